@@ -1,0 +1,66 @@
+"""The exceptions Residua raises, so that callers can catch what they can mend.
+
+    ResiduaError
+    ├── SchemaError        a schema that cannot be, or a name it does not have
+    ├── WorkloadError      a workload that cannot be planned or described
+    ├── NotInSpan          a query that a plan's measurements cannot answer
+    ├── Infeasible         a request that no mechanism, or none of this size, can meet
+    ├── NotConverged       a solver that stopped before its gap; carries the bracket it reached
+    ├── BudgetError        a privacy budget or unit that makes no sense
+    ├── BudgetExceeded     a release that would spend more than its ledger holds
+    ├── LedgerError        a ledger that is missing, foreign, damaged or locked
+    ├── DataError          data that does not fit the schema; shown to the curator only
+    └── FileFormatError    a saved file that is truncated, edited, foreign or too new
+"""
+
+
+class ResiduaError(Exception):
+    """Base of every exception that Residua raises on purpose."""
+
+
+class SchemaError(ResiduaError, ValueError):
+    """A schema that cannot be, or a name that the schema does not have."""
+
+
+class WorkloadError(ResiduaError, ValueError):
+    """A workload that cannot be planned or described as asked."""
+
+
+class NotInSpan(ResiduaError, ValueError):
+    """A query that the measurements of a plan cannot answer without bias."""
+
+
+class Infeasible(ResiduaError, ValueError):
+    """A request that no mechanism, or none of an affordable size, can meet."""
+
+
+class NotConverged(ResiduaError, ArithmeticError):
+    """A solver that stopped before its gap.
+
+    `lower` and `upper` are the certified bracket it reached; both are true bounds on the optimum.
+    """
+
+    def __init__(self, message: str, *, lower: float, upper: float) -> None:
+        super().__init__(message)
+        self.lower = lower
+        self.upper = upper
+
+
+class BudgetError(ResiduaError, ValueError):
+    """A privacy budget, a unit of privacy or a target that makes no sense."""
+
+
+class BudgetExceeded(ResiduaError):
+    """A release that would spend more privacy than is left."""
+
+
+class LedgerError(ResiduaError):
+    """A ledger that is missing, foreign, damaged or locked."""
+
+
+class DataError(ResiduaError, ValueError):
+    """Data that does not fit the schema; its text may quote data and is for the curator only."""
+
+
+class FileFormatError(ResiduaError, ValueError):
+    """A saved file that is truncated, edited, foreign or written by a later version."""

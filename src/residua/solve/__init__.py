@@ -1,0 +1,1 @@
+"""The dual solver, its certificates, and the structures in which it has less to do."""
