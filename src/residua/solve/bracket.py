@@ -25,9 +25,9 @@ UNIT_ROUNDOFF = float(np.finfo(np.float64).eps) / 2
 class Bracket:
     """Bounds on the optimum from one evaluation, and what a next step needs.
 
-    `scales` is t, shape (rank,); `directions` is Z = U'R, shape (rank, cells); `slopes` is
-    `r_i' K r_i`, shape (cells,): at the optimum `slopes <= trace` with equality where v > 0 (sum v = 1).
-    `blur` is the part of the relative gap that rounding alone causes.
+    `scales` is t, shape (rank,), `trace` its sum; `directions` is Z = U'R, shape (rank, cells); `slopes` is
+    `r_i' K r_i / trace`, shape (cells,), the slope of `2 log trace`: its mean under v is 1, and at the
+    optimum (sum v = 1) none is above 1. `blur` is the part of the relative gap that rounding alone causes.
     """
 
     lower: float
@@ -42,9 +42,25 @@ class Bracket:
     def gap(self) -> float:
         return self.upper / self.lower - 1.0 if self.lower > 0 else np.inf
 
+    def hessian_times(self, direction: Array) -> Array:
+        """Second derivative of `-2 log trace` with respect to v, applied to a direction (S-005)."""
+        z = self.directions
+        inner = self._coupling() * ((z * direction) @ z.T)
+        bend = np.einsum("ai,ai->i", z, inner @ z)
+        return np.asarray(bend + 0.5 * self.slopes * (self.slopes @ direction))
+
+    def hessian_diagonal(self) -> Array:
+        squares = self.directions**2
+        bend = np.einsum("ai,ai->i", squares, self._coupling() @ squares)
+        return np.asarray(bend + 0.5 * self.slopes**2)
+
+    def _coupling(self) -> Array:
+        t = self.scales
+        return np.asarray(1.0 / (self.trace * t[:, None] * t[None, :] * (t[:, None] + t[None, :])))
+
     def strategy(self) -> Array:
         """The mechanism that reaches `upper`: B, shape (rank, cells), with max_i (B'B)_ii = 1."""
-        return self.directions / np.sqrt(self.scales * self.slopes.max())[:, None]
+        return self.directions / np.sqrt(self.scales * self.trace * self.slopes.max())[:, None]
 
 
 def bracket(root: Array, weights: Array, *, precise: bool = False) -> Bracket:
@@ -68,10 +84,10 @@ def bracket(root: Array, weights: Array, *, precise: bool = False) -> Bracket:
         floor = float(np.sqrt(error))
     floored = np.maximum(scales, floor)  # any positive value keeps `upper` true (S-002)
     directions = left.T @ root
-    slopes = np.einsum("ai,ai->i", directions, directions / floored[:, None])
     trace = float(floored.sum())
+    slopes = np.einsum("ai,ai->i", directions, directions / (trace * floored)[:, None])
     rounding = 8 * (rank + cells) * UNIT_ROUNDOFF
     lower = float(proven.sum()) ** 2 / float(weights.sum()) * (1 - rounding)
-    upper = trace * float(slopes.max()) * (1 + rounding)
+    upper = trace**2 * float(slopes.max()) * (1 + rounding)
     blur = 2 * (trace - float(proven.sum())) / trace
     return Bracket(lower, upper, trace, floored, directions, slopes, blur)

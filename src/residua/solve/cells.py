@@ -1,4 +1,8 @@
-"""The certified solver: least total weighted variance at privacy cost 1, over all linear mechanisms."""
+"""The certified solver: least total weighted variance at privacy cost 1, over all linear mechanisms.
+
+Two fixed-point steps `v_i <- v_i * slope_i`, then interior-point Newton steps. Both meet every bracket they
+make on the way, so the search stops as soon as the best two bounds seen are close enough.
+"""
 
 from collections.abc import Callable
 
@@ -7,16 +11,15 @@ from numpy.typing import NDArray
 
 from residua.solve.bracket import Bracket, bracket
 from residua.solve.newton import newton_steps
-from residua.solve.quasi_newton import Point, descend
 from residua.solve.solution import Solution
 
 Array = NDArray[np.float64]
 
 DEFAULT_TOLERANCE = 1e-6
-PATIENCE = 12  # evaluations in which the gap must halve, or the other kind of step takes over
+PATIENCE = 20  # evaluations in which the gap must halve
 MOST_EVALUATIONS = 400
 BLUR_SHARE = 0.25  # of the tolerance: above this, rounding is in the way and brackets are made precisely
-FULL_RANK = 0.9  # rank / cells above which no weight tends to zero and quasi-Newton steps do best
+FIXED_POINT_STEPS = 2
 
 Progress = Callable[[int, float], None]
 
@@ -30,17 +33,16 @@ def solve_cells(
     """The best mechanism found for queries with gram `root' root`, with its certified bracket.
 
     `root` is (rank, cells) with independent rows. `start` are cell weights of a similar problem.
-    Deterministic. Stops when the relative gap is at most `tolerance`, or when neither kind of step
-    makes progress: the caller checks with `solution.require(tolerance)`. `progress` is called with the
-    number of evaluations so far and the gap.
+    Deterministic. Stops when the relative gap is at most `tolerance`, or when no step makes progress any
+    more: the caller checks with `solution.require(tolerance)`. `progress` is called with the number of
+    evaluations so far and the gap.
     """
     support = np.flatnonzero(np.any(root != 0, axis=0))
     search = _Search(root[:, support], tolerance, progress)
     weights = np.full(len(support), 1.0 / len(support))
     if start is not None:
         weights = _usable(start[support], weights)
-    if root.shape[0] > FULL_RANK * len(support):
-        weights = search.quasi_newton(weights)
+    weights = search.fixed_point(weights)
     if not search.done:
         search.newton(weights)
     return search.solution(support, root.shape[1])
@@ -49,9 +51,10 @@ def solve_cells(
 def _usable(start: Array, uniform: Array) -> Array:
     """`start`, normalised and mixed with a little of the uniform weights so that no cell is cut off."""
     positive = np.where(np.isfinite(start) & (start > 0), start, 0.0)
-    if positive.sum() <= 0:
+    total = positive.sum()
+    if not 0 < total < np.inf:
         return uniform
-    return np.asarray(0.999 * positive / positive.sum() + 0.001 * uniform)
+    return np.asarray(0.999 * positive / total + 0.001 * uniform)
 
 
 class _Search:
@@ -62,14 +65,12 @@ class _Search:
         self.tolerance = tolerance
         self.progress = progress
         self.precise = False
-        self.evaluations = 0
         self.lower = 0.0
         self.lower_weights = np.ones(root.shape[1])
         self.best: Bracket | None = None
         self.gaps: list[float] = []
 
     def look(self, weights: Array) -> Bracket:
-        self.evaluations += 1
         seen = bracket(self.root, weights, precise=self.precise)
         if not self.precise and seen.blur > BLUR_SHARE * self.tolerance:
             self.precise = True
@@ -78,45 +79,37 @@ class _Search:
             self.lower, self.lower_weights = seen.lower, weights / weights.sum()
         if self.best is None or seen.upper < self.best.upper:
             self.best = seen
-        self.gaps.append(self.gap)
+        self.gaps.append(self.best.upper / self.lower - 1.0 if self.lower > 0 else np.inf)
         if self.progress is not None:
-            self.progress(self.evaluations, self.gap)
+            self.progress(len(self.gaps), self.gap)
         return seen
 
     @property
     def gap(self) -> float:
-        if self.best is None or self.lower <= 0:
-            return np.inf
-        return self.best.upper / self.lower - 1.0
+        return self.gaps[-1] if self.gaps else np.inf
 
     @property
     def done(self) -> bool:
         return self.gap <= self.tolerance
 
-    def _halving_since(self, first: int) -> Callable[[], bool]:
-        """Whether to go on: not done, and the gap still halves within PATIENCE evaluations."""
+    def keep_going(self) -> bool:
+        if self.done or len(self.gaps) >= MOST_EVALUATIONS:
+            return False
+        return len(self.gaps) <= PATIENCE or self.gap <= 0.5 * self.gaps[-1 - PATIENCE]
 
-        def keep_going() -> bool:
-            if self.done or self.evaluations >= MOST_EVALUATIONS:
-                return False
-            recent = self.gaps[first:]
-            return len(recent) <= PATIENCE or recent[-1] <= 0.5 * recent[-1 - PATIENCE]
-
-        return keep_going
-
-    def quasi_newton(self, weights: Array) -> Array:
-        """Weights after quasi-Newton steps on log v of `log sum v - 2 log tr S`."""
-
-        def evaluate(logs: Array) -> Point:
-            v = _softmax(logs)
-            seen = self.look(v)
-            return Point(-2 * np.log(seen.trace), v * (1 - seen.slopes / seen.trace), v)
-
-        logs = descend(evaluate, np.log(weights), self._halving_since(self.evaluations))
-        return _softmax(logs)
+    def fixed_point(self, weights: Array) -> Array:
+        """Weights (sum 1) after the first steps."""
+        for _ in range(FIXED_POINT_STEPS):
+            seen = self.look(weights)
+            if self.done:
+                break
+            weights = weights * seen.slopes
+        return weights
 
     def newton(self, weights: Array) -> None:
-        newton_steps(self.look, weights, self.tolerance, self._halving_since(self.evaluations))
+        """Newton steps on `sum v - 2 log tr S`, whose optimum has sum v = 1."""
+        price = np.ones(len(weights))
+        newton_steps(self.look, weights, price, self.gap, self.tolerance, self.keep_going)
 
     def solution(self, support: NDArray[np.intp], cells: int) -> Solution:
         if self.best is None:
@@ -126,9 +119,4 @@ class _Search:
         strategy[:, support] = local
         weights = np.zeros(cells)
         weights[support] = self.lower_weights
-        return Solution(strategy, weights, self.lower, self.best.upper, self.evaluations)
-
-
-def _softmax(logs: Array) -> Array:
-    shifted = np.exp(logs - logs.max())
-    return np.asarray(shifted / shifted.sum())
+        return Solution(strategy, weights, self.lower, self.best.upper, len(self.gaps))

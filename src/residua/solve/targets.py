@@ -1,10 +1,10 @@
 """The certified solver for accuracy first: least privacy cost that meets a variance target for every query.
 
-For queries `W = L R` (`R` with independent rows) and targets `c`, any positive definite K gives the
-mechanism `X = R'KR` with cost `max_i r_i'Kr_i` and variances `l_j'K^-1 l_j`. Scaled until every target
-holds, its cost is an upper bound (S-007); from weights `u` on the queries (`sum u c = 1`) and `v` on the
-cells (`sum v = 1`), `|| diag(u)^1/2 W diag(v)^1/2 ||_*^2` is a lower bound (S-006). The nuclear norm is the
-fidelity of `P = L'diag(u)L` and `Q = R diag(v) R'`, jointly concave, and K is their geometric mean.
+For queries `W = L R` (`R` with independent rows), any positive definite K gives the mechanism `X = R'KR`
+with cost `max_i r_i'Kr_i` and variances `l_j'K^-1 l_j`. Scaled until every target holds, its cost is an
+upper bound (S-007). Weights `u` on the queries and `v` on the cells give the lower bound
+`|| diag(u)^1/2 W diag(v)^1/2 ||_*^2 / (sum u c * sum v)` (S-006). The norm is the fidelity of
+`P = L'diag(u)L` and `Q = R diag(v) R'`, jointly concave; K is the geometric mean of P and Q^-1.
 """
 
 from dataclasses import dataclass
@@ -14,14 +14,14 @@ import scipy.linalg
 from numpy.typing import NDArray
 
 from residua.solve.bracket import UNIT_ROUNDOFF
-from residua.solve.quasi_newton import Point, descend
+from residua.solve.newton import newton_steps
 from residua.solve.solution import Solution
 
 Array = NDArray[np.float64]
 
-PATIENCE = 25
-MOST_EVALUATIONS = 2000
-FIXED_POINT_STEPS = 10
+PATIENCE = 20  # evaluations in which the gap must halve
+MOST_EVALUATIONS = 400
+FIXED_POINT_STEPS = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,8 +29,8 @@ class TargetSolution:
     """A mechanism that meets every target, and a bracket on the least privacy cost that can.
 
     `strategy` is B, shape (rank, cells): measuring `Bx` with independent noise of variance 1 meets every
-    target exactly and costs `upper`. `query_weights` (u, sum u c = 1) and `cell_weights` (v, sum 1) prove
-    `lower`. `variances` are those of all queries; a query with `variances == targets` binds.
+    target and costs `upper`. `query_weights` (u, sum u c = 1) and `cell_weights` (v, sum 1) prove `lower`.
+    `variances` are those of all queries; the largest ratio to its target is 1.
     """
 
     strategy: Array
@@ -54,7 +54,7 @@ class TargetSolution:
 
 
 def solve_targets(
-    coefficients: Array, root: Array, targets: Array, tolerance: float = 1e-5
+    coefficients: Array, root: Array, targets: Array, tolerance: float = 1e-6
 ) -> TargetSolution:
     """The cheapest mechanism found that answers query j with variance at most `targets[j]`.
 
@@ -62,102 +62,115 @@ def solve_targets(
     independent rows. Deterministic; the caller checks the gap with `require`.
     """
     support = np.flatnonzero(np.any(root != 0, axis=0))
-    search = _TargetSearch(coefficients / np.sqrt(targets)[:, None], root[:, support], tolerance)
-    queries, cells = len(targets), len(support)
-    logs = np.concatenate([np.full(queries, -np.log(queries)), np.full(cells, -np.log(cells))])
-    while search.keep_going():
-        before = search.gap
-        search.restart()
-        logs = descend(search.evaluate, logs, search.keep_going)
-        if search.gap > 0.9 * before:
-            break
-        logs = search.fixed_point(logs)
-    return search.solution(targets, support, root.shape[1])
+    rows = coefficients / np.sqrt(targets)[:, None]  # from here on every target is 1
+    asked = np.flatnonzero(np.any(rows != 0, axis=1))
+    search = _TargetSearch(rows[asked], root[:, support], tolerance)
+    weights = search.fixed_point()
+    price = np.ones(len(weights))
+    newton_steps(search.look, weights, price, search.gap, tolerance, search.keep_going)
+    return search.solution(targets, asked, support, root.shape[1])
 
 
 @dataclass(frozen=True, slots=True)
 class _Sight:
-    """One evaluation: the nuclear norm and its slopes, and the bracket they prove."""
+    """The landscape of `-2 log || diag(u)^1/2 L R diag(v)^1/2 ||_*` at one (u, v), and its bracket.
 
-    norm: float
-    row_slopes: Array
-    cell_slopes: Array
-    half: Array  # F with K = F'F
+    With K = F'F: `cell_directions` is F R, shape (rank, cells), `row_directions` is L F^-1, shape
+    (queries, rank). `slopes` are the variances, then the cell costs, both divided by the norm.
+    """
+
+    half: Array
+    cell_directions: Array
+    row_directions: Array
+    scales: Array
+    slopes: Array
     lower: float
     upper: float
 
+    def hessian_times(self, direction: Array) -> Array:
+        queries = len(self.row_directions)
+        y, z = self.row_directions, self.cell_directions
+        inner = (y.T * direction[:queries]) @ y - (z * direction[queries:]) @ z.T
+        inner /= self._sums()
+        rows = np.einsum("ja,ja->j", y @ inner, y)
+        cells = np.einsum("ai,ai->i", z, inner @ z)
+        bend = np.concatenate([rows, -cells]) / self.scales.sum()
+        return np.asarray(bend + 0.5 * self.slopes * (self.slopes @ direction))
+
+    def hessian_diagonal(self) -> Array:
+        rows, cells = self.row_directions**2, self.cell_directions**2
+        over = 1.0 / self._sums()
+        bend = np.concatenate(
+            [np.einsum("ja,ja->j", rows @ over, rows), np.einsum("ai,ai->i", cells, over @ cells)]
+        )
+        return np.asarray(bend / self.scales.sum() + 0.5 * self.slopes**2)
+
+    def _sums(self) -> Array:
+        return np.asarray(self.scales[:, None] + self.scales[None, :])
+
 
 def _sight(rows: Array, root: Array, u: Array, v: Array) -> _Sight:
-    """Bracket at weights u (queries, sum 1 for unit targets) and v (cells, sum 1)."""
-    rank = root.shape[0]
-    queries, cells = len(u), len(v)
-    p = (rows.T * u) @ rows
-    q = (root * v) @ root.T
-    ridge_p = UNIT_ROUNDOFF * 4 * (queries + rank) * float(np.trace(p))
-    ridge_q = UNIT_ROUNDOFF * 4 * (cells + rank) * float(np.trace(q))
-    p[np.diag_indices(rank)] += ridge_p
-    q[np.diag_indices(rank)] += ridge_q
-    factor = scipy.linalg.cholesky(p, lower=True)  # P = C C'
+    """Bracket and landscape at positive weights u (queries) and v (cells), for targets of 1."""
+    rank, cells = root.shape
+    queries = len(rows)
+    p, q = (rows.T * u) @ rows, (root * v) @ root.T
+    error_p = UNIT_ROUNDOFF * 4 * (queries + rank) * float(np.trace(p))
+    error_q = UNIT_ROUNDOFF * 4 * (cells + rank) * float(np.trace(q))
+    factor = _cholesky(p, error_p)
     squares, turn = np.linalg.eigh(factor.T @ q @ factor)
-    error = UNIT_ROUNDOFF * 8 * rank * float(np.sum(np.abs(squares)))
-    scales = np.sqrt(np.maximum(squares, error))
+    scales = np.sqrt(np.maximum(squares, UNIT_ROUNDOFF * rank * squares[-1]))  # any positive value is true
     half = (turn / np.sqrt(scales)).T @ factor.T
     inverse_half = scipy.linalg.solve_triangular(factor, turn * np.sqrt(scales), lower=True, trans="T")
-    cell_slopes = np.einsum("ai,ai->i", z := half @ root, z)
-    row_slopes = np.einsum("ja,ja->j", y := rows @ inverse_half, y)
-    proven = float(np.sqrt(np.maximum(squares - error, 0.0)).sum())
-    # ||(P+e)^1/2 Q^1/2||_* exceeds ||P^1/2 Q^1/2||_* by at most sqrt(e) tr Q^1/2 (S-006)
-    allowance = np.sqrt(ridge_p * rank * np.trace(q)) + np.sqrt(ridge_q * rank * np.trace(p))
-    rounding = 1 + 16 * (queries + cells + rank) * UNIT_ROUNDOFF
-    lower = max(proven - float(allowance), 0.0) ** 2 / rounding
-    upper = float(cell_slopes.max() * row_slopes.max()) * rounding
-    return _Sight(float(scales.sum()), row_slopes, cell_slopes, half, lower, upper)
+    z, y = half @ root, rows @ inverse_half
+    cell_slopes, row_slopes = np.einsum("ai,ai->i", z, z), np.einsum("ja,ja->j", y, y)
+    norm = float(scales.sum())
+    # tr P^-1 and tr Q^-1 bound how much rounding of P and Q can have raised the norm (S-006)
+    blur = error_p * float(np.sum(inverse_half**2 / scales)) + error_q * float(np.sum(half**2 / scales[:, None]))
+    rounding = 16 * (queries + cells + rank) * UNIT_ROUNDOFF
+    proven = norm * max(1 - blur - rounding, 0.0)
+    lower = proven**2 / (float(u.sum()) * float(v.sum()))
+    upper = float(cell_slopes.max() * row_slopes.max()) * (1 + rounding)
+    slopes = np.concatenate([row_slopes, cell_slopes]) / norm
+    return _Sight(half, z, y, scales, slopes, lower, upper)
+
+
+def _cholesky(matrix: Array, ridge: float) -> Array:
+    """Lower Cholesky factor; a numerically singular matrix gets a ridge, which `blur` then accounts for."""
+    try:
+        return np.asarray(scipy.linalg.cholesky(matrix, lower=True))
+    except np.linalg.LinAlgError:
+        return np.asarray(scipy.linalg.cholesky(matrix + ridge * np.eye(len(matrix)), lower=True))
 
 
 class _TargetSearch:
-    """The best bounds seen so far; rows are scaled so that every target is 1."""
+    """The best bounds seen so far; every evaluation goes through `look`."""
 
     def __init__(self, rows: Array, root: Array, tolerance: float) -> None:
         self.rows, self.root, self.tolerance = rows, root, tolerance
         self.evaluations = 0
         self.lower = 0.0
-        self.lower_weights = (np.ones(len(rows)), np.ones(root.shape[1]))
+        self.lower_weights = np.ones(len(rows) + root.shape[1])
         self.best: _Sight | None = None
         self.gaps: list[float] = []
 
-    def look(self, u: Array, v: Array) -> _Sight:
+    def look(self, weights: Array) -> _Sight:
         self.evaluations += 1
+        u, v = np.split(weights, [len(self.rows)])
         seen = _sight(self.rows, self.root, u, v)
         if seen.lower > self.lower:
-            self.lower, self.lower_weights = seen.lower, (u, v)
+            self.lower, self.lower_weights = seen.lower, weights
         if self.best is None or seen.upper < self.best.upper:
             self.best = seen
         self.gaps.append(self.gap)
         return seen
 
-    def evaluate(self, logs: Array) -> Point:
-        """The negative log of the squared norm at normalised weights, for the quasi-Newton steps."""
-        u, v = self._weights(logs)
-        seen = self.look(u, v)
-        gradient = np.concatenate(
-            [u * (1 - seen.row_slopes / seen.norm), v * (1 - seen.cell_slopes / seen.norm)]
-        )
-        return Point(-2 * np.log(seen.norm), gradient, np.concatenate([u, v]))
-
-    def fixed_point(self, logs: Array) -> Array:
-        """Logs after some steps `u <- u * variance`, `v <- v * privacy`, which leave a stall."""
+    def fixed_point(self) -> Array:
+        """Weights after a few steps `u <- u * variance`, `v <- v * cost`, each part with sum 1."""
+        queries, cells = len(self.rows), self.root.shape[1]
+        weights = np.concatenate([np.full(queries, 1 / queries), np.full(cells, 1 / cells)])
         for _ in range(FIXED_POINT_STEPS):
-            if self.gap <= self.tolerance:
-                break
-            u, v = self._weights(logs)
-            seen = self.look(u, v)
-            logs = logs + np.log(np.concatenate([seen.row_slopes, seen.cell_slopes]) / seen.norm)
-        return logs
-
-    def _weights(self, logs: Array) -> tuple[Array, Array]:
-        queries = len(self.rows)
-        u, v = (np.exp(part - part.max()) for part in (logs[:queries], logs[queries:]))
-        return u / u.sum(), v / v.sum()
+            weights = weights * self.look(weights).slopes
+        return weights
 
     @property
     def gap(self) -> float:
@@ -165,24 +178,27 @@ class _TargetSearch:
             return np.inf
         return self.best.upper / self.lower - 1.0
 
-    def restart(self) -> None:
-        self.gaps.clear()
-
     def keep_going(self) -> bool:
         if self.gap <= self.tolerance or self.evaluations >= MOST_EVALUATIONS:
             return False
         return len(self.gaps) <= PATIENCE or self.gaps[-1] <= 0.5 * self.gaps[-1 - PATIENCE]
 
-    def solution(self, targets: Array, support: NDArray[np.intp], cells: int) -> TargetSolution:
+    def solution(
+        self, targets: Array, asked: NDArray[np.intp], support: NDArray[np.intp], cells: int
+    ) -> TargetSolution:
         if self.best is None:
             raise ValueError("no evaluation was made")
-        most = float(self.best.row_slopes.max())
+        queries = len(self.rows)
+        row_slopes = self.best.slopes[:queries]
+        most = float(row_slopes.max()) * self.best.scales.sum()
         strategy = np.zeros((self.root.shape[0], cells))
-        strategy[:, support] = np.sqrt(most) * (self.best.half @ self.root)
-        u, v = self.lower_weights
-        cell_weights = np.zeros(cells)
-        cell_weights[support] = v
-        variances = targets * self.best.row_slopes / most
+        strategy[:, support] = np.sqrt(most) * self.best.cell_directions
+        u, v = np.split(self.lower_weights, [queries])
+        query_weights, cell_weights = np.zeros(len(targets)), np.zeros(cells)
+        query_weights[asked] = u / u.sum() / targets[asked]
+        cell_weights[support] = v / v.sum()
+        variances = np.zeros(len(targets))
+        variances[asked] = targets[asked] * row_slopes / row_slopes.max()
         return TargetSolution(
-            strategy, cell_weights, u / targets, variances, self.lower, self.best.upper, self.evaluations
+            strategy, cell_weights, query_weights, variances, self.lower, self.best.upper, self.evaluations
         )
