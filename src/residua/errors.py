@@ -1,16 +1,16 @@
 """The exceptions Residua raises, so that callers can catch what they can mend.
 
-    ResiduaError
-    ├── SchemaError        a schema that cannot be, or a name it does not have
-    ├── WorkloadError      a workload that cannot be planned or described
-    ├── NotInSpan          a query that a plan's measurements cannot answer
-    ├── Infeasible         a request that no mechanism, or none of this size, can meet
-    ├── NotConverged       a solver that stopped before its gap; carries the bracket it reached
-    ├── BudgetError        a privacy budget or unit that makes no sense
-    ├── BudgetExceeded     a release that would spend more than its ledger holds
-    ├── LedgerError        a ledger that is missing, foreign, damaged or locked
-    ├── DataError          data that does not fit the schema; shown to the curator only
-    └── FileFormatError    a saved file that is truncated, edited, foreign or too new
+ResiduaError
+├── SchemaError        a schema that cannot be, or a name it does not have
+├── WorkloadError      a workload that cannot be planned or described
+├── NotInSpan          a query that a plan's measurements cannot answer
+├── Infeasible         a request that no mechanism, or none of this size, can meet
+├── NotConverged       a solver that stopped before its gap; carries the bracket it reached
+├── BudgetError        a privacy budget or unit that makes no sense
+├── BudgetExceeded     a release that would spend more than its ledger holds
+├── LedgerError        a ledger that is missing, foreign, damaged or locked
+├── DataError          data that does not fit the schema; shown to the curator only
+└── FileFormatError    a saved file that is truncated, edited, foreign or too new
 """
 
 

@@ -60,7 +60,7 @@ class Bracket:
 
     def strategy(self) -> Array:
         """The mechanism that reaches `upper`: B, shape (rank, cells), with max_i (B'B)_ii = 1."""
-        return self.directions / np.sqrt(self.scales * self.trace * self.slopes.max())[:, None]
+        return np.asarray(self.directions / np.sqrt(self.scales * self.trace * self.slopes.max())[:, None])
 
 
 def bracket(root: Array, weights: Array, *, precise: bool = False) -> Bracket:

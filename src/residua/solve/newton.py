@@ -24,7 +24,8 @@ INNER_DECREASE = 1e-4  # of the squared preconditioned residual
 class Landscape(Protocol):
     """What a Newton step needs to know of phi at one point."""
 
-    slopes: Array
+    @property
+    def slopes(self) -> Array: ...
 
     def hessian_times(self, direction: Array) -> Array: ...
 

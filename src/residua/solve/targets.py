@@ -125,9 +125,10 @@ def _sight(rows: Array, root: Array, u: Array, v: Array) -> _Sight:
     cell_slopes, row_slopes = np.einsum("ai,ai->i", z, z), np.einsum("ja,ja->j", y, y)
     norm = float(scales.sum())
     # tr P^-1 and tr Q^-1 bound how much rounding of P and Q can have raised the norm (S-006)
-    blur = error_p * float(np.sum(inverse_half**2 / scales)) + error_q * float(np.sum(half**2 / scales[:, None]))
+    blur_p = error_p * float(np.sum(inverse_half**2 / scales))
+    blur_q = error_q * float(np.sum(half**2 / scales[:, None]))
     rounding = 16 * (queries + cells + rank) * UNIT_ROUNDOFF
-    proven = norm * max(1 - blur - rounding, 0.0)
+    proven = norm * max(1 - blur_p - blur_q - rounding, 0.0)
     lower = proven**2 / (float(u.sum()) * float(v.sum()))
     upper = float(cell_slopes.max() * row_slopes.max()) * (1 + rounding)
     slopes = np.concatenate([row_slopes, cell_slopes]) / norm

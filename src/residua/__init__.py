@@ -1,0 +1,85 @@
+"""Residua publishes tables about people with the least noise that privacy allows."""
+
+from residua import bounds
+from residua._plan import Plan
+from residua.errors import (
+    BudgetError,
+    BudgetExceeded,
+    DataError,
+    FileFormatError,
+    Infeasible,
+    LedgerError,
+    NotConverged,
+    NotInSpan,
+    ResiduaError,
+    SchemaError,
+    WorkloadError,
+)
+from residua.planning import compare, plan
+from residua.privacy import Unit, approx_dp, gdp, privacy_cost, pure_dp, zcdp
+from residua.schema import Binned, Categorical, Hierarchy, Integer, Schema
+from residua.workload import (
+    Workload,
+    abs_diff,
+    affine,
+    all_tables,
+    buckets,
+    circular,
+    identity,
+    level,
+    linear,
+    marginals,
+    predicates,
+    prefix,
+    ranges,
+    table,
+    total,
+    width,
+)
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "Binned",
+    "BudgetError",
+    "BudgetExceeded",
+    "Categorical",
+    "DataError",
+    "FileFormatError",
+    "Hierarchy",
+    "Infeasible",
+    "Integer",
+    "LedgerError",
+    "NotConverged",
+    "NotInSpan",
+    "Plan",
+    "ResiduaError",
+    "Schema",
+    "SchemaError",
+    "Unit",
+    "Workload",
+    "WorkloadError",
+    "abs_diff",
+    "affine",
+    "all_tables",
+    "approx_dp",
+    "bounds",
+    "buckets",
+    "circular",
+    "compare",
+    "gdp",
+    "identity",
+    "level",
+    "linear",
+    "marginals",
+    "plan",
+    "predicates",
+    "prefix",
+    "privacy_cost",
+    "pure_dp",
+    "ranges",
+    "table",
+    "total",
+    "width",
+    "zcdp",
+]

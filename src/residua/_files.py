@@ -1,0 +1,126 @@
+"""One file format for plans and releases: a zip of `manifest.json` and `arrays.safetensors`, with a hash.
+
+The hash covers the manifest and the arrays; the same content gives the same bytes. Nothing in such a
+file is ever executed, and a file that was truncated, edited or made by something else is refused.
+"""
+
+import hashlib
+import json
+import os
+import tempfile
+import zipfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from residua.errors import FileFormatError
+
+FORMAT_VERSION = 1
+MANIFEST = "manifest.json"
+ARRAYS = "arrays.safetensors"
+EPOCH = (1980, 1, 1, 0, 0, 0)  # a fixed date, so that equal content gives equal bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Container:
+    """What a file holds: a JSON-able manifest, arrays by name, and the hash that identifies both."""
+
+    manifest: Mapping[str, Any]
+    arrays: Mapping[str, NDArray[Any]]
+    digest: str
+
+
+Manifest = Mapping[str, Any]
+Arrays = Mapping[str, NDArray[Any]]
+
+
+def pack(kind: str, manifest: Manifest, arrays: Arrays) -> tuple[bytes, bytes, str]:
+    """The two members of a file, and their hash."""
+    from safetensors.numpy import save
+
+    blob = save({name: np.ascontiguousarray(arrays[name]) for name in sorted(arrays)})
+    head = {"format": f"residua {kind}", "version": FORMAT_VERSION, "content": manifest}
+    text = _canonical(head)
+    digest = _digest(text, blob)
+    signed = json.dumps({**head, "hash": digest}, sort_keys=True, indent=1, ensure_ascii=False)
+    return signed.encode(), blob, digest
+
+
+def write(path: str | os.PathLike[str], kind: str, manifest: Manifest, arrays: Arrays) -> str:
+    """Write a file so that it is either whole or not there; its hash."""
+    signed, blob, digest = pack(kind, manifest, arrays)
+    target = Path(path)
+    handle, scratch = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.", suffix=".part")
+    try:
+        with os.fdopen(handle, "wb") as stream:
+            with zipfile.ZipFile(stream, "w", zipfile.ZIP_STORED) as archive:
+                for name, content in ((MANIFEST, signed), (ARRAYS, blob)):
+                    archive.writestr(zipfile.ZipInfo(name, EPOCH), content)
+            stream.flush()
+            os.fsync(stream.fileno())
+        os.replace(scratch, target)
+    except BaseException:
+        Path(scratch).unlink(missing_ok=True)
+        raise
+    return digest
+
+
+def read(path: str | os.PathLike[str], kind: str) -> Container:
+    """The content of a file of this kind, refused with a reason if it is not one, whole and unedited."""
+    from safetensors import SafetensorError
+    from safetensors.numpy import load
+
+    text, blob = _members(Path(path))
+    try:
+        head = json.loads(text)
+    except ValueError as error:
+        raise FileFormatError(f"{path}: its manifest is damaged ({error})") from error
+    if not isinstance(head, dict) or not str(head.get("format", "")).startswith("residua "):
+        raise FileFormatError(f"{path} was not written by Residua")
+    found = head["format"].removeprefix("residua ")
+    if found != kind:
+        raise FileFormatError(f"{path} holds a {found}, not a {kind}")
+    if head.get("version") != FORMAT_VERSION:
+        raise FileFormatError(
+            f"{path} has format version {head.get('version')!r}; this Residua reads "
+            f"version {FORMAT_VERSION}. Use the version that wrote it, or a later one"
+        )
+    claimed = head.pop("hash", None)
+    if claimed != _digest(_canonical(head), blob):
+        raise FileFormatError(f"{path} was changed after it was written: its hash does not match its content")
+    try:
+        arrays = load(blob)
+    except SafetensorError as error:
+        raise FileFormatError(f"{path}: its arrays are damaged ({error})") from error
+    return Container(head["content"], arrays, str(claimed))
+
+
+def _members(path: Path) -> tuple[bytes, bytes]:
+    try:
+        with zipfile.ZipFile(path) as archive:
+            if sorted(archive.namelist()) != sorted((MANIFEST, ARRAYS)):
+                raise FileFormatError(f"{path} was not written by Residua: it holds {archive.namelist()}")
+            if any(entry.compress_type != zipfile.ZIP_STORED for entry in archive.infolist()):
+                raise FileFormatError(f"{path} was packed again by another program")
+            return archive.read(MANIFEST), archive.read(ARRAYS)
+    except FileNotFoundError as error:
+        raise FileFormatError(f"there is no file {path}") from error
+    except IsADirectoryError as error:
+        raise FileFormatError(f"{path} is a directory") from error
+    except (zipfile.BadZipFile, EOFError, NotImplementedError, OSError) as error:
+        raise FileFormatError(f"{path} is truncated or was not written by Residua ({error})") from error
+
+
+def _canonical(head: Manifest) -> str:
+    return json.dumps(head, sort_keys=True, separators=(",", ":"), allow_nan=False, ensure_ascii=False)
+
+
+def _digest(text: str, blob: bytes) -> str:
+    mixed = hashlib.sha256()
+    mixed.update(hashlib.sha256(text.encode()).digest())
+    mixed.update(hashlib.sha256(blob).digest())
+    return mixed.hexdigest()

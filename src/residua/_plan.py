@@ -1,0 +1,229 @@
+"""Plans: what will be measured with how much noise, and how wrong every number will be."""
+
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from residua import _files
+from residua._summary import Certificate, TableSummary, explain_plan
+from residua.errors import FileFormatError, SchemaError, WorkloadError
+from residua.privacy import Budget, Privacy, Unit, budget_from_record
+from residua.schema import Schema
+from residua.strategy.mechanism import Mechanism
+from residua.strategy.product import ProductStrategy
+from residua.workload import Group, Workload
+
+Array = NDArray[np.float64]
+
+Totals = tuple[float, float]
+"""Weighted and unweighted sum of the variances of all queries."""
+
+LISTABLE = 10_000_000  # queries whose variances are listed in one array
+
+
+class Figures:
+    """The error of a mechanism on a workload: `rmse`, `total_variance`, `max_variance`, `weighted_rmse`."""
+
+    def __init__(self, mechanism: Mechanism, work: Workload, totals: Totals) -> None:
+        self._mechanism, self._work = mechanism, work
+        weighted, plain = totals
+        self.total_variance = weighted
+        """Sum of weight times variance over all queries."""
+        self.rmse = float(np.sqrt(plain / work.count))
+        """Square root of the mean variance, every query counting once."""
+        self.weighted_rmse = float(np.sqrt(weighted / work.count))
+        """Square root of the weighted total over the number of queries."""
+
+    @cached_property
+    def max_variance(self) -> float:
+        """Largest variance of any query, weights aside."""
+        return max(self._mechanism.largest(group) for group in self._work.groups())
+
+    def __repr__(self) -> str:
+        return f"Figures(rmse={self.rmse:.6g}, total_variance={self.total_variance:.6g})"
+
+
+def totals_of(mechanism: Mechanism, work: Workload) -> Totals:
+    """Weighted and unweighted sum of the variances of all queries."""
+    weighted = plain = 0.0
+    for group in work.groups():
+        weighted += mechanism.total(group, weighted=True)
+        plain += mechanism.total(group, weighted=False)
+    return weighted, plain
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Plan:
+    """A mechanism fitted to a workload and a budget; holds no data, and never will.
+
+    Made by `residua.plan`. Everything it says is true before any data is touched.
+    """
+
+    workload: Workload
+    budget: Budget
+    unit: Unit
+    method: str
+    mechanism: Mechanism
+    certificate: Certificate
+    objective: str
+    _totals: Totals
+
+    @property
+    def schema(self) -> Schema:
+        """The schema of the data that the plan can measure."""
+        return self.workload.schema
+
+    @cached_property
+    def ideal(self) -> Figures:
+        """Error of the real-valued optimum: what figures in papers compare with."""
+        return Figures(self.mechanism, self.workload, self._totals)
+
+    @property
+    def rmse(self) -> float:
+        """Square root of the mean variance over all queries."""
+        return self.ideal.rmse
+
+    @property
+    def total_variance(self) -> float:
+        """Sum of weight times variance over all queries."""
+        return self.ideal.total_variance
+
+    @property
+    def max_variance(self) -> float:
+        """Largest variance of any query."""
+        return self.ideal.max_variance
+
+    @property
+    def privacy(self) -> Privacy:
+        """What measuring this plan once proves about privacy."""
+        return Privacy.from_cost(self.budget.gaussian_cost(), self.unit)
+
+    def variances(self, work: Workload) -> Array:
+        """Variance of each query's answer under this plan, shape (work.count,), in the workload's order."""
+        self._same_schema(work)
+        if work.count > LISTABLE:
+            raise WorkloadError(
+                f"{work.count:,} variances are too many for one array; plan.summary(work) gives each table's "
+                "figures, plan.iter_variances(work) gives the variances table by table"
+            )
+        return np.concatenate([self.mechanism.variances(group) for group in work.groups()])
+
+    def iter_variances(self, work: Workload) -> Iterator[tuple[Group, Array]]:
+        """Each table with the variances of its queries, one table at a time."""
+        self._same_schema(work)
+        return ((group, self.mechanism.variances(group)) for group in work.groups())
+
+    def covariance(self, left: Workload, right: Workload) -> Array:
+        """Covariance of the answers to two workloads, shape (left.count, right.count)."""
+        self._same_schema(left)
+        self._same_schema(right)
+        rows = [
+            np.concatenate([self.mechanism.covariance(a, b) for b in right.groups()], axis=1)
+            for a in left.groups()
+        ]
+        return np.concatenate(rows)
+
+    def summary(self, work: Workload | None = None) -> list[TableSummary]:
+        """The predicted error of each table, without listing queries; by default of the plan's own tables."""
+        work = self.workload if work is None else work
+        self._same_schema(work)
+        return [
+            TableSummary(
+                group.name,
+                group.title,
+                group.count,
+                float(np.sqrt(self.mechanism.total(group, weighted=False) / group.count)),
+                float(np.sqrt(self.mechanism.largest(group))),
+            )
+            for group in work.groups()
+        ]
+
+    def explain(self) -> str:
+        """The plan in words: what is published, at which privacy, how wrong, how far from the best."""
+        title = (
+            f"Plan for {self.workload.tables:,} tables with {self.workload.count:,} queries, "
+            f"method {self.method!r}, overall rmse {self.rmse:,.4g}"
+        )
+        summaries = self.summary()
+        return explain_plan(title, self.privacy, summaries, self.certificate, list(self.mechanism.describe()))
+
+    def rescale(self, budget: Budget) -> "Plan":
+        """The same plan for another budget: every variance changes by one factor, nothing is solved again."""
+        factor = float(budget.gaussian_cost() / self.budget.gaussian_cost())
+        certificate = replace(self.certificate, lower_bound=self.certificate.lower_bound / factor)
+        weighted, plain = self._totals
+        return replace(
+            self,
+            budget=budget,
+            mechanism=self.mechanism.scaled(factor),
+            certificate=certificate,
+            _totals=(weighted / factor, plain / factor),
+        )
+
+    @cached_property
+    def hash(self) -> str:
+        """The hash that identifies this plan, the one its saved file carries."""
+        manifest, arrays = self._content()
+        return _files.pack("plan", manifest, arrays)[2]
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the plan to one file; equal plans give equal bytes."""
+        _files.write(path, "plan", *self._content())
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> "Plan":
+        """The plan in a file, refused with a reason if the file is not a whole, unedited plan."""
+        container = _files.read(path, "plan")
+        try:
+            return cls._from_content(container.manifest, container.arrays)
+        except (KeyError, TypeError, IndexError) as error:
+            raise FileFormatError(f"{path} lacks a part that a plan needs ({error!r})") from error
+
+    def _content(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+        arrays: dict[str, NDArray[Any]] = {}
+        manifest = {
+            "schema": self.schema.record(),
+            "workload": self.workload.record(arrays),
+            "budget": self.budget.record(),
+            "unit": self.unit.record(),
+            "method": self.method,
+            "objective": self.objective,
+            "mechanism": self.mechanism.record(arrays),
+            "certificate": {
+                "lower_bound": self.certificate.lower_bound,
+                "gap": self.certificate.gap,
+                "scope": self.certificate.scope,
+            },
+            "totals": list(self._totals),
+        }
+        return manifest, arrays
+
+    @classmethod
+    def _from_content(cls, manifest: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> "Plan":
+        schema = Schema.from_record(manifest["schema"])
+        return cls(
+            workload=Workload.from_record(manifest["workload"], arrays, schema),
+            budget=budget_from_record(manifest["budget"]),
+            unit=Unit.from_record(manifest["unit"]),
+            method=manifest["method"],
+            objective=manifest["objective"],
+            mechanism=ProductStrategy.from_record(manifest["mechanism"], arrays),
+            certificate=Certificate(**manifest["certificate"]),
+            _totals=(manifest["totals"][0], manifest["totals"][1]),
+        )
+
+    def _same_schema(self, work: Workload) -> None:
+        if work.schema != self.schema:
+            raise SchemaError("the workload and the plan have different schemas; build both from one schema")
+
+    def __repr__(self) -> str:
+        return (
+            f"Plan({self.workload.tables:,} tables, {self.workload.count:,} queries, {self.budget!r}, "
+            f"method={self.method!r}, rmse={self.rmse:.6g}, gap={self.certificate.gap:.1e} "
+            f"to {self.certificate.scope})"
+        )

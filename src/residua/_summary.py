@@ -1,0 +1,82 @@
+"""What a plan says about itself, in figures and in words."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from residua.mechanisms.draft import Scope
+from residua.privacy import Privacy
+
+MOST_ROWS = 40
+
+
+@dataclass(frozen=True, slots=True)
+class Certificate:
+    """How far from the best a plan can be.
+
+    `lower_bound` is on the objective at the plan's budget; `gap` is relative; `scope` says for whom the bound
+    holds: "all mechanisms", or "this block structure".
+    """
+
+    lower_bound: float
+    gap: float
+    scope: Scope
+
+    def describe(self) -> str:
+        """One sentence."""
+        if not math.isfinite(self.gap):
+            return "No lower bound is known for this plan."
+        whom = "any mechanism" if self.scope == "all mechanisms" else "any that measures the same blocks"
+        return (
+            f"Proved: no total variance below {self.lower_bound:.6g} is possible for {whom}; "
+            f"this plan is at most {self.gap:.2%} above that."
+            if self.gap >= 5e-5
+            else f"Proved: this plan is within {self.gap:.0e} of the best total variance of {whom}."
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class TableSummary:
+    """The predicted error of one table's queries: root mean square and largest standard deviation."""
+
+    name: str
+    families: str
+    queries: int
+    rmse: float
+    max_stddev: float
+
+
+def explain_plan(
+    title: str,
+    privacy: Privacy,
+    summaries: Sequence[TableSummary],
+    certificate: Certificate,
+    measured: Sequence[str],
+) -> str:
+    """A plan in words: what is published, at which privacy, how wrong, how far from the best."""
+    lines = [title, "", "Privacy", *("  " + line for line in privacy.describe().splitlines())]
+    lines += ["", "Predicted error (standard deviation of each number)", *_table(summaries)]
+    lines += ["", "Measured", *("  " + line for line in measured)]
+    lines += ["", certificate.describe()]
+    return "\n".join(lines)
+
+
+def _table(summaries: Sequence[TableSummary]) -> list[str]:
+    rows = [
+        (row.name, row.families or "total", f"{row.queries:,}", f"{row.rmse:,.4g}", f"{row.max_stddev:,.4g}")
+        for row in summaries[:MOST_ROWS]
+    ]
+    head = ("table", "queries asked", "numbers", "typical", "largest")
+    widths = [max(len(row[column]) for row in (head, *rows)) for column in range(len(head))]
+    left = (True, True, False, False, False)
+    lines = [
+        "  "
+        + "  ".join(
+            cell.ljust(width) if start else cell.rjust(width)
+            for cell, width, start in zip(row, widths, left, strict=True)
+        ).rstrip()
+        for row in (head, *rows)
+    ]
+    if len(summaries) > MOST_ROWS:
+        lines.append(f"  ... and {len(summaries) - MOST_ROWS:,} more tables")
+    return lines

@@ -1,0 +1,175 @@
+"""Lower bounds on the total weighted variance of any unbiased mechanism at privacy cost 1.
+
+`svd <= supreme_svd <= dual <= optimum` (claims B-001 to B-004). Divide by the privacy cost for another
+budget.
+"""
+
+import math
+from collections.abc import Callable, Iterable, Iterator
+
+import numpy as np
+from numpy.typing import NDArray
+
+from residua.decompose import Run, subset_sums
+from residua.errors import Infeasible, WorkloadError
+from residua.solve.bracket import UNIT_ROUNDOFF
+from residua.solve.cells import solve_cells
+from residua.workload import Group, Queries, Tables, Workload
+from residua.workload.joint import common_product, joint_rows, refuse_many_cells
+
+Array = NDArray[np.float64]
+
+DUAL_GAP = 1e-5
+EVERY_RANGE = (
+    64  # up to this many cells every range is tried; above, ranges on a grid and then around the best
+)
+
+
+def svd(work: Workload) -> float:
+    """The singular value bound (claim B-001): square of the sum of the singular values, over the cells.
+
+    In closed form, without building the domain, for tables of families that treat all cells alike
+    (marginals); as a product of bounds for one product of families; otherwise for at most about 4,000
+    joint cells.
+
+    >>> import residua as rs
+    >>> schema = rs.Schema.of_sizes([10] * 40)
+    >>> round(rs.bounds.svd(rs.marginals(schema, ways=2)))
+    42845047
+    """
+    if _all_invariant(work):
+        return _invariant_svd(work)
+    return _over_factors(work, _svd_of_root)
+
+
+def supreme_svd(work: Workload, sets: Iterable[Iterable[int]] | None = None) -> float:
+    """The largest singular value bound over projections onto sets of cells (claim B-002).
+
+    Without `sets`: ranges of cells, every one up to 64 cells, above that ranges on a grid refined around
+    the best. `sets` are more sets of joint cells to try, row-major over the attributes in use.
+    """
+    best = svd(work) if sets is None else max(svd(work), _best_of_sets(work, sets))
+    if _all_invariant(work):
+        return best  # already the optimum (claim B-003)
+    return max(best, _over_factors(work, _best_range))
+
+
+def dual(work: Workload) -> float:
+    """The best lower bound there is, within 1e-5 of the optimum itself (claim B-004)."""
+    if _all_invariant(work):
+        return _invariant_svd(work)
+    return _over_factors(work, lambda root: solve_cells(root, DUAL_GAP).lower)
+
+
+def svd_or_nothing(work: Workload) -> float:
+    """The singular value bound where it is cheap, otherwise 0, which is a bound too."""
+    try:
+        return svd(work)
+    except Infeasible:
+        return 0.0
+
+
+def _over_factors(work: Workload, bound: Callable[[Array], float]) -> float:
+    """A bound of one root matrix, multiplied over the factors of a product or taken of the joint rows."""
+    shared = common_product(work)
+    if shared is None:
+        return bound(joint_rows(work).root)
+    weight, factors = shared
+    for factor in factors:
+        refuse_many_cells(factor.queries.cells, repr(factor.queries))
+    return float(weight * math.prod(bound(factor.queries.root()) for factor in factors))
+
+
+def _svd_of_root(root: Array) -> float:
+    scales = np.linalg.svd(root, compute_uv=False)
+    error = 4 * sum(root.shape) * UNIT_ROUNDOFF * float(scales[0])
+    total = float(np.maximum(scales - error, 0.0).sum())
+    return total**2 / root.shape[1]
+
+
+def _best_of_sets(work: Workload, sets: Iterable[Iterable[int]]) -> float:
+    root = joint_rows(work).root
+    best = 0.0
+    for chosen in sets:
+        cells = np.unique(np.fromiter(chosen, dtype=np.int64))
+        if not len(cells) or cells[0] < 0 or cells[-1] >= root.shape[1]:
+            raise WorkloadError(f"a set of cells must name some of the cells 0..{root.shape[1] - 1}")
+        best = max(best, _svd_of_root(root[:, cells]))
+    return best
+
+
+def _best_range(root: Array) -> float:
+    """Largest bound over ranges of cells `start..stop-1`."""
+    cells = root.shape[1]
+    tried: dict[tuple[int, int], float] = {}
+
+    def value(start: int, stop: int) -> float:
+        if (start, stop) not in tried:
+            tried[start, stop] = _svd_of_root(root[:, start:stop])
+        return tried[start, stop]
+
+    if cells <= EVERY_RANGE:
+        return max(value(a, b) for a in range(cells) for b in range(a + 1, cells + 1))
+    step = cells // 8
+    marks = [*range(0, cells, step), cells]
+    best = max(((a, b) for a in marks for b in marks if a < b), key=lambda ends: value(*ends))
+    while step > 1:
+        step = max(1, step // 2)
+        best = max(_around(*best, step, cells), key=lambda ends: value(*ends))
+    return value(*best)
+
+
+def _around(start: int, stop: int, step: int, cells: int) -> Iterator[tuple[int, int]]:
+    for a in (start - step, start, start + step):
+        for b in (stop - step, stop, stop + step):
+            if 0 <= a < b <= cells:
+                yield a, b
+
+
+def _all_invariant(work: Workload) -> bool:
+    return all(
+        queries.invariant
+        for part in work.parts
+        for queries in (_distinct(part) if isinstance(part, Tables) else _of_group(part))
+    )
+
+
+def _distinct(tables: Tables) -> Iterator[Queries]:
+    if tables.joint is not None:
+        return iter(set(tables.joint))
+    return iter({factor.queries for factor in tables.factors if factor is not None})
+
+
+def _of_group(group: Group) -> Iterator[Queries]:
+    return (factor.queries for factor in group.factors)
+
+
+def _invariant_svd(work: Workload) -> float:
+    """The bound from eigenvalues known in advance, one per subset of attributes (claim B-003).
+
+    A gram `a I + b 11'` on n cells has the eigenvalue a + bn on the ones and a on the rest; attributes that a
+    table does not use have n and 0. All are divided by n, so that the number of cells cancels.
+    """
+    sizes = np.array(work.schema.sizes, dtype=np.float64)
+    total = 0.0
+    for subsets, squares in subset_sums(_invariant_run(part, work) for part in work.parts):
+        total += float(np.sum((sizes[subsets] - 1).prod(axis=1) * np.sqrt(squares)))
+    return total**2
+
+
+def _invariant_run(part: Group | Tables, work: Workload) -> Run:
+    width = len(work.schema)
+    inside, outside = np.zeros(width), np.zeros(width)
+    if isinstance(part, Tables):
+        subsets = np.sort(part.subsets, axis=1)
+        queries = {at: part.queries_of(at) for at in part.attributes}
+    else:
+        subsets = np.sort(np.array([part.attributes], dtype=np.int32).reshape(1, -1), axis=1)
+        queries = {factor.attributes[0]: factor.queries for factor in part.factors}
+    for at, asked in queries.items():
+        first = asked.gram()[0]
+        across = float(first[1]) if len(first) > 1 else 0.0
+        inside[at] = (float(first[0]) - across) / len(first)
+        outside[at] = float(first.sum()) / len(first)
+    weights = np.full(len(subsets), part.weight)
+    return Run(subsets, inside[subsets], outside[subsets], weights)

@@ -1,0 +1,1 @@
+"""Dense and Kronecker linear algebra; nothing here knows about privacy."""

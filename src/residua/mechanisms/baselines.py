@@ -1,0 +1,78 @@
+"""Strategies that do not look at the workload, for comparison: identity, hierarchical, wavelet.
+
+Each is a Kronecker product of one fixed matrix per attribute in use.
+"""
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from residua.bounds import svd_or_nothing
+from residua.errors import Infeasible
+from residua.mechanisms.draft import Draft
+from residua.strategy.product import ProductStrategy, StrategyFactor
+from residua.workload import Workload
+
+Array = NDArray[np.float64]
+
+MOST_CELLS = 8_192  # of one attribute
+
+
+def identity_matrix(cells: int) -> Array:
+    """Every cell, shape (cells, cells)."""
+    return np.eye(cells)
+
+
+def hierarchical_matrix(cells: int, branching: int = 2) -> Array:
+    """Every node of a tree over the cells, root and leaves included (H2 for two branches).
+
+    Each level cuts the last into `branching` nearly equal parts; a part of one cell is not cut again, so
+    that no query is repeated.
+    """
+    rows = []
+    level = [(0, cells)]
+    while level:
+        below = []
+        for start, stop in level:
+            row = np.zeros(cells)
+            row[start:stop] = 1.0
+            rows.append(row)
+            if stop - start > 1:
+                cuts = np.linspace(start, stop, min(branching, stop - start) + 1).round().astype(int)
+                below += list(zip(cuts[:-1].tolist(), cuts[1:].tolist(), strict=True))
+        level = below
+    return np.array(rows)
+
+
+def wavelet_matrix(cells: int) -> Array:
+    """The total and, at every node of a binary tree, left half minus right half (Haar; Privelet)."""
+    rows = [np.ones(cells)]
+    level = [(0, cells)]
+    while level:
+        below = []
+        for start, stop in level:
+            if stop - start > 1:
+                middle = (start + stop + 1) // 2
+                row = np.zeros(cells)
+                row[start:middle], row[middle:stop] = 1.0, -1.0
+                rows.append(row)
+                below += [(start, middle), (middle, stop)]
+        level = below
+    return np.array(rows)
+
+
+def baseline(work: Workload, matrix: Callable[[int], Array]) -> Draft:
+    """The product of `matrix(size)` over the attributes in use, scaled to cost 1."""
+    factors = []
+    for axis in work.attributes:
+        size = work.schema.sizes[axis]
+        if size > MOST_CELLS:
+            raise Infeasible(
+                f"attribute {work.schema.names[axis]!r} has {size:,} cells; a baseline holds at most "
+                f"{MOST_CELLS:,}"
+            )
+        rows = matrix(size)
+        factors.append(StrategyFactor((axis,), (size,), rows / math.sqrt((rows * rows).sum(axis=0).max())))
+    return Draft(ProductStrategy(tuple(factors), 1.0), svd_or_nothing(work), "all mechanisms")

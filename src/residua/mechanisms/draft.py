@@ -1,0 +1,25 @@
+"""What a method returns: a mechanism at privacy cost 1, and what is proved about it."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+from residua.strategy.mechanism import Mechanism
+
+Scope = Literal["all mechanisms", "this block structure"]
+
+Progress = Callable[[str, float], None]
+"""Called with what is being done and the fraction of it that is done, 0 to 1."""
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """A mechanism of cost 1 and a lower bound on the total weighted variance at cost 1.
+
+    `scope` says for whom the bound holds: no mechanism at all can be better, or none that measures the
+    same blocks independently.
+    """
+
+    mechanism: Mechanism
+    lower_bound: float
+    scope: Scope

@@ -1,0 +1,120 @@
+"""From a workload and a budget to a plan: choose the method, scale it, record what is proved."""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from residua._plan import Plan, totals_of
+from residua._summary import Certificate
+from residua.errors import BudgetError, Infeasible, WorkloadError
+from residua.mechanisms.baselines import baseline, hierarchical_matrix, identity_matrix, wavelet_matrix
+from residua.mechanisms.dense import dense
+from residua.mechanisms.draft import Draft, Progress
+from residua.privacy import Budget, Unit
+from residua.workload import Workload
+
+DEFAULT_GAP = 1e-4
+
+Method = Callable[[Workload, float, Progress | None], Draft]
+
+METHODS: dict[str, Method] = {
+    "auto": dense,
+    "dense": dense,
+    "identity": lambda work, gap, progress: baseline(work, identity_matrix),
+    "hierarchical": lambda work, gap, progress: baseline(work, hierarchical_matrix),
+    "wavelet": lambda work, gap, progress: baseline(work, wavelet_matrix),
+}
+
+ONE_RECORD = Unit()
+
+
+def plan(
+    work: Workload,
+    budget: Budget,
+    *,
+    unit: Unit = ONE_RECORD,
+    method: str = "auto",
+    objective: str = "total_variance",
+    gap: float = DEFAULT_GAP,
+    progress: Progress | None = None,
+) -> Plan:
+    """The best plan found for these tables at this privacy, with its errors and its certificate.
+
+    `gap` is the relative distance from the optimum at which solving stops. `progress` is called with
+    what is being done and the fraction done. No data is needed.
+
+    >>> import residua as rs
+    >>> schema = rs.Schema(age=rs.Integer(0, 9), sex=rs.Categorical("F", "M"))
+    >>> work = rs.table(schema, {"age": rs.prefix, "sex": rs.identity}, name="T1")
+    >>> found = rs.plan(work, rs.privacy_cost(1))
+    >>> round(found.rmse, 3), found.certificate.scope
+    (1.556, 'all mechanisms')
+    """
+    _check_arguments(work, budget, objective, gap)
+    if method not in METHODS:
+        raise WorkloadError(f"there is no method {method!r}; there are {', '.join(METHODS)}")
+    allowed = unit.record_cost(budget)
+    draft = METHODS[method](work, gap, progress)
+    replaced = unit.neighbours == "replace_one"
+    own = draft.mechanism.replacement_cost() if replaced else draft.mechanism.cost()
+    if own <= 0:
+        raise Infeasible(
+            "the workload asks only for the number of records, which replacing one record cannot change: "
+            "publish it as it is, or protect adding and removing records (neighbours='add_remove')"
+        )
+    scale = float(allowed) / own
+    mechanism = draft.mechanism.scaled(scale)
+    totals = totals_of(mechanism, work)
+    lower = 0.0 if replaced else draft.lower_bound / float(allowed)
+    # A bound proved for adding or removing a record says nothing about replacing one.
+    certificate = Certificate(lower, totals[0] / lower - 1 if lower > 0 else math.inf, draft.scope)
+    return Plan(work, budget, unit, method, mechanism, certificate, objective, totals)
+
+
+def _check_arguments(work: object, budget: object, objective: object, gap: float) -> None:
+    if not isinstance(work, Workload):
+        raise WorkloadError(
+            f"plan needs a workload first, such as rs.marginals(schema, ways=2), not {work!r}"
+        )
+    if not isinstance(budget, Budget):
+        raise BudgetError(
+            f"plan needs a budget second, such as rs.zcdp(0.1) or rs.approx_dp(1, 1e-6), not {budget!r}"
+        )
+    if objective != "total_variance":
+        raise WorkloadError(f"there is no objective {objective!r}; there is total_variance")
+    if not 0 < gap < 1:
+        raise WorkloadError(f"gap must be between 0 and 1, such as 1e-4, not {gap!r}")
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """Several plans side by side; print it."""
+
+    plans: tuple[Plan, ...]
+
+    def __str__(self) -> str:
+        best = min(plan.rmse for plan in self.plans)
+        head = f"{'method':<16}{'rmse':>12}{'of best':>9}{'max stddev':>12}{'gap':>10}  privacy"
+        rows = [
+            f"{plan.method:<16}{plan.rmse:>12.6g}{plan.rmse / best:>9.3f}"
+            f"{math.sqrt(plan.max_variance):>12.6g}{plan.certificate.gap:>10.1e}  {plan.budget!r}"
+            for plan in self.plans
+        ]
+        return "\n".join([head, *rows])
+
+    __repr__ = __str__
+
+
+def compare(*plans: Plan) -> Comparison:
+    """A table of the errors and certificates of several plans for the same workload."""
+    return Comparison(_comparable(plans))
+
+
+def _comparable(plans: Sequence[Plan]) -> tuple[Plan, ...]:
+    if len(plans) < 2:
+        raise WorkloadError("compare needs at least two plans")
+    first = plans[0]
+    for other in plans[1:]:
+        if other.workload.count != first.workload.count or other.schema != first.schema:
+            raise WorkloadError("compare needs plans for the same workload; these answer different queries")
+    return tuple(plans)

@@ -1,0 +1,29 @@
+"""Privacy: budgets, the unit of privacy, what noise proves, and conversions that say which way they round."""
+
+from residua.privacy.budgets import Budget, approx_dp, budget_from_record, gdp, privacy_cost, pure_dp, zcdp
+from residua.privacy.conversions import pure_delta_of, rho_for, zcdp_delta_of, zcdp_epsilon_of
+from residua.privacy.exact import Number
+from residua.privacy.gaussian import cost_for, delta_of, epsilon_of
+from residua.privacy.statement import Privacy
+from residua.privacy.unit import Neighbours, Unit
+
+__all__ = [
+    "Budget",
+    "Neighbours",
+    "Number",
+    "Privacy",
+    "Unit",
+    "approx_dp",
+    "budget_from_record",
+    "cost_for",
+    "delta_of",
+    "epsilon_of",
+    "gdp",
+    "privacy_cost",
+    "pure_delta_of",
+    "pure_dp",
+    "rho_for",
+    "zcdp",
+    "zcdp_delta_of",
+    "zcdp_epsilon_of",
+]

@@ -1,0 +1,200 @@
+"""Privacy budgets: how much may be spent, in the definition its owner chose, in exact fractions."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields
+from fractions import Fraction
+from typing import Any, ClassVar
+
+from residua.errors import BudgetError, FileFormatError
+from residua.privacy import gaussian
+from residua.privacy.exact import Number, exact_text, positive, probability
+from residua.privacy.statement import Privacy
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Budget(ABC):
+    """An amount of privacy under one definition.
+
+    Built by `privacy_cost`, `zcdp`, `gdp`, `approx_dp` or `pure_dp`, and printed as that call. Two budgets
+    are equal where definition and amounts are.
+    """
+
+    definition: ClassVar[str]
+
+    @abstractmethod
+    def describe(self) -> str:
+        """The budget in plain words."""
+
+    @abstractmethod
+    def gaussian_cost(self) -> Fraction:
+        """Largest privacy cost that a Gaussian mechanism may have: exact, or rounded down (P-040)."""
+
+    @abstractmethod
+    def covers(self, privacy: Privacy) -> bool:
+        """Whether what is proved fits in this budget; False where it is not proved (P-041)."""
+
+    def laplace_epsilon(self) -> Fraction:
+        """Largest pure epsilon that a Laplace mechanism may have; only a pure budget has one."""
+        raise BudgetError(f"Laplace noise is planned for pure DP, not for {self!r}; give pure_dp(epsilon)")
+
+    def record(self) -> dict[str, str]:
+        """The budget as JSON can hold it, amounts as exact text; `budget_from_record` reads it.
+
+        >>> zcdp(0.1).record()
+        {'definition': 'zcdp', 'rho': '1/10'}
+        """
+        return {"definition": self.definition} | {name: str(value) for name, value in self._amounts().items()}
+
+    def _amounts(self) -> dict[str, Fraction]:
+        return {field.name: getattr(self, field.name) for field in fields(self)}
+
+    def __repr__(self) -> str:
+        return f"{self.definition}({', '.join(repr(str(value)) for value in self._amounts().values())})"
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class _PrivacyCost(Budget):
+    definition = "privacy_cost"
+    beta: Fraction
+
+    def describe(self) -> str:
+        return f"privacy cost {exact_text(self.beta)} (Gaussian DP with mu squared at most that)"
+
+    def gaussian_cost(self) -> Fraction:
+        return self.beta
+
+    def covers(self, privacy: Privacy) -> bool:
+        return privacy.cost is not None and privacy.cost <= self.beta
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class _Zcdp(Budget):
+    definition = "zcdp"
+    rho: Fraction
+
+    def describe(self) -> str:
+        return f"zero-concentrated DP with rho = {exact_text(self.rho)}"
+
+    def gaussian_cost(self) -> Fraction:
+        return 2 * self.rho
+
+    def covers(self, privacy: Privacy) -> bool:
+        return privacy.rho <= self.rho
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class _Gdp(Budget):
+    definition = "gdp"
+    mu: Fraction
+
+    def describe(self) -> str:
+        return f"Gaussian DP with mu = {exact_text(self.mu)}"
+
+    def gaussian_cost(self) -> Fraction:
+        return self.mu**2
+
+    def covers(self, privacy: Privacy) -> bool:
+        return privacy.cost is not None and privacy.cost <= self.mu**2
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class _ApproxDp(Budget):
+    definition = "approx_dp"
+    epsilon: Fraction
+    delta: Fraction
+
+    def describe(self) -> str:
+        epsilon, delta = exact_text(self.epsilon), exact_text(self.delta)
+        return f"approximate DP with epsilon = {epsilon} and delta = {delta}"
+
+    def gaussian_cost(self) -> Fraction:
+        return gaussian.cost_for(self.epsilon, self.delta)
+
+    def covers(self, privacy: Privacy) -> bool:
+        return privacy.implies(self.epsilon, self.delta)
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class _PureDp(Budget):
+    definition = "pure_dp"
+    epsilon: Fraction
+
+    def describe(self) -> str:
+        return f"pure DP with epsilon = {exact_text(self.epsilon)}"
+
+    def gaussian_cost(self) -> Fraction:
+        raise BudgetError(
+            f"Gaussian noise cannot give pure DP, so no privacy cost fits {self!r}; "
+            "plan with a method that uses Laplace noise, or give zcdp(rho) or approx_dp(epsilon, delta)"
+        )
+
+    def laplace_epsilon(self) -> Fraction:
+        return self.epsilon
+
+    def covers(self, privacy: Privacy) -> bool:
+        return privacy.pure_epsilon is not None and privacy.pure_epsilon <= self.epsilon
+
+
+def privacy_cost(beta: Number) -> Budget:
+    """Budget of a privacy cost: the largest diagonal entry of a Gaussian mechanism's privacy matrix.
+
+    >>> privacy_cost(1).gaussian_cost()
+    Fraction(1, 1)
+    """
+    return _PrivacyCost(positive(beta, "beta"))
+
+
+def zcdp(rho: Number) -> Budget:
+    """Budget of rho-zero-concentrated DP.
+
+    >>> zcdp(0.1)
+    zcdp('1/10')
+    """
+    return _Zcdp(positive(rho, "rho"))
+
+
+def gdp(mu: Number) -> Budget:
+    """Budget of mu-Gaussian DP.
+
+    >>> gdp("1/2").gaussian_cost()
+    Fraction(1, 4)
+    """
+    return _Gdp(positive(mu, "mu"))
+
+
+def approx_dp(epsilon: Number, delta: Number) -> Budget:
+    """Budget of (epsilon, delta)-DP.
+
+    >>> print(approx_dp(1, 1e-6).describe())
+    approximate DP with epsilon = 1 and delta = 0.000001
+    """
+    return _ApproxDp(positive(epsilon, "epsilon"), probability(delta, "delta"))
+
+
+def pure_dp(epsilon: Number) -> Budget:
+    """Budget of pure epsilon-DP.
+
+    >>> pure_dp(0.5).laplace_epsilon()
+    Fraction(1, 2)
+    """
+    return _PureDp(positive(epsilon, "epsilon"))
+
+
+_BUILDERS: Mapping[str, Callable[..., Budget]] = {
+    build.__name__: build for build in (privacy_cost, zcdp, gdp, approx_dp, pure_dp)
+}
+
+
+def budget_from_record(record: Mapping[str, Any]) -> Budget:
+    """The budget that `Budget.record` wrote; an edited or foreign record is a FileFormatError.
+
+    >>> budget_from_record({"definition": "zcdp", "rho": "1/10"})
+    zcdp('1/10')
+    """
+    amounts = dict(record)
+    try:
+        return _BUILDERS[amounts.pop("definition")](**amounts)
+    except (KeyError, TypeError, BudgetError) as error:
+        known = ", ".join(_BUILDERS)
+        raise FileFormatError(f"this is not the record of a budget ({known}): {error}") from error

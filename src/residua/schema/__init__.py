@@ -1,0 +1,19 @@
+"""What the data look like: attribute kinds, their cells, and the coding of values into cells."""
+
+from residua.schema.attribute import OTHER, Attribute, Policy
+from residua.schema.attributes import Binned, Categorical, Integer
+from residua.schema.hierarchy import Hierarchy
+from residua.schema.records import attribute_from_record
+from residua.schema.schema import Schema
+
+__all__ = [
+    "OTHER",
+    "Attribute",
+    "Binned",
+    "Categorical",
+    "Hierarchy",
+    "Integer",
+    "Policy",
+    "Schema",
+    "attribute_from_record",
+]

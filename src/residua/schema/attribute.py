@@ -1,0 +1,192 @@
+"""What every attribute can do: name its cells, and code a column of values into them."""
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from residua.errors import DataError, SchemaError
+from residua.schema.coding import ABOVE, BELOW, OUTSIDE, Cells, cells_in_range
+from residua.schema.columns import Column, Numbers, read_column
+from residua.schema.wording import hint, short
+
+Policy = Literal["error", "drop", "clip", "other"]
+
+OTHER = "(other)"
+LARGEST = 2**31  # cells; a cell number is an int32
+
+_SHOWN = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Where values come from and what they should fit, for the message to the curator."""
+
+    where: str
+    fits: str
+    first_row: int
+
+    def refusal(self, missed: NDArray[np.bool_], column: Column, also: str, remedy: str) -> DataError:
+        """The error that quotes the first missed values with their rows and counts all of them."""
+        rows = np.flatnonzero(missed)
+        count = "1 value is" if len(rows) == 1 else f"{len(rows)} values are"
+        first = ", the first ones" if len(rows) > _SHOWN else ""
+        shown = ", ".join(
+            f"{column.show(row)} at row {row + self.first_row}" for row in rows[:_SHOWN].tolist()
+        )
+        return DataError(
+            f"{self.where}{count} outside {self.fits}{also}{first}: {shown} (rows count from 0); "
+            f"mend the data, or declare outside={remedy}"
+        )
+
+
+class Attribute(ABC):
+    """One column of the schema: a finite, public list of cells, and a policy for values that have none.
+
+    Equal by value and hashable. The policy `outside` is one of
+
+    - `error`: a DataError that names the column, the values and the rows;
+    - `drop`: the record is left out;
+    - `clip`: the nearest cell (numbers only; a null has no nearest cell and is an error);
+    - `other`: one more cell, the last, labelled `(other)`, which `size` includes.
+
+    A null is outside under every policy.
+    """
+
+    __slots__ = ()
+
+    outside: Policy
+    numeric: ClassVar[bool]  # whether the cells are ordered numbers (the cell `(other)` excepted)
+
+    @property
+    def size(self) -> int:
+        """Number of cells, `(other)` included."""
+        return self.inner_size + (self.outside == "other")
+
+    @property
+    @abstractmethod
+    def inner_size(self) -> int:
+        """Number of cells that values inside the schema take, `(other)` not included."""
+
+    @property
+    def other(self) -> int | None:
+        """The cell of everything outside the schema, or None where the policy keeps none."""
+        return self.inner_size if self.outside == "other" else None
+
+    def label(self, cell: int) -> str:
+        """The text that names one cell."""
+        if not 0 <= cell < self.size:
+            raise SchemaError(f"{self!r} has cells 0 to {self.size - 1}, there is no cell {cell}")
+        return OTHER if cell == self.other else self._inner_label(int(cell))
+
+    def labels(self) -> tuple[str, ...]:
+        """The texts that name the cells, in order; all different."""
+        inner = tuple(self._inner_label(cell) for cell in range(self.inner_size))
+        return inner if self.other is None else (*inner, OTHER)
+
+    def encode(self, values: object, *, column: str | None = None, first_row: int = 0) -> Cells:
+        """The cell of each value, int32 of shape (records,); -1 for a record to drop.
+
+        `values` is an array, list, Series or Arrow array of numbers, booleans or text. In a DataError
+        `column` names it, and `first_row` is the number of its first record.
+        """
+        self.check_size(repr(self))
+        where = "" if column is None else f"column {column!r}: "
+        read = read_column(values, where)
+        cells = self._locate(read, nearest=self.outside == "clip")
+        return self._settle(cells, read, Source(where, repr(self), first_row))
+
+    def encode_codes(self, codes: NDArray[Any], *, column: str | None = None, first_row: int = 0) -> Cells:
+        """The cells for values that are cell numbers already, checked; -1 for a record to drop."""
+        self.check_size(repr(self))
+        where = "" if column is None else f"column {column!r}: "
+        cells = cells_in_range(codes, 0, self.size - 1, nearest=False)
+        fits = f"the codes 0 to {self.size - 1} of {self!r}"
+        return self._settle(cells, Numbers(codes), Source(where, fits, first_row))
+
+    def cell(self, value: object) -> int:
+        """The cell of one value, read as `encode` reads a column.
+
+        A value outside is a SchemaError, whatever the policy: this serves those who write queries.
+        """
+        if self.other is not None and isinstance(value, str) and value == OTHER:
+            return self.other
+        self.check_size(repr(self))
+        found = int(self._locate(read_column([value], ""), nearest=False)[0])
+        if found >= 0:
+            return found
+        near = hint(value, self._inner_labels_to_suggest())
+        raise SchemaError(f"{short(value)} has no cell in {self!r}{near}")
+
+    def check_size(self, who: str) -> None:
+        """Nothing, or the SchemaError for more cells than a cell number can count."""
+        if self.size > LARGEST:
+            raise SchemaError(
+                f"{who}: {self.size} cells are too many, at most 2**31 can be told apart; use wider bins"
+            )
+
+    @abstractmethod
+    def record(self) -> dict[str, Any]:
+        """The attribute as a dict for JSON, which `attribute_from_record` reads."""
+
+    @abstractmethod
+    def _inner_label(self, cell: int) -> str:
+        """The label of a cell that is not `(other)`."""
+
+    @abstractmethod
+    def _cells_of_numbers(self, values: NDArray[Any], *, nearest: bool) -> Cells:
+        """The cells of an array of booleans, integers or float64, with marks for the misses."""
+
+    @abstractmethod
+    def _cells_of_text(self, distinct: Any, *, nearest: bool) -> Cells:
+        """The cells of an Arrow array of large strings, with marks for the misses."""
+
+    def _inner_labels_to_suggest(self) -> tuple[str, ...]:
+        return ()
+
+    def _locate(self, column: Column, *, nearest: bool) -> Cells:
+        if isinstance(column, Numbers):
+            cells = self._cells_of_numbers(column.values, nearest=nearest)
+            if column.nulls is not None:
+                cells[column.nulls] = OUTSIDE
+            return cells
+        distinct = self._cells_of_text(column.distinct, nearest=nearest)
+        cells = np.append(distinct, np.int32(OUTSIDE))  # index -1 is the null
+        located: Cells = cells[column.index]
+        return located
+
+    def _settle(self, cells: Cells, column: Column, source: Source) -> Cells:
+        """The cells with the policy applied to every miss; nothing below -1 is left."""
+        missed = cells < 0
+        if not missed.any():
+            return cells
+        match self.outside:
+            case "drop":
+                return np.where(missed, np.int32(-1), cells)
+            case "other":
+                return np.where(missed, np.int32(self.size - 1), cells)
+            case "clip":
+                ends = np.where(cells == BELOW, np.int32(0), np.int32(self.size - 1))
+                mended = np.where((cells == BELOW) | (cells == ABOVE), ends, cells)
+                if (mended >= 0).all():
+                    return mended
+                raise source.refusal(mended < 0, column, " and cannot be clipped", "'drop' or 'other'")
+            case "error":
+                ways = "'drop', 'clip' or 'other'" if self.numeric else "'drop' or 'other'"
+                raise source.refusal(missed, column, "", ways)
+
+
+def check_policy(who: str, outside: object, *, numeric: bool) -> None:
+    """Nothing, or the SchemaError for a policy that does not exist or that the kind cannot follow."""
+    policies = get_args(Policy)
+    if outside not in policies:
+        near = hint(outside, policies)
+        raise SchemaError(
+            f"{who}: outside={outside!r} is not a policy{near}; use one of {', '.join(map(repr, policies))}"
+        )
+    if outside == "clip" and not numeric:
+        raise SchemaError(
+            f"{who}: outside='clip' needs numbers, labels have no nearest cell; use 'drop' or 'other'"
+        )

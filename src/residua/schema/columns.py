@@ -1,0 +1,238 @@
+"""One column of data in one of two forms that numpy and Arrow can code without a loop over records.
+
+Numbers stay numbers. Text becomes its distinct values and one index per record, so that reading a number out
+of text, or finding a label, happens once per distinct value.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from residua.errors import DataError
+from residua.schema.wording import is_unicode, short
+
+# How the null markers of pandas call themselves; pandas itself is not imported.
+_NULL_TYPES = frozenset({"NoneType", "NAType", "NaTType"})
+
+
+@dataclass(frozen=True, slots=True)
+class Numbers:
+    """Values of a column of booleans, integers or float64; `nulls` marks the records that have none."""
+
+    values: NDArray[Any]  # (records,)
+    nulls: NDArray[np.bool_] | None = None  # (records,)
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    def show(self, row: int) -> str:
+        """The value of one record, for a message."""
+        if self.nulls is not None and self.nulls[row]:
+            return "a missing value"
+        return short(self.values[row].item())
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """Values of a column of text: record r holds `distinct[index[r]]`, or nothing where the index is -1."""
+
+    distinct: Any  # pyarrow array of large_string
+    index: NDArray[np.integer[Any]]  # (records,)
+
+    def __len__(self) -> int:
+        return len(self.index)
+
+    def show(self, row: int) -> str:
+        """The value of one record, for a message."""
+        position = int(self.index[row])
+        value = None if position < 0 else self.distinct[position].as_py()
+        return "a missing value" if value is None else short(value)
+
+
+Column = Numbers | Text
+
+
+def read_column(values: object, where: str) -> Column:
+    """The values of one column (an array, list, Series or Arrow array) in a form that can be coded.
+
+    `where` opens the message of the DataError for values that are no column of numbers, booleans or text.
+    """
+    import pyarrow as pa
+
+    if isinstance(values, np.ndarray):
+        return _read_numpy(values, where)
+    if isinstance(values, pa.Array | pa.ChunkedArray):
+        return _read_arrow(values, where)
+    if hasattr(values, "__arrow_c_stream__") and not _of_pandas(values):
+        return _read_arrow(_capsule(pa.chunked_array, values, where), where)
+    if hasattr(values, "__arrow_c_array__"):
+        return _read_arrow(_capsule(pa.array, values, where), where)
+    if _of_pandas(values):
+        return _read_objects(values, where)
+    if isinstance(values, str | bytes | dict) or not isinstance(values, Iterable):
+        raise DataError(f"{where}{short(values)} is not a column; give an array or a list of values")
+    return _read_objects(list(values), where)
+
+
+def _of_pandas(values: object) -> bool:
+    return type(values).__module__.partition(".")[0] == "pandas"
+
+
+def _capsule(build: Any, values: object, where: str) -> Any:
+    import pyarrow as pa
+
+    try:
+        return build(values)
+    except (pa.ArrowException, TypeError, ValueError) as problem:
+        raise DataError(f"{where}the Arrow data cannot be read as one column: {problem}") from problem
+
+
+def _read_numpy(values: NDArray[Any], where: str) -> Column:
+    if values.ndim != 1:
+        raise DataError(f"{where}a column has one dimension, this array has shape {values.shape}")
+    if isinstance(values, np.ma.MaskedArray):
+        column = _read_numpy(values.filled(), where)
+        mask = np.ma.getmaskarray(values)
+        if isinstance(column, Text):
+            return Text(column.distinct, np.where(mask, -1, column.index))
+        return Numbers(column.values, mask if column.nulls is None else mask | column.nulls)
+    match values.dtype.kind:
+        case "b" | "i" | "u":
+            return Numbers(values)
+        case "f":
+            return Numbers(values.astype(np.float64, copy=False))
+        case "U" | "S" | "O":
+            return _read_objects(values, where)
+        case "T":
+            return _read_objects(values.astype(object), where)
+    raise DataError(
+        f"{where}values of type {values.dtype} cannot be coded; convert them to text or whole numbers"
+    )
+
+
+def _read_objects(values: Any, where: str) -> Column:
+    import pyarrow as pa
+
+    try:
+        array = pa.array(values, from_pandas=True)
+    except (pa.ArrowException, TypeError, ValueError, OverflowError):
+        # Arrow columns have one type; values of several types meet as text.
+        return _read_mixed(values, where)
+    return _read_arrow(array, where)
+
+
+def _read_mixed(values: Iterable[object], where: str) -> Text:
+    import pyarrow as pa
+
+    found: dict[str, int] = {}
+    index: list[int] = []
+    for row, value in enumerate(values):
+        text = _as_text(value, row, where)
+        index.append(-1 if text is None else found.setdefault(text, len(found)))
+    return Text(pa.array(list(found), type=pa.large_string()), np.array(index, dtype=np.int64))
+
+
+def _as_text(value: object, row: int, where: str) -> str | None:
+    """The text of one value among values of several types; None for a null and text that is not Unicode."""
+    if isinstance(value, np.generic):
+        value = value.item()
+    if type(value).__name__ in _NULL_TYPES:
+        return None
+    if isinstance(value, bytes):
+        value = value.decode(errors="surrogateescape")
+    if isinstance(value, str):
+        return value if is_unicode(value) else None
+    if isinstance(value, float):
+        if value != value:
+            return None
+        return str(int(value)) if value.is_integer() else repr(value)
+    if isinstance(value, bool | int | Decimal):
+        return str(value)
+    raise DataError(
+        f"{where}{short(value)} at row {row} is neither text nor a number; "
+        "convert the column to text or whole numbers"
+    )
+
+
+def _read_arrow(array: Any, where: str) -> Column:
+    import pyarrow as pa
+
+    kinds = pa.types
+    kind = array.type
+    if kinds.is_dictionary(kind):
+        if _is_text(kind.value_type):
+            return _from_dictionary(array, where)
+        return _read_arrow(array.cast(kind.value_type), where)
+    if kinds.is_boolean(kind) or kinds.is_integer(kind) or kinds.is_floating(kind):
+        return _from_numbers(array)
+    if _is_text(kind):
+        # string views and binary cannot all be dictionary-encoded or searched, large strings can
+        return _from_dictionary(_to_text(array, where).dictionary_encode(), where)
+    if kinds.is_decimal(kind):
+        return _from_dictionary(array.cast(pa.string()).dictionary_encode(), where)
+    if kinds.is_null(kind):
+        return Text(pa.array([], type=pa.large_string()), np.full(len(array), -1))
+    raise DataError(f"{where}values of type {kind} cannot be coded; convert them to text or whole numbers")
+
+
+def _is_text(kind: Any) -> bool:
+    import pyarrow as pa
+
+    kinds = pa.types
+    return any(
+        test(kind)
+        for test in (
+            kinds.is_string,
+            kinds.is_large_string,
+            kinds.is_string_view,
+            kinds.is_binary,
+            kinds.is_large_binary,
+            kinds.is_binary_view,
+            kinds.is_fixed_size_binary,
+        )
+    )
+
+
+def _to_text(array: Any, where: str) -> Any:
+    import pyarrow as pa
+
+    if pa.types.is_string(array.type) or pa.types.is_large_string(array.type):
+        return array
+    try:
+        return array.cast(pa.large_string())
+    except pa.ArrowInvalid as problem:
+        raise DataError(f"{where}the bytes are not UTF-8 text; decode the column first") from problem
+
+
+def _from_numbers(array: Any) -> Numbers:
+    import pyarrow as pa
+
+    array = _single(array)
+    nulls = array.is_null().to_numpy(zero_copy_only=False) if array.null_count else None
+    if nulls is not None:
+        array = array.fill_null(False if pa.types.is_boolean(array.type) else 0)
+    values = array.to_numpy(zero_copy_only=False)
+    return Numbers(values.astype(np.float64, copy=False) if values.dtype.kind == "f" else values, nulls)
+
+
+def _from_dictionary(array: Any, where: str) -> Text:
+    import pyarrow as pa
+
+    if isinstance(array, pa.ChunkedArray):
+        array = _single(array.unify_dictionaries())
+    distinct = _to_text(array.dictionary, where).cast(pa.large_string())
+    index = array.indices
+    if index.null_count:
+        index = index.cast(pa.int64()).fill_null(-1)
+    return Text(distinct, index.to_numpy(zero_copy_only=False))
+
+
+def _single(array: Any) -> Any:
+    """One contiguous Arrow array out of a chunked one."""
+    import pyarrow as pa
+
+    return array.combine_chunks() if isinstance(array, pa.ChunkedArray) else array

@@ -1,0 +1,231 @@
+"""The schema: which columns there are, and the cells of each."""
+
+import keyword
+import math
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from residua.errors import DataError, SchemaError
+from residua.schema import files
+from residua.schema.attribute import Attribute
+from residua.schema.attributes import Integer
+from residua.schema.records import attribute_from_record
+from residua.schema.tables import columns_of
+from residua.schema.wording import hint, is_unicode, listing, short
+
+_LINE = 88
+
+
+@dataclass(frozen=True, slots=True, repr=False, init=False)
+class Schema:
+    """The attributes of a data set in order: what every record looks like, public and free of data.
+
+    Give the attributes as keywords, or as a mapping when a name is no Python word. Equal by value, hashable.
+
+    >>> from residua.schema import Categorical
+    >>> schema = Schema(age=Integer(0, 99), sex=Categorical("F", "M"))
+    >>> schema.names, schema.sizes, schema.cells
+    (('age', 'sex'), (100, 2), 200)
+    >>> schema["sex"].label(1)
+    'M'
+    >>> schema.encode({"sex": ["M", "F"], "age": [37, 8]}).tolist()
+    [[37, 1], [8, 0]]
+    """
+
+    names: tuple[str, ...]
+    attributes: tuple[Attribute, ...]
+    _positions: dict[str, int] = field(compare=False)
+
+    def __init__(self, attributes: Mapping[str, Attribute] | None = None, /, **named: Attribute) -> None:
+        if attributes is not None and not isinstance(attributes, Mapping):
+            raise SchemaError(
+                f"a schema is made of a mapping of names to attributes, not of {short(attributes)}"
+            )
+        given = dict(attributes or {})
+        for name in named:
+            if name in given:
+                raise SchemaError(f"attribute {name!r} is given twice, in the mapping and as a keyword")
+        given |= named
+        if not given:
+            raise SchemaError("the schema has no attributes; give at least one")
+        for name, attribute in given.items():
+            _check_attribute(name, attribute)
+        object.__setattr__(self, "names", tuple(given))
+        object.__setattr__(self, "attributes", tuple(given.values()))
+        object.__setattr__(self, "_positions", {name: number for number, name in enumerate(given)})
+
+    @classmethod
+    def of_sizes(cls, sizes: Sequence[int]) -> Self:
+        """The schema of attributes a0, a1, ... that take the integers from 0 to size - 1.
+
+        >>> Schema.of_sizes([10, 2])
+        Schema(a0=Integer(0, 9), a1=Integer(0, 1))
+        """
+        attributes: dict[str, Attribute] = {}
+        for number, size in enumerate(sizes):
+            if isinstance(size, bool) or not hasattr(size, "__index__") or size < 1:
+                raise SchemaError(
+                    f"attribute 'a{number}': the size {short(size)} is not a positive whole number"
+                )
+            attributes[f"a{number}"] = Integer(0, int(size) - 1)
+        return cls(attributes)
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Self:
+        """The schema in a YAML (or JSON) file, a Table Schema with Residua's additions under `residua:`.
+
+        See `residua.schema.files` for the layout.
+        """
+        return cls(files.load_attributes(path))
+
+    @classmethod
+    def from_fields(cls, document: object, *, folder: str | os.PathLike[str] = ".") -> Self:
+        """The schema that a Table Schema document (parsed YAML or JSON) describes; see `Schema.load`.
+
+        Paths of hierarchies are relative to `folder`.
+        """
+        return cls(files.attributes_from_fields(document, folder=Path(folder)))
+
+    def fields(self) -> dict[str, Any]:
+        """The schema as a Table Schema document, which `Schema.from_fields` reads."""
+        return files.fields_from_attributes(dict(zip(self.names, self.attributes, strict=True)))
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the schema to a YAML file that `Schema.load` and readers of Table Schema understand."""
+        files.save_attributes(path, dict(zip(self.names, self.attributes, strict=True)))
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """Number of cells of each attribute."""
+        return tuple(attribute.size for attribute in self.attributes)
+
+    @property
+    def cells(self) -> int:
+        """Number of cells of the whole product, exactly: a Python integer of any length."""
+        return math.prod(self.sizes)
+
+    def position(self, name: str) -> int:
+        """The place of an attribute in the schema, counting from 0."""
+        if name in self:
+            return self._positions[name]
+        raise SchemaError(
+            f"attribute {short(name)} is not in the schema{hint(name, self.names)}; "
+            f"it has {listing(self.names)}"
+        )
+
+    def encode(self, data: object, *, first_row: int = 0) -> NDArray[np.int32]:
+        """The cells of the records that are kept, int32 of shape (records, attributes) in Fortran order.
+
+        `data` is a mapping of names to arrays, a numpy structured array, a pandas or polars DataFrame, an
+        Arrow table (anything with the Arrow PyCapsule interface), or a plain integer array of codes (records
+        x attributes). Columns that are not in the schema are passed over. A DataError quotes values and rows,
+        the first of which is number `first_row`, and is for the curator only.
+        """
+        cells = self.encode_columns(data, first_row=first_row)
+        if not any(attribute.outside == "drop" for attribute in self.attributes):
+            return cells
+        kept = (cells >= 0).all(axis=1)
+        return cells if kept.all() else np.asfortranarray(cells[kept])
+
+    def encode_columns(self, data: object, *, first_row: int = 0) -> NDArray[np.int32]:
+        """As `encode`, with a row for every record: -1 marks the values whose record is to be dropped."""
+        if isinstance(data, np.ndarray) and data.dtype.names is None:
+            return self._encode_codes(data, first_row)
+        columns = [
+            attribute.encode(column, column=name, first_row=first_row)
+            for name, attribute, column in zip(
+                self.names, self.attributes, columns_of(data, self.names), strict=True
+            )
+        ]
+        for name, column in zip(self.names, columns, strict=True):
+            if len(column) != len(columns[0]):
+                raise DataError(
+                    f"column {name!r} has {len(column)} values, but {self.names[0]!r} has {len(columns[0])}"
+                )
+        return _side_by_side(columns)
+
+    def record(self) -> dict[str, Any]:
+        """The schema as a dict for JSON, which `Schema.from_record` reads."""
+        pairs = zip(self.names, self.attributes, strict=True)
+        return {"attributes": [{"name": name, **attribute.record()} for name, attribute in pairs]}
+
+    @classmethod
+    def from_record(cls, record: Mapping[str, Any]) -> Self:
+        """The schema that `record()` describes.
+
+        >>> schema = Schema(age=Integer(0, 99))
+        >>> Schema.from_record(schema.record()) == schema
+        True
+        """
+        attributes: dict[str, Attribute] = {}
+        for entry in record["attributes"]:
+            if entry["name"] in attributes:
+                raise SchemaError(f"attribute {entry['name']!r} is recorded twice")
+            attributes[entry["name"]] = attribute_from_record(entry)
+        return cls(attributes)
+
+    def __getitem__(self, name: str) -> Attribute:
+        return self.attributes[self.position(name)]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.names)
+
+    def __contains__(self, name: object) -> bool:
+        return isinstance(name, str) and name in self._positions
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    def __repr__(self) -> str:
+        words = all(name.isidentifier() and not keyword.iskeyword(name) for name in self.names)
+        pairs = zip(self.names, self.attributes, strict=True)
+        parts = [f"{name}={kind!r}" if words else f"{name!r}: {kind!r}" for name, kind in pairs]
+        start, end = ("Schema(", ")") if words else ("Schema({", "})")
+        line = start + ", ".join(parts) + end
+        if len(line) <= _LINE:
+            return line
+        return start + "\n" + "".join(f"    {part},\n" for part in parts) + end
+
+    def _encode_codes(self, codes: NDArray[Any], first_row: int) -> NDArray[np.int32]:
+        if codes.ndim != 2 or codes.shape[1] != len(self):
+            raise DataError(
+                f"an array of codes has shape (records, {len(self)}) for this schema, not {codes.shape}; "
+                "a table of values needs column names"
+            )
+        if codes.dtype.kind not in "biu":
+            raise DataError(
+                f"an array of codes holds integers, not {codes.dtype}; a table of values needs column names"
+            )
+        return _side_by_side(
+            [
+                attribute.encode_codes(codes[:, number], column=name, first_row=first_row)
+                for number, (name, attribute) in enumerate(zip(self.names, self.attributes, strict=True))
+            ]
+        )
+
+
+def _check_attribute(name: object, attribute: object) -> None:
+    if not isinstance(name, str):
+        raise SchemaError(f"attribute name {short(name)} is not text; put it in quotes")
+    if not name or not is_unicode(name):
+        raise SchemaError(f"attribute name {short(name)} is {'not valid Unicode text' if name else 'empty'}")
+    if not isinstance(attribute, Attribute):
+        raise SchemaError(
+            f"attribute {name!r} is {short(attribute)}, not an attribute; "
+            "use Integer(0, 9), Categorical('F', 'M'), Binned(0, 10, 20) or Hierarchy.load(...)"
+        )
+    attribute.check_size(f"attribute {name!r}")
+
+
+def _side_by_side(columns: Sequence[NDArray[np.int32]]) -> NDArray[np.int32]:
+    """The columns as one array in Fortran order: counting reads whole columns."""
+    cells = np.empty((len(columns[0]), len(columns)), dtype=np.int32, order="F")
+    for number, column in enumerate(columns):
+        cells[:, number] = column
+    return cells

@@ -1,0 +1,48 @@
+"""What every mechanism can say about itself; `ProductStrategy` is one kind."""
+
+from collections.abc import Iterator
+from typing import Any, ClassVar, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from residua.workload import Group
+
+Array = NDArray[np.float64]
+
+
+class Mechanism(Protocol):
+    """Measurements of a dataset with Gaussian noise, answered by least squares.
+
+    Figures are those of the best linear unbiased answer from all measurements. A group that the
+    measurements cannot answer raises NotInSpan.
+    """
+
+    kind: ClassVar[str]
+
+    def cost(self) -> float:
+        """Privacy cost, `max_i X_ii`: adding or removing one record."""
+
+    def replacement_cost(self) -> float:
+        """Privacy cost of replacing one record, `max_ij (e_i - e_j)' X (e_i - e_j)`, or a bound on it."""
+
+    def scaled(self, factor: float) -> "Mechanism":
+        """The same measurements with every noise variance divided by `factor`: cost times `factor`."""
+
+    def variances(self, group: Group) -> Array:
+        """Variance of each query's answer, shape (count,)."""
+
+    def total(self, group: Group, *, weighted: bool) -> float:
+        """Sum of the variances, without listing them; with `weighted`, times each query's weight."""
+
+    def largest(self, group: Group) -> float:
+        """Largest variance of the group's queries."""
+
+    def covariance(self, left: Group, right: Group) -> Array:
+        """Covariance of the answers of two groups, shape (left.count, right.count)."""
+
+    def describe(self) -> Iterator[str]:
+        """Lines for people: what is measured."""
+
+    def record(self, arrays: dict[str, NDArray[Any]]) -> dict[str, Any]:
+        """JSON-able description; arrays go into `arrays` under new keys that it refers to."""

@@ -1,0 +1,63 @@
+"""Which tables are wanted: query families with closed-form grams, tables, and their unions."""
+
+from residua.workload.build import all_tables, linear, marginals, table
+from residua.workload.explicit import Explicit, Sets
+from residua.workload.families import (
+    Family,
+    abs_diff,
+    affine,
+    buckets,
+    circular,
+    identity,
+    level,
+    predicates,
+    prefix,
+    ranges,
+    total,
+    width,
+)
+from residua.workload.groupings import AbsDiff, Affine, Partition
+from residua.workload.groups import Factor, Group
+from residua.workload.intervals import Circular, Prefix, Ranges, Width
+from residua.workload.queries import Queries
+from residua.workload.records import queries_from_record
+from residua.workload.symmetric import Identity, Predicates, Total
+from residua.workload.tables import Tables
+from residua.workload.union import Workload
+
+__all__ = [
+    "AbsDiff",
+    "Affine",
+    "Circular",
+    "Explicit",
+    "Factor",
+    "Family",
+    "Group",
+    "Identity",
+    "Partition",
+    "Predicates",
+    "Prefix",
+    "Queries",
+    "Ranges",
+    "Sets",
+    "Tables",
+    "Total",
+    "Width",
+    "Workload",
+    "abs_diff",
+    "affine",
+    "all_tables",
+    "buckets",
+    "circular",
+    "identity",
+    "level",
+    "linear",
+    "marginals",
+    "predicates",
+    "prefix",
+    "queries_from_record",
+    "ranges",
+    "table",
+    "total",
+    "width",
+]

@@ -1,0 +1,268 @@
+"""The ways to write a workload: table, all_tables, marginals, linear."""
+
+import math
+import operator
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain, combinations
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from residua.errors import WorkloadError
+from residua.schema import Schema
+from residua.workload.explicit import Explicit
+from residua.workload.families import Family, identity
+from residua.workload.groups import Factor, Group, checked_weight, table_name
+from residua.workload.queries import MATRIX_LIMIT, Array, Queries, spelled
+from residua.workload.tables import Subsets, Tables
+from residua.workload.union import Workload
+
+TABLES_LIMIT = 20_000_000
+
+Spec = Mapping[str, Family] | Mapping[tuple[str, str], Family] | Mapping[Any, Family] | Sequence[str]
+
+
+def table(
+    schema: Schema,
+    spec: Spec | None = None,
+    /,
+    *,
+    name: str | None = None,
+    weight: float = 1.0,
+    **families: Family,
+) -> Workload:
+    """A workload of one table: a product of query families, one per attribute or pair of attributes.
+
+    `spec` maps names to families, or lists names for plain counts; a pair of names takes a family on two
+    attributes. Attributes can also be keywords, unless they are called `name` or `weight`. Answers are
+    row-major in the order given.
+
+    >>> from residua.schema import Schema
+    >>> from residua.workload import affine, prefix
+    >>> schema = Schema.of_sizes([4, 3, 2])
+    >>> table(schema, {("a0", "a1"): affine}, a2=prefix)
+    Workload of 1 table, 12 queries: a0 x a1 x a2 (affine x prefix)
+    """
+    entries = [*_entries(spec), *(((key,), family) for key, family in families.items())]
+    names = [attribute for key, _ in entries for attribute in key]
+    title = table_name(names) if name is None else name
+    _positions(schema, names, f"table {title!r}")
+    factors = tuple(_factor(schema, key, family, title) for key, family in entries)
+    return Workload(schema, (Group(title, factors, checked_weight(weight, f"table {title!r}")),))
+
+
+def all_tables(
+    schema: Schema,
+    ways: int | Iterable[int],
+    family: Family | None = None,
+    *,
+    numeric: Family | None = None,
+    categorical: Family | None = None,
+    attributes: Sequence[str] | None = None,
+    name: str | None = None,
+) -> Workload:
+    """A workload of the tables on every choice of `ways` attributes, the same family on each attribute.
+
+    `ways` is a number or several, taken in the order given; the tables of one number are in lexicographic
+    order of `attributes` (all, in schema order). `numeric` and `categorical` override `family` for the
+    attributes of their kind. A family on two attributes needs `ways=2`. Unless named, each table is called
+    by its attributes.
+
+    >>> from residua.schema import Schema
+    >>> from residua.workload import prefix
+    >>> all_tables(Schema.of_sizes([10] * 40), ways=(1, 2), family=prefix).count
+    78400
+    """
+    positions = _positions(schema, schema.names if attributes is None else attributes, "the tables")
+    several = _ways(ways, len(positions))
+    for chosen in (family, numeric, categorical):
+        if chosen is not None:
+            _refuse_non_family(chosen, "all_tables")
+    if family is not None and family.arity == 2:
+        return _joint_tables(schema, several, positions, family, numeric or categorical, name)
+    factors: list[Factor | None] = [None] * len(schema.names)
+    for position in positions if any(several) else ():
+        by_kind = numeric if schema.attributes[position].numeric else categorical
+        chosen = by_kind or family
+        if chosen is None:
+            kind = "numeric" if schema.attributes[position].numeric else "categorical"
+            raise WorkloadError(
+                f"attribute {schema.names[position]!r} has no family; give family= or {kind}="
+            )
+        factors[position] = _factor(schema, (schema.names[position],), chosen, "all_tables")
+    runs = (_subsets(positions, each) for each in several)
+    return Workload(schema, tuple(Tables(schema, subsets, tuple(factors), name=name) for subsets in runs))
+
+
+def marginals(
+    schema: Schema,
+    ways: int | Iterable[int] | None = None,
+    *,
+    up_to: int | None = None,
+    attributes: Sequence[str] | None = None,
+    name: str | None = None,
+) -> Workload:
+    """A workload of every marginal on `ways` attributes, or on at most `up_to`, the total included.
+
+    >>> from residua.schema import Schema
+    >>> marginals(Schema.of_sizes([2, 3]), up_to=2)
+    Workload of 4 tables, 12 queries: total, a0 (identity), a1 (identity), ...
+    """
+    if up_to is not None and ways is None:
+        most = len(schema.names if attributes is None else attributes)
+        ways = range(min(_whole(up_to, "up_to"), most) + 1)
+    elif ways is None or up_to is not None:
+        raise WorkloadError("marginals: give either ways= or up_to=")
+    return all_tables(schema, ways, identity, attributes=attributes, name=name)
+
+
+def linear(
+    schema: Schema,
+    names: Sequence[str],
+    matrix: ArrayLike | "SparseMatrix",
+    weights: ArrayLike | None = None,
+    *,
+    name: str | None = None,
+) -> Workload:
+    """A workload of any linear queries on one marginal.
+
+    `matrix` has shape `(queries, cells)`, dense or scipy.sparse, the cells row-major over the attributes as
+    named; `weights`, of shape `(queries,)`, multiply the queries' variances.
+
+    >>> from residua.schema import Schema
+    >>> linear(Schema.of_sizes([2, 3]), ("a1", "a0"), [[1, -1, 0, 0, 0, 0]])
+    Workload of 1 table, 1 query: a1 x a0 (linear)
+    """
+    names = [names] if isinstance(names, str) else list(names)
+    title = table_name(names) if name is None else name
+    who = f"linear queries {title!r}"
+    positions = _positions(schema, names, who)
+    if not positions:
+        raise WorkloadError(f"{who} need at least one attribute; table(schema) asks for the total")
+    sizes = tuple(schema.attributes[position].size for position in positions)
+    values = _numbers(matrix, f"{who}: the matrix", f"(queries, {math.prod(sizes)})")
+    row_weights = None if weights is None else _numbers(weights, f"{who}: the weights", "(queries,)")
+    try:
+        queries = Explicit(sizes, values, row_weights)
+    except WorkloadError as error:
+        raise WorkloadError(f"{who}: {error}") from error
+    return Workload(schema, (Group(title, (Factor(positions, queries),)),))
+
+
+@runtime_checkable
+class SparseMatrix(Protocol):
+    """A matrix of scipy.sparse, as far as it matters here."""
+
+    shape: Any
+
+    def toarray(self) -> NDArray[Any]: ...
+
+
+def _entries(spec: Spec | None) -> list[tuple[tuple[str, ...], Family]]:
+    """Pairs of names and a family; a plain list of names means identity."""
+    if spec is None:
+        return []
+    if isinstance(spec, str):
+        return [((spec,), identity)]
+    if isinstance(spec, Mapping):
+        return [(key if isinstance(key, tuple) else (key,), family) for key, family in spec.items()]
+    return [((name,), identity) for name in spec]
+
+
+def _factor(schema: Schema, names: tuple[str, ...], family: Family, title: str) -> Factor:
+    positions = tuple(schema.position(name) for name in names)
+    _refuse_non_family(family, f"table {title!r}, attribute {names[0]!r}")
+    if family.arity != len(names):
+        pair = f"a pair of attributes, such as {{('a', 'b'): {family!r}}}"
+        takes = pair if family.arity == 2 else "one attribute"
+        raise WorkloadError(f"table {title!r}: {family!r} takes {takes}, not {', '.join(map(repr, names))}")
+    bound = family.bind(*(schema.attributes[position] for position in positions), names=names)
+    return Factor(positions, bound)
+
+
+def _refuse_non_family(family: object, who: str) -> None:
+    if not isinstance(family, Family):
+        raise WorkloadError(f"{who}: {family!r} is not a query family such as prefix or width(3)")
+
+
+def _positions(schema: Schema, names: Sequence[str], who: str) -> tuple[int, ...]:
+    positions = tuple(schema.position(name) for name in ([names] if isinstance(names, str) else names))
+    for name, position in zip(names, positions, strict=True):
+        if positions.count(position) > 1:
+            raise WorkloadError(f"{who}: attribute {name!r} is there twice")
+    return positions
+
+
+def _ways(ways: int | Iterable[int], attributes: int) -> tuple[int, ...]:
+    several = tuple(_whole(each, "ways") for each in (ways if isinstance(ways, Iterable) else (ways,)))
+    if not several:
+        raise WorkloadError("ways is empty, so there are no tables")
+    for each in several:
+        if each > attributes:
+            raise WorkloadError(f"there are no {each}-way tables on {attributes} attributes")
+        if math.comb(attributes, each) > TABLES_LIMIT:
+            tables = spelled(math.comb(attributes, each))
+            raise WorkloadError(
+                f"all {each}-way tables on {attributes} attributes are {tables}, which is too many"
+            )
+    return several
+
+
+def _whole(value: object, what: str) -> int:
+    if isinstance(value, bool) or not hasattr(value, "__index__"):
+        raise WorkloadError(f"{what} is a whole number of attributes, not {value!r}")
+    number = operator.index(value)
+    if number < 0:
+        raise WorkloadError(f"{what} is a whole number of attributes from 0 on, not {number}")
+    return number
+
+
+def _subsets(positions: Sequence[int], ways: int) -> Subsets:
+    """Every choice of `ways` positions, shape `(tables, ways)`, in lexicographic order of the sequence."""
+    tables = math.comb(len(positions), ways)
+    flat = chain.from_iterable(combinations(positions, ways))
+    return np.fromiter(flat, dtype=np.int32, count=tables * ways).reshape(tables, ways)
+
+
+def _joint_tables(
+    schema: Schema,
+    several: tuple[int, ...],
+    positions: Sequence[int],
+    family: Family,
+    other: Family | None,
+    name: str | None,
+) -> Workload:
+    if other is not None:
+        raise WorkloadError(f"all_tables: {family!r} is on pairs of attributes; it leaves none for {other!r}")
+    if any(each != 2 for each in several):
+        raise WorkloadError(
+            f"all_tables: {family!r} is on pairs of attributes, so ways must be 2, not {several}"
+        )
+    subsets = _subsets(positions, 2)
+    bound: dict[tuple[int, int], Queries] = {}
+    joint = []
+    for first, second in subsets.tolist():
+        one, two = schema.attributes[first], schema.attributes[second]
+        if (one.size, two.size) not in bound:
+            bound[one.size, two.size] = family.bind(one, two)
+        joint.append(bound[one.size, two.size])
+    return Workload(schema, tuple(Tables(schema, subsets, joint=tuple(joint), name=name) for _ in several))
+
+
+def _numbers(values: ArrayLike | SparseMatrix, who: str, shape: str) -> Array:
+    """A float64 array of what was given, dense."""
+    if isinstance(values, SparseMatrix) and not isinstance(values, np.ndarray):
+        if math.prod(values.shape) > MATRIX_LIMIT:
+            raise WorkloadError(
+                f"{who} of shape {tuple(values.shape)} has more than {MATRIX_LIMIT:,} entries; "
+                "split the queries"
+            )
+        values = values.toarray()
+    try:
+        array = np.asarray(values)
+    except ValueError as error:
+        raise WorkloadError(f"{who} must be numbers of shape {shape}: {error}") from error
+    if array.dtype.kind not in "biuf":
+        raise WorkloadError(f"{who} must be real numbers of shape {shape}, not {array.dtype}")
+    return array.astype(np.float64)

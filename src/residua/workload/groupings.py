@@ -1,0 +1,227 @@
+"""Families that only look at which class a cell belongs to: buckets, levels, affine and abs_diff.
+
+Cells are first added up by class; what remains is a family on the few classes. Where the classes are
+counted by `identity` this is a table of buckets; where by `prefix`, the classes are scores and the
+queries ask for `score <= c`.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from residua.errors import FileFormatError, WorkloadError
+from residua.schema import Attribute, Hierarchy
+from residua.workload import wording
+from residua.workload.files import entry, fetch, listed, stash
+from residua.workload.intervals import Prefix
+from residua.workload.queries import Array, Queries
+
+
+def summed(x: Array, classes: NDArray[np.int64], axis: int) -> Array:
+    """Sums of the slices of `x` that share a class `0..`, along `axis`; class -1 is left out."""
+    order = np.argsort(classes, kind="stable")
+    order = order[np.searchsorted(classes[order], 0) :]
+    starts = np.searchsorted(classes[order], np.arange(int(classes.max()) + 1))
+    sums: Array = np.add.reduceat(np.take(x, order, axis=axis), starts, axis=axis)
+    return sums
+
+
+@dataclass(frozen=True, slots=True, repr=False, eq=False)
+class Partition(Queries):
+    """One query per class of cells; a cell is in at most one class and no class is empty.
+
+    `classes` holds the class of each cell, -1 for none. `level` (of a hierarchy) and `labels` word the
+    queries; they do not enter equality, since they change no number.
+    """
+
+    classes: NDArray[np.int64]  # (cells,)
+    level: str | None = None
+    labels: tuple[str, ...] | None = None
+    _key: tuple[int, bytes] = field(init=False)
+
+    kind = "partition"
+
+    def __post_init__(self) -> None:
+        classes = np.array(self.classes, dtype=np.int64)
+        if classes.ndim != 1 or classes.size == 0 or classes.min() < -1:
+            raise WorkloadError("a partition gives each cell one class 0, 1, .., or -1 for none")
+        count = int(classes.max()) + 1
+        if count < 1 or np.unique(classes[classes >= 0]).size != count:
+            raise WorkloadError("a partition has at least one class and no empty ones")
+        if self.labels is not None and len(self.labels) != count:
+            raise WorkloadError(f"a partition of {count} classes has {len(self.labels)} labels")
+        classes.flags.writeable = False
+        object.__setattr__(self, "classes", classes)
+        object.__setattr__(self, "_key", (count, classes.tobytes()))
+
+    def __eq__(self, other: object) -> bool:
+        return self._key == other._key if isinstance(other, Partition) else NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(self._key)
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """Number of cells of the one attribute."""
+        return (self.classes.size,)
+
+    @property
+    def count(self) -> int:
+        """Number of classes."""
+        return self._key[0]
+
+    @property
+    def title(self) -> str:
+        """`level('county')` or `buckets`."""
+        return "buckets" if self.level is None else f"level({self.level!r})"
+
+    def gram(self, *, weighted: bool = True) -> Array:
+        """One where both cells are in the same class (W-006)."""
+        same = (self.classes[:, None] == self.classes) & (self.classes >= 0)
+        return np.asarray(same.astype(np.float64))
+
+    def root(self) -> Array:
+        """The matrix itself: classes do not overlap."""
+        return self.rows(0, self.count)
+
+    def rows_at(self, indices: NDArray[np.int64]) -> Array:
+        """One where the cell is in the class."""
+        return np.asarray((indices[:, None] == self.classes).astype(np.float64))
+
+    def answers(self, x: ArrayLike) -> Array:
+        """Sums by class."""
+        return summed(self._vectors(x), self.classes, -1)
+
+    def quadratic(self, covariance: ArrayLike) -> Array:
+        """Sums of the covariance over pairs of cells of one class."""
+        by_class = summed(summed(self._squares(covariance), self.classes, -1), self.classes, -2)
+        return np.diagonal(by_class, axis1=-2, axis2=-1).copy()
+
+    def phrase(self, index: int, names: Sequence[str], attributes: Sequence[Attribute]) -> str:
+        """`place.county = Autauga`, `age in 18..64` or `sex in {F, M}`."""
+        attribute = attributes[0]
+        if self.level is not None and isinstance(attribute, Hierarchy):
+            return f"{names[0]}.{self.level} = {attribute.level_labels(self.level)[index]}"
+        if self.labels is not None:
+            return f"{names[0]} in {self.labels[index]}"
+        return wording.cells(names[0], attribute, np.flatnonzero(self.classes == index).tolist())
+
+    def record(self, arrays: dict[str, NDArray[Any]]) -> dict[str, Any]:
+        """Kind, classes and words."""
+        labels = None if self.labels is None else list(self.labels)
+        return {
+            "kind": self.kind,
+            "classes": stash(arrays, self.classes),
+            "level": self.level,
+            "labels": labels,
+        }
+
+    @classmethod
+    def from_record(cls, record: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> "Queries":
+        """The partition recorded."""
+        level, labels = entry(record, "level"), entry(record, "labels")
+        if level is not None and not isinstance(level, str):
+            raise FileFormatError(f"a workload record has 'level' = {level!r}, which is not text")
+        words = None if labels is None else tuple(map(str, listed(record, "labels")))
+        return cls(fetch(record, "classes", arrays), level, words)
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class _Scores(Queries):
+    """Cells of two attributes with a score: one query `score <= c` per score."""
+
+    first: int
+    second: int
+
+    def __post_init__(self) -> None:
+        if min(self.first, self.second) < 1:
+            raise WorkloadError(f"{self.kind} needs at least one cell each, not {self.sizes}")
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """Number of cells of each of the two attributes."""
+        return (self.first, self.second)
+
+    @property
+    def scores(self) -> NDArray[np.int64]:
+        """Score of each cell, shape `(cells,)`; every score `0..count-1` occurs."""
+        raise NotImplementedError
+
+    def gram(self, *, weighted: bool = True) -> Array:
+        """`count - max(score, score')` (W-009)."""
+        scores = self.scores.astype(np.float64)
+        return self.count - np.maximum.outer(scores, scores)
+
+    def root(self) -> Array:
+        """The matrix itself: its rows grow strictly."""
+        return self.rows(0, self.count)
+
+    def rows_at(self, indices: NDArray[np.int64]) -> Array:
+        """One where the score is at most the index."""
+        return (self.scores <= indices[:, None]).astype(np.float64)
+
+    def answers(self, x: ArrayLike) -> Array:
+        """Cumulative sums by score."""
+        return np.cumsum(summed(self._vectors(x), self.scores, -1), axis=-1)
+
+    def quadratic(self, covariance: ArrayLike) -> Array:
+        """Prefix variances of the covariance summed by score."""
+        by_score = summed(summed(self._squares(covariance), self.scores, -1), self.scores, -2)
+        return Prefix(self.count).quadratic(by_score)
+
+    def record(self, arrays: dict[str, NDArray[Any]]) -> dict[str, Any]:
+        """Kind and sizes."""
+        return {"kind": self.kind, "sizes": list(self.sizes)}
+
+    @classmethod
+    def from_record(cls, record: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> "Queries":
+        """The family on the sizes recorded."""
+        sizes = listed(record, "sizes")
+        if len(sizes) != 2 or not all(type(size) is int for size in sizes):
+            raise FileFormatError(f"{cls.kind} is recorded on two sizes, not {sizes!r}")
+        return cls(sizes[0], sizes[1])
+
+
+class Affine(_Scores):
+    """Cells `i + j <= c` for `c` in `0..n1+n2-2`, in cell positions."""
+
+    __slots__ = ()
+    kind = "affine"
+
+    @property
+    def count(self) -> int:
+        """`n1 + n2 - 1`."""
+        return self.first + self.second - 1
+
+    @property
+    def scores(self) -> NDArray[np.int64]:
+        """`i + j`."""
+        return np.add.outer(np.arange(self.first), np.arange(self.second)).ravel()
+
+    def phrase(self, index: int, names: Sequence[str], attributes: Sequence[Attribute]) -> str:
+        """`a0 + a1 <= 5`."""
+        return wording.sum_at_most(names, attributes, index)
+
+
+class AbsDiff(_Scores):
+    """Cells `|i - j| <= c` for `c` in `0..max(n1, n2)-1`, in cell positions."""
+
+    __slots__ = ()
+    kind = "abs_diff"
+
+    @property
+    def count(self) -> int:
+        """`max(n1, n2)`."""
+        return max(self.first, self.second)
+
+    @property
+    def scores(self) -> NDArray[np.int64]:
+        """`|i - j|`."""
+        return np.abs(np.subtract.outer(np.arange(self.first), np.arange(self.second))).ravel()
+
+    def phrase(self, index: int, names: Sequence[str], attributes: Sequence[Attribute]) -> str:
+        """`|a0 - a1| <= 2`."""
+        return wording.difference_at_most(names, attributes, index)

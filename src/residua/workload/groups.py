@@ -1,0 +1,107 @@
+"""One table: a product of query families on disjoint attributes."""
+
+import math
+import numbers
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import product
+
+import numpy as np
+
+from residua.errors import WorkloadError
+from residua.schema import Schema
+from residua.workload.queries import Queries
+
+TIMES = " x "
+
+
+@dataclass(frozen=True, slots=True)
+class Factor:
+    """Queries on the attributes at these positions of the schema, in the order of the queries' sizes."""
+
+    attributes: tuple[int, ...]
+    queries: Queries
+
+    def __post_init__(self) -> None:
+        if len(self.attributes) != len(self.queries.sizes):
+            raise WorkloadError(f"{self.queries!r} cannot be put on {len(self.attributes)} attributes")
+
+    def describe(self, index: int, schema: Schema) -> str:
+        """Words for one query."""
+        names = [schema.names[attribute] for attribute in self.attributes]
+        attributes = [schema.attributes[attribute] for attribute in self.attributes]
+        return self.queries.describe(index, names, attributes)
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """A table: every product of one query from each factor, row-major, the last factor fastest.
+
+    `weight` multiplies the variance of each of its queries, on top of the queries' own weights. A group
+    without factors asks for the number of records.
+    """
+
+    name: str
+    factors: tuple[Factor, ...]
+    weight: float = 1.0
+
+    def __post_init__(self) -> None:
+        attributes = self.attributes
+        if len(set(attributes)) != len(attributes):
+            raise WorkloadError(f"table {self.name!r} has an attribute twice")
+
+    @property
+    def attributes(self) -> tuple[int, ...]:
+        """Positions of its attributes, in the order of its factors."""
+        return tuple(attribute for factor in self.factors for attribute in factor.attributes)
+
+    @property
+    def count(self) -> int:
+        """Number of queries, exactly."""
+        return math.prod(factor.queries.count for factor in self.factors)
+
+    @property
+    def title(self) -> str:
+        """Its families: `prefix x identity`."""
+        return TIMES.join(factor.queries.title for factor in self.factors)
+
+    def describe(self, index: int, schema: Schema) -> str:
+        """Words for one query: `age <= 17 and sex = F`; `all` where it asks nothing of a record."""
+        if not 0 <= index < self.count:
+            raise IndexError(f"table {self.name!r} has no query {index}")
+        words = []
+        for factor in reversed(self.factors):
+            index, place = divmod(index, factor.queries.count)
+            words.append(factor.describe(place, schema))
+        return _joined(reversed(words))
+
+    def descriptions(self, schema: Schema) -> Iterator[str]:
+        """Words for every query in order; each factor's are made once, not once per product."""
+        words = [
+            [factor.describe(index, schema) for index in range(factor.queries.count)]
+            for factor in self.factors
+        ]
+        return (_joined(parts) for parts in product(*words))
+
+
+def _joined(parts: Iterator[str] | tuple[str, ...]) -> str:
+    return " and ".join(part for part in parts if part) or "all"
+
+
+def table_name(names: Iterator[str] | list[str]) -> str:
+    """The name of a table on these attributes that nobody named: `age x sex`, or `total` for none.
+
+    >>> table_name(["age", "sex"]), table_name([])
+    ('age x sex', 'total')
+    """
+    return TIMES.join(names) or "total"
+
+
+def checked_weight(weight: object, who: str) -> float:
+    """A weight of variances as a float, refused unless it is positive and finite."""
+    if isinstance(weight, bool | np.bool_) or not isinstance(weight, numbers.Real):
+        raise WorkloadError(f"{who}: a weight is a positive number, not {weight!r}")
+    value = float(weight)
+    if not (math.isfinite(value) and value > 0):
+        raise WorkloadError(f"{who}: a weight is a positive finite number, not {weight!r}")
+    return value

@@ -1,0 +1,182 @@
+"""Workloads as JSON-able records beside named arrays, and back."""
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from residua.errors import FileFormatError, WorkloadError
+from residua.schema import Schema
+from residua.workload.explicit import Explicit, Sets
+from residua.workload.files import entry, fetch, listed, stash, text, whole
+from residua.workload.groupings import AbsDiff, Affine, Partition
+from residua.workload.groups import Factor, Group, checked_weight
+from residua.workload.intervals import Circular, Prefix, Ranges, Width
+from residua.workload.queries import Queries
+from residua.workload.symmetric import Identity, Predicates, Total
+from residua.workload.tables import Tables
+
+_KINDS: Mapping[str, type[Queries]] = {
+    cls.kind: cls
+    for cls in (
+        Identity,
+        Total,
+        Predicates,
+        Prefix,
+        Ranges,
+        Width,
+        Circular,
+        Partition,
+        Sets,
+        Affine,
+        AbsDiff,
+        Explicit,
+    )
+}
+
+
+def queries_from_record(record: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> Queries:
+    """The queries that a record describes.
+
+    >>> queries_from_record({"kind": "prefix", "size": 3}, {})
+    prefix on 3 cells
+    """
+    kind = entry(record, "kind")
+    if kind not in _KINDS:
+        raise FileFormatError(f"queries of kind {kind!r} are not known to this version of residua")
+    try:
+        return _KINDS[kind].from_record(record, arrays)
+    except WorkloadError as error:
+        raise FileFormatError(f"saved {kind} queries make no sense: {error}") from error
+
+
+def parts_record(parts: Sequence[Group | Tables], arrays: dict[str, NDArray[Any]]) -> dict[str, Any]:
+    """The groups and runs of tables of a workload, with each of their queries recorded once."""
+    shelf = _Shelf(arrays)
+    rows = [
+        _tables_record(part, shelf) if isinstance(part, Tables) else _group_record(part, shelf)
+        for part in parts
+    ]
+    return {"queries": shelf.records, "parts": rows}
+
+
+class _Shelf:
+    """Records of queries by number, each kept once."""
+
+    def __init__(self, arrays: dict[str, NDArray[Any]]) -> None:
+        self.arrays = arrays
+        self.records: list[dict[str, Any]] = []
+        self._by_object: dict[int, int] = {}
+        self._by_text: dict[str, int] = {}
+
+    def number(self, queries: Queries) -> int:
+        """The number of these queries. Equal ones may be worded differently, so equality does not decide."""
+        if id(queries) not in self._by_object:
+            record = queries.record(self.arrays)
+            key = json.dumps(record, sort_keys=True)
+            if key not in self._by_text:
+                self._by_text[key] = len(self.records)
+                self.records.append(record)
+            self._by_object[id(queries)] = self._by_text[key]
+        return self._by_object[id(queries)]
+
+
+def _group_record(group: Group, shelf: _Shelf) -> dict[str, Any]:
+    factors = [
+        {"attributes": list(factor.attributes), "queries": shelf.number(factor.queries)}
+        for factor in group.factors
+    ]
+    return {"kind": "group", "name": group.name, "weight": group.weight, "factors": factors}
+
+
+def _tables_record(tables: Tables, shelf: _Shelf) -> dict[str, Any]:
+    record: dict[str, Any] = {
+        "kind": "tables",
+        "name": tables.name,
+        "weight": tables.weight,
+        "subsets": stash(shelf.arrays, tables.subsets),
+    }
+    if tables.joint is None:
+        numbers = [-1 if factor is None else shelf.number(factor.queries) for factor in tables.factors]
+        record["by_attribute"] = stash(shelf.arrays, np.array(numbers, dtype=np.int64))
+    else:
+        joint = [shelf.number(queries) for queries in tables.joint]
+        record["joint"] = stash(shelf.arrays, np.array(joint, dtype=np.int64))
+    return record
+
+
+def parts_from_record(
+    record: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]], schema: Schema
+) -> tuple[Group | Tables, ...]:
+    """The groups and runs of tables recorded, checked against the schema."""
+    queries = [queries_from_record(item, arrays) for item in listed(record, "queries")]
+    parts: list[Group | Tables] = []
+    for item in listed(record, "parts"):
+        kind = entry(item, "kind")
+        try:
+            if kind == "group":
+                parts.append(_read_group(item, queries, schema))
+            elif kind == "tables":
+                parts.append(_read_tables(item, queries, arrays, schema))
+            else:
+                raise FileFormatError(f"a saved workload has a part of unknown kind {kind!r}")
+        except WorkloadError as error:
+            raise FileFormatError(f"a saved workload makes no sense: {error}") from error
+    if not parts:
+        raise FileFormatError("a saved workload has no tables")
+    return tuple(parts)
+
+
+def _read_group(item: Mapping[str, Any], queries: Sequence[Queries], schema: Schema) -> Group:
+    factors = tuple(
+        _factor(tuple(listed(factor, "attributes")), whole(factor, "queries"), queries, schema)
+        for factor in listed(item, "factors")
+    )
+    return Group(text(item, "name"), factors, checked_weight(entry(item, "weight"), "a saved table"))
+
+
+def _read_tables(
+    item: Mapping[str, Any], queries: Sequence[Queries], arrays: Mapping[str, NDArray[Any]], schema: Schema
+) -> Tables:
+    subsets = fetch(item, "subsets", arrays)
+    whole_rows = subsets.ndim == 2 and subsets.dtype.kind in "iu" and len(subsets) > 0
+    if not whole_rows or (subsets.size and not 0 <= subsets.min() <= subsets.max() < len(schema.names)):
+        raise FileFormatError("a saved workload has tables on attributes that the schema does not have")
+    if (np.diff(np.sort(subsets, axis=1), axis=1) == 0).any():
+        raise FileFormatError("a saved workload has a table with an attribute twice")
+    name = None if entry(item, "name") is None else text(item, "name")
+    weight = checked_weight(entry(item, "weight"), "a saved run of tables")
+    if "joint" in item:
+        rows = list(zip(subsets.tolist(), _numbers(item, "joint", arrays, len(subsets)), strict=True))
+        joint = tuple(_factor(tuple(row), number, queries, schema).queries for row, number in rows)
+        return Tables(schema, subsets, (), joint, weight, name)
+    used = set(np.unique(subsets).tolist())
+    numbers = _numbers(item, "by_attribute", arrays, len(schema.names))
+    factors = tuple(
+        _factor((at,), number, queries, schema) if at in used else None for at, number in enumerate(numbers)
+    )
+    return Tables(schema, subsets, factors, None, weight, name)
+
+
+def _numbers(item: Mapping[str, Any], key: str, arrays: Mapping[str, NDArray[Any]], count: int) -> list[int]:
+    array = fetch(item, key, arrays)
+    if array.shape != (count,) or array.dtype.kind not in "iu":
+        raise FileFormatError(f"a saved workload has an array {key!r} that does not fit its tables")
+    numbers: list[int] = array.tolist()
+    return numbers
+
+
+def _factor(attributes: tuple[int, ...], number: int, queries: Sequence[Queries], schema: Schema) -> Factor:
+    """The factor of recorded queries, refused if the schema's sizes are others."""
+    if not 0 <= number < len(queries):
+        raise FileFormatError(f"a saved workload refers to queries {number} of {len(queries)}")
+    for attribute in attributes:
+        if type(attribute) is not int or not 0 <= attribute < len(schema.names):
+            raise FileFormatError(f"a saved workload uses attribute {attribute!r}, which the schema lacks")
+    factor = Factor(attributes, queries[number])
+    sizes = tuple(schema.attributes[attribute].size for attribute in attributes)
+    if sizes != factor.queries.sizes:
+        raise FileFormatError(f"a saved workload has {factor.queries!r} where the schema has {sizes} cells")
+    return factor

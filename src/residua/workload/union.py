@@ -1,0 +1,140 @@
+"""Workload: the union of tables that a plan is made for."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from itertools import islice
+from typing import Any
+
+from numpy.typing import NDArray
+
+from residua.errors import WorkloadError
+from residua.schema import Schema
+from residua.schema.wording import hint
+from residua.workload.groups import Group, checked_weight
+from residua.workload.queries import spelled
+from residua.workload.records import parts_from_record, parts_record
+from residua.workload.tables import Tables
+
+_SHOWN = 3
+_SUGGESTED = 2000
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Workload:
+    """Tables to be published, in the order of their answers; duplicates stay and count twice.
+
+    Answers run over the groups in order and then row-major over a group's factors. Weights multiply
+    variances; `2.0 * work` doubles them all and `a + b` puts one after the other.
+
+    >>> from residua.schema import Schema
+    >>> from residua.workload import marginals
+    >>> work = marginals(Schema.of_sizes([2, 3]), ways=(1, 2))
+    >>> work.tables, work.count, (work + work).count
+    (3, 11, 22)
+    """
+
+    schema: Schema
+    parts: tuple[Group | Tables, ...]
+
+    def __post_init__(self) -> None:
+        if not any(len(part) if isinstance(part, Tables) else 1 for part in self.parts):
+            raise WorkloadError("a workload needs at least one table")
+
+    def groups(self) -> Iterator[Group]:
+        """Every table in order, made one at a time."""
+        for part in self.parts:
+            if isinstance(part, Tables):
+                yield from part
+            else:
+                yield part
+
+    @property
+    def tables(self) -> int:
+        """Number of tables."""
+        return sum(len(part) if isinstance(part, Tables) else 1 for part in self.parts)
+
+    @property
+    def count(self) -> int:
+        """Number of queries, exactly, of any size."""
+        return sum(part.count for part in self.parts)
+
+    @property
+    def attributes(self) -> tuple[int, ...]:
+        """Positions of the attributes that some table uses, ascending."""
+        return tuple(sorted({attribute for part in self.parts for attribute in part.attributes}))
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The tables' names, each once, in the order they first appear."""
+        return tuple(dict.fromkeys(self._every_name()))
+
+    def select(self, name: str) -> "Workload":
+        """The tables of this name, in order."""
+        parts: list[Group | Tables] = []
+        for part in self.parts:
+            if isinstance(part, Group):
+                parts.extend([part] if part.name == name else [])
+            elif len(chosen := part.named(name)):
+                parts.append(part.take(chosen))
+        if not parts:
+            near = hint(name, islice(self._every_name(), _SUGGESTED))
+            raise WorkloadError(f"the workload has no table named {name!r}{near}")
+        return Workload(self.schema, tuple(parts))
+
+    def _every_name(self) -> Iterator[str]:
+        for part in self.parts:
+            if part.name is not None:
+                yield part.name
+            else:
+                yield from part.names()
+
+    def __len__(self) -> int:
+        return self.count
+
+    def __bool__(self) -> bool:
+        return True  # never empty, and the count may not fit where Python would look for it
+
+    def __add__(self, other: object) -> "Workload":
+        if not isinstance(other, Workload):
+            return NotImplemented
+        if self.schema != other.schema:
+            raise WorkloadError("the workloads to add have different schemas; build both from one schema")
+        return Workload(self.schema, self.parts + other.parts)
+
+    def __mul__(self, factor: object) -> "Workload":
+        if isinstance(factor, Workload):
+            return NotImplemented
+        who = f"workload {_brief(self._every_name())}"
+        times = checked_weight(factor, who)
+        parts = tuple(replace(part, weight=checked_weight(part.weight * times, who)) for part in self.parts)
+        return Workload(self.schema, parts)
+
+    __rmul__ = __mul__
+
+    def __repr__(self) -> str:
+        tables = "1 table" if self.tables == 1 else f"{self.tables:,} tables"
+        queries = "1 query" if self.count == 1 else f"{spelled(self.count)} queries"
+        shown = [
+            f"{group.name} ({group.title})" if group.factors else group.name
+            for group in islice(self.groups(), _SHOWN)
+        ]
+        more = ", ..." if self.tables > _SHOWN else ""
+        return f"Workload of {tables}, {queries}: {', '.join(shown)}{more}"
+
+    def record(self, arrays: dict[str, NDArray[Any]]) -> dict[str, Any]:
+        """JSON-able description; arrays go into `arrays` under new keys that it refers to."""
+        return parts_record(self.parts, arrays)
+
+    @classmethod
+    def from_record(
+        cls, record: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]], schema: Schema
+    ) -> "Workload":
+        """The workload that `record` described, on the schema it was built from."""
+        return cls(schema, parts_from_record(record, arrays, schema))
+
+
+def _brief(names: Iterator[str]) -> str:
+    """The first few names, quoted."""
+    first = list(islice(dict.fromkeys(islice(names, _SUGGESTED)), _SHOWN + 1))
+    more = ", ..." if len(first) > _SHOWN else ""
+    return ", ".join(map(repr, first[:_SHOWN])) + more

@@ -1,0 +1,75 @@
+"""Words for people: what a query asks of an attribute, by cell."""
+
+from collections.abc import Sequence
+
+from residua.schema import Attribute, Binned, Integer
+from residua.schema.attributes import plain
+
+
+def one_cell(name: str, attribute: Attribute, cell: int) -> str:
+    """`sex = F`."""
+    return f"{name} = {attribute.label(cell)}"
+
+
+def cell_set(name: str, attribute: Attribute, members: Sequence[int]) -> str:
+    """`sex in {F, M}`."""
+    return f"{name} in {{{', '.join(attribute.label(cell) for cell in members)}}}"
+
+
+def up_to(name: str, attribute: Attribute, cell: int) -> str:
+    """`age <= 17`, `income < 25000` or, for labels, `grade up to B`."""
+    if cell == attribute.other:
+        return f"{name} up to {attribute.label(cell)}"
+    if isinstance(attribute, Integer):
+        return f"{name} <= {attribute.label(cell)}"
+    if isinstance(attribute, Binned):
+        edges = attribute.edges
+        below = cell + 1 < len(edges)
+        return f"{name} < {plain(edges[cell + 1])}" if below else f"{name} >= {plain(edges[0])}"
+    return f"{name} up to {attribute.label(cell)}"
+
+
+def run(name: str, attribute: Attribute, start: int, end: int) -> str:
+    """`age in 3..9`, both ends included; one cell is `age = 3`."""
+    if start == end:
+        return one_cell(name, attribute, start)
+    if end == attribute.other:
+        return f"{run(name, attribute, start, end - 1)} or {attribute.label(end)}"
+    if isinstance(attribute, Binned):
+        edges = attribute.edges
+        low = f"{name} >= {plain(edges[start])}"
+        return f"{low} and < {plain(edges[end + 1])}" if end + 1 < len(edges) else low
+    return f"{name} in {attribute.label(start)}..{attribute.label(end)}"
+
+
+def arc(name: str, attribute: Attribute, start: int, end: int) -> str:
+    """`month in 11..2, going round`: from `start` past the last cell to `end`."""
+    return f"{name} in {attribute.label(start)}..{attribute.label(end)}, going round"
+
+
+def cells(name: str, attribute: Attribute, members: Sequence[int]) -> str:
+    """A run where an ordered attribute's cells are neighbours, a set otherwise."""
+    if attribute.numeric and members[-1] - members[0] + 1 == len(members):
+        return run(name, attribute, members[0], members[-1])
+    return cell_set(name, attribute, members)
+
+
+def sum_at_most(names: Sequence[str], attributes: Sequence[Attribute], position: int) -> str:
+    """`a0 + a1 <= 5` where the cells are whole numbers, otherwise the same of cell positions."""
+    first, second = attributes
+    if isinstance(first, Integer) and isinstance(second, Integer) and first.other is second.other is None:
+        return f"{names[0]} + {names[1]} <= {position + first.low + second.low}"
+    return f"cell({names[0]}) + cell({names[1]}) <= {position}"
+
+
+def difference_at_most(names: Sequence[str], attributes: Sequence[Attribute], position: int) -> str:
+    """`|a0 - a1| <= 2` where the cells are whole numbers from one start, otherwise of cell positions."""
+    first, second = attributes
+    if (
+        isinstance(first, Integer)
+        and isinstance(second, Integer)
+        and first.low == second.low
+        and first.other is second.other is None
+    ):
+        return f"|{names[0]} - {names[1]}| <= {position}"
+    return f"|cell({names[0]}) - cell({names[1]})| <= {position}"

@@ -1,0 +1,59 @@
+"""Rules for every test: the hypothesis profiles, and no skip without a known reason."""
+
+import os
+from collections.abc import Generator
+from typing import TypeVar
+
+import pytest
+from hypothesis import settings
+
+# A skip must say which of these it is; any other skip fails the run, so no test disappears quietly.
+ALLOWED_SKIPS = (
+    "data: ",  # needs files that are not in the repository, such as the Adult extract
+    "platform: ",  # cannot be tried on this operating system, interpreter or checkout
+)
+
+# deadline=None: no test depends on time. The build machine draws the same examples every run.
+settings.register_profile("developer", deadline=None)
+settings.register_profile("build", deadline=None, derandomize=True, print_blob=True)
+settings.load_profile("build" if os.environ.get("CI") == "true" else "developer")
+
+
+Report = TypeVar("Report", pytest.TestReport, pytest.CollectReport)
+
+
+def complaint(report: pytest.TestReport | pytest.CollectReport) -> str | None:
+    """What is wrong with a skip, or None where the report is no skip or an allowed one."""
+    if not report.skipped or hasattr(report, "wasxfail"):
+        return None
+    reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
+    reason = reason.removeprefix("Skipped: ")
+    if reason.startswith(ALLOWED_SKIPS):
+        return None
+    return f"unexpected skip ({reason}): its reason must start with one of {ALLOWED_SKIPS}"
+
+
+class NoUnexpectedSkips:
+    """Turns a skip of a test, or of a whole module, into a failure unless its reason is an allowed one."""
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_makereport(self) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+        return fail_unexpected_skip((yield))
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_make_collect_report(self) -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
+        return fail_unexpected_skip((yield))
+
+
+def fail_unexpected_skip(report: Report) -> Report:
+    """The same report, failed if it was an unexpected skip."""
+    problem = complaint(report)
+    if problem is not None:
+        report.outcome = "failed"
+        report.longrepr = problem
+    return report
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    # Registered as a plugin, not as hooks of this file, so that examples in src are covered too.
+    config.pluginmanager.register(NoUnexpectedSkips(), "no-unexpected-skips")
