@@ -84,7 +84,7 @@ def _svd_of_root(root: Array) -> float:
     scales = np.linalg.svd(root, compute_uv=False)
     error = 4 * sum(root.shape) * UNIT_ROUNDOFF * float(scales[0])
     total = float(np.maximum(scales - error, 0.0).sum())
-    return total**2 / root.shape[1]
+    return total * total / root.shape[1]
 
 
 def _best_of_sets(work: Workload, sets: Iterable[Iterable[int]]) -> float:

@@ -47,8 +47,8 @@ def field(folder: Path, text: str) -> Attribute:
             Integer(0, 9, outside="clip"),
         ),
         (
-            "{residua: {outside: other, hierarchy: {levels: [state, county], rows: [[NY, Kings], [NY, Bronx], "
-            "[NJ, Essex]]}}}",
+            "{residua: {outside: other, hierarchy: {levels: [state, county], "
+            "rows: [[NY, Kings], [NY, Bronx], [NJ, Essex]]}}}",
             PLACES,
         ),
     ],
@@ -96,36 +96,72 @@ def test_a_hierarchy_file_is_found_beside_the_schema_file(tmp_path: Path) -> Non
         ("{type: number, constraints: {minimum: 0, maximum: 9}}", "a number needs bins"),
         ("{type: date}", "the type 'date' has no cells"),
         ("{type: interger}", "did you mean 'integer'"),
-        ("{type: string, constraints: {enum: [no, yes]}}", "the label False in constraints.enum is not of type string"),
+        (
+            "{type: string, constraints: {enum: [no, yes]}}",
+            "the label False in constraints.enum is not of type string",
+        ),
         ("{type: string, constraints: {enum: [01, 02]}}", "put it in quotes"),
-        ("{type: integer, constraints: {enum: [1, 2.5]}}", "the label 2.5 in constraints.enum is not of type integer"),
-        ("{type: integer, constraints: {enum: [true]}}", "the label True in constraints.enum is not of type integer"),
+        (
+            "{type: integer, constraints: {enum: [1, 2.5]}}",
+            "the label 2.5 in constraints.enum is not of type integer",
+        ),
+        (
+            "{type: integer, constraints: {enum: [true]}}",
+            "the label True in constraints.enum is not of type integer",
+        ),
         ("{type: string, constraints: {enum: F}}", "constraints.enum should be a list"),
         ("{type: string, constraints: {enum: []}}", "Categorical(): no labels"),
         ("{type: string, constraints: {enum: [a, a]}}", "the label 'a' is there twice"),
         ("{type: string, constraints: [a]}", "constraints should be a mapping"),
-        ("{type: string, constraints: {enum: [a]}, residua: {outside: clip}}", "outside='clip' needs numbers"),
-        ("{type: string, constraints: {enum: [a]}, residua: {outside: forgive}}", "outside='forgive' is not a policy"),
-        ("{type: string, constraints: {enum: [a]}, residua: {outsid: drop}}", "no key 'outsid' (did you mean 'outside'?)"),
+        (
+            "{type: string, constraints: {enum: [a]}, residua: {outside: clip}}",
+            "outside='clip' needs numbers",
+        ),
+        (
+            "{type: string, constraints: {enum: [a]}, residua: {outside: forgive}}",
+            "outside='forgive' is not a policy",
+        ),
+        (
+            "{type: string, constraints: {enum: [a]}, residua: {outsid: drop}}",
+            "no key 'outsid' (did you mean 'outside'?)",
+        ),
         ("{type: number, residua: {bin: [0, 1]}}", "residua has no key 'bin' (did you mean 'bins'?)"),
         ("{type: number, residua: {bins: 3}}", "residua.bins should be a list"),
-        ("{type: number, residua: {bins: [0, 1e5]}}", "the edge '1e5' is text to YAML; write numbers like 100000"),
+        (
+            "{type: number, residua: {bins: [0, 1e5]}}",
+            "the edge '1e5' is text to YAML; write numbers like 100000",
+        ),
         ("{type: number, residua: {bins: [1, 0]}}", "edges must increase"),
         ("{type: number, residua: {bins: [0, 1], above: 1}}", "residua.above should be true or false"),
         ("{type: number, residua: {above: true}}", "residua.above needs residua.bins"),
         ("{type: string, residua: {bins: [0, 1]}}", "bins need type: number"),
-        ("{type: integer, constraints: {enum: [1]}, residua: {bins: [0, 1]}}", "bins and enum exclude each other"),
-        ("{type: number, residua: {hierarchy: {levels: [a], rows: [[x]]}}}", "a hierarchy needs type: string"),
+        (
+            "{type: integer, constraints: {enum: [1]}, residua: {bins: [0, 1]}}",
+            "bins and enum exclude each other",
+        ),
+        (
+            "{type: number, residua: {hierarchy: {levels: [a], rows: [[x]]}}}",
+            "a hierarchy needs type: string",
+        ),
         ("{residua: {hierarchy: places.csv}}", "residua.hierarchy should have levels"),
-        ("{residua: {hierarchy: {level: [a]}}}", "residua.hierarchy has no key 'level' (did you mean 'levels'?)"),
+        (
+            "{residua: {hierarchy: {level: [a]}}}",
+            "residua.hierarchy has no key 'level' (did you mean 'levels'?)",
+        ),
         ("{residua: {hierarchy: {rows: [[x]]}}}", "residua.hierarchy needs levels"),
         ("{residua: {hierarchy: {levels: [a]}}}", "needs either path, a CSV file, or rows"),
-        ("{residua: {hierarchy: {levels: [a], rows: [[x]], path: p}}}", "needs either path, a CSV file, or rows"),
+        (
+            "{residua: {hierarchy: {levels: [a], rows: [[x]], path: p}}}",
+            "needs either path, a CSV file, or rows",
+        ),
         ("{residua: {hierarchy: {levels: [a], rows: [x]}}}", "should be a list of lists"),
-        ("{residua: {hierarchy: {levels: [a], rows: [[01]]}}}", "the name 1 in the row [1] is not text; put it in quotes"),
+        (
+            "{residua: {hierarchy: {levels: [a], rows: [[01]]}}}",
+            "the name 1 in the row [1] is not text; put it in quotes",
+        ),
         ("{residua: {hierarchy: {levels: [a], path: gone.csv}}}", "gone.csv"),
     ],
-)  # fmt: skip
+)
 def test_a_mistake_names_the_line_the_field_and_the_remedy(tmp_path: Path, text: str, message: str) -> None:
     found = refusal(tmp_path, "title: t\nfields:\n- {name: x, " + text[1:])
     start = f"{tmp_path / 'schema.yaml'}, line 3, field 'x': "
@@ -143,13 +179,16 @@ def test_a_mistake_names_the_line_the_field_and_the_remedy(tmp_path: Path, text:
         ("fields:\n- type: boolean\n", "line 2, field 1: it has no name"),
         ("fields:\n- boolean\n", "line 2, field 1: it has no name"),
         ("fields:\n- {name: no, type: boolean}\n", "its name False is not text, put it in quotes"),
-        ("fields:\n- {name: a, type: boolean}\n- {name: a, type: boolean}\n", "line 3, field 'a': two fields have this name"),
+        (
+            "fields:\n- {name: a, type: boolean}\n- {name: a, type: boolean}\n",
+            "line 3, field 'a': two fields have this name",
+        ),
         ("fields:\n- name: a\n  type: boolean\n  name: b\n", "line 4: the key 'name' is there twice"),
         ("fields: [", "not a YAML file"),
         ("a: 1\n---\nb: 2\n", "not a YAML file"),
         ("fields: !!python/object:os.system {}", "not a YAML file"),
     ],
-)  # fmt: skip
+)
 def test_a_file_that_is_no_schema_is_refused_by_name(tmp_path: Path, text: str, message: str) -> None:
     found = refusal(tmp_path, text)
     assert found.startswith(str(tmp_path / "schema.yaml"))

@@ -58,7 +58,8 @@ def test_root_is_accurate_in_every_direction_under_wild_weights(seed: int, depen
     back = inverse(root)
     whitened = times(transposed(back), times(gram, back))  # R^-T G R^-1, which is I for an exact root
     errors = [float(abs(whitened[i][j] - (i == j))) for i in range(5) for j in range(5)]
-    assert max(errors) < 1e-9
+    # Rounding the heaviest row alone costs sqrt(1e20) * 1e-16; through the gram it would be 1e20 * 1e-16.
+    assert max(errors) < 1e-5
 
 
 def test_weights_do_not_change_the_rank() -> None:

@@ -21,7 +21,7 @@ under `residua:` must be known.
 """
 
 import os
-import tempfile
+import secrets
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -58,13 +58,13 @@ def save_attributes(path: str | os.PathLike[str], attributes: Mapping[str, Attri
         width=100,
     )
     target = Path(path)
-    handle, part = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
+    # Not tempfile: its files are private to their owner, and a schema is for everybody.
+    part = target.with_name(f".{target.name}.{secrets.token_hex(8)}.part")
     try:
-        with os.fdopen(handle, "w", encoding="utf-8", newline="\n") as file:
-            file.write(text)
+        part.write_text(text, encoding="utf-8", newline="\n")
         os.replace(part, target)
     except BaseException:
-        os.unlink(part)
+        part.unlink(missing_ok=True)
         raise
 
 

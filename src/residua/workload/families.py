@@ -3,6 +3,7 @@
 A family knows no attribute yet; `bind` puts it on one (or two) and gives `Queries`.
 """
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -128,7 +129,7 @@ class _Cuts(Family):
             first = int(edge) - attribute.low
         else:
             raise WorkloadError(
-                f"{who}cut {edge} of {self!r} falls between whole numbers; use {int(edge) + 1}"
+                f"{who}cut {edge} of {self!r} falls between whole numbers; use {math.ceil(edge)}"
             )
         if not 0 < first < inside:
             raise WorkloadError(f"{who}cut {edge} of {self!r} leaves one side empty")

@@ -43,7 +43,7 @@ def queries_from_record(record: Mapping[str, Any], arrays: Mapping[str, NDArray[
     >>> queries_from_record({"kind": "prefix", "size": 3}, {})
     prefix on 3 cells
     """
-    kind = entry(record, "kind")
+    kind = text(record, "kind")
     if kind not in _KINDS:
         raise FileFormatError(f"queries of kind {kind!r} are not known to this version of residua")
     try:

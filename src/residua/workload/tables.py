@@ -28,7 +28,7 @@ class Tables:
 
     schema: Schema
     subsets: Subsets
-    factors: tuple[Factor | None, ...] = ()  # by position in the schema; empty where joint
+    factors: tuple[Factor | None, ...] = ()  # by position in the schema; none where joint or not used
     joint: tuple[Queries, ...] | None = None
     weight: float = 1.0
     name: str | None = None
@@ -38,8 +38,12 @@ class Tables:
         subsets.flags.writeable = False
         object.__setattr__(self, "subsets", subsets)
         if self.joint is None:
-            for attribute in self.attributes:
+            used = self.attributes
+            for attribute in used:
                 self.queries_of(attribute)
+            # Without what no table uses, tables that are equal are also saved equally.
+            kept = (factor if at in used else None for at, factor in enumerate(self.factors))
+            object.__setattr__(self, "factors", tuple(kept))
         elif len(self.joint) != len(self):
             raise WorkloadError(f"{len(self)} tables have {len(self.joint)} families")
 
