@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from residua.decompose import Run, subset_sums
+from residua.decompose import decompose
 from residua.errors import Infeasible, WorkloadError
 from residua.solve.bracket import UNIT_ROUNDOFF
 from residua.solve.cells import solve_cells
@@ -84,7 +84,7 @@ def _svd_of_root(root: Array) -> float:
     scales = np.linalg.svd(root, compute_uv=False)
     error = 4 * sum(root.shape) * UNIT_ROUNDOFF * float(scales[0])
     total = float(np.maximum(scales - error, 0.0).sum())
-    return total * total / root.shape[1]
+    return total * total / float(root.shape[1])
 
 
 def _best_of_sets(work: Workload, sets: Iterable[Iterable[int]]) -> float:
@@ -147,29 +147,22 @@ def _of_group(group: Group) -> Iterator[Queries]:
 def _invariant_svd(work: Workload) -> float:
     """The bound from eigenvalues known in advance, one per subset of attributes (claim B-003).
 
-    A gram `a I + b 11'` on n cells has the eigenvalue a + bn on the ones and a on the rest; attributes that a
-    table does not use have n and 0. All are divided by n, so that the number of cells cancels.
+    Under the uniform measure the gram of each piece is a multiple of the centring matrix, so the gram of the
+    workload is diagonal block by block, and the number of cells of the whole domain cancels.
     """
-    sizes = np.array(work.schema.sizes, dtype=np.float64)
+    parts = decompose(work)
+    sizes = np.array([piece.sizes[0] for piece in parts.pieces], dtype=np.float64)
+    squares = np.array([piece.size() for piece in parts.pieces]) / np.maximum(sizes - 1, 1)
+    spread = (sizes - 1) / np.sqrt(sizes)
     total = 0.0
-    for subsets, squares in subset_sums(_invariant_run(part, work) for part in work.parts):
-        total += float(np.sum((sizes[subsets] - 1).prod(axis=1) * np.sqrt(squares)))
+    for blocks in parts.simple:
+        scales = blocks.coefficients * squares[blocks.pieces].prod(axis=1)
+        total += float(np.sum(np.sqrt(scales) * spread[blocks.pieces].prod(axis=1)))
+    for block in parts.mixed:
+        numbers = [[piece for _, piece in term.pieces] for term in block.terms]
+        scale = sum(
+            term.coefficient * math.prod(squares[chosen])
+            for term, chosen in zip(block.terms, numbers, strict=True)
+        )
+        total += math.sqrt(scale) * math.prod(spread[numbers[0]])
     return total**2
-
-
-def _invariant_run(part: Group | Tables, work: Workload) -> Run:
-    width = len(work.schema)
-    inside, outside = np.zeros(width), np.zeros(width)
-    if isinstance(part, Tables):
-        subsets = np.sort(part.subsets, axis=1)
-        queries = {at: part.queries_of(at) for at in part.attributes}
-    else:
-        subsets = np.sort(np.array([part.attributes], dtype=np.int32).reshape(1, -1), axis=1)
-        queries = {factor.attributes[0]: factor.queries for factor in part.factors}
-    for at, asked in queries.items():
-        first = asked.gram()[0]
-        across = float(first[1]) if len(first) > 1 else 0.0
-        inside[at] = (float(first[0]) - across) / len(first)
-        outside[at] = float(first.sum()) / len(first)
-    weights = np.full(len(subsets), part.weight)
-    return Run(subsets, inside[subsets], outside[subsets], weights)

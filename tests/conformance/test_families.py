@@ -263,12 +263,12 @@ def test_flags_hold_on_the_gram(case: Case) -> None:
 
 
 def test_record_brings_back_equal_queries(case: Case) -> None:
-    arrays: dict[str, NDArray[np.float64]] = {"workload.0": np.ones(1)}
+    arrays: dict[str, NDArray[np.float64]] = {"workload.1": np.ones(1)}  # a key that is taken
     record = case.queries.record(arrays)
     back = queries_from_record(record, arrays)
     assert back == case.queries
     assert hash(back) == hash(case.queries)
-    np.testing.assert_array_equal(arrays["workload.0"], [1.0])
+    np.testing.assert_array_equal(arrays["workload.1"], [1.0])
     np.testing.assert_array_equal(back.matrix(), case.expected)
     names = [f"a{i}" for i in range(len(case.attributes))]
     assert back.describe(0, names, case.attributes) == case.queries.describe(0, names, case.attributes)

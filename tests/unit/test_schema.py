@@ -127,19 +127,24 @@ def structured(data: dict[str, Any]) -> np.ndarray:
     return np.array(list(zip(*data.values(), strict=True)), dtype=kinds)
 
 
-class Capsule:
-    """A table that only speaks the Arrow PyCapsule interface, as a stream or as one array."""
+class StreamCapsule:
+    """A table that only speaks the Arrow PyCapsule interface for streams."""
 
-    def __init__(self, method: str, table: Any) -> None:
-        setattr(type(self), method, lambda _, requested_schema=None: getattr(table, method)(requested_schema))
+    def __init__(self, table: Any) -> None:
+        self.table = table
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        return self.table.__arrow_c_stream__(requested_schema)
 
 
-class StreamCapsule(Capsule):
-    pass
+class ArrayCapsule:
+    """A batch that only speaks the Arrow PyCapsule interface for arrays."""
 
+    def __init__(self, batch: Any) -> None:
+        self.batch = batch
 
-class ArrayCapsule(Capsule):
-    pass
+    def __arrow_c_array__(self, requested_schema: object = None) -> object:
+        return self.batch.__arrow_c_array__(requested_schema)
 
 
 class SubFrame(pd.DataFrame):
@@ -155,8 +160,8 @@ TABLES: dict[str, Callable[[dict[str, Any]], object]] = {
     "arrow table": pa.table,
     "arrow batch": pa.record_batch,
     "arrow reader": lambda data: pa.table(data).to_reader(),
-    "stream capsule": lambda data: StreamCapsule("__arrow_c_stream__", pa.table(data)),
-    "array capsule": lambda data: ArrayCapsule("__arrow_c_array__", pa.record_batch(data)),
+    "stream capsule": lambda data: StreamCapsule(pa.table(data)),
+    "array capsule": lambda data: ArrayCapsule(pa.record_batch(data)),
     "duckdb": lambda data: duckdb.connect().from_arrow(pa.table(data)),
 }
 

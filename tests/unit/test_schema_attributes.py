@@ -155,6 +155,14 @@ def test_cell_refuses_a_value_outside_under_every_policy() -> None:
         PLACES.cell("essex")
 
 
+def test_among_thousands_of_labels_only_the_case_is_mended() -> None:
+    many = Categorical(*(f"L{number}" for number in range(3000)))
+    with pytest.raises(SchemaError, match="did you mean 'L7'"):
+        many.cell("l7")
+    with pytest.raises(SchemaError, match=r"all\)\)$"):
+        many.cell("L7x")
+
+
 def test_a_label_is_asked_for_an_existing_cell() -> None:
     with pytest.raises(SchemaError, match="cells 0 to 9, there is no cell 10"):
         Integer(0, 9).label(10)

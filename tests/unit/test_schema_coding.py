@@ -161,6 +161,16 @@ def test_text_that_is_not_unicode_is_outside() -> None:
         Categorical("a").encode(np.array([b"\xff"]), column="x")
 
 
+class ArrayCapsule:
+    """A column that only speaks the Arrow PyCapsule interface."""
+
+    def __init__(self, array: pa.Array) -> None:
+        self.array = array
+
+    def __arrow_c_array__(self, requested_schema: object = None) -> object:
+        return self.array.__arrow_c_array__(requested_schema)
+
+
 CONTAINERS: dict[str, Callable[[list[Any]], object]] = {
     "list": list,
     "tuple": tuple,
@@ -176,6 +186,7 @@ CONTAINERS: dict[str, Callable[[list[Any]], object]] = {
     "arrow dictionary chunks": lambda values: pa.chunked_array(
         [pa.array(values[:1]).dictionary_encode(), pa.array(values[1:]).dictionary_encode()]
     ),
+    "array capsule": lambda values: ArrayCapsule(pa.array(values)),
     "pandas category": lambda values: pd.Series(values, dtype="category"),
 }
 

@@ -1,7 +1,6 @@
 """Matrices with independent rows: found, made and inverted without squaring what is already small."""
 
 import numpy as np
-import scipy.linalg
 from numpy.typing import NDArray
 
 Array = NDArray[np.float64]
@@ -16,24 +15,43 @@ def independent_rows(stack: Array, weights: Array | None = None) -> Array:
     The rank is read off the *unweighted* rows, each scaled to length 1: positive weights do not change a
     row space, and however widely they spread they must not change what is counted (claim S-004).
     """
-    lengths = np.linalg.norm(stack, axis=1)
-    rows = stack[lengths > 0]
-    scales = lengths[lengths > 0] * (1.0 if weights is None else np.sqrt(weights[lengths > 0]))
-    rows = rows / lengths[lengths > 0, None]
+    rows, scales = _unit_rows(stack, weights)
     if rows.shape[0] >= rows.shape[1]:
         triangle = np.linalg.qr(rows, mode="r")
         pivots = np.abs(np.diagonal(triangle))
         if pivots.min() > FULL_RANK_RATIO * pivots.max():
             return _graded_root(rows, scales)
-    triangle, _ = scipy.linalg.qr(rows, mode="r", pivoting=True)
-    pivots = np.abs(np.diagonal(triangle))
+    pivots = np.abs(np.diagonal(_pivoted_qr(rows)[0]))
     rank = int(np.sum(pivots > RANK_RATIO * pivots[0]))
     if rank == rows.shape[1]:
         return _graded_root(rows, scales)
     if rank == rows.shape[0]:
         return np.asarray(rows * scales[:, None])
-    basis = scipy.linalg.qr(rows.T, mode="economic", pivoting=True)[0][:, :rank]  # (columns, rank)
+    basis = _pivoted_basis(rows.T)[:, :rank]  # (columns, rank)
     return np.asarray(_graded_root(rows @ basis, scales) @ basis.T)
+
+
+def _unit_rows(stack: Array, weights: Array | None) -> tuple[Array, Array]:
+    """The rows that are not zero, scaled to length 1, and the square root of what that leaves of the gram."""
+    largest = np.max(np.abs(stack), axis=1, initial=0.0)
+    alive = largest > 0
+    rows = stack[alive] / largest[alive, None]  # squares of the largest entries might overflow
+    lengths = np.linalg.norm(rows, axis=1)
+    scales = lengths * largest[alive]
+    return rows / lengths[:, None], scales if weights is None else scales * np.sqrt(weights[alive])
+
+
+def _pivoted_qr(matrix: Array) -> tuple[Array, NDArray[np.intp]]:
+    from scipy.linalg import qr  # loading it takes longer than loading all of residua
+
+    triangle, permutation = qr(matrix, mode="r", pivoting=True, check_finite=False)
+    return np.asarray(triangle), np.asarray(permutation, dtype=np.intp)
+
+
+def _pivoted_basis(matrix: Array) -> Array:
+    from scipy.linalg import qr
+
+    return np.asarray(qr(matrix, mode="economic", pivoting=True, check_finite=False)[0])
 
 
 def _graded_root(rows: Array, scales: Array) -> Array:
@@ -44,7 +62,7 @@ def _graded_root(rows: Array, scales: Array) -> Array:
     """
     order = np.argsort(-scales, kind="stable")
     graded = rows[order] * scales[order, None]
-    triangle, permutation = scipy.linalg.qr(graded, mode="r", pivoting=True)
+    triangle, permutation = _pivoted_qr(graded)
     root = np.empty((rows.shape[1], rows.shape[1]))
     root[:, permutation] = triangle[: rows.shape[1]]
     return root
@@ -57,13 +75,13 @@ def inverse_gram(rows: Array) -> tuple[Array, Array | None]:
         triangle = np.linalg.qr(rows, mode="r")
         pivots = np.abs(np.diagonal(triangle))
         if pivots.min() > RANK_RATIO * pivots.max():
-            inverse = scipy.linalg.solve_triangular(triangle, np.eye(columns))
+            inverse = np.linalg.inv(triangle)
             return np.asarray(inverse @ inverse.T), None
     else:
         basis, upper = np.linalg.qr(rows.T)
         pivots = np.abs(np.diagonal(upper))
         if pivots.min() > RANK_RATIO * pivots.max():
-            inverse = basis @ scipy.linalg.solve_triangular(upper, np.eye(count), trans="T")
+            inverse = basis @ np.linalg.inv(upper).T
             return np.asarray(inverse @ inverse.T), np.asarray(basis @ basis.T)
     _, scales, right = np.linalg.svd(rows, full_matrices=False)
     kept = right[scales > RANK_RATIO * scales[0]]

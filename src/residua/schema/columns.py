@@ -26,9 +26,6 @@ class Numbers:
     values: NDArray[Any]  # (records,)
     nulls: NDArray[np.bool_] | None = None  # (records,)
 
-    def __len__(self) -> int:
-        return len(self.values)
-
     def show(self, row: int) -> str:
         """The value of one record, for a message."""
         if self.nulls is not None and self.nulls[row]:
@@ -42,9 +39,6 @@ class Text:
 
     distinct: Any  # pyarrow array of large_string
     index: NDArray[np.integer[Any]]  # (records,)
-
-    def __len__(self) -> int:
-        return len(self.index)
 
     def show(self, row: int) -> str:
         """The value of one record, for a message."""
@@ -68,9 +62,9 @@ def read_column(values: object, where: str) -> Column:
     if isinstance(values, pa.Array | pa.ChunkedArray):
         return _read_arrow(values, where)
     if hasattr(values, "__arrow_c_stream__") and not _of_pandas(values):
-        return _read_arrow(_capsule(pa.chunked_array, values, where), where)
+        return _read_arrow(pa.chunked_array(values), where)
     if hasattr(values, "__arrow_c_array__"):
-        return _read_arrow(_capsule(pa.array, values, where), where)
+        return _read_arrow(pa.array(values), where)
     if _of_pandas(values):
         return _read_objects(values, where)
     if isinstance(values, str | bytes | dict) or not isinstance(values, Iterable):
@@ -80,15 +74,6 @@ def read_column(values: object, where: str) -> Column:
 
 def _of_pandas(values: object) -> bool:
     return type(values).__module__.partition(".")[0] == "pandas"
-
-
-def _capsule(build: Any, values: object, where: str) -> Any:
-    import pyarrow as pa
-
-    try:
-        return build(values)
-    except (pa.ArrowException, TypeError, ValueError) as problem:
-        raise DataError(f"{where}the Arrow data cannot be read as one column: {problem}") from problem
 
 
 def _read_numpy(values: NDArray[Any], where: str) -> Column:

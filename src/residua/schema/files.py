@@ -21,7 +21,6 @@ under `residua:` must be known.
 """
 
 import os
-import secrets
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -59,7 +58,7 @@ def save_attributes(path: str | os.PathLike[str], attributes: Mapping[str, Attri
     )
     target = Path(path)
     # Not tempfile: its files are private to their owner, and a schema is for everybody.
-    part = target.with_name(f".{target.name}.{secrets.token_hex(8)}.part")
+    part = target.with_name(f".{target.name}.{os.urandom(8).hex()}.part")
     try:
         part.write_text(text, encoding="utf-8", newline="\n")
         os.replace(part, target)

@@ -10,7 +10,6 @@ upper bound (S-007). Weights `u` on the queries and `v` on the cells give the lo
 from dataclasses import dataclass
 
 import numpy as np
-import scipy.linalg
 from numpy.typing import NDArray
 
 from residua.solve.bracket import UNIT_ROUNDOFF
@@ -111,6 +110,8 @@ class _Sight:
 
 def _sight(rows: Array, root: Array, u: Array, v: Array) -> _Sight:
     """Bracket and landscape at positive weights u (queries) and v (cells), for targets of 1."""
+    from scipy.linalg import solve_triangular  # slow to load
+
     rank, cells = root.shape
     queries = len(rows)
     p, q = (rows.T * u) @ rows, (root * v) @ root.T
@@ -120,7 +121,7 @@ def _sight(rows: Array, root: Array, u: Array, v: Array) -> _Sight:
     squares, turn = np.linalg.eigh(factor.T @ q @ factor)
     scales = np.sqrt(np.maximum(squares, UNIT_ROUNDOFF * rank * squares[-1]))  # any positive value is true
     half = (turn / np.sqrt(scales)).T @ factor.T
-    inverse_half = scipy.linalg.solve_triangular(factor, turn * np.sqrt(scales), lower=True, trans="T")
+    inverse_half = solve_triangular(factor, turn * np.sqrt(scales), lower=True, trans="T")
     z, y = half @ root, rows @ inverse_half
     cell_slopes, row_slopes = np.einsum("ai,ai->i", z, z), np.einsum("ja,ja->j", y, y)
     norm = float(scales.sum())
@@ -138,9 +139,9 @@ def _sight(rows: Array, root: Array, u: Array, v: Array) -> _Sight:
 def _cholesky(matrix: Array, ridge: float) -> Array:
     """Lower Cholesky factor; a numerically singular matrix gets a ridge, which `blur` then accounts for."""
     try:
-        return np.asarray(scipy.linalg.cholesky(matrix, lower=True))
+        return np.asarray(np.linalg.cholesky(matrix), dtype=np.float64)
     except np.linalg.LinAlgError:
-        return np.asarray(scipy.linalg.cholesky(matrix + ridge * np.eye(len(matrix)), lower=True))
+        return np.asarray(np.linalg.cholesky(matrix + ridge * np.eye(len(matrix))), dtype=np.float64)
 
 
 class _TargetSearch:

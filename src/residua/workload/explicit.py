@@ -11,43 +11,11 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from residua.errors import FileFormatError, WorkloadError
+from residua.linalg.rows import independent_rows
 from residua.schema import Attribute
 from residua.workload import wording
 from residua.workload.files import entry, fetch, listed, stash
 from residua.workload.queries import Array, Queries
-
-
-def row_basis(matrix: Array) -> Array:
-    """Orthonormal rows that span the rows of `matrix`, shape `(rank, cells)`.
-
-    The rank is that of the rows scaled to length one: no row is lost for being short beside others (W-010).
-    """
-    largest = np.max(np.abs(matrix), axis=1, initial=0.0)
-    scaled = matrix[largest > 0] / largest[largest > 0, None]
-    scaled /= np.linalg.norm(scaled, axis=1, keepdims=True)
-    if scaled.shape[0] > scaled.shape[1]:
-        scaled = np.linalg.qr(scaled, mode="r")  # the same singular values from fewer rows
-    _, s, basis = np.linalg.svd(scaled, full_matrices=False)
-    rank = int(np.sum(s > s[0] * max(matrix.shape) * np.finfo(np.float64).eps))
-    return np.asarray(basis[:rank])
-
-
-def weighted_root(matrix: Array, weights: Array | None) -> Array:
-    """Matrix `R` of independent rows with `R' R = sum_q w_q q' q`, shape `(rank, cells)` (W-010)."""
-    from scipy.linalg import qr  # loading it takes longer than loading all of residua
-
-    basis = row_basis(matrix)
-    coordinates = matrix @ basis.T  # (count, rank)
-    if weights is not None:
-        coordinates *= np.sqrt(weights)[:, None]
-    # Heavy rows first and heavy columns first: Householder QR is then accurate row by row,
-    # so a light row is not drowned in the rounding of a heavy one.
-    order = np.argsort(-np.max(np.abs(coordinates), axis=1), kind="stable")
-    triangle, columns = qr(coordinates[order], mode="r", pivoting=True, check_finite=False)
-    rank = basis.shape[0]
-    root = np.empty((rank, rank))
-    root[:, columns] = triangle[:rank]
-    return root @ basis
 
 
 class _Listed(Queries):
@@ -72,7 +40,7 @@ class _Listed(Queries):
 
     def root(self) -> Array:
         """A root of the weighted gram in the row space of the matrix (W-010)."""
-        return weighted_root(self.rows_held, self.weights)
+        return independent_rows(self.rows_held, self.weights)
 
     def rows_at(self, indices: NDArray[np.int64]) -> Array:
         """Rows of the matrix."""

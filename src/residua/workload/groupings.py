@@ -5,6 +5,7 @@ counted by `identity` this is a table of buckets; where by `prefix`, the classes
 queries ask for `score <= c`.
 """
 
+from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -146,9 +147,9 @@ class _Scores(Queries):
         return (self.first, self.second)
 
     @property
+    @abstractmethod
     def scores(self) -> NDArray[np.int64]:
         """Score of each cell, shape `(cells,)`; every score `0..count-1` occurs."""
-        raise NotImplementedError
 
     def gram(self, *, weighted: bool = True) -> Array:
         """`count - max(score, score')` (W-009)."""

@@ -61,6 +61,11 @@ class Group:
         return math.prod(factor.queries.count for factor in self.factors)
 
     @property
+    def listable(self) -> bool:
+        """Whether its queries can be gone through one by one; `predicates` of many cells cannot."""
+        return all(factor.queries.listable for factor in self.factors)
+
+    @property
     def title(self) -> str:
         """Its families: `prefix x identity`."""
         return TIMES.join(factor.queries.title for factor in self.factors)

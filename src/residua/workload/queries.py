@@ -27,9 +27,9 @@ CHUNK_ENTRIES = 4_000_000  # entries of scratch space when rows have to be liste
 class Queries(ABC):
     """A set of linear queries on the cells of one marginal.
 
-    A subclass supplies `sizes`, `count`, `gram`, `root`, `rows_at`, `phrase` and `record`; the base
-    derives the rest, and a subclass overrides what it can do faster. Index `q` runs over
-    `0..count-1`; cells are row-major over `sizes`.
+    A subclass supplies `sizes`, `count`, `gram`, `root`, `rows_at`, `answers`, `phrase` and its record; the
+    base derives the rest, and a subclass overrides what it can do faster. Queries are numbered from 0;
+    cells are row-major over `sizes`.
     """
 
     __slots__ = ()
@@ -70,6 +70,11 @@ class Queries(ABC):
     def weights(self) -> Array | None:
         """Weight of each query's variance `(count,)`, or None where every weight is one."""
         return None
+
+    @property
+    def listable(self) -> bool:
+        """Whether its queries can be gone through one by one, as `answers` and `quadratic` do."""
+        return True
 
     @abstractmethod
     def gram(self, *, weighted: bool = True) -> Array:
@@ -115,10 +120,9 @@ class Queries(ABC):
             )
         return self.rows(0, self.count)
 
+    @abstractmethod
     def answers(self, x: ArrayLike) -> Array:
         """Answer of every query on `x`, shape `(..., cells)` to `(..., count)`."""
-        vector = self._vectors(x)
-        return vector @ self.matrix().T
 
     def means(self, measure: ArrayLike | None = None) -> Array:
         """Mean of every query under weights on the cells that sum to one (uniform), `(count,)`."""

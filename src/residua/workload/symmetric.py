@@ -108,6 +108,11 @@ class Predicates(SizedQueries):
         """Two to the number of cells."""
         return 1 << self.size
 
+    @property
+    def listable(self) -> bool:
+        """Up to 20 cells."""
+        return self.size <= PREDICATE_CELLS_LISTED
+
     def gram(self, *, weighted: bool = True) -> Array:
         """`2^(n-2) (I + 11')`: a pair of cells is in a quarter of all sets (W-007)."""
         self._refuse_overflow()
@@ -180,7 +185,7 @@ class Predicates(SizedQueries):
             )
 
     def _refuse_list(self) -> None:
-        if self.size > PREDICATE_CELLS_LISTED:
+        if not self.listable:
             raise WorkloadError(
                 f"{self!r}: {spelled(self.count)} queries cannot be listed; "
                 f"predicates are listed up to {PREDICATE_CELLS_LISTED} cells"
