@@ -7,7 +7,7 @@ file is ever executed, and a file that was truncated, edited or made by somethin
 import hashlib
 import json
 import os
-import tempfile
+import secrets
 import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -54,9 +54,11 @@ def write(path: str | os.PathLike[str], kind: str, manifest: Manifest, arrays: A
     """Write a file so that it is either whole or not there; its hash."""
     signed, blob, digest = pack(kind, manifest, arrays)
     target = Path(path)
-    handle, scratch = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.", suffix=".part")
+    if not target.parent.is_dir():
+        raise FileNotFoundError(f"there is no folder {target.parent} to save {target.name} in")
+    scratch = target.with_name(f".{target.name}.{secrets.token_hex(8)}.part")
     try:
-        with os.fdopen(handle, "wb") as stream:
+        with open(scratch, "xb") as stream:
             with zipfile.ZipFile(stream, "w", zipfile.ZIP_STORED) as archive:
                 for name, content in ((MANIFEST, signed), (ARRAYS, blob)):
                     archive.writestr(zipfile.ZipInfo(name, EPOCH), content)
@@ -64,7 +66,7 @@ def write(path: str | os.PathLike[str], kind: str, manifest: Manifest, arrays: A
             os.fsync(stream.fileno())
         os.replace(scratch, target)
     except BaseException:
-        Path(scratch).unlink(missing_ok=True)
+        scratch.unlink(missing_ok=True)
         raise
     return digest
 
@@ -75,10 +77,7 @@ def read(path: str | os.PathLike[str], kind: str) -> Container:
     from safetensors.numpy import load
 
     text, blob = _members(Path(path))
-    try:
-        head = json.loads(text)
-    except ValueError as error:
-        raise FileFormatError(f"{path}: its manifest is damaged ({error})") from error
+    head = _parsed(path, text)
     if not isinstance(head, dict) or not str(head.get("format", "")).startswith("residua "):
         raise FileFormatError(f"{path} was not written by Residua")
     found = head["format"].removeprefix("residua ")
@@ -90,13 +89,22 @@ def read(path: str | os.PathLike[str], kind: str) -> Container:
             f"version {FORMAT_VERSION}. Use the version that wrote it, or a later one"
         )
     claimed = head.pop("hash", None)
-    if claimed != _digest(_canonical(head), blob):
+    if claimed != _digest(_canonical(head), blob) or not isinstance(head.get("content"), dict):
         raise FileFormatError(f"{path} was changed after it was written: its hash does not match its content")
     try:
         arrays = load(blob)
     except SafetensorError as error:
         raise FileFormatError(f"{path}: its arrays are damaged ({error})") from error
     return Container(head["content"], arrays, str(claimed))
+
+
+def _parsed(path: str | os.PathLike[str], text: bytes) -> Any:
+    try:
+        head = json.loads(text.decode())
+        _canonical(head).encode()  # refuses numbers and characters that no file of ours has
+        return head
+    except (ValueError, RecursionError) as error:
+        raise FileFormatError(f"{path}: its manifest is damaged ({error})") from error
 
 
 def _members(path: Path) -> tuple[bytes, bytes]:
@@ -111,7 +119,9 @@ def _members(path: Path) -> tuple[bytes, bytes]:
         raise FileFormatError(f"there is no file {path}") from error
     except IsADirectoryError as error:
         raise FileFormatError(f"{path} is a directory") from error
-    except (zipfile.BadZipFile, EOFError, NotImplementedError, OSError) as error:
+    except PermissionError as error:
+        raise FileFormatError(f"{path} cannot be read: permission denied") from error
+    except (zipfile.BadZipFile, EOFError, RuntimeError, UnicodeDecodeError, OSError) as error:
         raise FileFormatError(f"{path} is truncated or was not written by Residua ({error})") from error
 
 

@@ -1,22 +1,26 @@
 """Plans: what will be measured with how much noise, and how wrong every number will be."""
 
+import math
 import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import islice
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from residua import _files
-from residua._summary import Certificate, TableSummary, explain_plan
-from residua.errors import FileFormatError, SchemaError, WorkloadError
+from residua._summary import MOST_ROWS, Certificate, TableSummary, explain_plan
+from residua.errors import BudgetError, FileFormatError, SchemaError, WorkloadError
+from residua.mechanisms.draft import Scope
 from residua.privacy import Budget, Privacy, Unit, budget_from_record
 from residua.schema import Schema
 from residua.strategy.mechanism import Mechanism
 from residua.strategy.product import ProductStrategy
 from residua.workload import Group, Workload
+from residua.workload.queries import spelled
 
 Array = NDArray[np.float64]
 
@@ -24,6 +28,7 @@ Totals = tuple[float, float]
 """Weighted and unweighted sum of the variances of all queries."""
 
 LISTABLE = 10_000_000  # queries whose variances are listed in one array
+COUNTABLE = 10**300  # queries of a table, so that sums over tables fit a float
 
 
 class Figures:
@@ -41,8 +46,8 @@ class Figures:
 
     @cached_property
     def max_variance(self) -> float:
-        """Largest variance of any query, weights aside."""
-        return max(self._mechanism.largest(group) for group in self._work.groups())
+        """Largest variance of any query, weights aside; nan where there are too many to go through."""
+        return float(np.max([self._mechanism.largest(group) for group in self._work.groups()]))
 
     def __repr__(self) -> str:
         return f"Figures(rmse={self.rmse:.6g}, total_variance={self.total_variance:.6g})"
@@ -54,6 +59,11 @@ def totals_of(mechanism: Mechanism, work: Workload) -> Totals:
     for group in work.groups():
         weighted += mechanism.total(group, weighted=True)
         plain += mechanism.total(group, weighted=False)
+        if group.count > COUNTABLE or not math.isfinite(weighted + plain):
+            raise WorkloadError(
+                f"table {group.name!r} has {spelled(group.count)} queries, and the sum of their variances is "
+                "beyond what a number can hold; ask fewer queries, or put them in tables of fewer attributes"
+            )
     return weighted, plain
 
 
@@ -95,7 +105,7 @@ class Plan:
 
     @property
     def max_variance(self) -> float:
-        """Largest variance of any query."""
+        """Largest variance of any query; nan where there are too many to go through."""
         return self.ideal.max_variance
 
     @property
@@ -105,23 +115,31 @@ class Plan:
 
     def variances(self, work: Workload) -> Array:
         """Variance of each query's answer under this plan, shape (work.count,), in the workload's order."""
-        self._same_schema(work)
+        self._refuse_foreign(work)
         if work.count > LISTABLE:
             raise WorkloadError(
-                f"{work.count:,} variances are too many for one array; plan.summary(work) gives each table's "
-                "figures, plan.iter_variances(work) gives the variances table by table"
+                f"{spelled(work.count)} variances are too many for one array; plan.summary(work) gives each "
+                "table's figures, plan.iter_variances(work) gives the variances table by table"
             )
-        return np.concatenate([self.mechanism.variances(group) for group in work.groups()])
+        return np.concatenate([self._variances_of(group) for group in work.groups()])
 
     def iter_variances(self, work: Workload) -> Iterator[tuple[Group, Array]]:
         """Each table with the variances of its queries, one table at a time."""
-        self._same_schema(work)
-        return ((group, self.mechanism.variances(group)) for group in work.groups())
+        self._refuse_foreign(work)
+        return ((group, self._variances_of(group)) for group in work.groups())
+
+    def _variances_of(self, group: Group) -> Array:
+        if not group.listable:
+            raise WorkloadError(
+                f"table {group.name!r} has {spelled(group.count)} queries, too many to list; "
+                "plan.summary(work) gives its figures"
+            )
+        return self.mechanism.variances(group)
 
     def covariance(self, left: Workload, right: Workload) -> Array:
         """Covariance of the answers to two workloads, shape (left.count, right.count)."""
-        self._same_schema(left)
-        self._same_schema(right)
+        self._refuse_foreign(left)
+        self._refuse_foreign(right)
         rows = [
             np.concatenate([self.mechanism.covariance(a, b) for b in right.groups()], axis=1)
             for a in left.groups()
@@ -131,29 +149,26 @@ class Plan:
     def summary(self, work: Workload | None = None) -> list[TableSummary]:
         """The predicted error of each table, without listing queries; by default of the plan's own tables."""
         work = self.workload if work is None else work
-        self._same_schema(work)
-        return [
-            TableSummary(
-                group.name,
-                group.title,
-                group.count,
-                float(np.sqrt(self.mechanism.total(group, weighted=False) / group.count)),
-                float(np.sqrt(self.mechanism.largest(group))),
-            )
-            for group in work.groups()
-        ]
+        self._refuse_foreign(work)
+        return [self._summary_of(group) for group in work.groups()]
+
+    def _summary_of(self, group: Group) -> TableSummary:
+        mean = self.mechanism.total(group, weighted=False) / group.count
+        largest = self.mechanism.largest(group)
+        return TableSummary(group.name, group.title, group.count, math.sqrt(mean), math.sqrt(largest))
 
     def explain(self) -> str:
         """The plan in words: what is published, at which privacy, how wrong, how far from the best."""
-        title = (
-            f"Plan for {self.workload.tables:,} tables with {self.workload.count:,} queries, "
-            f"method {self.method!r}, overall rmse {self.rmse:,.4g}"
-        )
-        summaries = self.summary()
-        return explain_plan(title, self.privacy, summaries, self.certificate, list(self.mechanism.describe()))
+        title = f"Plan for {self._size()}, method {self.method!r}, overall rmse {self.rmse:,.4g}"
+        shown = [self._summary_of(group) for group in islice(self.workload.groups(), MOST_ROWS)]
+        more = self.workload.tables - len(shown)
+        measured = list(self.mechanism.describe())
+        return explain_plan(title, self.privacy, shown, more, self.certificate, measured)
 
     def rescale(self, budget: Budget) -> "Plan":
         """The same plan for another budget: every variance changes by one factor, nothing is solved again."""
+        if not isinstance(budget, Budget):
+            raise BudgetError(f"rescale needs a budget, such as rs.zcdp(0.1), not {budget!r}")
         factor = float(budget.gaussian_cost() / self.budget.gaussian_cost())
         certificate = replace(self.certificate, lower_bound=self.certificate.lower_bound / factor)
         weighted, plain = self._totals
@@ -181,7 +196,9 @@ class Plan:
         container = _files.read(path, "plan")
         try:
             return cls._from_content(container.manifest, container.arrays)
-        except (KeyError, TypeError, IndexError) as error:
+        except FileFormatError as error:
+            raise FileFormatError(f"{path}: {error}") from error
+        except (KeyError, TypeError, IndexError, AttributeError, ValueError) as error:
             raise FileFormatError(f"{path} lacks a part that a plan needs ({error!r})") from error
 
     def _content(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
@@ -196,7 +213,7 @@ class Plan:
             "mechanism": self.mechanism.record(arrays),
             "certificate": {
                 "lower_bound": self.certificate.lower_bound,
-                "gap": self.certificate.gap,
+                "gap": self.certificate.gap if math.isfinite(self.certificate.gap) else None,
                 "scope": self.certificate.scope,
             },
             "totals": list(self._totals),
@@ -213,17 +230,32 @@ class Plan:
             method=manifest["method"],
             objective=manifest["objective"],
             mechanism=ProductStrategy.from_record(manifest["mechanism"], arrays),
-            certificate=Certificate(**manifest["certificate"]),
+            certificate=_certificate(**manifest["certificate"]),
             _totals=(manifest["totals"][0], manifest["totals"][1]),
         )
 
-    def _same_schema(self, work: Workload) -> None:
+    def _refuse_foreign(self, work: object) -> None:
+        if not isinstance(work, Workload):
+            raise WorkloadError(
+                "a plan is asked about a workload, such as plan.workload or rs.table(schema, ...), "
+                f"not {work!r}"
+            )
         if work.schema != self.schema:
             raise SchemaError("the workload and the plan have different schemas; build both from one schema")
 
+    def _size(self) -> str:
+        tables, queries = self.workload.tables, self.workload.count
+        words = "1 table" if tables == 1 else f"{tables:,} tables"
+        return f"{words} with {'1 query' if queries == 1 else f'{spelled(queries)} queries'}"
+
     def __repr__(self) -> str:
         return (
-            f"Plan({self.workload.tables:,} tables, {self.workload.count:,} queries, {self.budget!r}, "
+            f"Plan({self._size()}, {self.budget!r}, "
             f"method={self.method!r}, rmse={self.rmse:.6g}, gap={self.certificate.gap:.1e} "
             f"to {self.certificate.scope})"
         )
+
+
+def _certificate(lower_bound: float, gap: float | None, scope: Scope) -> Certificate:
+    """The certificate in a file, where no gap stands for one that is not finite."""
+    return Certificate(lower_bound, math.inf if gap is None else gap, scope)

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from residua.mechanisms.draft import Scope
 from residua.privacy import Privacy
+from residua.workload.queries import spelled
 
 MOST_ROWS = 40
 
@@ -37,7 +38,10 @@ class Certificate:
 
 @dataclass(frozen=True, slots=True)
 class TableSummary:
-    """The predicted error of one table's queries: root mean square and largest standard deviation."""
+    """The predicted error of one table's queries: root mean square and largest standard deviation.
+
+    `max_stddev` is nan where there are too many queries to go through one by one.
+    """
 
     name: str
     families: str
@@ -50,12 +54,15 @@ def explain_plan(
     title: str,
     privacy: Privacy,
     summaries: Sequence[TableSummary],
+    more: int,
     certificate: Certificate,
     measured: Sequence[str],
 ) -> str:
-    """A plan in words: what is published, at which privacy, how wrong, how far from the best."""
+    """A plan in words; `summaries` are of the first tables, and there are so many `more`."""
     lines = [title, "", "Privacy", *("  " + line for line in privacy.describe().splitlines())]
     lines += ["", "Predicted error (standard deviation of each number)", *_table(summaries)]
+    if more:
+        lines.append(f"  ... and {more:,} more tables")
     lines += ["", "Measured", *("  " + line for line in measured)]
     lines += ["", certificate.describe()]
     return "\n".join(lines)
@@ -63,13 +70,13 @@ def explain_plan(
 
 def _table(summaries: Sequence[TableSummary]) -> list[str]:
     rows = [
-        (row.name, row.families or "total", f"{row.queries:,}", f"{row.rmse:,.4g}", f"{row.max_stddev:,.4g}")
-        for row in summaries[:MOST_ROWS]
+        (row.name, row.families or "total", spelled(row.queries), _figure(row.rmse), _figure(row.max_stddev))
+        for row in summaries
     ]
     head = ("table", "queries asked", "numbers", "typical", "largest")
     widths = [max(len(row[column]) for row in (head, *rows)) for column in range(len(head))]
     left = (True, True, False, False, False)
-    lines = [
+    return [
         "  "
         + "  ".join(
             cell.ljust(width) if start else cell.rjust(width)
@@ -77,6 +84,8 @@ def _table(summaries: Sequence[TableSummary]) -> list[str]:
         ).rstrip()
         for row in (head, *rows)
     ]
-    if len(summaries) > MOST_ROWS:
-        lines.append(f"  ... and {len(summaries) - MOST_ROWS:,} more tables")
-    return lines
+
+
+def _figure(number: float) -> str:
+    """Four digits, or a dash for what is not known."""
+    return "-" if math.isnan(number) else f"{number:,.4g}"

@@ -1,7 +1,7 @@
 """Lower bounds on the total weighted variance of any unbiased mechanism at privacy cost 1.
 
-`svd <= supreme_svd <= dual <= optimum` (claims B-001 to B-004). Divide by the privacy cost for another
-budget.
+`svd <= supreme_svd <= dual <= optimum`, the second up to the 1e-5 to which `dual` is solved (claims B-001
+to B-004). Divide by the privacy cost for another budget.
 """
 
 import math
@@ -20,9 +20,7 @@ from residua.workload.joint import common_product, joint_rows, refuse_many_cells
 Array = NDArray[np.float64]
 
 DUAL_GAP = 1e-5
-EVERY_RANGE = (
-    64  # up to this many cells every range is tried; above, ranges on a grid and then around the best
-)
+EVERY_RANGE = 64  # cells up to which every range is tried; above, ranges on a grid, then around the best
 
 
 def svd(work: Workload) -> float:
@@ -37,6 +35,7 @@ def svd(work: Workload) -> float:
     >>> round(rs.bounds.svd(rs.marginals(schema, ways=2)))
     42845047
     """
+    _refuse_other(work)
     if _all_invariant(work):
         return _invariant_svd(work)
     return _over_factors(work, _svd_of_root)
@@ -55,10 +54,14 @@ def supreme_svd(work: Workload, sets: Iterable[Iterable[int]] | None = None) -> 
 
 
 def dual(work: Workload) -> float:
-    """The best lower bound there is, within 1e-5 of the optimum itself (claim B-004)."""
+    """The best lower bound there is, within 1e-5 of the optimum itself (claim B-004).
+
+    Of a product of families, within 1e-5 for each factor.
+    """
+    _refuse_other(work)
     if _all_invariant(work):
         return _invariant_svd(work)
-    return _over_factors(work, lambda root: solve_cells(root, DUAL_GAP).lower)
+    return _over_factors(work, _dual_of_root)
 
 
 def svd_or_nothing(work: Workload) -> float:
@@ -78,6 +81,15 @@ def _over_factors(work: Workload, bound: Callable[[Array], float]) -> float:
     for factor in factors:
         refuse_many_cells(factor.queries.cells, repr(factor.queries))
     return float(weight * math.prod(bound(factor.queries.root()) for factor in factors))
+
+
+def _refuse_other(work: object) -> None:
+    if not isinstance(work, Workload):
+        raise WorkloadError(f"a bound is on a workload, such as rs.marginals(schema, ways=2), not {work!r}")
+
+
+def _dual_of_root(root: Array) -> float:
+    return solve_cells(root, DUAL_GAP).require(DUAL_GAP, "the dual bound").lower
 
 
 def _svd_of_root(root: Array) -> float:

@@ -11,40 +11,29 @@ Nothing here is proportional to the number of queries, and most tables are handl
 
 import hashlib
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from itertools import combinations, product
+from itertools import combinations
 
 import numpy as np
 from numpy.typing import NDArray
 
+from residua.linalg.centring import Measure, project
+from residua.linalg.keys import distinct_rows
 from residua.linalg.rows import independent_rows
 from residua.workload import Factor, Group, Queries, Tables, Workload
+from residua.workload.groups import splits
 
 Array = NDArray[np.float64]
 Subsets = NDArray[np.int32]
 Integers = NDArray[np.int64]
 
+Placed = tuple[tuple[tuple[int, ...], int], ...]
+"""Pieces of one Kronecker product: places in the block's attributes, and the number of the piece."""
+
+Mixed = dict[tuple[int, ...], dict[Placed, float]]
+
 VANISHING = 1e-12  # relative size below which a piece is what rounding leaves of zero
-
-
-@dataclass(frozen=True, slots=True)
-class Measure:
-    """Weights on the cells of one attribute that sum to 1; `weights` None means uniform."""
-
-    size: int
-    weights: bytes | None = None
-
-    @classmethod
-    def of(cls, weights: Array) -> "Measure":
-        """The measure with these weights."""
-        return cls(len(weights), np.ascontiguousarray(weights, dtype=np.float64).tobytes())
-
-    def vector(self) -> Array:
-        """The weights, shape (size,)."""
-        if self.weights is None:
-            return np.full(self.size, 1.0 / self.size)
-        return np.frombuffer(self.weights)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,12 +55,7 @@ class Piece:
 
     def project(self, rows: Array) -> Array:
         """Rows over all cells of the family as rows over the cells kept, shape (k, product of sizes)."""
-        tensor = rows.reshape(len(rows), *self.queries.sizes)
-        for place in reversed(range(len(self.measures))):
-            weights = self.measures[place].vector()
-            mean = np.tensordot(tensor, weights, axes=(1 + place, 0))
-            tensor = tensor - np.expand_dims(mean, 1 + place) if place in self.kept else mean
-        return np.asarray(tensor.reshape(len(rows), -1))
+        return project(rows, self.queries.sizes, self.measures, self.kept)
 
     def root(self) -> Array:
         """R with independent rows and `R'R` the weighted gram of the piece; no rows if it vanishes."""
@@ -90,7 +74,7 @@ class Term:
     """One Kronecker product in a block's gram: a coefficient and pieces on places of the block."""
 
     coefficient: float
-    pieces: tuple[tuple[tuple[int, ...], int], ...]  # (places in the block's attributes, piece number)
+    pieces: Placed
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,6 +147,8 @@ class _Registry:
 
 def _gram_key(sizes: tuple[int, ...], root: Array) -> bytes:
     """Equal for pieces whose grams agree to ten digits, such as both halves of a symmetric joint family."""
+    if len(sizes) > 1:
+        return repr((sizes, len(root))).encode() + hashlib.sha256(root.tobytes()).digest()
     gram = root.T @ root
     scale = float(np.abs(gram).max(initial=0.0))
     digits = np.round(gram / scale, 10) if scale > 0 else gram
@@ -179,7 +165,7 @@ def decompose(work: Workload, measures: Sequence[Measure] | None = None) -> Deco
     """The blocks of a workload under a product measure (uniform by default)."""
     registry = _Registry(uniform(work) if measures is None else tuple(measures))
     rows: dict[int, list[tuple[Subsets, Integers, Array]]] = {}
-    mixed: dict[tuple[int, ...], dict[tuple[tuple[tuple[int, ...], int], ...], float]] = {}
+    mixed: Mixed = {}
     for part in work.parts:
         if isinstance(part, Tables) and part.joint is None:
             _split_run(_run_of_tables(part, registry), rows)
@@ -248,30 +234,20 @@ def _split_run(run: Run, rows: dict[int, list[tuple[Subsets, Integers, Array]]])
 def _split_group(
     group: Group,
     registry: _Registry,
-    mixed: dict[tuple[int, ...], dict[tuple[tuple[tuple[int, ...], int], ...], float]],
+    mixed: Mixed,
 ) -> None:
     """Add one table with families on several attributes, whose pieces do not fit an array of numbers."""
-    choices = [
-        [
-            kept
-            for size in range(len(factor.attributes) + 1)
-            for kept in combinations(range(len(factor.attributes)), size)
-        ]
-        for factor in group.factors
-    ]
-    for chosen in product(*choices):
+    for chosen, attributes in splits(group):
         coefficient = group.weight
         parts: list[tuple[tuple[int, ...], int]] = []
         for factor, kept in zip(group.factors, chosen, strict=True):
-            if not kept:
-                coefficient *= registry.mean(factor)
+            if kept:
+                places = tuple(attributes.index(factor.attributes[place]) for place in kept)
+                parts.append((places, registry.number(factor, kept)))
             else:
-                parts.append(
-                    (tuple(factor.attributes[place] for place in kept), registry.number(factor, kept))
-                )
-        attributes = tuple(sorted(at for places, _ in parts for at in places))
-        key = tuple(sorted((tuple(attributes.index(at) for at in places), piece) for places, piece in parts))
+                coefficient *= registry.mean(factor)
         found = mixed.setdefault(attributes, {})
+        key = tuple(sorted(parts))
         found[key] = found.get(key, 0.0) + coefficient
 
 
@@ -290,21 +266,9 @@ def _drop(blocks: SimpleBlocks, keep: NDArray[np.bool_]) -> SimpleBlocks:
     return SimpleBlocks(blocks.subsets[keep], blocks.pieces[keep], blocks.coefficients[keep])
 
 
-def distinct_rows(codes: Integers) -> tuple[Integers, Integers]:
-    """Index of the first of each distinct row, rows ascending, and for each row the place of its like."""
-    size = codes.shape[1]
-    base = int(codes.max(initial=0)) + 1
-    if base**size < 2**62:
-        keys = codes @ np.array([base**place for place in range(size - 1, -1, -1)], dtype=np.int64)
-        _, first, inverse = np.unique(keys, return_index=True, return_inverse=True)
-    else:
-        _, first, inverse = np.unique(codes, axis=0, return_index=True, return_inverse=True)
-    return first.astype(np.int64), inverse.reshape(-1).astype(np.int64)
-
-
 def _take_out_shared(
     blocks: SimpleBlocks,
-    mixed: dict[tuple[int, ...], dict[tuple[tuple[tuple[int, ...], int], ...], float]],
+    mixed: Mixed,
 ) -> SimpleBlocks:
     """Blocks alone on their subset; those that share it with others move to `mixed`."""
     if not len(blocks.subsets):
@@ -326,9 +290,7 @@ def _take_out_shared(
     return _drop(blocks, alone)
 
 
-def _blocks(
-    mixed: dict[tuple[int, ...], dict[tuple[tuple[tuple[int, ...], int], ...], float]], alive: Sequence[bool]
-) -> tuple[Block, ...]:
+def _blocks(mixed: Mixed, alive: Sequence[bool]) -> tuple[Block, ...]:
     found = []
     for attributes in sorted(mixed, key=lambda row: (len(row), row)):
         terms = tuple(
@@ -341,8 +303,7 @@ def _blocks(
     return tuple(found)
 
 
-def block_signatures(blocks: Iterable[Block]) -> Iterator[tuple[tuple[tuple[float, object], ...], float]]:
-    """For each block a key that equal grams share up to scale, and the scale."""
-    for block in blocks:
-        scale = max(term.coefficient for term in block.terms)
-        yield tuple((float(f"{term.coefficient / scale:.12e}"), term.pieces) for term in block.terms), scale
+def signature(block: Block) -> tuple[tuple[tuple[float, Placed], ...], float]:
+    """A key that blocks share whose grams agree up to scale (to ten digits), and the scale."""
+    scale = max(term.coefficient for term in block.terms)
+    return tuple((float(f"{term.coefficient / scale:.10e}"), term.pieces) for term in block.terms), scale

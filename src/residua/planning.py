@@ -3,6 +3,10 @@
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from residua._plan import Plan, totals_of
 from residua._summary import Certificate
@@ -26,6 +30,7 @@ METHODS: dict[str, Method] = {
 }
 
 ONE_RECORD = Unit()
+ROUNDING = 1e-9  # a cost this much smaller than another is what rounding leaves of zero
 
 
 def plan(
@@ -50,14 +55,12 @@ def plan(
     >>> round(found.rmse, 3), found.certificate.scope
     (1.556, 'all mechanisms')
     """
-    _check_arguments(work, budget, objective, gap)
-    if method not in METHODS:
-        raise WorkloadError(f"there is no method {method!r}; there are {', '.join(METHODS)}")
+    _check_arguments(work, budget, unit, method, objective, gap)
     allowed = unit.record_cost(budget)
     draft = METHODS[method](work, gap, progress)
     replaced = unit.neighbours == "replace_one"
     own = draft.mechanism.replacement_cost() if replaced else draft.mechanism.cost()
-    if own <= 0:
+    if own <= ROUNDING * draft.mechanism.cost():
         raise Infeasible(
             "the workload asks only for the number of records, which replacing one record cannot change: "
             "publish it as it is, or protect adding and removing records (neighbours='add_remove')"
@@ -71,7 +74,9 @@ def plan(
     return Plan(work, budget, unit, method, mechanism, certificate, objective, totals)
 
 
-def _check_arguments(work: object, budget: object, objective: object, gap: float) -> None:
+def _check_arguments(
+    work: object, budget: object, unit: object, method: object, objective: object, gap: object
+) -> None:
     if not isinstance(work, Workload):
         raise WorkloadError(
             f"plan needs a workload first, such as rs.marginals(schema, ways=2), not {work!r}"
@@ -80,9 +85,13 @@ def _check_arguments(work: object, budget: object, objective: object, gap: float
         raise BudgetError(
             f"plan needs a budget second, such as rs.zcdp(0.1) or rs.approx_dp(1, 1e-6), not {budget!r}"
         )
+    if not isinstance(unit, Unit):
+        raise BudgetError(f"unit is whose privacy is protected, such as rs.Unit(max_records=3), not {unit!r}")
+    if not isinstance(method, str) or method not in METHODS:
+        raise WorkloadError(f"there is no method {method!r}; there are {', '.join(METHODS)}")
     if objective != "total_variance":
         raise WorkloadError(f"there is no objective {objective!r}; there is total_variance")
-    if not 0 < gap < 1:
+    if not isinstance(gap, int | float) or not 0 < gap < 1:
         raise WorkloadError(f"gap must be between 0 and 1, such as 1e-4, not {gap!r}")
 
 
@@ -113,8 +122,18 @@ def compare(*plans: Plan) -> Comparison:
 def _comparable(plans: Sequence[Plan]) -> tuple[Plan, ...]:
     if len(plans) < 2:
         raise WorkloadError("compare needs at least two plans")
+    for each in plans:
+        if not isinstance(each, Plan):
+            raise WorkloadError(f"compare needs plans, such as those rs.plan makes, not {each!r}")
     first = plans[0]
     for other in plans[1:]:
-        if other.workload.count != first.workload.count or other.schema != first.schema:
+        if not _same_queries(first.workload, other.workload):
             raise WorkloadError("compare needs plans for the same workload; these answer different queries")
     return tuple(plans)
+
+
+def _same_queries(one: Workload, two: Workload) -> bool:
+    """Whether two workloads would be saved alike."""
+    arrays: tuple[dict[str, NDArray[Any]], dict[str, NDArray[Any]]] = ({}, {})
+    alike = one.schema == two.schema and one.record(arrays[0]) == two.record(arrays[1])
+    return alike and all(np.array_equal(arrays[0][key], arrays[1][key]) for key in arrays[0])

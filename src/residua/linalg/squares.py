@@ -15,11 +15,11 @@ def sum_out(square: Array, sizes: Sequence[int], keep: Sequence[int]) -> Array:
     """
     width = len(sizes)
     gone = [axis for axis in range(width) if axis not in keep]
-    tensor = square.reshape(*sizes, *sizes)
+    tensor = square.reshape((*sizes, *sizes))
     tensor = tensor.sum(axis=tuple(gone) + tuple(width + axis for axis in gone))
     left = [axis for axis in range(width) if axis in keep]
     order = [left.index(axis) for axis in keep]
-    tensor = tensor.transpose(*order, *(len(order) + axis for axis in order))
+    tensor = tensor.transpose((*order, *(len(order) + axis for axis in order)))
     cells = int(np.prod([sizes[axis] for axis in keep], dtype=np.int64))
     return np.asarray(tensor.reshape(cells, cells))
 

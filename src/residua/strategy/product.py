@@ -6,7 +6,7 @@ the square of one factor, or of the factors that one of the group's joint famili
 """
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import reduce
 from typing import Any, ClassVar
@@ -17,7 +17,8 @@ from numpy.typing import NDArray
 from residua.errors import FileFormatError, NotInSpan, WorkloadError
 from residua.linalg.rows import inverse_gram
 from residua.linalg.squares import join, spread, sum_out
-from residua.workload import Factor, Group
+from residua.workload import Factor, Group, Total
+from residua.workload.groups import TIMES
 
 Array = NDArray[np.float64]
 
@@ -78,7 +79,7 @@ class ProductStrategy:
         """Variance of each query's answer, shape (count,)."""
         parts = self._parts(group)
         grids = [_listed(part, part.square) for part in parts]
-        return _arrange(group, parts, grids) * self._scale(parts)
+        return _arrange(group, parts, grids) * self._scale(_strategies(parts))
 
     def total(self, group: Group, *, weighted: bool) -> float:
         """Sum of the variances; with `weighted`, each times the group's and the query's weight."""
@@ -89,12 +90,16 @@ class ProductStrategy:
             for factor in part.factors:
                 square = _contract(square, factor, weighted)
             result *= float(square[0, 0])
-        return result * self._scale(parts)
+        return result * self._scale(_strategies(parts))
 
     def largest(self, group: Group) -> float:
-        """Largest variance: the product of the largest of each part."""
+        """Largest variance: the product of the largest of each part; nan if they cannot be gone through."""
         parts = self._parts(group)
-        return math.prod(float(_listed(part, part.square).max()) for part in parts) * self._scale(parts)
+        if not group.listable:
+            return math.nan
+        return math.prod(float(_listed(part, part.square).max()) for part in parts) * self._scale(
+            _strategies(parts)
+        )
 
     def covariance(self, left: Group, right: Group) -> Array:
         """Covariance of the answers of two groups, shape (left.count, right.count)."""
@@ -105,16 +110,20 @@ class ProductStrategy:
             )
         for group in (left, right):
             self._parts(group)  # refuses what the measurements do not support
-        order = [axis for factor in self.factors for axis in factor.attributes]
-        sizes = [size for factor in self.factors for size in factor.sizes]
-        if math.prod(sizes) > TIED_CELLS:
+        order = sorted({*left.attributes, *right.attributes})
+        touched = _touching(self._with_unmeasured(left, right), order)
+        sizes = {
+            axis: size for ours in touched for axis, size in zip(ours.attributes, ours.sizes, strict=True)
+        }
+        width = [sizes[axis] for axis in order]
+        if math.prod(width) > TIED_CELLS:
             raise WorkloadError(
-                f"covariances of a joint strategy on {math.prod(sizes):,} cells are not available; "
-                "ask for variances, or plan fewer attributes together"
+                f"the covariance of tables {left.name!r} and {right.name!r} needs {math.prod(width):,} joint "
+                f"cells, more than {TIED_CELLS:,}; ask for tables on fewer attributes, or for variances"
             )
-        inverse = join([factor.inverse for factor in self.factors])
-        rows = [_dense_rows(group, order, sizes) for group in (left, right)]
-        return np.asarray(rows[0] @ inverse @ rows[1].T) * self.noise_variance
+        square = _marginal(touched, [ours.inverse for ours in touched], order)
+        rows = [_dense_rows(group, order, width) for group in (left, right)]
+        return np.asarray(rows[0] @ square @ rows[1].T) * self._scale(touched)
 
     def describe(self) -> Iterator[str]:
         """One line per factor."""
@@ -148,54 +157,88 @@ class ProductStrategy:
         )
         return cls(factors, float(record["noise_variance"]))
 
-    def _scale(self, parts: "list[_Part]") -> float:
-        """Noise variance times the variance of a total over each factor that the group does not ask."""
-        asked = {id(factor) for part in parts for factor in part.strategy}
-        idle = (factor for factor in self.factors if id(factor) not in asked)
+    def _scale(self, asked: Iterable[StrategyFactor]) -> float:
+        """Noise variance times the variance of a total over each factor that is not among those asked."""
+        known = {id(factor) for factor in asked}
+        idle = (factor for factor in self.factors if id(factor) not in known)
         return self.noise_variance * math.prod(float(factor.inverse.sum()) for factor in idle)
+
+    def _with_unmeasured(self, *groups: Group) -> tuple[StrategyFactor, ...]:
+        """Our factors, and a total over each attribute that the groups ask about and we do not measure.
+
+        To measure nothing along an attribute is to measure its total there (claim A-003).
+        """
+        ours = list(self.factors)
+        for group in groups:
+            for axis, size in _sizes(group.factors):
+                if any(axis in factor.attributes for factor in ours):
+                    continue
+                if size > TIED_CELLS:
+                    raise NotInSpan(
+                        f"table {group.name!r} asks about an attribute of {size:,} cells that the plan does "
+                        "not measure; add the table to the workload before planning"
+                    )
+                ours.append(StrategyFactor((axis,), (size,), np.ones((1, size))))
+        return tuple(ours)
 
     def _parts(self, group: Group) -> "list[_Part]":
         """The group's factors and ours, tied into the smallest independent parts."""
-        measured = {axis for factor in self.factors for axis in factor.attributes}
-        missing = sorted(set(group.attributes) - measured)
-        if missing:
-            raise NotInSpan(f"table {group.name!r} needs attributes {missing} that the plan does not measure")
+        group = self._without_unmeasured_totals(group)
+        measured = self._with_unmeasured(group)
         parts: list[_Part] = []
         left = list(group.factors)
         while left:
             tied = [left.pop(0)]
-            ours = _touching(self.factors, tied)
+            ours = _touching(measured, _axes(tied))
             while more := [f for f in left if any(set(f.attributes) & set(s.attributes) for s in ours)]:
                 tied += more
                 left = [f for f in left if f not in more]
-                ours = _touching(self.factors, tied)
+                ours = _touching(measured, _axes(tied))
             tied.sort(key=group.factors.index)
-            parts.append(_Part.of(tuple(ours), tuple(tied), group.name))
+            parts.append(_Part.of(ours, tuple(tied), group.name))
         _refuse_outside(self.factors, parts, group.name)
         return parts
 
+    def _without_unmeasured_totals(self, group: Group) -> Group:
+        """The same queries: a total over an attribute that is not measured asks nothing."""
+        measured = {axis for factor in self.factors for axis in factor.attributes}
+        kept = (f for f in group.factors if f.attributes[0] in measured or not isinstance(f.queries, Total))
+        return replace(group, factors=tuple(kept))
 
-def _touching(ours: tuple[StrategyFactor, ...], asked: list[Factor]) -> list[StrategyFactor]:
-    wanted = {axis for factor in asked for axis in factor.attributes}
-    return [factor for factor in ours if wanted & set(factor.attributes)]
+
+def _axes(factors: Iterable[Factor]) -> list[int]:
+    return [axis for factor in factors for axis in factor.attributes]
+
+
+def _sizes(factors: Iterable[Factor]) -> Iterator[tuple[int, int]]:
+    """Each attribute with its number of cells."""
+    for factor in factors:
+        yield from zip(factor.attributes, factor.queries.sizes, strict=True)
+
+
+def _touching(ours: tuple[StrategyFactor, ...], axes: Iterable[int]) -> tuple[StrategyFactor, ...]:
+    wanted = set(axes)
+    return tuple(factor for factor in ours if wanted & set(factor.attributes))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Part:
     """Some factors of a group with the strategy factors they touch.
 
-    `square` is the covariance of the marginal on the group's attributes, in its order; `outside` is the
-    part of each query that no measurement sees, as a square of the same shape, or None.
+    `square` is the covariance of the marginal on the group's attributes, in its order. Where there are things
+    that no measurement sees, `q whole q'` is a query's squared length over all cells and `q outside q'` that
+    of its unseen part.
     """
 
     strategy: tuple[StrategyFactor, ...]
     factors: tuple[Factor, ...]
     square: Array
-    outside: Array | None
+    whole: Array | None = None
+    outside: Array | None = None
 
     @classmethod
     def of(cls, strategy: tuple[StrategyFactor, ...], factors: tuple[Factor, ...], name: str) -> "_Part":
-        order = [axis for factor in factors for axis in factor.attributes]
+        order = _axes(factors)
         tied = len(strategy) > 1
         cells = math.prod(factor.queries.cells for factor in factors)
         if tied and cells > TIED_CELLS:
@@ -204,15 +247,15 @@ class _Part:
                 f"more than {TIED_CELLS:,}"
             )
         square = _marginal(strategy, [factor.inverse for factor in strategy], order)
-        outside = None
-        if any(factor.projector is not None for factor in strategy):
-            whole = [np.eye(factor.matrix.shape[1]) for factor in strategy]
-            seen = [
-                eye if factor.projector is None else factor.projector
-                for factor, eye in zip(strategy, whole, strict=True)
-            ]
-            outside = _marginal(strategy, whole, order) - _marginal(strategy, seen, order)
-        return cls(strategy, factors, square, outside)
+        if all(factor.projector is None for factor in strategy):
+            return cls(strategy, factors, square)
+        eyes = [np.eye(factor.matrix.shape[1]) for factor in strategy]
+        seen = [
+            eye if ours.projector is None else ours.projector
+            for ours, eye in zip(strategy, eyes, strict=True)
+        ]
+        whole = _marginal(strategy, eyes, order)
+        return cls(strategy, factors, square, whole, whole - _marginal(strategy, seen, order))
 
 
 def _marginal(strategy: tuple[StrategyFactor, ...], squares: list[Array], order: list[int]) -> Array:
@@ -228,16 +271,25 @@ def _marginal(strategy: tuple[StrategyFactor, ...], squares: list[Array], order:
     return sum_out(join(reduced), sizes, [kept.index(axis) for axis in order])
 
 
-def _listed(part: _Part, square: Array) -> Array:
-    """`q square q'` for every query of the part, shape (count of each factor...)."""
+def _listed(part: _Part, square: Array, *, spanning: bool = False) -> Array:
+    """`q square q'` for every query of the part, shape (count of each factor...).
+
+    With `spanning`, a family too large to be listed is represented by rows that span it.
+    """
     result = square[None]  # (queries so far, cells left, cells left)
+    counts = []
     for factor in part.factors:
         done, cells = len(result), factor.queries.cells
         rest = result.shape[1] // cells
         tensor = result.reshape(done, cells, rest, cells, rest).transpose(0, 2, 4, 1, 3)
-        listed = factor.queries.quadratic(tensor)  # (done, rest, rest, count)
+        if spanning and not factor.queries.listable:
+            rows = factor.queries.root()
+            listed = np.sum((rows @ tensor) * rows, axis=-1)
+        else:
+            listed = factor.queries.quadratic(tensor)  # (done, rest, rest, count)
         result = listed.transpose(0, 3, 1, 2).reshape(-1, rest, rest)
-    return result.reshape([factor.queries.count for factor in part.factors])
+        counts.append(listed.shape[-1])
+    return result.reshape(counts)
 
 
 def _contract(square: Array, factor: Factor, weighted: bool) -> Array:
@@ -255,23 +307,32 @@ def _arrange(group: Group, parts: list[_Part], grids: list[Array]) -> Array:
     return np.asarray(outer.transpose(np.argsort(places)).reshape(-1))
 
 
+def _strategies(parts: "list[_Part]") -> list[StrategyFactor]:
+    return [factor for part in parts for factor in part.strategy]
+
+
 def _refuse_outside(ours: tuple[StrategyFactor, ...], parts: list[_Part], name: str) -> None:
-    asked = {id(factor) for part in parts for factor in part.strategy}
+    asked = {id(factor) for factor in _strategies(parts)}
     for factor in ours:
         if id(factor) not in asked and factor.projector is not None:
             cells = len(factor.projector)
             if cells - float(factor.projector.sum()) > SPAN_TOLERANCE * cells:
-                raise NotInSpan(f"table {name!r} needs a total that the plan's measurements do not contain")
+                raise NotInSpan(
+                    f"table {name!r} needs a total that the plan's measurements do not contain; "
+                    "add the table to the workload before planning"
+                )
     for part in parts:
-        if part.outside is None:
+        if part.whole is None or part.outside is None:
             continue
-        lengths = _listed(part, np.eye(len(part.square)))
-        beyond = _listed(part, part.outside)
-        worst = int(np.argmax(beyond - SPAN_TOLERANCE * lengths))
-        if beyond.flat[worst] > SPAN_TOLERANCE * max(float(lengths.flat[worst]), 1e-300):
+        allowed = SPAN_TOLERANCE * _listed(part, part.whole, spanning=True)
+        excess = _listed(part, part.outside, spanning=True) - allowed
+        if excess.max() > 0:
+            title = TIMES.join(factor.queries.title for factor in part.factors)
+            listable = all(factor.queries.listable for factor in part.factors)
+            which = f"query {int(np.argmax(excess))}" if listable else "some query"
             raise NotInSpan(
-                f"table {name!r}: query {worst} of {part.factors[0].queries.title!r} is not a combination of "
-                "the plan's measurements; add the table to the workload before planning"
+                f"table {name!r}: {which} of {title!r} is not a combination of the plan's measurements; "
+                "add the table to the workload before planning"
             )
 
 

@@ -4,7 +4,7 @@ import math
 import numbers
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import product
+from itertools import combinations, product
 
 import numpy as np
 
@@ -87,6 +87,20 @@ class Group:
             for factor in self.factors
         ]
         return (_joined(parts) for parts in product(*words))
+
+
+def splits(group: Group) -> Iterator[tuple[tuple[tuple[int, ...], ...], tuple[int, ...]]]:
+    """Every way to keep some of a table's attributes: the places kept of each factor, and the attributes.
+
+    The attributes are positions in the schema, ascending; there are two to the number of attributes ways.
+    """
+    choices = [
+        [kept for size in range(len(places) + 1) for kept in combinations(places, size)]
+        for places in (range(len(factor.attributes)) for factor in group.factors)
+    ]
+    for kept in product(*choices):
+        pairs = zip(group.factors, kept, strict=True)
+        yield kept, tuple(sorted(factor.attributes[place] for factor, places in pairs for place in places))
 
 
 def _joined(parts: Iterator[str] | tuple[str, ...]) -> str:

@@ -64,7 +64,7 @@ def refuse_many_cells(cells: int, what: str) -> None:
     """Raise Infeasible where one matrix over the cells would not fit."""
     if cells > MOST_CELLS:
         raise Infeasible(
-            f"{what} have {cells:,} cells, more than the {MOST_CELLS:,} that fit one dense matrix; "
+            f"{what}: {cells:,} cells are more than the {MOST_CELLS:,} that fit one dense matrix; "
             "take fewer attributes at a time, or coarser ones"
         )
 

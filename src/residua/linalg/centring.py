@@ -1,0 +1,53 @@
+"""Means and centring along the axes of a product of cells, under weights that sum to 1."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class Measure:
+    """Weights p on the cells of one attribute that sum to 1; uniform where none are given."""
+
+    size: int
+    weights: bytes | None = None
+
+    @classmethod
+    def of(cls, weights: Array) -> "Measure":
+        """The measure with these weights."""
+        return cls(len(weights), np.ascontiguousarray(weights, dtype=np.float64).tobytes())
+
+    def vector(self) -> Array:
+        """The weights, shape (size,)."""
+        if self.weights is None:
+            return np.full(self.size, 1.0 / self.size)
+        return np.frombuffer(self.weights)
+
+
+def project(rows: Array, sizes: Sequence[int], measures: Sequence[Measure], kept: Sequence[int]) -> Array:
+    """Query rows centred along the axes `kept` and replaced by their means along the others.
+
+    `rows` is (k, product of sizes); the result is (k, product of the kept sizes): `q C` along a kept axis,
+    with `C = I - p 1'`, and `q p` along another.
+    """
+    tensor = rows.reshape(len(rows), *sizes)
+    for axis in reversed(range(len(sizes))):
+        mean = np.tensordot(tensor, measures[axis].vector(), axes=(1 + axis, 0))
+        tensor = tensor - np.expand_dims(mean, 1 + axis) if axis in kept else mean
+    return np.asarray(tensor.reshape(len(rows), -1))
+
+
+def centred_columns(columns: Array, sizes: Sequence[int], measures: Sequence[Measure]) -> Array:
+    """`C` applied from the left along every axis: `q (C H)` is the centred query times H.
+
+    `columns` is (product of sizes, k), and so is the result; `C H = H - p (1'H)`.
+    """
+    tensor = columns.reshape(*sizes, columns.shape[1])
+    for axis, measure in enumerate(measures):
+        shape = [-1 if place == axis else 1 for place in range(tensor.ndim)]
+        tensor = tensor - measure.vector().reshape(shape) * tensor.sum(axis=axis, keepdims=True)
+    return np.asarray(tensor.reshape(columns.shape))

@@ -1,0 +1,275 @@
+"""Many independent measurements, one per subset of attributes, held as arrays.
+
+Every block measures `B (marginal)` with its own noise, and B's rows answer only centred queries: so blocks
+on different subsets span independent spaces, and the best answer to a query is the sum of the best
+answers to its pieces (claim A-004).
+"""
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property, reduce
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from residua.errors import FileFormatError, NotInSpan, WorkloadError
+from residua.linalg.centring import Measure
+from residua.linalg.keys import RowIndex
+from residua.strategy.blocks import Layer, Shape
+from residua.strategy.parts import Measured, Part, parts_of
+from residua.workload import Group
+from residua.workload.groups import splits
+
+Array = NDArray[np.float64]
+
+COVARIANCE_LIMIT = 10_000_000  # entries
+SPAN_TOLERANCE = 1e-7  # of a query's squared length: what rounding may leave outside the row space
+
+
+@dataclass(frozen=True, eq=False)
+class BlockStrategy:
+    """Independent blocks on subsets of attributes, under one product measure.
+
+    `sizes` and `measures` have one entry per attribute of the schema.
+    """
+
+    sizes: tuple[int, ...]
+    measures: tuple[Measure, ...]
+    shapes: tuple[Shape, ...]
+    layers: tuple[Layer, ...]
+
+    kind: ClassVar[str] = "blocks"
+
+    @cached_property
+    def index(self) -> RowIndex:
+        """Finds the layer and row of the block on a subset."""
+        return RowIndex([layer.subsets for layer in self.layers], len(self.sizes))
+
+    def cost(self) -> float:
+        """Privacy cost of adding or removing one record: the sum of the blocks' costs."""
+        return math.fsum(float(np.sum(1.0 / layer.noise)) for layer in self.layers)
+
+    def replacement_cost(self) -> float:
+        """A bound on the privacy cost of replacing one record; the total costs nothing.
+
+        For each block `X_ii + X_jj - 2 X_ij <= 2 - 2 min X`, and the least entry of a product lies between
+        the products of the factors' extremes.
+        """
+        total = 0.0
+        for layer in self.layers:
+            low, high = np.ones(len(layer.noise)), np.ones(len(layer.noise))
+            for numbers in layer.shapes.T:
+                ends = np.array([shape.overlap for shape in self.shapes])[numbers]
+                corners = np.stack([low * ends[:, 0], low * ends[:, 1], high * ends[:, 0], high * ends[:, 1]])
+                low, high = corners.min(axis=0), corners.max(axis=0)
+            total += float(np.sum((2.0 - 2.0 * low) / layer.noise))
+        return total
+
+    def scaled(self, factor: float) -> "BlockStrategy":
+        """The same measurements with every noise variance divided by `factor`."""
+        layers = tuple(replace(layer, noise=layer.noise / factor) for layer in self.layers)
+        return replace(self, layers=layers)
+
+    def variances(self, group: Group) -> Array:
+        """Variance of each query's answer, shape (count,)."""
+        grid = np.zeros([factor.queries.count for factor in group.factors])
+        for noise, parts in self._pieces(group):
+            grids = [self._listed(part) for part in parts]
+            grid += noise * _outer(parts, grids)
+        return grid.reshape(-1)
+
+    def total(self, group: Group, *, weighted: bool) -> float:
+        """Sum of the variances; with `weighted`, each times the group's and the query's weight."""
+        sums = [
+            noise * math.prod(self._summed(part, weighted) for part in parts)
+            for noise, parts in self._pieces(group)
+        ]
+        return math.fsum(sums) * (group.weight if weighted else 1.0)
+
+    def largest(self, group: Group) -> float:
+        """Largest variance of the group's queries.
+
+        A variance is a sum of products of its factors' figures, none negative: only queries whose figures
+        no other query of the same factor exceeds all at once can be the largest.
+        """
+        pieces = list(self._pieces(group))
+        if any(len(part.places) > 1 for _, parts in pieces for part in parts):
+            return float(self.variances(group).max())
+        fronts = []
+        for place in range(len(group.factors)):
+            figures = [self._listed(part) for _, parts in pieces for part in parts if part.places == (place,)]
+            fronts.append(_undominated(np.stack(figures)))
+        grid = np.zeros([front.shape[1] for front in fronts])
+        for row, (noise, _) in enumerate(pieces):
+            grid += noise * reduce(np.multiply.outer, [front[row] for front in fronts], np.ones(()))
+        return float(grid.max())
+
+    def covariance(self, left: Group, right: Group) -> Array:
+        """Covariance of the answers of two groups, shape (left.count, right.count)."""
+        if left.count * right.count > COVARIANCE_LIMIT:
+            raise WorkloadError(
+                f"the covariance of tables {left.name!r} and {right.name!r} has "
+                f"{left.count * right.count:,} entries; ask for at most {COVARIANCE_LIMIT:,} at a time"
+            )
+        ours = {attributes: parts for attributes, _, parts in self._measured_pieces(left)}
+        result = np.zeros((left.count, right.count))
+        for attributes, noise, parts in self._measured_pieces(right):
+            if attributes in ours:
+                rows = _coefficients(ours[attributes], left)
+                result += noise * (rows @ _coefficients(parts, right).T)
+        return result
+
+    def _pieces(self, group: Group) -> Iterator[tuple[float, list[Part]]]:
+        """Noise variance and parts for each block that the group's queries have a piece in."""
+        return ((noise, parts) for _, noise, parts in self._measured_pieces(group))
+
+    def _measured_pieces(self, group: Group) -> Iterator[tuple[tuple[int, ...], float, list[Part]]]:
+        for kept, attributes in splits(group):
+            noise, measured = self._block(attributes)
+            parts = list(parts_of(group.factors, kept, self.measures, measured))
+            if noise is None:
+                if not any(self._vanishes(part) for part in parts):
+                    raise NotInSpan(
+                        f"table {group.name!r} needs measurements on attributes {list(attributes)} together, "
+                        "which the plan does not make; add the table to the workload before planning"
+                    )
+                continue
+            if max((self._outside(part) for part in parts), default=0.0) > SPAN_TOLERANCE:
+                raise NotInSpan(
+                    f"table {group.name!r} asks for more on attributes {list(attributes)} than the plan "
+                    "measures there; add the table to the workload before planning"
+                )
+            yield attributes, noise, parts
+
+    def _block(self, attributes: tuple[int, ...]) -> tuple[float | None, list[Measured]]:
+        """Noise variance of the block on a subset (None if not measured), and its shapes."""
+        tables, rows = self.index.find(np.array([attributes], dtype=np.int32).reshape(1, -1))
+        if tables[0] < 0:
+            return None, []
+        layer, row = self.layers[tables[0]], int(rows[0])
+        measured = [
+            (tuple(attributes[place] for place in places), int(number), self.shapes[number])
+            for places, number in zip(layer.layout, layer.shapes[row].tolist(), strict=True)
+        ]
+        return float(layer.noise[row]), measured
+
+    @cached_property
+    def _known(self) -> dict[object, Any]:
+        """Figures of parts already met: tables that differ only in names share them."""
+        return {}
+
+    def _listed(self, part: Part) -> Array:
+        key = ("listed", part.key)
+        if key not in self._known:
+            self._known[key] = part.variances()
+        return np.asarray(self._known[key])
+
+    def _summed(self, part: Part, weighted: bool) -> float:
+        key = ("summed", weighted, part.key)
+        if key not in self._known:
+            self._known[key] = part.total(weighted=weighted)
+        return float(self._known[key])
+
+    def _outside(self, part: Part) -> float:
+        key = ("outside", part.key)
+        if key not in self._known:
+            self._known[key] = part.outside()
+        return float(self._known[key])
+
+    def _vanishes(self, part: Part) -> bool:
+        key = ("vanishes", part.key)
+        if key not in self._known:
+            self._known[key] = part.vanishes()
+        return bool(self._known[key])
+
+    def describe(self) -> Iterator[str]:
+        """Lines for people: how many blocks of which size, and their share of the privacy."""
+        whole = self.cost()
+        for size in sorted({layer.subsets.shape[1] for layer in self.layers}):
+            chosen = [layer for layer in self.layers if layer.subsets.shape[1] == size]
+            blocks = sum(len(layer.noise) for layer in chosen)
+            share = sum(float(np.sum(1.0 / layer.noise)) for layer in chosen) / whole
+            what = "the total" if size == 0 else f"{blocks:,} blocks on {size} attribute{'s' * (size > 1)}"
+            yield f"{what}: {share:.1%} of the privacy cost"
+
+    def record(self, arrays: dict[str, NDArray[Any]]) -> dict[str, Any]:
+        """Its layers and shapes, with every array in `arrays`."""
+        for number, shape in enumerate(self.shapes):
+            arrays[f"blocks.shape.{number}"] = shape.matrix
+        for number, layer in enumerate(self.layers):
+            arrays[f"blocks.layer.{number}.subsets"] = layer.subsets
+            arrays[f"blocks.layer.{number}.shapes"] = layer.shapes
+            arrays[f"blocks.layer.{number}.noise"] = layer.noise
+        tilted = {at: measure for at, measure in enumerate(self.measures) if measure.weights is not None}
+        for at, measure in tilted.items():
+            arrays[f"blocks.measure.{at}"] = measure.vector()
+        return {
+            "kind": self.kind,
+            "sizes": list(self.sizes),
+            "measures": sorted(tilted),
+            "shapes": [list(shape.sizes) for shape in self.shapes],
+            "layers": [[list(places) for places in layer.layout] for layer in self.layers],
+        }
+
+    @classmethod
+    def from_record(cls, record: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> "BlockStrategy":
+        """The strategy that `record` described."""
+        if record.get("kind") != cls.kind:
+            raise FileFormatError(f"this version knows no strategy of kind {record.get('kind')!r}")
+        sizes = tuple(record["sizes"])
+        measures = [Measure(size) for size in sizes]
+        for at in record["measures"]:
+            measures[at] = Measure.of(arrays[f"blocks.measure.{at}"])
+        shapes = tuple(
+            Shape(tuple(cells), arrays[f"blocks.shape.{number}"])
+            for number, cells in enumerate(record["shapes"])
+        )
+        return cls(sizes, tuple(measures), shapes, tuple(_layers(record["layers"], arrays)))
+
+
+def _layers(
+    layouts: Sequence[Sequence[Sequence[int]]], arrays: Mapping[str, NDArray[Any]]
+) -> Iterator[Layer]:
+    for number, layout in enumerate(layouts):
+        yield Layer(
+            arrays[f"blocks.layer.{number}.subsets"],
+            tuple(tuple(places) for places in layout),
+            arrays[f"blocks.layer.{number}.shapes"],
+            arrays[f"blocks.layer.{number}.noise"],
+        )
+
+
+def _outer(parts: list[Part], grids: list[Array]) -> Array:
+    """Outer product of the parts' figures, in the order of the table's factors."""
+    places = [place for part in parts for place in part.places]
+    outer: Array = reduce(np.multiply.outer, grids, np.ones(()))
+    return np.asarray(outer.transpose(np.argsort(places)))
+
+
+def _coefficients(parts: list[Part], group: Group) -> Array:
+    """Coefficients of a block's measurements in the answers of a group, (count, measured)."""
+    tensors = [part.answers_of([queries.matrix() for queries in part.queries]) for part in parts]
+    order: list[int] = [place for part in parts for place in part.places]
+    result: Array = np.ones(())
+    ranks = []
+    axis = 0
+    for part, tensor in zip(parts, tensors, strict=True):
+        result = np.multiply.outer(result, tensor)
+        ranks.append(axis + len(part.places))
+        axis += len(part.places) + 1
+    counts = [at for at in range(axis) if at not in ranks]
+    result = result.transpose([counts[at] for at in np.argsort(order)] + ranks)
+    return np.asarray(result.reshape(group.count, -1))
+
+
+def _undominated(figures: Array) -> Array:
+    """Columns of (kinds, queries) that no other column equals or exceeds in every row."""
+    columns = np.unique(figures, axis=1)[:, ::-1]
+    columns = columns[:, np.argsort(-columns.sum(axis=0), kind="stable")]
+    front: list[Array] = []
+    for column in columns.T:
+        if not any(np.all(column <= other) for other in front):
+            front.append(column)
+    return np.stack(front, axis=1)
