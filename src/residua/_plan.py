@@ -18,7 +18,7 @@ from residua.mechanisms.draft import Scope
 from residua.privacy import Budget, Privacy, Unit, budget_from_record
 from residua.schema import Schema
 from residua.strategy.mechanism import Mechanism
-from residua.strategy.product import ProductStrategy
+from residua.strategy.records import mechanism_from_record
 from residua.workload import Group, Workload
 from residua.workload.queries import spelled
 
@@ -54,14 +54,14 @@ class Figures:
 
 
 def totals_of(mechanism: Mechanism, work: Workload) -> Totals:
-    """Weighted and unweighted sum of the variances of all queries."""
+    """Weighted and unweighted sum of the variances of all queries, refused where they overflow."""
     weighted = plain = 0.0
-    for group in work.groups():
-        weighted += mechanism.total(group, weighted=True)
-        plain += mechanism.total(group, weighted=False)
-        if group.count > COUNTABLE or not math.isfinite(weighted + plain):
+    for part in work.parts:
+        more = mechanism.totals(part)
+        weighted, plain = weighted + more[0], plain + more[1]
+        if part.count > COUNTABLE or not math.isfinite(weighted + plain):
             raise WorkloadError(
-                f"table {group.name!r} has {spelled(group.count)} queries, and the sum of their variances is "
+                f"table {part.name!r} has {spelled(part.count)} queries, and the sum of their variances is "
                 "beyond what a number can hold; ask fewer queries, or put them in tables of fewer attributes"
             )
     return weighted, plain
@@ -229,7 +229,7 @@ class Plan:
             unit=Unit.from_record(manifest["unit"]),
             method=manifest["method"],
             objective=manifest["objective"],
-            mechanism=ProductStrategy.from_record(manifest["mechanism"], arrays),
+            mechanism=mechanism_from_record(manifest["mechanism"], arrays),
             certificate=_certificate(**manifest["certificate"]),
             _totals=(manifest["totals"][0], manifest["totals"][1]),
         )

@@ -36,7 +36,7 @@ def svd(work: Workload) -> float:
     42845047
     """
     _refuse_other(work)
-    if _all_invariant(work):
+    if all_invariant(work):
         return _invariant_svd(work)
     return _over_factors(work, _svd_of_root)
 
@@ -48,7 +48,7 @@ def supreme_svd(work: Workload, sets: Iterable[Iterable[int]] | None = None) -> 
     the best. `sets` are more sets of joint cells to try, row-major over the attributes in use.
     """
     best = svd(work) if sets is None else max(svd(work), _best_of_sets(work, sets))
-    if _all_invariant(work):
+    if all_invariant(work):
         return best  # already the optimum (claim B-003)
     return max(best, _over_factors(work, _best_range))
 
@@ -59,7 +59,7 @@ def dual(work: Workload) -> float:
     Of a product of families, within 1e-5 for each factor.
     """
     _refuse_other(work)
-    if _all_invariant(work):
+    if all_invariant(work):
         return _invariant_svd(work)
     return _over_factors(work, _dual_of_root)
 
@@ -138,7 +138,8 @@ def _around(start: int, stop: int, step: int, cells: int) -> Iterator[tuple[int,
                 yield a, b
 
 
-def _all_invariant(work: Workload) -> bool:
+def all_invariant(work: Workload) -> bool:
+    """Whether every family treats all cells alike, so that the singular value bound is reached (B-003)."""
     return all(
         queries.invariant
         for part in work.parts

@@ -40,13 +40,15 @@ VANISHING = 1e-12  # relative size below which a piece is what rounding leaves o
 class Piece:
     """What a family asks of some of its attributes: means along the others, centred along those kept.
 
-    `kept` are places in `queries.sizes`; `measures` has one entry per place. Equal pieces have equal grams,
-    whatever the attributes are called: they are solved once.
+    `kept` are places in `queries.sizes`; `measures` has one entry per place; `tags` has one per place kept,
+    and keeps apart attributes that are to be treated differently. Equal pieces have equal grams, whatever
+    the attributes are called: they are solved once.
     """
 
     queries: Queries
     kept: tuple[int, ...]
     measures: tuple[Measure, ...]
+    tags: tuple[int, ...]
 
     @property
     def sizes(self) -> tuple[int, ...]:
@@ -116,6 +118,7 @@ class _Registry:
     """Numbers for distinct pieces, and what is known of each."""
 
     measures: tuple[Measure, ...]
+    tags: tuple[int, ...]
     numbers: dict[Piece, int] = field(default_factory=dict)
     grams: dict[bytes, int] = field(default_factory=dict)
     pieces: list[Piece] = field(default_factory=list)
@@ -127,7 +130,7 @@ class _Registry:
         piece = self._piece(factor, kept)
         if piece not in self.numbers:
             root = piece.root()
-            number = self.grams.setdefault(_gram_key(piece.sizes, root), len(self.pieces))
+            number = self.grams.setdefault(_gram_key(piece, root), len(self.pieces))
             if number == len(self.pieces):
                 self.pieces.append(piece)
                 self.roots.append(root)
@@ -142,18 +145,21 @@ class _Registry:
         return self.means[piece]
 
     def _piece(self, factor: Factor, kept: tuple[int, ...]) -> Piece:
-        return Piece(factor.queries, kept, tuple(self.measures[at] for at in factor.attributes))
+        measures = tuple(self.measures[at] for at in factor.attributes)
+        return Piece(
+            factor.queries, kept, measures, tuple(self.tags[factor.attributes[place]] for place in kept)
+        )
 
 
-def _gram_key(sizes: tuple[int, ...], root: Array) -> bytes:
+def _gram_key(piece: Piece, root: Array) -> bytes:
     """Equal for pieces whose grams agree to ten digits, such as both halves of a symmetric joint family."""
-    if len(sizes) > 1:
-        return repr((sizes, len(root))).encode() + hashlib.sha256(root.tobytes()).digest()
+    if len(piece.sizes) > 1:
+        return repr((piece.sizes, piece.tags, len(root))).encode() + hashlib.sha256(root.tobytes()).digest()
     gram = root.T @ root
     scale = float(np.abs(gram).max(initial=0.0))
     digits = np.round(gram / scale, 10) if scale > 0 else gram
     content = hashlib.sha256((digits + 0.0).tobytes()).digest()  # + 0.0 makes every zero a positive one
-    return repr((sizes, float(f"{scale:.10e}"))).encode() + content
+    return repr((piece.sizes, piece.tags, float(f"{scale:.10e}"))).encode() + content
 
 
 def uniform(work: Workload) -> tuple[Measure, ...]:
@@ -161,9 +167,17 @@ def uniform(work: Workload) -> tuple[Measure, ...]:
     return tuple(Measure(size) for size in work.schema.sizes)
 
 
-def decompose(work: Workload, measures: Sequence[Measure] | None = None) -> Decomposition:
-    """The blocks of a workload under a product measure (uniform by default)."""
-    registry = _Registry(uniform(work) if measures is None else tuple(measures))
+def decompose(
+    work: Workload, measures: Sequence[Measure] | None = None, tags: Sequence[int] | None = None
+) -> Decomposition:
+    """The blocks of a workload under a product measure (uniform by default).
+
+    Attributes with different `tags` (none by default) never share a piece, however alike they are.
+    """
+    registry = _Registry(
+        uniform(work) if measures is None else tuple(measures),
+        (0,) * len(work.schema) if tags is None else tuple(tags),
+    )
     rows: dict[int, list[tuple[Subsets, Integers, Array]]] = {}
     mixed: Mixed = {}
     for part in work.parts:

@@ -1,12 +1,12 @@
 """From a workload and a budget to a plan: choose the method, scale it, record what is proved."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from residua._plan import Plan, totals_of
 from residua._summary import Certificate
@@ -14,15 +14,21 @@ from residua.errors import BudgetError, Infeasible, WorkloadError
 from residua.mechanisms.baselines import baseline, hierarchical_matrix, identity_matrix, wavelet_matrix
 from residua.mechanisms.dense import dense
 from residua.mechanisms.draft import Draft, Progress
+from residua.mechanisms.named import auto, fourier, querysmasher, residualplanner, residualplanner_plus
 from residua.privacy import Budget, Unit
-from residua.workload import Workload
+from residua.strategy.mechanism import Mechanism
+from residua.workload import Group, Tables, Workload
 
 DEFAULT_GAP = 1e-4
 
 Method = Callable[[Workload, float, Progress | None], Draft]
 
 METHODS: dict[str, Method] = {
-    "auto": dense,
+    "auto": auto,
+    "querysmasher": querysmasher,
+    "residualplanner": residualplanner,
+    "residualplanner+": residualplanner_plus,
+    "fourier": fourier,
     "dense": dense,
     "identity": lambda work, gap, progress: baseline(work, identity_matrix),
     "hierarchical": lambda work, gap, progress: baseline(work, hierarchical_matrix),
@@ -41,12 +47,14 @@ def plan(
     method: str = "auto",
     objective: str = "total_variance",
     gap: float = DEFAULT_GAP,
+    strategies: Mapping[str, ArrayLike] | None = None,
     progress: Progress | None = None,
 ) -> Plan:
     """The best plan found for these tables at this privacy, with its errors and its certificate.
 
     `gap` is the relative distance from the optimum at which solving stops. `progress` is called with
-    what is being done and the fraction done. No data is needed.
+    what is being done and the fraction done. `strategies`, a matrix for each of some attributes, is for
+    method "residualplanner+". No data is needed.
 
     >>> import residua as rs
     >>> schema = rs.Schema(age=rs.Integer(0, 9), sex=rs.Categorical("F", "M"))
@@ -57,7 +65,7 @@ def plan(
     """
     _check_arguments(work, budget, unit, method, objective, gap)
     allowed = unit.record_cost(budget)
-    draft = METHODS[method](work, gap, progress)
+    draft = _draft(work, method, gap, strategies, progress)
     replaced = unit.neighbours == "replace_one"
     own = draft.mechanism.replacement_cost() if replaced else draft.mechanism.cost()
     if own <= ROUNDING * draft.mechanism.cost():
@@ -67,11 +75,38 @@ def plan(
         )
     scale = float(allowed) / own
     mechanism = draft.mechanism.scaled(scale)
-    totals = totals_of(mechanism, work)
+    totals = _totals(draft, mechanism, scale, work)
     lower = 0.0 if replaced else draft.lower_bound / float(allowed)
     # A bound proved for adding or removing a record says nothing about replacing one.
     certificate = Certificate(lower, totals[0] / lower - 1 if lower > 0 else math.inf, draft.scope)
     return Plan(work, budget, unit, method, mechanism, certificate, objective, totals)
+
+
+def _draft(
+    work: Workload,
+    method: str,
+    gap: float,
+    strategies: Mapping[str, ArrayLike] | None,
+    progress: Progress | None,
+) -> Draft:
+    if strategies is None:
+        return METHODS[method](work, gap, progress)
+    if method != "residualplanner+":
+        raise WorkloadError(f"strategies are for method 'residualplanner+'; method {method!r} finds its own")
+    return residualplanner_plus(work, gap, progress, strategies)
+
+
+def _totals(draft: Draft, mechanism: Mechanism, scale: float, work: Workload) -> tuple[float, float]:
+    """Weighted and unweighted sum of all variances, from the method itself where it knows them."""
+    weights = {part.weight for part in work.parts}
+    if draft.total is None or len(weights) > 1 or any(_has_own_weights(part) for part in work.parts):
+        return totals_of(mechanism, work)
+    weighted = draft.total / scale
+    return weighted, weighted / weights.pop()
+
+
+def _has_own_weights(part: Group | Tables) -> bool:
+    return isinstance(part, Group) and any(factor.queries.weights is not None for factor in part.factors)
 
 
 def _check_arguments(

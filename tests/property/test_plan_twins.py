@@ -1,7 +1,9 @@
 """Plans of random workloads against dense twins: every query and every measurement over every cell."""
 
 import math
+import tempfile
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -105,7 +107,9 @@ def tables(draw: st.DrawFn, schema: rs.Schema) -> rs.Workload:
     names = draw(st.permutations(schema.names))[: draw(st.integers(0, len(schema)))]
     if names and draw(st.integers(0, 4)) == 0:
         cells = math.prod(schema.sizes[schema.position(name)] for name in names)
-        rows = draw(st.lists(st.lists(st.integers(-2, 3), min_size=cells, max_size=cells), min_size=1, max_size=3))
+        rows = draw(
+            st.lists(st.lists(st.integers(-2, 3), min_size=cells, max_size=cells), min_size=1, max_size=3)
+        )
         assume(np.any(rows))
         weights = draw(st.lists(st.sampled_from([0.25, 1.0, 9.0]), min_size=len(rows), max_size=len(rows)))
         return rs.linear(schema, names, rows, weights)
@@ -125,6 +129,7 @@ def workloads(draw: st.DrawFn, schema: rs.Schema | None = None) -> rs.Workload:
     work = draw(tables(schema))
     for _ in range(draw(st.integers(0, 3))):
         work = work + draw(st.sampled_from([0.1, 1.0, 1.0, 7.5])) * draw(tables(schema))
+    assume(work.count <= 1000)  # a thousand squared covariances
     return work
 
 
@@ -266,3 +271,25 @@ def test_asking_everything_twice_changes_no_variance_and_doubles_the_total(work,
     assert twice.total_variance == pytest.approx(2 * once.total_variance, rel=3e-4)
     assert twice.rmse == pytest.approx(once.rmse, rel=1e-2)
     assert len(twice.variances(twice.workload)) == 2 * work.count
+
+
+@given(workloads(), st.sampled_from(METHODS), budgets, st.sampled_from(["add_remove", "replace_one"]))
+def test_a_saved_plan_comes_back_with_every_figure(work, method, budget, neighbours):
+    try:
+        plan = rs.plan(work, budget, method=method, unit=rs.Unit(2, neighbours))
+    except rs.Infeasible:
+        assume(False)
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "a.plan")
+        plan.save(path)
+        back = rs.Plan.load(path)
+        back.save(Path(folder, "b.plan"))
+        assert Path(folder, "b.plan").read_bytes() == path.read_bytes()
+    assert back.hash == plan.hash
+    assert list(back.workload.groups()) == list(work.groups())
+    assert (back.schema, back.budget, back.unit) == (plan.schema, plan.budget, plan.unit)
+    assert (back.method, back.objective, back.certificate) == (plan.method, plan.objective, plan.certificate)
+    np.testing.assert_array_equal(back.variances(back.workload), plan.variances(work))
+    assert back.summary() == plan.summary()
+    assert back.explain() == plan.explain()
+    assert repr(back) == repr(plan)

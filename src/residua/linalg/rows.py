@@ -16,6 +16,8 @@ def independent_rows(stack: Array, weights: Array | None = None) -> Array:
     row space, and however widely they spread they must not change what is counted (claim S-004).
     """
     rows, scales = _unit_rows(stack, weights)
+    if not len(rows):
+        return rows
     if rows.shape[0] >= rows.shape[1]:
         triangle = np.linalg.qr(rows, mode="r")
         pivots = np.abs(np.diagonal(triangle))
@@ -32,9 +34,9 @@ def independent_rows(stack: Array, weights: Array | None = None) -> Array:
 
 
 def _unit_rows(stack: Array, weights: Array | None) -> tuple[Array, Array]:
-    """The rows that are not zero, scaled to length 1, and the square root of what that leaves of the gram."""
+    """The rows that count, scaled to length 1, and the square root of what that leaves of the gram."""
     largest = np.max(np.abs(stack), axis=1, initial=0.0)
-    alive = largest > 0
+    alive = largest > 0 if weights is None else (largest > 0) & (weights > 0)
     rows = stack[alive] / largest[alive, None]  # squares of the largest entries might overflow
     lengths = np.linalg.norm(rows, axis=1)
     scales = lengths * largest[alive]

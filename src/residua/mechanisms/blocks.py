@@ -6,38 +6,35 @@ Fourier factorisation differ only in how a block is solved.
 """
 
 import math
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
-from residua.decompose import Block, Decomposition, Term, decompose, signature
-from residua.errors import Infeasible
+from residua.decompose import Block, Decomposition, Term, signature
 from residua.linalg.rows import independent_rows
 from residua.linalg.squares import join
 from residua.mechanisms.draft import Draft, Progress
-from residua.mechanisms.shapes import fourier_shape, optimal_shape
-from residua.solve.solution import Solution
+from residua.mechanisms.shapes import BlockSolver, uniform_bound
 from residua.strategy.block_strategy import BlockStrategy
 from residua.strategy.blocks import Layer, Shape
-from residua.workload import Workload
 
 Array = NDArray[np.float64]
+Layout = tuple[tuple[int, ...], ...]
 
-MOST_CELLS = 20_000  # of one block that is not a product
-MOST_RANK = 2_600
+MOST_RANK = 2_600  # of a block that is no product; above, the best product of factors is taken instead
 ONE_THREAD = 1_200  # up to this rank two BLAS threads slow an eigendecomposition down
-
-ShapeSolver = Callable[[Array, Sequence[int], float, str], Solution]
+SWEEPS = 30
+SWEEP_GAIN = 1e-7  # relative; below this another sweep over the factors is not worth its time
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Solved:
-    """One block's solution: shapes by number and place, and the square roots of its bracket."""
+class Solved:
+    """One block's solution: its shapes by number, where they go, and square roots of a bracket on it."""
 
-    layout: tuple[tuple[int, ...], ...]
+    layout: Layout
     shapes: tuple[int, ...]
     lower: float
     upper: float
@@ -46,7 +43,7 @@ class _Solved:
 def solve_blocks(
     parts: Decomposition,
     sizes: Sequence[int],
-    solver: ShapeSolver,
+    solver: BlockSolver,
     tolerance: float,
     progress: Progress | None = None,
 ) -> Draft:
@@ -54,89 +51,91 @@ def solve_blocks(
     bench = _Bench(parts, solver, tolerance, progress)
     layers: list[tuple[Layer, Array, Array]] = []
     for blocks in parts.simple:
-        size = blocks.subsets.shape[1]
-        scale = np.sqrt(blocks.coefficients)
-        used = np.unique(blocks.pieces)
-        solved = {int(number): bench.piece(int(number)) for number in used}
+        solved = {int(number): bench.piece(int(number)) for number in np.unique(blocks.pieces)}
         shapes, low, high = (np.zeros(len(parts.pieces), dtype=kind) for kind in (np.int64, float, float))
         for number, one in solved.items():
             shapes[number], low[number], high[number] = one.shapes[0], one.lower, one.upper
-        layer = Layer(blocks.subsets, tuple((at,) for at in range(size)), shapes[blocks.pieces], scale)
-        layers.append(
-            (layer, scale * low[blocks.pieces].prod(axis=1), scale * high[blocks.pieces].prod(axis=1))
-        )
+        scale = np.sqrt(blocks.coefficients)
+        bounds = [scale * roots[blocks.pieces].prod(axis=1) for roots in (low, high)]
+        layout = tuple((place,) for place in range(blocks.subsets.shape[1]))
+        layers.append((Layer(blocks.subsets, layout, shapes[blocks.pieces], scale), bounds[0], bounds[1]))
     layers += bench.mixed_layers(parts.mixed)
     total = math.fsum(float(high.sum()) for _, _, high in layers)
     lower = math.fsum(float(low.sum()) for _, low, _ in layers) ** 2
-    finished = tuple(
-        Layer(layer.subsets, layer.layout, layer.shapes, total / high) for layer, _, high in layers
-    )
+    finished = tuple(replace(layer, noise=total / high) for layer, _, high in layers)
     strategy = BlockStrategy(tuple(sizes), parts.measures, tuple(bench.shapes), finished)
-    return Draft(strategy, lower, "this block structure")
+    return Draft(strategy, lower, "this block structure", total**2)
 
 
 class _Bench:
     """Solves distinct pieces and blocks once, and numbers their shapes."""
 
     def __init__(
-        self, parts: Decomposition, solver: ShapeSolver, tolerance: float, progress: Progress | None
+        self, parts: Decomposition, solver: BlockSolver, tolerance: float, progress: Progress | None
     ) -> None:
         self.parts, self.solver, self.tolerance, self.progress = parts, solver, tolerance, progress
         self.shapes: list[Shape] = []
-        self._pieces: dict[int, _Solved] = {}
-        self._blocks: dict[object, _Solved] = {}
+        self._pieces: dict[int, Solved] = {}
+        self._blocks: dict[object, Solved] = {}
 
-    def piece(self, number: int) -> _Solved:
+    def piece(self, number: int) -> Solved:
         """Solution of one piece by itself."""
         if number not in self._pieces:
             piece = self.parts.pieces[number]
-            # A product of k solutions has about k times the gap of one.
-            share = self.tolerance / max(4, len(piece.sizes))
-            self._pieces[number] = self._solve(
-                self.parts.roots[number], piece.sizes, share, repr(piece.queries)
-            )
+            if len(piece.sizes) > 1 and self.solver.products_only:
+                alone = Term(1.0, ((tuple(range(len(piece.sizes))), number),))
+                self._pieces[number] = self._product_of([alone], piece.sizes)
+            else:
+                # A product of k solutions has about k times the gap of one.
+                share = self.tolerance / 4
+                root = self.parts.roots[number]
+                self._pieces[number] = self._solve(root, piece.sizes, piece.tags, share, repr(piece.queries))
         return self._pieces[number]
 
     def mixed_layers(self, blocks: Iterable[Block]) -> list[tuple[Layer, Array, Array]]:
         """Blocks that are not simple products, by layout."""
-        rows: dict[tuple[int, tuple[tuple[int, ...], ...]], list[tuple[tuple[int, ...], _Solved, float]]] = {}
+        rows: dict[tuple[int, Layout], list[tuple[tuple[int, ...], Solved, float]]] = {}
         listed = list(blocks)
         for done, block in enumerate(listed):
             key, scale = signature(block)
-            known = (key, tuple(self.parts.measures[at].size for at in block.attributes))
-            if known not in self._blocks:
+            if key not in self._blocks:
                 if self.progress is not None:
                     self.progress("solving blocks", done / len(listed))
                 terms = [Term(term.coefficient / scale, term.pieces) for term in block.terms]
-                self._blocks[known] = self._block(terms, len(block.attributes))
-            solved = self._blocks[known]
+                self._blocks[key] = self._block(terms)
+            solved = self._blocks[key]
             place = (len(block.attributes), solved.layout)
             rows.setdefault(place, []).append((block.attributes, solved, math.sqrt(scale)))
         return [_layer(size, layout, entries) for (size, layout), entries in rows.items()]
 
-    def _block(self, terms: Sequence[Term], width: int) -> _Solved:
+    def _block(self, terms: Sequence[Term]) -> Solved:
         if len(terms) == 1:
-            solved = [(places, self.piece(number)) for places, number in terms[0].pieces]
-            return _Solved(
-                tuple(places for places, _ in solved),
-                tuple(one.shapes[0] for _, one in solved),
-                math.prod(one.lower for _, one in solved),
-                math.prod(one.upper for _, one in solved),
-            )
-        sizes = self._sizes(terms[0], width)
-        cells = math.prod(sizes)
-        if cells > MOST_CELLS or math.prod(size - 1 for size in sizes) > MOST_RANK:
-            return self._best_product(terms, sizes)
+            return self._single(terms[0])
+        sizes, tags = self._places(terms[0])
+        if self.solver.products_only or math.prod(size - 1 for size in sizes) > MOST_RANK:
+            return self._product_of(terms, sizes)
         root = independent_rows(np.concatenate([self._rows(term, sizes) for term in terms]))
-        solved_one = self._solve(root, sizes, self.tolerance, f"a block of {cells:,} cells")
-        return _Solved((tuple(range(width)),), solved_one.shapes, solved_one.lower, solved_one.upper)
+        return self._solve(root, sizes, tags, self.tolerance, f"a block of {math.prod(sizes):,} cells")
 
-    def _sizes(self, term: Term, width: int) -> tuple[int, ...]:
-        sizes = [0] * width
+    def _single(self, term: Term) -> Solved:
+        """One Kronecker product of pieces: solutions, values and bounds multiply."""
+        solved = [(places, self.piece(number)) for places, number in term.pieces]
+        layout = [tuple(places[at] for at in inner) for places, one in solved for inner in one.layout]
+        return Solved(
+            tuple(layout),
+            tuple(shape for _, one in solved for shape in one.shapes),
+            math.prod(one.lower for _, one in solved),
+            math.prod(one.upper for _, one in solved),
+        )
+
+    def _places(self, term: Term) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """Size and tag of each place of a block."""
+        found: dict[int, tuple[int, int]] = {}
         for places, number in term.pieces:
-            for place, size in zip(places, self.parts.pieces[number].sizes, strict=True):
-                sizes[place] = size
-        return tuple(sizes)
+            piece = self.parts.pieces[number]
+            found.update(zip(places, zip(piece.sizes, piece.tags, strict=True), strict=True))
+        width = range(len(found))
+        return tuple(found[place][0] for place in width), tuple(found[place][1] for place in width)
 
     def _rows(self, term: Term, sizes: Sequence[int]) -> Array:
         """Rows over the block's cells whose gram is the term's."""
@@ -146,36 +145,74 @@ class _Bench:
         tensor = tensor.transpose(0, *(1 + np.argsort(order)))
         return np.asarray(math.sqrt(term.coefficient) * tensor.reshape(len(rows), -1))
 
-    def _solve(self, root: Array, sizes: Sequence[int], tolerance: float, what: str) -> _Solved:
+    def _solve(
+        self, root: Array, sizes: Sequence[int], tags: Sequence[int], tolerance: float, what: str
+    ) -> Solved:
         with threadpool_limits(limits=1 if len(root) <= ONE_THREAD else None, user_api="blas"):
-            solution = self.solver(root, sizes, tolerance, what)
-        self.shapes.append(Shape(tuple(sizes), solution.strategy))
+            solution = self.solver.solve(root, sizes, tags, tolerance, what)
+        number = self._number(sizes, solution.strategy)
         lower, upper = math.sqrt(solution.lower), math.sqrt(solution.upper)
-        return _Solved((tuple(range(len(sizes))),), (len(self.shapes) - 1,), lower, upper)
+        return Solved((tuple(range(len(sizes))),), (number,), lower, upper)
 
-    def _best_product(self, terms: Sequence[Term], sizes: Sequence[int]) -> _Solved:
-        raise Infeasible(f"a block of {math.prod(sizes):,} cells is too large to solve")
+    def _number(self, sizes: Sequence[int], strategy: Array) -> int:
+        self.shapes.append(Shape(tuple(sizes), strategy))
+        return len(self.shapes) - 1
+
+    def _product_of(self, terms: Sequence[Term], sizes: Sequence[int]) -> Solved:
+        """The best product of one-attribute strategies, one factor improved at a time (claim M-003).
+
+        With the other factors fixed, what the block asks of one attribute is a problem of that size. The
+        bound is that of the hardest single term: adding queries never makes a block easier.
+        """
+        tags = self._places(terms[0])[1]
+        factors = [Shape((size,), _centred_rows(size)) for size in sizes]
+        value = math.inf
+        for _ in range(SWEEPS):
+            before = value
+            for place, size in enumerate(sizes):
+                asked = independent_rows(self._asked(terms, factors, place))
+                solution = self.solver.solve(asked, (size,), (tags[place],), self.tolerance / 4, "a factor")
+                factors[place] = Shape((size,), solution.strategy)
+                value = solution.upper
+            if value > before * (1 - SWEEP_GAIN):
+                break
+        numbers = tuple(self._number(shape.sizes, shape.matrix) for shape in factors)
+        lower = max(math.sqrt(term.coefficient) * self._term_bound(term) for term in terms)
+        return Solved(tuple((place,) for place in range(len(sizes))), numbers, lower, math.sqrt(value))
+
+    def _asked(self, terms: Sequence[Term], factors: Sequence[Shape], place: int) -> Array:
+        """Rows over one place's cells: its share of the block, weighed by the other factors' variances."""
+        rows = []
+        for term in terms:
+            scale, own = term.coefficient, np.empty((0, 0))
+            for places, number in term.pieces:
+                tensor = self.parts.roots[number].reshape(-1, *self.parts.pieces[number].sizes)
+                for axis in reversed(range(len(places))):
+                    if places[axis] != place:
+                        tensor = np.tensordot(tensor, factors[places[axis]].inverse, axes=(1 + axis, 0))
+                if place in places:
+                    own = np.moveaxis(tensor, 1, -1).reshape(-1, factors[place].sizes[0])
+                else:
+                    scale *= float(np.sum(tensor**2))
+            rows.append(math.sqrt(scale) * own)
+        return np.concatenate(rows)
+
+    def _term_bound(self, term: Term) -> float:
+        """Square root of a lower bound on one term alone."""
+        return math.prod(math.sqrt(uniform_bound(self.parts.roots[number])) for _, number in term.pieces)
+
+
+def _centred_rows(size: int) -> Array:
+    """Orthonormal rows that are orthogonal to the ones, shape (size - 1, size)."""
+    return np.asarray(np.linalg.qr(np.column_stack([np.ones(size), np.eye(size)[:, 1:]]))[0][:, 1:].T)
 
 
 def _layer(
-    size: int, layout: tuple[tuple[int, ...], ...], entries: Sequence[tuple[tuple[int, ...], _Solved, float]]
+    size: int, layout: Layout, entries: Sequence[tuple[tuple[int, ...], Solved, float]]
 ) -> tuple[Layer, Array, Array]:
-    subsets = np.array([attributes for attributes, _, _ in entries], dtype=np.int32).reshape(
-        len(entries), size
-    )
-    shapes = np.array([solved.shapes for _, solved, _ in entries], dtype=np.int64).reshape(
-        len(entries), len(layout)
-    )
+    count = len(entries)
+    subsets = np.array([attributes for attributes, _, _ in entries], dtype=np.int32).reshape(count, size)
+    shapes = np.array([solved.shapes for _, solved, _ in entries], dtype=np.int64).reshape(count, len(layout))
     low = np.array([scale * solved.lower for _, solved, scale in entries])
     high = np.array([scale * solved.upper for _, solved, scale in entries])
     return Layer(subsets, layout, shapes, high), low, high
-
-
-def querysmasher(work: Workload, tolerance: float, progress: Progress | None = None) -> Draft:
-    """Uniform centring and every block solved to a certified gap."""
-    return solve_blocks(decompose(work), work.schema.sizes, optimal_shape, tolerance, progress)
-
-
-def fourier(work: Workload, tolerance: float, progress: Progress | None = None) -> Draft:
-    """Uniform centring and every block measured in the Fourier basis (weighted Fourier factorisation)."""
-    return solve_blocks(decompose(work), work.schema.sizes, fourier_shape, tolerance, progress)

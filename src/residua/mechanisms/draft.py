@@ -17,9 +17,11 @@ class Draft:
     """A mechanism of cost 1 and a lower bound on the total weighted variance at cost 1.
 
     `scope` says for whom the bound holds: no mechanism at all can be better, or none that measures the
-    same blocks independently.
+    same blocks independently. `total` is the mechanism's own total weighted variance at cost 1, where the
+    method knows it without asking every table.
     """
 
     mechanism: Mechanism
     lower_bound: float
     scope: Scope
+    total: float | None = None

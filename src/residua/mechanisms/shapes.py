@@ -1,9 +1,11 @@
-"""Ways to solve one block: the optimum, the Fourier basis, or a strategy given in advance.
+"""Ways to solve one block: the optimum, the Fourier basis, or strategies given in advance.
 
 Each takes the root of the block's gram and returns a strategy of cost 1 with a bracket on the best there is.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import ClassVar, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,39 +18,79 @@ from residua.solve.solution import Solution
 Array = NDArray[np.float64]
 
 
-def optimal_shape(root: Array, sizes: Sequence[int], tolerance: float, what: str) -> Solution:
-    """The certified optimum."""
-    return solve_cells(root, tolerance).require(tolerance, f"the solver for {what}")
+class BlockSolver(Protocol):
+    """Finds a strategy for one block; `products_only` if it can solve one attribute at a time alone."""
+
+    products_only: ClassVar[bool]
+
+    def solve(
+        self, root: Array, sizes: Sequence[int], tags: Sequence[int], tolerance: float, what: str
+    ) -> Solution:
+        """A strategy of cost 1 for queries with gram `root' root` on cells row-major over `sizes`."""
 
 
-def fourier_shape(root: Array, sizes: Sequence[int], tolerance: float, what: str) -> Solution:
+class Optimal:
+    """The certified optimum of each block (QuerySmasher)."""
+
+    products_only: ClassVar[bool] = False
+
+    def solve(
+        self, root: Array, sizes: Sequence[int], tags: Sequence[int], tolerance: float, what: str
+    ) -> Solution:
+        """The optimum within `tolerance`."""
+        return solve_cells(root, tolerance).require(tolerance, f"the solver for {what}")
+
+
+class Fourier:
     """The best strategy that measures real Fourier coefficients, in closed form (claim M-002).
 
-    With c_j the squared length of the queries along the frequency j, the noise variance of coefficient j is
+    With c_j the squared length of the queries along frequency j, the noise variance of coefficient j is
     proportional to `1 / sqrt(c_j)`, the diagonal of X is constant, and the value is `(sum sqrt c)^2 / cells`.
     """
-    cells = root.shape[1]
-    spectrum = np.fft.fftn(root.reshape(len(root), *sizes), axes=range(1, 1 + len(sizes)))
-    power = np.sum(np.abs(spectrum) ** 2, axis=0).reshape(-1) / cells
-    heights = np.sqrt(np.where(power > 1e-24 * power.max(), power, 0.0))
-    strategy = _real_fourier_rows(heights * cells / heights.sum(), sizes)
-    value = float(heights.sum()) ** 2 / cells
-    return Solution(strategy, np.full(cells, 1 / cells), _uniform_bound(root), value, 1)
+
+    products_only: ClassVar[bool] = False
+
+    def solve(
+        self, root: Array, sizes: Sequence[int], tags: Sequence[int], tolerance: float, what: str
+    ) -> Solution:
+        """The optimum among strategies that are diagonal in the Fourier basis."""
+        cells = root.shape[1]
+        spectrum = np.fft.fftn(root.reshape(len(root), *sizes), axes=range(1, 1 + len(sizes)))
+        power = np.sum(np.abs(spectrum) ** 2, axis=0).reshape(-1) / cells
+        heights = np.sqrt(np.where(power > 1e-24 * power.max(), power, 0.0))
+        strategy = _real_fourier_rows(heights * cells / heights.sum(), sizes)
+        value = float(heights.sum()) ** 2 / cells
+        return Solution(strategy, np.full(cells, 1 / cells), uniform_bound(root), value, 1)
 
 
-def projected_shape(matrix: Array, root: Array) -> Solution:
-    """A strategy given in advance, projected on the queries' row space and scaled to cost 1."""
-    basis = np.linalg.qr(root.T)[0]  # (cells, rank)
-    rows = independent_rows(matrix @ basis) @ basis.T
-    rows = rows / np.sqrt(np.max(np.sum(rows * rows, axis=0)))
-    inverse = np.linalg.pinv(rows)
-    value = float(np.sum((root @ inverse) ** 2))
-    cells = root.shape[1]
-    return Solution(rows, np.full(cells, 1 / cells), _uniform_bound(root), value, 1)
+@dataclass(frozen=True, slots=True)
+class Given:
+    """One strategy per attribute, projected on what the block asks (ResidualPlanner and ResidualPlanner+).
+
+    `matrices` has a strategy for each tag; an attribute without one gets the optimum of its own piece.
+    """
+
+    matrices: Mapping[int, Array] = field(default_factory=dict)
+
+    products_only: ClassVar[bool] = True
+
+    def solve(
+        self, root: Array, sizes: Sequence[int], tags: Sequence[int], tolerance: float, what: str
+    ) -> Solution:
+        """The given strategy, projected on the queries' row space and scaled to cost 1."""
+        (tag,) = tags
+        if tag not in self.matrices:
+            return Optimal().solve(root, sizes, tags, tolerance, what)
+        basis = np.linalg.qr(root.T)[0]  # (cells, rank)
+        rows = independent_rows(self.matrices[tag] @ basis) @ basis.T
+        rows = rows / np.sqrt(np.max(np.sum(rows * rows, axis=0)))
+        value = float(np.sum((root @ np.linalg.pinv(rows)) ** 2))
+        cells = root.shape[1]
+        return Solution(rows, np.full(cells, 1 / cells), uniform_bound(root), value, 1)
 
 
-def _uniform_bound(root: Array) -> float:
-    """The singular value bound: the dual bound at uniform cell weights."""
+def uniform_bound(root: Array) -> float:
+    """The dual bound at uniform cell weights, which is the singular value bound."""
     return bracket(root, np.full(root.shape[1], 1.0 / root.shape[1]), precise=True).lower
 
 

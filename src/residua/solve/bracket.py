@@ -6,9 +6,8 @@ For queries with gram `G = R'R` (`R` with independent rows) and cell weights `v 
     (sum t)^2 / sum v                      is below every mechanism           (S-001)
     tr(K^-1) * max_i r_i' K r_i            is reached by X = R'KR, any K > 0  (S-002)
 
-and `K = U diag(1/t) U'` makes the two meet at the optimum. The second holds for *any* positive
-definite K, so small or inaccurate `t` can make it large but never false; the first takes off what
-rounding can have added (S-003).
+and `K = U diag(1/t) U'` makes the two meet at the optimum. The first takes off what rounding can have
+added; the second adds what rounding can have hidden, in K and in the matrix that is handed out (S-003).
 """
 
 from dataclasses import dataclass
@@ -19,6 +18,10 @@ from numpy.typing import NDArray
 Array = NDArray[np.float64]
 
 UNIT_ROUNDOFF = float(np.finfo(np.float64).eps) / 2
+
+GRADED = 1e-8  # ratio of the smallest to the largest t below which normwise accuracy is not enough
+SMALLEST_RATIO = 1e-100  # of the smallest to the largest t: less is rank lost to underflow
+FULL_GRADING, NO_VECTORS = 2, 3  # LAPACK's job letters F and N, as its wrapper counts them
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,26 +71,65 @@ def bracket(root: Array, weights: Array, *, precise: bool = False) -> Bracket:
 
     `root` is R, shape (rank, cells). One symmetric eigendecomposition of size rank; with
     `precise=True` a singular value decomposition instead, which resolves `t` down to 1e-14 of the
-    largest where squaring (the default) stops near 1e-7.
+    largest (below that where rows differ in length) while squaring, the default, stops near 1e-7.
+    Where the smallest `t` is not resolved, `upper` is infinite.
     """
     rank, cells = root.shape
-    if precise:
-        left, scales, _ = np.linalg.svd(root * np.sqrt(weights), full_matrices=False)
-        error = 4 * (rank + cells) * UNIT_ROUNDOFF * float(scales[0])
-        proven = np.maximum(scales - error, 0.0)
-        floor = error
-    else:
-        squares, left = np.linalg.eigh((root * weights) @ root.T)
-        error = UNIT_ROUNDOFF * ((cells + 4) * float(np.sum(np.abs(squares))) + 4 * rank * float(squares[-1]))
-        proven = np.sqrt(np.maximum(squares - error, 0.0))
-        scales = np.sqrt(np.maximum(squares, 0.0))
-        floor = float(np.sqrt(error))
-    floored = np.maximum(scales, floor)  # any positive value keeps `upper` true (S-002)
+    left, scales, proven, floor = _singular(root, weights) if precise else _squared(root, weights)
+    floored = np.maximum(scales, floor)  # keeps the slopes finite where there is no upper bound
     directions = left.T @ root
     trace = float(floored.sum())
     slopes = np.einsum("ai,ai->i", directions, directions / (trace * floored)[:, None])
     rounding = 8 * (rank + cells) * UNIT_ROUNDOFF
     lower = float(proven.sum()) ** 2 / float(weights.sum()) * (1 - rounding)
-    upper = trace**2 * float(slopes.max()) * (1 + rounding)
+    upper = np.inf
+    if scales.min() > floor:
+        upper = _reached(root, weights, left, scales, trace * slopes) * (1 + rounding)
     blur = 2 * (trace - float(proven.sum())) / trace
     return Bracket(lower, upper, trace, floored, directions, slopes, blur)
+
+
+def _squared(root: Array, weights: Array) -> tuple[Array, Array, Array, float]:
+    """U, t, a lower bound on every t, and what t must exceed to be resolved, from `R diag(v) R'`."""
+    rank, cells = root.shape
+    squares, left = np.linalg.eigh((root * weights) @ root.T)
+    error = UNIT_ROUNDOFF * ((cells + 4) * float(np.sum(np.abs(squares))) + 4 * rank * float(squares[-1]))
+    scales = np.sqrt(np.maximum(squares, 0.0))
+    return left, scales, np.sqrt(np.maximum(squares - error, 0.0)), float(np.sqrt(error))
+
+
+def _singular(root: Array, weights: Array) -> tuple[Array, Array, Array, float]:
+    """The same from the singular values of `R diag(v)^1/2`.
+
+    Where they spread widely, by Jacobi rotations: those find the small ones that are due to short rows, and
+    their vectors, to almost full relative accuracy, so that a light query keeps its own digits in the
+    strategy beside a heavy one (Drmac and Veselic, 2008).
+    """
+    from scipy.linalg import lapack  # loading it takes longer than loading all of residua
+
+    rank, cells = root.shape
+    scaled = root * np.sqrt(weights)
+    left, scales, _ = np.linalg.svd(scaled, full_matrices=False)
+    if scales[-1] <= GRADED * scales[0]:
+        scales, _, left, stretch, _, failed = lapack.dgejsv(scaled.T, joba=FULL_GRADING, jobu=NO_VECTORS)
+        if failed:
+            raise np.linalg.LinAlgError("the Jacobi rotations of a singular value decomposition did not end")
+        scales = scales * (stretch[0] / stretch[1])
+    error = 4 * (rank + cells) * UNIT_ROUNDOFF * float(scales[0])
+    return left, scales, np.maximum(scales - error, 0.0), SMALLEST_RATIO * float(scales[0])
+
+
+def _reached(root: Array, weights: Array, left: Array, scales: Array, costs: Array) -> float:
+    """What the strategy made of these U and t reaches, rounding of `U'R` included (S-003).
+
+    Infinite where rounding could have made the rows of the strategy dependent.
+    """
+    unit = (len(root) + 4) * UNIT_ROUNDOFF
+    hidden = unit * (np.sqrt(np.sum(left**2 / scales, axis=1)) @ np.abs(root))  # (cells,)
+    cost = float(np.max((np.sqrt(costs) + hidden) ** 2))
+    lengths = np.sqrt(root**2 @ weights)
+    drift = 2 * unit * (np.abs(left).T @ lengths)  # (rank,)
+    if np.sqrt(len(root)) * float(np.linalg.norm(drift / scales)) >= 1:
+        return np.inf
+    trace = float(np.sum(scales) + 2 * np.sum(drift) + (drift @ drift) * np.sum(1 / scales))
+    return trace * cost

@@ -4,6 +4,7 @@ Two fixed-point steps `v_i <- v_i * slope_i`, then interior-point Newton steps. 
 make on the way, so the search stops as soon as the best two bounds seen are close enough.
 """
 
+import math
 from collections.abc import Callable
 
 import numpy as np
@@ -38,14 +39,17 @@ def solve_cells(
     evaluations so far and the gap.
     """
     support = np.flatnonzero(np.any(root != 0, axis=0))
-    search = _Search(root[:, support], tolerance, progress)
+    if not len(support):
+        raise ValueError("the queries are all zero: there is nothing to measure")
+    exponent = int(np.frexp(np.abs(root).max())[1])  # a power of two costs no digit; squares may not underflow
+    search = _Search(np.ldexp(root[:, support], -exponent), tolerance, progress)
     weights = np.full(len(support), 1.0 / len(support))
     if start is not None:
         weights = _usable(start[support], weights)
     weights = search.fixed_point(weights)
     if not search.done:
         search.newton(weights)
-    return search.solution(support, root.shape[1])
+    return search.solution(support, root.shape[1], exponent)
 
 
 def _usable(start: Array, uniform: Array) -> Array:
@@ -72,7 +76,7 @@ class _Search:
 
     def look(self, weights: Array) -> Bracket:
         seen = bracket(self.root, weights, precise=self.precise)
-        if not self.precise and seen.blur > BLUR_SHARE * self.tolerance:
+        if not self.precise and (seen.blur > BLUR_SHARE * self.tolerance or seen.upper == np.inf):
             self.precise = True
             seen = bracket(self.root, weights, precise=True)
         if seen.lower > self.lower:
@@ -111,7 +115,8 @@ class _Search:
         price = np.ones(len(weights))
         newton_steps(self.look, weights, price, self.gap, self.tolerance, self.keep_going)
 
-    def solution(self, support: NDArray[np.intp], cells: int) -> Solution:
+    def solution(self, support: NDArray[np.intp], cells: int, exponent: int) -> Solution:
+        """The best of both bounds, on all cells and for the root as it was before scaling."""
         if self.best is None:
             raise ValueError("no evaluation was made")
         local = self.best.strategy()
@@ -119,4 +124,5 @@ class _Search:
         strategy[:, support] = local
         weights = np.zeros(cells)
         weights[support] = self.lower_weights
-        return Solution(strategy, weights, self.lower, self.best.upper, len(self.gaps))
+        lower, upper = (math.ldexp(bound, 2 * exponent) for bound in (self.lower, self.best.upper))
+        return Solution(strategy, weights, lower, upper, len(self.gaps))

@@ -25,7 +25,7 @@ def solve_circulant(row: Array) -> Solution | None:
     largest = float(squares.max())
     if squares.min() <= RANK_RATIO * largest:
         return None
-    error = 8 * np.log2(cells + 1) * UNIT_ROUNDOFF * largest
+    error = 8 * np.log2(cells + 1) * UNIT_ROUNDOFF * float(np.linalg.norm(squares))
     scales = np.sqrt(squares)  # eigenvalues of S
     trace = float(scales.sum())
     low = float(np.sqrt(np.maximum(squares - error, 0.0)).sum())

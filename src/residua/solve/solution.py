@@ -1,5 +1,6 @@
 """What a solver returns: a mechanism, and the proof of how good it is."""
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -30,7 +31,7 @@ class Solution:
     @property
     def gap(self) -> float:
         """Relative width of the bracket: no mechanism beats this one by more."""
-        return self.upper / self.lower - 1.0
+        return self.upper / self.lower - 1.0 if self.lower > 0 else math.inf
 
     def require(self, tolerance: float, what: str = "the solver") -> "Solution":
         """Itself, if its gap is at most `tolerance`; otherwise raise NotConverged with the bracket."""

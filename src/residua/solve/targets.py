@@ -29,7 +29,7 @@ class TargetSolution:
 
     `strategy` is B, shape (rank, cells): measuring `Bx` with independent noise of variance 1 meets every
     target and costs `upper`. `query_weights` (u, sum u c = 1) and `cell_weights` (v, sum 1) prove `lower`.
-    `variances` are those of all queries; the largest ratio to its target is 1.
+    `variances` are those of all queries; the largest ratio to its target is 1 up to rounding.
     """
 
     strategy: Array
@@ -43,7 +43,7 @@ class TargetSolution:
     @property
     def gap(self) -> float:
         """Relative width of the bracket on the privacy cost."""
-        return self.upper / self.lower - 1.0
+        return self.upper / self.lower - 1.0 if self.lower > 0 else np.inf
 
     def require(self, tolerance: float, what: str = "the target solver") -> "TargetSolution":
         """Itself, if its gap is at most `tolerance`; otherwise raise NotConverged with the bracket."""
@@ -76,15 +76,16 @@ class _Sight:
 
     With K = F'F: `cell_directions` is F R, shape (rank, cells), `row_directions` is L F^-1, shape
     (queries, rank). `slopes` are the variances, then the cell costs, both divided by the norm.
+    `deviation` is the largest standard deviation, rounding included, wherever `upper` is finite.
     """
 
-    half: Array
     cell_directions: Array
     row_directions: Array
     scales: Array
     slopes: Array
     lower: float
     upper: float
+    deviation: float
 
     def hessian_times(self, direction: Array) -> Array:
         queries = len(self.row_directions)
@@ -109,39 +110,47 @@ class _Sight:
 
 
 def _sight(rows: Array, root: Array, u: Array, v: Array) -> _Sight:
-    """Bracket and landscape at positive weights u (queries) and v (cells), for targets of 1."""
-    from scipy.linalg import solve_triangular  # slow to load
+    """Bracket and landscape at positive weights u (queries) and v (cells), for targets of 1.
 
-    rank, cells = root.shape
-    queries = len(rows)
-    p, q = (rows.T * u) @ rows, (root * v) @ root.T
-    error_p = UNIT_ROUNDOFF * 4 * (queries + rank) * float(np.trace(p))
-    error_q = UNIT_ROUNDOFF * 4 * (cells + rank) * float(np.trace(q))
-    factor = _cholesky(p, error_p)
-    squares, turn = np.linalg.eigh(factor.T @ q @ factor)
-    scales = np.sqrt(np.maximum(squares, UNIT_ROUNDOFF * rank * squares[-1]))  # any positive value is true
-    half = (turn / np.sqrt(scales)).T @ factor.T
-    inverse_half = solve_triangular(factor, turn * np.sqrt(scales), lower=True, trans="T")
-    z, y = half @ root, rows @ inverse_half
-    cell_slopes, row_slopes = np.einsum("ai,ai->i", z, z), np.einsum("ja,ja->j", y, y)
-    norm = float(scales.sum())
-    # tr P^-1 and tr Q^-1 bound how much rounding of P and Q can have raised the norm (S-006)
-    blur_p = error_p * float(np.sum(inverse_half**2 / scales))
-    blur_q = error_q * float(np.sum(half**2 / scales[:, None]))
-    rounding = 16 * (queries + cells + rank) * UNIT_ROUNDOFF
-    proven = norm * max(1 - blur_p - blur_q - rounding, 0.0)
-    lower = proven**2 / (float(u.sum()) * float(v.sum()))
-    upper = float(cell_slopes.max() * row_slopes.max()) * (1 + rounding)
-    slopes = np.concatenate([row_slopes, cell_slopes]) / norm
-    return _Sight(half, z, y, scales, slopes, lower, upper)
+    With triangles `P = A'A` and `Q = C'C` the norm is that of `A C' = left diag(s) right'`, and
+    `F = diag(s)^-1/2 left' A` has the inverse `C' right diag(s)^-1/2`: nothing is squared or inverted.
+    """
+    queries, (rank, cells) = len(rows), root.shape
+    a = np.linalg.qr(np.sqrt(u)[:, None] * rows, mode="r")
+    c = np.linalg.qr((root * np.sqrt(v)).T, mode="r")
+    left, scales, right = np.linalg.svd(a @ c.T, full_matrices=False)
+    scales = np.maximum(scales, UNIT_ROUNDOFF**2 * scales[0])  # a zero would only stop the search
+    half = (left.T @ a) / np.sqrt(scales)[:, None]
+    back = (right @ c).T / np.sqrt(scales)
+    z, y = half @ root, rows @ back
+    lengths = np.linalg.norm(c, axis=0)  # of the rows of R diag(v)^1/2
+    rounding = 8 * (queries + cells + rank) * UNIT_ROUNDOFF
+    error = rounding * float(np.linalg.norm(a, axis=0) @ lengths)
+    proven = float(np.sum(np.maximum(scales - error, 0.0)))
+    lower = proven**2 / (float(u.sum()) * float(v.sum())) * (1 - rounding)
+    lost, drift = _rounding_of(half, back, lengths, scales)
+    unit = (rank + 4) * UNIT_ROUNDOFF
+    variances, costs = np.einsum("ja,ja->j", y, y), np.einsum("ai,ai->i", z, z)
+    hidden = unit * (np.abs(rows) @ np.linalg.norm(back, axis=1)) + np.abs(y) @ drift
+    deviation = float(np.max(np.sqrt(variances) + hidden)) / (1 - lost)
+    column = float(np.max(np.sqrt(costs) + unit * (np.linalg.norm(half, axis=0) @ np.abs(root))))
+    upper = (deviation * column) ** 2 * (1 + rounding) if lost < 0.5 else np.inf
+    slopes = np.concatenate([variances, costs]) / float(scales.sum())
+    return _Sight(z, y, scales, slopes, lower, upper, deviation)
 
 
-def _cholesky(matrix: Array, ridge: float) -> Array:
-    """Lower Cholesky factor; a numerically singular matrix gets a ridge, which `blur` then accounts for."""
-    try:
-        return np.asarray(np.linalg.cholesky(matrix), dtype=np.float64)
-    except np.linalg.LinAlgError:
-        return np.asarray(np.linalg.cholesky(matrix + ridge * np.eye(len(matrix))), dtype=np.float64)
+def _rounding_of(half: Array, back: Array, lengths: Array, scales: Array) -> tuple[float, Array]:
+    """How far `half @ back` is from the identity, at most 1/2, and what `half @ root` drifts by (S-007).
+
+    The drift is per row of `half`, in units of a standard deviation. One half means: no bound.
+    """
+    unit = (half.shape[1] + 4) * UNIT_ROUNDOFF
+    drift = 2 * unit * (np.abs(half) @ lengths)
+    if np.sqrt(len(half)) * float(np.linalg.norm(drift / np.sqrt(scales))) >= 1:
+        return 0.5, drift
+    product = float(np.linalg.norm(half, axis=0) @ np.linalg.norm(back, axis=1))
+    lost = float(np.linalg.norm(half @ back - np.eye(len(half)))) + 2 * unit * product
+    return min(lost, 0.5), drift * float(np.sqrt(np.sum(1 / scales)))
 
 
 class _TargetSearch:
@@ -191,16 +200,14 @@ class _TargetSearch:
         if self.best is None:
             raise ValueError("no evaluation was made")
         queries = len(self.rows)
-        row_slopes = self.best.slopes[:queries]
-        most = float(row_slopes.max()) * self.best.scales.sum()
-        strategy = np.zeros((self.root.shape[0], cells))
-        strategy[:, support] = np.sqrt(most) * self.best.cell_directions
+        strategy = np.zeros((len(self.best.scales), cells))
+        strategy[:, support] = self.best.deviation * self.best.cell_directions
         u, v = np.split(self.lower_weights, [queries])
         query_weights, cell_weights = np.zeros(len(targets)), np.zeros(cells)
         query_weights[asked] = u / u.sum() / targets[asked]
         cell_weights[support] = v / v.sum()
         variances = np.zeros(len(targets))
-        variances[asked] = targets[asked] * row_slopes / row_slopes.max()
+        variances[asked] = targets[asked] * (self.best.row_directions**2).sum(axis=1) / self.best.deviation**2
         return TargetSolution(
             strategy, cell_weights, query_weights, variances, self.lower, self.best.upper, self.evaluations
         )

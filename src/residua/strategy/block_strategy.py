@@ -16,16 +16,17 @@ from numpy.typing import NDArray
 
 from residua.errors import FileFormatError, NotInSpan, WorkloadError
 from residua.linalg.centring import Measure
-from residua.linalg.keys import RowIndex
 from residua.strategy.blocks import Layer, Shape
-from residua.strategy.parts import Measured, Part, parts_of
-from residua.workload import Group
+from residua.strategy.known_parts import KnownParts
+from residua.strategy.mechanism import totals_by_table
+from residua.strategy.parts import Part, parts_of
+from residua.strategy.run_totals import total_of_run
+from residua.workload import Group, Tables
 from residua.workload.groups import splits
 
 Array = NDArray[np.float64]
 
 COVARIANCE_LIMIT = 10_000_000  # entries
-SPAN_TOLERANCE = 1e-7  # of a query's squared length: what rounding may leave outside the row space
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,9 +44,9 @@ class BlockStrategy:
     kind: ClassVar[str] = "blocks"
 
     @cached_property
-    def index(self) -> RowIndex:
-        """Finds the layer and row of the block on a subset."""
-        return RowIndex([layer.subsets for layer in self.layers], len(self.sizes))
+    def known(self) -> KnownParts:
+        """Finds blocks, and remembers the figures of parts that many tables share."""
+        return KnownParts(self.measures, self.shapes, self.layers)
 
     def cost(self) -> float:
         """Privacy cost of adding or removing one record: the sum of the blocks' costs."""
@@ -76,17 +77,24 @@ class BlockStrategy:
         """Variance of each query's answer, shape (count,)."""
         grid = np.zeros([factor.queries.count for factor in group.factors])
         for noise, parts in self._pieces(group):
-            grids = [self._listed(part) for part in parts]
+            grids = [self.known.listed(part) for part in parts]
             grid += noise * _outer(parts, grids)
         return grid.reshape(-1)
 
     def total(self, group: Group, *, weighted: bool) -> float:
         """Sum of the variances; with `weighted`, each times the group's and the query's weight."""
         sums = [
-            noise * math.prod(self._summed(part, weighted) for part in parts)
+            noise * math.prod(self.known.summed(part, weighted=weighted) for part in parts)
             for noise, parts in self._pieces(group)
         ]
         return math.fsum(sums) * (group.weight if weighted else 1.0)
+
+    def totals(self, part: Group | Tables) -> tuple[float, float]:
+        """Weighted and unweighted sum of the variances of one table, or of a run of tables at once."""
+        if isinstance(part, Group) or part.joint is not None:
+            return totals_by_table(self, part)
+        total = total_of_run(self.known, part)
+        return part.weight * total, total
 
     def largest(self, group: Group) -> float:
         """Largest variance of the group's queries.
@@ -99,7 +107,9 @@ class BlockStrategy:
             return float(self.variances(group).max())
         fronts = []
         for place in range(len(group.factors)):
-            figures = [self._listed(part) for _, parts in pieces for part in parts if part.places == (place,)]
+            figures = [
+                self.known.listed(part) for _, parts in pieces for part in parts if part.places == (place,)
+            ]
             fronts.append(_undominated(np.stack(figures)))
         grid = np.zeros([front.shape[1] for front in fronts])
         for row, (noise, _) in enumerate(pieces):
@@ -127,62 +137,18 @@ class BlockStrategy:
 
     def _measured_pieces(self, group: Group) -> Iterator[tuple[tuple[int, ...], float, list[Part]]]:
         for kept, attributes in splits(group):
-            noise, measured = self._block(attributes)
+            noise, measured = self.known.block(attributes)
             parts = list(parts_of(group.factors, kept, self.measures, measured))
             if noise is None:
-                if not any(self._vanishes(part) for part in parts):
+                if not any(self.known.vanishes(part) for part in parts):
                     raise NotInSpan(
                         f"table {group.name!r} needs measurements on attributes {list(attributes)} together, "
                         "which the plan does not make; add the table to the workload before planning"
                     )
                 continue
-            if max((self._outside(part) for part in parts), default=0.0) > SPAN_TOLERANCE:
-                raise NotInSpan(
-                    f"table {group.name!r} asks for more on attributes {list(attributes)} than the plan "
-                    "measures there; add the table to the workload before planning"
-                )
+            for part in parts:
+                self.known.refuse_outside(part, group.name)
             yield attributes, noise, parts
-
-    def _block(self, attributes: tuple[int, ...]) -> tuple[float | None, list[Measured]]:
-        """Noise variance of the block on a subset (None if not measured), and its shapes."""
-        tables, rows = self.index.find(np.array([attributes], dtype=np.int32).reshape(1, -1))
-        if tables[0] < 0:
-            return None, []
-        layer, row = self.layers[tables[0]], int(rows[0])
-        measured = [
-            (tuple(attributes[place] for place in places), int(number), self.shapes[number])
-            for places, number in zip(layer.layout, layer.shapes[row].tolist(), strict=True)
-        ]
-        return float(layer.noise[row]), measured
-
-    @cached_property
-    def _known(self) -> dict[object, Any]:
-        """Figures of parts already met: tables that differ only in names share them."""
-        return {}
-
-    def _listed(self, part: Part) -> Array:
-        key = ("listed", part.key)
-        if key not in self._known:
-            self._known[key] = part.variances()
-        return np.asarray(self._known[key])
-
-    def _summed(self, part: Part, weighted: bool) -> float:
-        key = ("summed", weighted, part.key)
-        if key not in self._known:
-            self._known[key] = part.total(weighted=weighted)
-        return float(self._known[key])
-
-    def _outside(self, part: Part) -> float:
-        key = ("outside", part.key)
-        if key not in self._known:
-            self._known[key] = part.outside()
-        return float(self._known[key])
-
-    def _vanishes(self, part: Part) -> bool:
-        key = ("vanishes", part.key)
-        if key not in self._known:
-            self._known[key] = part.vanishes()
-        return bool(self._known[key])
 
     def describe(self) -> Iterator[str]:
         """Lines for people: how many blocks of which size, and their share of the privacy."""
@@ -249,19 +215,19 @@ def _outer(parts: list[Part], grids: list[Array]) -> Array:
 
 
 def _coefficients(parts: list[Part], group: Group) -> Array:
-    """Coefficients of a block's measurements in the answers of a group, (count, measured)."""
-    tensors = [part.answers_of([queries.matrix() for queries in part.queries]) for part in parts]
-    order: list[int] = [place for part in parts for place in part.places]
+    """Coefficients of a block's measurements, in its order, in the answers of a group: (count, measured)."""
     result: Array = np.ones(())
-    ranks = []
-    axis = 0
-    for part, tensor in zip(parts, tensors, strict=True):
+    rows: list[tuple[int, int]] = []  # (place of the factor in the table, axis of the result)
+    ranks: list[tuple[int, int]] = []  # (slot of the shape in the block, axis of the result)
+    for part in parts:
+        tensor = part.answers_of([queries.matrix() for queries in part.queries])
+        tensor = tensor.reshape(*tensor.shape[:-1], *(len(shape.matrix) for shape in part.shapes))
+        start = result.ndim
         result = np.multiply.outer(result, tensor)
-        ranks.append(axis + len(part.places))
-        axis += len(part.places) + 1
-    counts = [at for at in range(axis) if at not in ranks]
-    result = result.transpose([counts[at] for at in np.argsort(order)] + ranks)
-    return np.asarray(result.reshape(group.count, -1))
+        rows += [(place, start + at) for at, place in enumerate(part.places)]
+        ranks += [(slot, start + len(part.places) + at) for at, slot in enumerate(part.slots)]
+    order = [axis for _, axis in sorted(rows)] + [axis for _, axis in sorted(ranks)]
+    return np.asarray(result.transpose(order).reshape(group.count, -1))
 
 
 def _undominated(figures: Array) -> Array:

@@ -6,7 +6,7 @@ from typing import Any, ClassVar, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from residua.workload import Group
+from residua.workload import Group, Tables
 
 Array = NDArray[np.float64]
 
@@ -35,6 +35,9 @@ class Mechanism(Protocol):
     def total(self, group: Group, *, weighted: bool) -> float:
         """Sum of the variances, without listing them; with `weighted`, times each query's weight."""
 
+    def totals(self, part: Group | Tables) -> tuple[float, float]:
+        """Weighted and unweighted sum of the variances of one table, or of a run of tables at once."""
+
     def largest(self, group: Group) -> float:
         """Largest variance of the group's queries."""
 
@@ -46,3 +49,12 @@ class Mechanism(Protocol):
 
     def record(self, arrays: dict[str, NDArray[Any]]) -> dict[str, Any]:
         """JSON-able description; arrays go into `arrays` under new keys that it refers to."""
+
+
+def totals_by_table(mechanism: Mechanism, part: Group | Tables) -> tuple[float, float]:
+    """Weighted and unweighted sum of the variances, one table after the other."""
+    weighted = plain = 0.0
+    for group in part if isinstance(part, Tables) else (part,):
+        weighted += mechanism.total(group, weighted=True)
+        plain += mechanism.total(group, weighted=False)
+    return weighted, plain

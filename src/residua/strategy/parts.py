@@ -27,8 +27,8 @@ SCRATCH = 20_000_000  # numbers held at once while rows are multiplied out
 class Part:
     """Families of a table, places they keep, and the shapes that measure those.
 
-    `places` are the positions of `queries` among the table's factors. `axes` says for each shape which
-    kept axes it measures, counted over all axes of all queries in order.
+    `places` are the positions of `queries` among the table's factors, `slots` those of the shapes in the
+    block. `axes` says for each shape which kept axes it measures, counted over all axes of all queries.
     """
 
     places: tuple[int, ...]
@@ -37,6 +37,7 @@ class Part:
     kept: tuple[int, ...]
     shapes: tuple[Shape, ...]
     numbers: tuple[int, ...]
+    slots: tuple[int, ...]
     axes: tuple[tuple[int, ...], ...]
 
     @property
@@ -186,7 +187,8 @@ def parts_of(
         tied = [left.pop(0)]
         while True:
             held = {factors[at].attributes[place] for at in tied for place in kept[at]}
-            shapes = [entry for entry in measured if held & set(entry[0])]
+            slots = [slot for slot, entry in enumerate(measured) if held & set(entry[0])]
+            shapes = [measured[slot] for slot in slots]
             wanted = {axis for attributes, _, _ in shapes for axis in attributes}
             more = [at for at in left if wanted & {factors[at].attributes[place] for place in kept[at]}]
             if not more:
@@ -202,5 +204,6 @@ def parts_of(
             tuple(sorted(axes.index(factors[at].attributes[place]) for at in tied for place in kept[at])),
             tuple(shape for _, _, shape in shapes),
             tuple(number for _, number, _ in shapes),
+            tuple(slots),
             tuple(tuple(axes.index(attribute) for attribute in attributes) for attributes, _, _ in shapes),
         )

@@ -17,7 +17,8 @@ from numpy.typing import NDArray
 from residua.errors import FileFormatError, NotInSpan, WorkloadError
 from residua.linalg.rows import inverse_gram
 from residua.linalg.squares import join, spread, sum_out
-from residua.workload import Factor, Group, Total
+from residua.strategy.mechanism import totals_by_table
+from residua.workload import Factor, Group, Tables, Total
 from residua.workload.groups import TIMES
 
 Array = NDArray[np.float64]
@@ -91,6 +92,10 @@ class ProductStrategy:
                 square = _contract(square, factor, weighted)
             result *= float(square[0, 0])
         return result * self._scale(_strategies(parts))
+
+    def totals(self, part: Group | Tables) -> tuple[float, float]:
+        """Weighted and unweighted sum of the variances of one table, or of a run of tables."""
+        return totals_by_table(self, part)
 
     def largest(self, group: Group) -> float:
         """Largest variance: the product of the largest of each part; nan if they cannot be gone through."""

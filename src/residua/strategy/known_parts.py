@@ -1,0 +1,81 @@
+"""Figures of parts already met, so that tables that differ only in names share them."""
+
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from residua.errors import NotInSpan
+from residua.linalg.centring import Measure
+from residua.linalg.keys import RowIndex
+from residua.strategy.blocks import Layer, Shape
+from residua.strategy.parts import Measured, Part
+
+Array = NDArray[np.float64]
+
+SPAN_TOLERANCE = 1e-7  # of a query's squared length: what rounding may leave outside the row space
+LISTED = 50_000_000  # numbers kept of variances already listed
+
+
+class KnownParts:
+    """The blocks of one strategy, how to find them, and what has been worked out about their parts."""
+
+    def __init__(
+        self, measures: tuple[Measure, ...], shapes: tuple[Shape, ...], layers: tuple[Layer, ...]
+    ) -> None:
+        self.measures, self.shapes, self.layers = measures, shapes, layers
+        self._known: dict[object, Any] = {}
+        self._listed = 0
+
+    @cached_property
+    def index(self) -> RowIndex:
+        """Finds the layer and row of the block on a subset."""
+        return RowIndex([layer.subsets for layer in self.layers], len(self.measures))
+
+    def block(self, attributes: tuple[int, ...]) -> tuple[float | None, list[Measured]]:
+        """Noise variance of the block on a subset (None if not measured), and its shapes."""
+        tables, rows = self.index.find(np.array([attributes], dtype=np.int32).reshape(1, -1))
+        if tables[0] < 0:
+            return None, []
+        layer, row = self.layers[tables[0]], int(rows[0])
+        measured = [
+            (tuple(attributes[place] for place in places), int(number), self.shapes[number])
+            for places, number in zip(layer.layout, layer.shapes[row].tolist(), strict=True)
+        ]
+        return float(layer.noise[row]), measured
+
+    def listed(self, part: Part) -> Array:
+        """Variance at noise 1 of each product of queries."""
+        key = ("listed", part.key)
+        if key in self._known:
+            return np.asarray(self._known[key])
+        figures = part.variances()
+        if self._listed + figures.size <= LISTED:
+            self._known[key] = figures
+            self._listed += figures.size
+        return figures
+
+    def summed(self, part: Part, *, weighted: bool) -> float:
+        """Sum of the variances at noise 1."""
+        key = ("summed", weighted, part.key)
+        if key not in self._known:
+            self._known[key] = part.total(weighted=weighted)
+        return float(self._known[key])
+
+    def vanishes(self, part: Part) -> bool:
+        """Whether the part asks nothing of what it keeps."""
+        key = ("vanishes", part.key)
+        if key not in self._known:
+            self._known[key] = part.vanishes()
+        return bool(self._known[key])
+
+    def refuse_outside(self, part: Part, name: str) -> None:
+        """Raise NotInSpan if a query of the part is not a combination of what its shapes measure."""
+        key = ("outside", part.key)
+        if key not in self._known:
+            self._known[key] = part.outside()
+        if self._known[key] > SPAN_TOLERANCE:
+            raise NotInSpan(
+                f"table {name!r} asks for more than the plan measures; add it to the workload before planning"
+            )
