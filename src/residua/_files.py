@@ -113,7 +113,9 @@ def _members(path: Path) -> tuple[bytes, bytes]:
             if sorted(archive.namelist()) != sorted((MANIFEST, ARRAYS)):
                 raise FileFormatError(f"{path} was not written by Residua: it holds {archive.namelist()}")
             if any(entry.compress_type != zipfile.ZIP_STORED for entry in archive.infolist()):
-                raise FileFormatError(f"{path} was packed again by another program")
+                raise FileFormatError(
+                    f"{path} was packed again by another program; use the file as it was saved"
+                )
             return archive.read(MANIFEST), archive.read(ARRAYS)
     except FileNotFoundError as error:
         raise FileFormatError(f"there is no file {path}") from error

@@ -2,7 +2,7 @@
 
 import math
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import islice
@@ -13,13 +13,14 @@ from numpy.typing import NDArray
 
 from residua import _files
 from residua._summary import MOST_ROWS, Certificate, TableSummary, explain_plan
-from residua.errors import BudgetError, FileFormatError, SchemaError, WorkloadError
+from residua.errors import FileFormatError, SchemaError, WorkloadError
 from residua.mechanisms.draft import Scope
 from residua.privacy import Budget, Privacy, Unit, budget_from_record
 from residua.schema import Schema
+from residua.strategy.integral import rebudgeted
 from residua.strategy.mechanism import Mechanism
 from residua.strategy.records import mechanism_from_record
-from residua.workload import Group, Workload
+from residua.workload import Group, Tables, Workload
 from residua.workload.queries import spelled
 
 Array = NDArray[np.float64]
@@ -27,30 +28,47 @@ Array = NDArray[np.float64]
 Totals = tuple[float, float]
 """Weighted and unweighted sum of the variances of all queries."""
 
+MOST_SEARCHED = 2_000  # tables whose largest variance is looked for when a plan is saved
 LISTABLE = 10_000_000  # queries whose variances are listed in one array
-COUNTABLE = 10**300  # queries of a table, so that sums over tables fit a float
 
 
 class Figures:
-    """The error of a mechanism on a workload: `rmse`, `total_variance`, `max_variance`, `weighted_rmse`."""
+    """The error of a workload's answers: `rmse`, `total_variance`, `max_variance`, `weighted_rmse`."""
 
-    def __init__(self, mechanism: Mechanism, work: Workload, totals: Totals) -> None:
-        self._mechanism, self._work = mechanism, work
+    def __init__(self, count: int, totals: Totals, largest: Callable[[], float]) -> None:
         weighted, plain = totals
+        self.totals = totals
+        """Weighted and unweighted sum of the variances."""
         self.total_variance = weighted
         """Sum of weight times variance over all queries."""
-        self.rmse = float(np.sqrt(plain / work.count))
+        self.rmse = float(np.sqrt(plain / count))
         """Square root of the mean variance, every query counting once."""
-        self.weighted_rmse = float(np.sqrt(weighted / work.count))
+        self.weighted_rmse = float(np.sqrt(weighted / count))
         """Square root of the weighted total over the number of queries."""
+        self._count, self._largest = count, largest
+
+    @classmethod
+    def of(cls, mechanism: Mechanism, work: Workload, totals: Totals) -> "Figures":
+        """Figures of a mechanism; the largest variance is found when it is asked for."""
+        return cls(work.count, totals, lambda: max(map(mechanism.largest, work.groups()), key=_nan_last))
 
     @cached_property
     def max_variance(self) -> float:
         """Largest variance of any query, weights aside; nan where there are too many to go through."""
-        return float(np.max([self._mechanism.largest(group) for group in self._work.groups()]))
+        return float(self._largest())
+
+    def scaled(self, factor: float) -> "Figures":
+        """The same figures with every variance multiplied by `factor`."""
+        weighted, plain = self.totals
+        return Figures(self._count, (weighted * factor, plain * factor), lambda: self.max_variance * factor)
 
     def __repr__(self) -> str:
         return f"Figures(rmse={self.rmse:.6g}, total_variance={self.total_variance:.6g})"
+
+
+def _nan_last(value: float) -> float:
+    """Makes `max` return nan if there is one: then the largest is not known."""
+    return math.inf if math.isnan(value) else value
 
 
 def totals_of(mechanism: Mechanism, work: Workload) -> Totals:
@@ -59,10 +77,15 @@ def totals_of(mechanism: Mechanism, work: Workload) -> Totals:
     for part in work.parts:
         more = mechanism.totals(part)
         weighted, plain = weighted + more[0], plain + more[1]
-        if part.count > COUNTABLE or not math.isfinite(weighted + plain):
+        if not math.isfinite(weighted + plain):
+            what = (
+                f"tables such as {next(part.names())!r}"
+                if isinstance(part, Tables)
+                else f"table {part.name!r}"
+            )
             raise WorkloadError(
-                f"table {part.name!r} has {spelled(part.count)} queries, and the sum of their variances is "
-                "beyond what a number can hold; ask fewer queries, or put them in tables of fewer attributes"
+                f"{what}: the sum of the variances of {spelled(part.count)} queries is beyond what a float "
+                "holds; ask fewer queries, or spend more privacy"
             )
     return weighted, plain
 
@@ -81,32 +104,30 @@ class Plan:
     mechanism: Mechanism
     certificate: Certificate
     objective: str
-    _totals: Totals
+    ideal: Figures
+    """Error of the real-valued optimum: what figures in papers compare with."""
+    released: Figures
+    """Error of what is released, integers and all."""
 
     @property
     def schema(self) -> Schema:
         """The schema of the data that the plan can measure."""
         return self.workload.schema
 
-    @cached_property
-    def ideal(self) -> Figures:
-        """Error of the real-valued optimum: what figures in papers compare with."""
-        return Figures(self.mechanism, self.workload, self._totals)
-
     @property
     def rmse(self) -> float:
         """Square root of the mean variance over all queries."""
-        return self.ideal.rmse
+        return self.released.rmse
 
     @property
     def total_variance(self) -> float:
         """Sum of weight times variance over all queries."""
-        return self.ideal.total_variance
+        return self.released.total_variance
 
     @property
     def max_variance(self) -> float:
         """Largest variance of any query; nan where there are too many to go through."""
-        return self.ideal.max_variance
+        return self.released.max_variance
 
     @property
     def privacy(self) -> Privacy:
@@ -169,15 +190,18 @@ class Plan:
         """The same plan for another budget: every variance changes by one factor, nothing is solved again."""
         if not isinstance(budget, Budget):
             raise BudgetError(f"rescale needs a budget, such as rs.zcdp(0.1), not {budget!r}")
-        factor = float(budget.gaussian_cost() / self.budget.gaussian_cost())
-        certificate = replace(self.certificate, lower_bound=self.certificate.lower_bound / factor)
-        weighted, plain = self._totals
+        factor = float(self.budget.gaussian_cost() / budget.gaussian_cost())
+        replacing = self.unit.neighbours == "replace_one"
+        mechanism = rebudgeted(self.mechanism, self.unit.record_cost(budget), replacing=replacing)
+        released = Figures.of(mechanism, self.workload, totals_of(mechanism, self.workload))
+        lower = self.certificate.lower_bound * factor
         return replace(
             self,
             budget=budget,
-            mechanism=self.mechanism.scaled(factor),
-            certificate=certificate,
-            _totals=(weighted / factor, plain / factor),
+            mechanism=mechanism,
+            certificate=certified(released.total_variance, lower, self.certificate.scope),
+            ideal=self.ideal.scaled(factor),
+            released=released,
         )
 
     @cached_property
@@ -216,22 +240,32 @@ class Plan:
                 "gap": self.certificate.gap if math.isfinite(self.certificate.gap) else None,
                 "scope": self.certificate.scope,
             },
-            "totals": list(self._totals),
+            "ideal": self._figures_record(self.ideal),
+            "released": self._figures_record(self.released),
         }
         return manifest, arrays
+
+    def _figures_record(self, figures: Figures) -> dict[str, Any]:
+        """Figures for the file; the largest variance only where finding it is quick."""
+        known = self.workload.tables <= MOST_SEARCHED
+        largest = figures.max_variance if known else math.nan
+        return {"totals": list(figures.totals), "largest": None if math.isnan(largest) else largest}
 
     @classmethod
     def _from_content(cls, manifest: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> "Plan":
         schema = Schema.from_record(manifest["schema"])
+        work = Workload.from_record(manifest["workload"], arrays, schema)
+        count = work.count
         return cls(
-            workload=Workload.from_record(manifest["workload"], arrays, schema),
+            workload=work,
             budget=budget_from_record(manifest["budget"]),
             unit=Unit.from_record(manifest["unit"]),
             method=manifest["method"],
             objective=manifest["objective"],
             mechanism=mechanism_from_record(manifest["mechanism"], arrays),
             certificate=_certificate(**manifest["certificate"]),
-            _totals=(manifest["totals"][0], manifest["totals"][1]),
+            ideal=_figures(manifest["ideal"], count),
+            released=_figures(manifest["released"], count),
         )
 
     def _refuse_foreign(self, work: object) -> None:
@@ -259,3 +293,14 @@ class Plan:
 def _certificate(lower_bound: float, gap: float | None, scope: Scope) -> Certificate:
     """The certificate in a file, where no gap stands for one that is not finite."""
     return Certificate(lower_bound, math.inf if gap is None else gap, scope)
+
+
+def _figures(record: Mapping[str, Any], count: int) -> Figures:
+    weighted, plain = record["totals"]
+    largest = math.nan if record["largest"] is None else float(record["largest"])
+    return Figures(count, (weighted, plain), lambda: largest)
+
+
+def certified(total: float, lower: float, scope: Scope) -> Certificate:
+    """The certificate of a plan with this total variance and this lower bound."""
+    return Certificate(lower, total / lower - 1 if lower > 0 else math.inf, scope)

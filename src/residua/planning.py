@@ -8,18 +8,19 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from residua._plan import Plan, totals_of
-from residua._summary import Certificate
+from residua._plan import Figures, Plan, certified, totals_of
 from residua.errors import BudgetError, Infeasible, WorkloadError
 from residua.mechanisms.baselines import baseline, hierarchical_matrix, identity_matrix, wavelet_matrix
 from residua.mechanisms.dense import dense
 from residua.mechanisms.draft import Draft, Progress
 from residua.mechanisms.named import auto, fourier, querysmasher, residualplanner, residualplanner_plus
 from residua.privacy import Budget, Unit
-from residua.strategy.mechanism import Mechanism
+from residua.strategy.integral import integer_mechanism
 from residua.workload import Group, Tables, Workload
+from residua.workload.queries import spelled
 
 DEFAULT_GAP = 1e-4
+COUNTABLE = 10**300  # queries whose sums fit a float
 
 Method = Callable[[Workload, float, Progress | None], Draft]
 
@@ -74,12 +75,13 @@ def plan(
             "publish it as it is, or protect adding and removing records (neighbours='add_remove')"
         )
     scale = float(allowed) / own
-    mechanism = draft.mechanism.scaled(scale)
-    totals = _totals(draft, mechanism, scale, work)
+    ideal = Figures.of(draft.mechanism.scaled(scale), work, _totals(draft, scale, work))
+    mechanism = integer_mechanism(draft.mechanism, draft.spans, allowed, replacing=replaced)
+    released = Figures.of(mechanism, work, totals_of(mechanism, work))
     lower = 0.0 if replaced else draft.lower_bound / float(allowed)
     # A bound proved for adding or removing a record says nothing about replacing one.
-    certificate = Certificate(lower, totals[0] / lower - 1 if lower > 0 else math.inf, draft.scope)
-    return Plan(work, budget, unit, method, mechanism, certificate, objective, totals)
+    certificate = certified(released.total_variance, lower, draft.scope)
+    return Plan(work, budget, unit, method, mechanism, certificate, objective, ideal, released)
 
 
 def _draft(
@@ -96,11 +98,11 @@ def _draft(
     return residualplanner_plus(work, gap, progress, strategies)
 
 
-def _totals(draft: Draft, mechanism: Mechanism, scale: float, work: Workload) -> tuple[float, float]:
-    """Weighted and unweighted sum of all variances, from the method itself where it knows them."""
+def _totals(draft: Draft, scale: float, work: Workload) -> tuple[float, float]:
+    """Weighted and unweighted sum of all ideal variances, from the method itself where it knows them."""
     weights = {part.weight for part in work.parts}
     if draft.total is None or len(weights) > 1 or any(_has_own_weights(part) for part in work.parts):
-        return totals_of(mechanism, work)
+        return totals_of(draft.mechanism.scaled(scale), work)
     weighted = draft.total / scale
     return weighted, weighted / weights.pop()
 
@@ -115,6 +117,12 @@ def _check_arguments(
     if not isinstance(work, Workload):
         raise WorkloadError(
             f"plan needs a workload first, such as rs.marginals(schema, ways=2), not {work!r}"
+        )
+    if work.count > COUNTABLE:
+        largest = max(work.groups(), key=lambda group: group.count)
+        raise WorkloadError(
+            f"table {largest.name!r} has {spelled(largest.count)} queries, more than a float can count; "
+            "ask fewer queries, or put them in tables of fewer attributes"
         )
     if not isinstance(budget, Budget):
         raise BudgetError(

@@ -70,7 +70,7 @@ def test_a_total_is_free_when_records_are_replaced():
 def test_only_the_number_of_records_is_refused_when_records_are_replaced(work, method):
     if method != "dense" and work.attributes:
         return  # a baseline measures the cells whatever is asked
-    with pytest.raises(rs.Infeasible, match="asks only for the number of records.*add_remove"):
+    with pytest.raises(rs.Infeasible, match=r"asks only for the number of records.*add_remove"):
         rs.plan(work, COST, unit=rs.Unit(neighbours="replace_one"), method=method)
 
 
@@ -278,9 +278,12 @@ def test_a_covariance_of_too_many_entries_is_refused_with_the_tables_names():
     plan = rs.plan(work, COST, method="identity")
     with pytest.raises(rs.WorkloadError, match="tables 'a0 x a1' and 'a0 x a1' has 100,000,000 entries"):
         plan.covariance(work, work)
-    few = rs.linear(schema, ["a0", "a1"], np.ones((1, 10_000)), name="all")
-    with pytest.raises(rs.WorkloadError, match="'all' and 'all' needs 10,000 joint cells, more than 5,000"):
-        plan.covariance(few, few)
+    left, right = rs.table(schema, a0=rs.buckets(50)), rs.table(schema, a1=rs.buckets(50))
+    with pytest.raises(rs.WorkloadError, match="'a0' and 'a1' needs 10,000 joint cells, more than 5,000"):
+        plan.covariance(left, right)
+    joint = rs.linear(schema, ["a0", "a1"], np.ones((1, 10_000)), name="all")
+    with pytest.raises(rs.WorkloadError, match="'all' joins attributes that are measured apart in 10,000"):
+        plan.variances(joint)
 
 
 def test_covariances_need_only_the_attributes_they_are_about():
@@ -297,15 +300,15 @@ def test_covariances_need_only_the_attributes_they_are_about():
 
 def test_arguments_that_make_no_sense_say_what_would():
     for arguments, words in (
-        (dict(work=SCHEMA), "needs a workload first, such as"),
-        (dict(budget=0.1), "needs a budget second, such as"),
-        (dict(unit=3), r"such as rs.Unit\(max_records=3\), not 3"),
-        (dict(method="magic"), "no method 'magic'; there are auto, "),
-        (dict(method=["dense"]), "there are auto, "),
-        (dict(objective="beauty"), "no objective 'beauty'; there is total_variance"),
-        (dict(gap=0), "gap must be between 0 and 1, such as 1e-4, not 0"),
-        (dict(gap="small"), "not 'small'"),
-        (dict(budget=rs.pure_dp(1)), "Gaussian noise cannot give pure DP"),
+        ({"work": SCHEMA}, "needs a workload first, such as"),
+        ({"budget": 0.1}, "needs a budget second, such as"),
+        ({"unit": 3}, r"such as rs.Unit\(max_records=3\), not 3"),
+        ({"method": "magic"}, "no method 'magic'; there are auto, "),
+        ({"method": ["dense"]}, "there are auto, "),
+        ({"objective": "beauty"}, "no objective 'beauty'; there is total_variance"),
+        ({"gap": 0}, "gap must be between 0 and 1, such as 1e-4, not 0"),
+        ({"gap": "small"}, "not 'small'"),
+        ({"budget": rs.pure_dp(1)}, "Gaussian noise cannot give pure DP"),
     ):
         given = {"work": ONE_WAY, "budget": COST, **arguments}
         with pytest.raises((rs.WorkloadError, rs.BudgetError), match=words):
@@ -319,7 +322,7 @@ def test_a_budget_is_needed_to_rescale(one_way):
 
 def test_too_many_joint_cells_for_a_dense_plan_say_what_to_do():
     schema = rs.Schema.of_sizes([10] * 4)
-    with pytest.raises(rs.Infeasible, match="10,000 cells are more than the 4,096.*fewer attributes"):
+    with pytest.raises(rs.Infeasible, match=r"10,000 cells are more than the 4,096.*fewer attributes"):
         rs.plan(rs.marginals(schema, 2), COST, method="dense")
     wide = rs.Schema(x=rs.Integer(0, 4999))
     with pytest.raises(rs.Infeasible, match="prefix on 5000 cells: 5,000 cells are more than"):
@@ -350,7 +353,7 @@ def test_one_table_and_one_query_are_not_plural():
 
 def test_the_explanation_of_many_tables_shows_the_first_forty():
     schema = rs.Schema.of_sizes([2] * 10)
-    plan = rs.plan(rs.marginals(schema, ways=2), COST, method="dense")
+    plan = rs.plan(rs.marginals(schema, ways=2), COST, method="identity")
     text = plan.explain()
     assert "... and 5 more tables" in text
     assert sum(" identity x identity " in line for line in text.splitlines()) == 40
@@ -387,5 +390,5 @@ def test_plans_that_answer_different_queries_are_not_compared(one_way):
             rs.compare(one_way, rs.plan(other, COST, method="identity"))
     with pytest.raises(rs.WorkloadError, match="at least two"):
         rs.compare(one_way)
-    with pytest.raises(rs.WorkloadError, match="compare needs plans.*not 'dense'"):
+    with pytest.raises(rs.WorkloadError, match=r"compare needs plans.*not 'dense'"):
         rs.compare(one_way, "dense")

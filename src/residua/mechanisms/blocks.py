@@ -6,22 +6,26 @@ Fourier factorisation differ only in how a block is solved.
 """
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
-from residua.decompose import Block, Decomposition, Term, signature
+from residua.decompose import VANISHING, Block, Decomposition, Term, signature
 from residua.linalg.rows import independent_rows
 from residua.linalg.squares import join
 from residua.mechanisms.draft import Draft, Progress
 from residua.mechanisms.shapes import BlockSolver, uniform_bound
 from residua.strategy.block_strategy import BlockStrategy
 from residua.strategy.blocks import Layer, Shape
+from residua.strategy.integers import independent_integers
+from residua.strategy.spans import centred_span, product_span
 
 Array = NDArray[np.float64]
+Integers = NDArray[np.int64]
 Layout = tuple[tuple[int, ...], ...]
 
 MOST_RANK = 2_600  # of a block that is no product; above, the best product of factors is taken instead
@@ -58,13 +62,13 @@ def solve_blocks(
         scale = np.sqrt(blocks.coefficients)
         bounds = [scale * roots[blocks.pieces].prod(axis=1) for roots in (low, high)]
         layout = tuple((place,) for place in range(blocks.subsets.shape[1]))
-        layers.append((Layer(blocks.subsets, layout, shapes[blocks.pieces], scale), bounds[0], bounds[1]))
+        layers.append((_empty(blocks.subsets, layout, shapes[blocks.pieces]), bounds[0], bounds[1]))
     layers += bench.mixed_layers(parts.mixed)
     total = math.fsum(float(high.sum()) for _, _, high in layers)
     lower = math.fsum(float(low.sum()) for _, low, _ in layers) ** 2
-    finished = tuple(replace(layer, noise=total / high) for layer, _, high in layers)
+    finished = tuple(replace(layer, noise=total / high, costs=high / total) for layer, _, high in layers)
     strategy = BlockStrategy(tuple(sizes), parts.measures, tuple(bench.shapes), finished)
-    return Draft(strategy, lower, "this block structure", total**2)
+    return Draft(strategy, lower, "this block structure", total**2, bench.spans)
 
 
 class _Bench:
@@ -75,6 +79,7 @@ class _Bench:
     ) -> None:
         self.parts, self.solver, self.tolerance, self.progress = parts, solver, tolerance, progress
         self.shapes: list[Shape] = []
+        self.spans: dict[int, Integers | None] = {}
         self._pieces: dict[int, Solved] = {}
         self._blocks: dict[object, Solved] = {}
 
@@ -90,6 +95,7 @@ class _Bench:
                 share = self.tolerance / 4
                 root = self.parts.roots[number]
                 self._pieces[number] = self._solve(root, piece.sizes, piece.tags, share, repr(piece.queries))
+                self._remember_span(self._pieces[number], lambda: centred_span(piece.queries, piece.kept))
         return self._pieces[number]
 
     def mixed_layers(self, blocks: Iterable[Block]) -> list[tuple[Layer, Array, Array]]:
@@ -115,7 +121,9 @@ class _Bench:
         if self.solver.products_only or math.prod(size - 1 for size in sizes) > MOST_RANK:
             return self._product_of(terms, sizes)
         root = independent_rows(np.concatenate([self._rows(term, sizes) for term in terms]))
-        return self._solve(root, sizes, tags, self.tolerance, f"a block of {math.prod(sizes):,} cells")
+        solved = self._solve(root, sizes, tags, self.tolerance, f"a block of {math.prod(sizes):,} cells")
+        self._remember_span(solved, lambda: self._joint_span(terms, sizes))
+        return solved
 
     def _single(self, term: Term) -> Solved:
         """One Kronecker product of pieces: solutions, values and bounds multiply."""
@@ -140,10 +148,26 @@ class _Bench:
     def _rows(self, term: Term, sizes: Sequence[int]) -> Array:
         """Rows over the block's cells whose gram is the term's."""
         rows = join(self.parts.roots[number] for _, number in term.pieces)
-        order = [place for places, _ in term.pieces for place in places]
-        tensor = rows.reshape(len(rows), *(sizes[place] for place in order))
-        tensor = tensor.transpose(0, *(1 + np.argsort(order)))
-        return np.asarray(math.sqrt(term.coefficient) * tensor.reshape(len(rows), -1))
+        return np.asarray(math.sqrt(term.coefficient) * _in_order(rows, term, sizes))
+
+    def _remember_span(self, solved: Solved, span: Callable[[], Integers | None]) -> None:
+        """Keep integer rows for a shape that is not complete: it must not be rounded any other way."""
+        (number,) = solved.shapes
+        shape = self.shapes[number]
+        if not shape.complete:
+            rows = span()
+            self.spans[number] = None if rows is None else independent_integers(rows, shape.rank)
+
+    def _joint_span(self, terms: Sequence[Term], sizes: Sequence[int]) -> Integers | None:
+        """Integer rows that span what all terms ask together."""
+        rows = []
+        for term in terms:
+            pieces = [self.parts.pieces[number] for _, number in term.pieces]
+            span = product_span([centred_span(piece.queries, piece.kept) for piece in pieces])
+            if span is None:
+                return None
+            rows.append(_in_order(span, term, sizes))
+        return np.concatenate(rows)
 
     def _solve(
         self, root: Array, sizes: Sequence[int], tags: Sequence[int], tolerance: float, what: str
@@ -155,7 +179,7 @@ class _Bench:
         return Solved((tuple(range(len(sizes))),), (number,), lower, upper)
 
     def _number(self, sizes: Sequence[int], strategy: Array) -> int:
-        self.shapes.append(Shape(tuple(sizes), strategy))
+        self.shapes.append(Shape.independent(sizes, strategy))
         return len(self.shapes) - 1
 
     def _product_of(self, terms: Sequence[Term], sizes: Sequence[int]) -> Solved:
@@ -165,14 +189,14 @@ class _Bench:
         bound is that of the hardest single term: adding queries never makes a block easier.
         """
         tags = self._places(terms[0])[1]
-        factors = [Shape((size,), _centred_rows(size)) for size in sizes]
+        factors = [Shape.independent((size,), _centred_rows(size)) for size in sizes]
         value = math.inf
         for _ in range(SWEEPS):
             before = value
             for place, size in enumerate(sizes):
                 asked = independent_rows(self._asked(terms, factors, place))
                 solution = self.solver.solve(asked, (size,), (tags[place],), self.tolerance / 4, "a factor")
-                factors[place] = Shape((size,), solution.strategy)
+                factors[place] = Shape.independent((size,), solution.strategy)
                 value = solution.upper
             if value > before * (1 - SWEEP_GAIN):
                 break
@@ -187,11 +211,18 @@ class _Bench:
             scale, own = term.coefficient, np.empty((0, 0))
             for places, number in term.pieces:
                 tensor = self.parts.roots[number].reshape(-1, *self.parts.pieces[number].sizes)
+                added = np.abs(tensor)  # sizes of what is summed up
                 for axis in reversed(range(len(places))):
                     if places[axis] != place:
-                        tensor = np.tensordot(tensor, factors[places[axis]].inverse, axes=(1 + axis, 0))
+                        inverse = factors[places[axis]].inverse
+                        tensor = np.tensordot(tensor, inverse, axes=(1 + axis, 0))
+                        added = np.tensordot(added, np.abs(inverse), axes=(1 + axis, 0))
                 if place in places:
-                    own = np.moveaxis(tensor, 1, -1).reshape(-1, factors[place].sizes[0])
+                    own, whole = (
+                        np.moveaxis(each, 1, -1).reshape(-1, factors[place].sizes[0])
+                        for each in (tensor, added)
+                    )
+                    own = own[np.linalg.norm(own, axis=1) > VANISHING * np.linalg.norm(whole, axis=1)]
                 else:
                     scale *= float(np.sum(tensor**2))
             rows.append(math.sqrt(scale) * own)
@@ -200,6 +231,13 @@ class _Bench:
     def _term_bound(self, term: Term) -> float:
         """Square root of a lower bound on one term alone."""
         return math.prod(math.sqrt(uniform_bound(self.parts.roots[number])) for _, number in term.pieces)
+
+
+def _in_order(rows: NDArray[Any], term: Term, sizes: Sequence[int]) -> NDArray[Any]:
+    """Rows over the cells of a term's pieces as rows over the block's cells."""
+    order = [place for places, _ in term.pieces for place in places]
+    tensor = rows.reshape(len(rows), *(sizes[place] for place in order))
+    return tensor.transpose(0, *(1 + np.argsort(order))).reshape(len(rows), -1)
 
 
 def _centred_rows(size: int) -> Array:
@@ -215,4 +253,9 @@ def _layer(
     shapes = np.array([solved.shapes for _, solved, _ in entries], dtype=np.int64).reshape(count, len(layout))
     low = np.array([scale * solved.lower for _, solved, scale in entries])
     high = np.array([scale * solved.upper for _, solved, scale in entries])
-    return Layer(subsets, layout, shapes, high), low, high
+    return _empty(subsets, layout, shapes), low, high
+
+
+def _empty(subsets: NDArray[np.int32], layout: Layout, shapes: NDArray[np.int64]) -> Layer:
+    """A layer whose noise is still to be decided."""
+    return Layer(subsets, layout, shapes, np.empty(0), np.empty(0))

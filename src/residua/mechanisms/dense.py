@@ -6,16 +6,20 @@ import numpy as np
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
+from residua.linalg.squares import spread
 from residua.mechanisms.draft import Draft, Progress
 from residua.solve.cells import Progress as SolverProgress
 from residua.solve.cells import solve_cells
 from residua.solve.circulant import solve_circulant
 from residua.solve.solution import Solution
+from residua.strategy.integers import independent_integers
 from residua.strategy.product import ProductStrategy, StrategyFactor
+from residua.strategy.spans import integer_span, product_span
 from residua.workload import Queries, Workload
 from residua.workload.joint import common_product, joint_rows, refuse_many_cells
 
 Array = NDArray[np.float64]
+Integers = NDArray[np.int64]
 
 ONE_THREAD = 1_200  # up to this rank two BLAS threads slow an eigendecomposition down rather than help
 
@@ -36,11 +40,37 @@ def dense(work: Workload, tolerance: float, progress: Progress | None = None) ->
             for factor, solution in zip(factors, solutions, strict=True)
         ]
         lower = weight * math.prod(solution.lower for solution in solutions)
-        return Draft(ProductStrategy(tuple(strategies), 1.0), lower, "all mechanisms")
+        spans = {
+            at: None if (rows := integer_span(factor.queries)) is None else _independent(rows, solution)
+            for at, (factor, solution) in enumerate(zip(factors, solutions, strict=True))
+            if len(solution.strategy) < factor.queries.cells
+        }
+        return Draft(ProductStrategy(tuple(strategies), 1.0), lower, "all mechanisms", spans=spans)
     joint = joint_rows(work)
     solution = _certified(joint.root, tolerance, progress, f"{len(joint.attributes)} attributes")
     strategy = StrategyFactor(joint.attributes, joint.sizes, solution.strategy)
-    return Draft(ProductStrategy((strategy,), 1.0), solution.lower, "all mechanisms")
+    partial = len(solution.strategy) < math.prod(joint.sizes)
+    rows = joint_integer_rows(work) if partial else None
+    spans = {0: None if rows is None else _independent(rows, solution)} if partial else {}
+    return Draft(ProductStrategy((strategy,), 1.0), solution.lower, "all mechanisms", spans=spans)
+
+
+def joint_integer_rows(work: Workload) -> Integers | None:
+    """Integer rows over the joint cells that span what the workload asks, or None."""
+    attributes = work.attributes
+    sizes = [work.schema.sizes[at] for at in attributes]
+    rows = []
+    for group in work.groups():
+        span = product_span([integer_span(factor.queries) for factor in group.factors])
+        if span is None:
+            return None
+        places = [attributes.index(at) for at in group.attributes]
+        rows.append(spread(span.astype(np.float64), [sizes[at] for at in places], places, sizes))
+    return np.concatenate(rows).astype(np.int64)
+
+
+def _independent(rows: Integers, solution: Solution) -> Integers:
+    return independent_integers(rows, len(solution.strategy))
 
 
 def _solve(queries: Queries, tolerance: float, progress: Progress | None) -> Solution:

@@ -1,8 +1,11 @@
 """What a method returns: a mechanism at privacy cost 1, and what is proved about it."""
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
 
 from residua.strategy.mechanism import Mechanism
 
@@ -18,10 +21,12 @@ class Draft:
 
     `scope` says for whom the bound holds: no mechanism at all can be better, or none that measures the
     same blocks independently. `total` is the mechanism's own total weighted variance at cost 1, where the
-    method knows it without asking every table.
+    method knows it without asking every table. `spans` has integer rows for the numbered parts of the
+    mechanism that measure less than they could (see `strategy.integers`).
     """
 
     mechanism: Mechanism
     lower_bound: float
     scope: Scope
     total: float | None = None
+    spans: Mapping[int, NDArray[np.int64] | None] = field(default_factory=dict)

@@ -20,7 +20,7 @@ Array = NDArray[np.float64]
 UNIT_ROUNDOFF = float(np.finfo(np.float64).eps) / 2
 
 GRADED = 1e-8  # ratio of the smallest to the largest t below which normwise accuracy is not enough
-SMALLEST_RATIO = 1e-100  # of the smallest to the largest t: less is rank lost to underflow
+SMALLEST_RATIO = 1e-60  # of the smallest to the largest t: its cube must not underflow
 FULL_GRADING, NO_VECTORS = 2, 3  # LAPACK's job letters F and N, as its wrapper counts them
 
 

@@ -41,7 +41,7 @@ def solve_cells(
     support = np.flatnonzero(np.any(root != 0, axis=0))
     if not len(support):
         raise ValueError("the queries are all zero: there is nothing to measure")
-    exponent = int(np.frexp(np.abs(root).max())[1])  # a power of two costs no digit; squares may not underflow
+    exponent = int(np.frexp(np.abs(root).max())[1])  # squares must not underflow; a power of two is exact
     search = _Search(np.ldexp(root[:, support], -exponent), tolerance, progress)
     weights = np.full(len(support), 1.0 / len(support))
     if start is not None:

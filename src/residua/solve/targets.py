@@ -29,7 +29,7 @@ class TargetSolution:
 
     `strategy` is B, shape (rank, cells): measuring `Bx` with independent noise of variance 1 meets every
     target and costs `upper`. `query_weights` (u, sum u c = 1) and `cell_weights` (v, sum 1) prove `lower`.
-    `variances` are those of all queries; the largest ratio to its target is 1 up to rounding.
+    `variances` are those of all queries, rounded up; the largest ratio to its target is 1.
     """
 
     strategy: Array
@@ -76,7 +76,7 @@ class _Sight:
 
     With K = F'F: `cell_directions` is F R, shape (rank, cells), `row_directions` is L F^-1, shape
     (queries, rank). `slopes` are the variances, then the cell costs, both divided by the norm.
-    `deviation` is the largest standard deviation, rounding included, wherever `upper` is finite.
+    `deviations` are the queries' standard deviations, rounding included wherever `upper` is finite.
     """
 
     cell_directions: Array
@@ -85,7 +85,7 @@ class _Sight:
     slopes: Array
     lower: float
     upper: float
-    deviation: float
+    deviations: Array
 
     def hessian_times(self, direction: Array) -> Array:
         queries = len(self.row_directions)
@@ -116,8 +116,8 @@ def _sight(rows: Array, root: Array, u: Array, v: Array) -> _Sight:
     `F = diag(s)^-1/2 left' A` has the inverse `C' right diag(s)^-1/2`: nothing is squared or inverted.
     """
     queries, (rank, cells) = len(rows), root.shape
-    a = np.linalg.qr(np.sqrt(u)[:, None] * rows, mode="r")
-    c = np.linalg.qr((root * np.sqrt(v)).T, mode="r")
+    a = np.asarray(np.linalg.qr(np.sqrt(u)[:, None] * rows, mode="r"))
+    c = np.asarray(np.linalg.qr((root * np.sqrt(v)).T, mode="r"))
     left, scales, right = np.linalg.svd(a @ c.T, full_matrices=False)
     scales = np.maximum(scales, UNIT_ROUNDOFF**2 * scales[0])  # a zero would only stop the search
     half = (left.T @ a) / np.sqrt(scales)[:, None]
@@ -132,11 +132,11 @@ def _sight(rows: Array, root: Array, u: Array, v: Array) -> _Sight:
     unit = (rank + 4) * UNIT_ROUNDOFF
     variances, costs = np.einsum("ja,ja->j", y, y), np.einsum("ai,ai->i", z, z)
     hidden = unit * (np.abs(rows) @ np.linalg.norm(back, axis=1)) + np.abs(y) @ drift
-    deviation = float(np.max(np.sqrt(variances) + hidden)) / (1 - lost)
-    column = float(np.max(np.sqrt(costs) + unit * (np.linalg.norm(half, axis=0) @ np.abs(root))))
-    upper = (deviation * column) ** 2 * (1 + rounding) if lost < 0.5 else np.inf
+    deviations = (np.sqrt(variances) + hidden) / (1 - lost)
+    columns = np.sqrt(costs) + unit * (np.linalg.norm(half, axis=0) @ np.abs(root))
+    upper = float(deviations.max() * columns.max()) ** 2 * (1 + rounding) if lost < 0.5 else np.inf
     slopes = np.concatenate([variances, costs]) / float(scales.sum())
-    return _Sight(z, y, scales, slopes, lower, upper, deviation)
+    return _Sight(z, y, scales, slopes, lower, upper, deviations)
 
 
 def _rounding_of(half: Array, back: Array, lengths: Array, scales: Array) -> tuple[float, Array]:
@@ -200,14 +200,15 @@ class _TargetSearch:
         if self.best is None:
             raise ValueError("no evaluation was made")
         queries = len(self.rows)
+        deviations = self.best.deviations
         strategy = np.zeros((len(self.best.scales), cells))
-        strategy[:, support] = self.best.deviation * self.best.cell_directions
+        strategy[:, support] = deviations.max() * self.best.cell_directions
         u, v = np.split(self.lower_weights, [queries])
         query_weights, cell_weights = np.zeros(len(targets)), np.zeros(cells)
         query_weights[asked] = u / u.sum() / targets[asked]
         cell_weights[support] = v / v.sum()
         variances = np.zeros(len(targets))
-        variances[asked] = targets[asked] * (self.best.row_directions**2).sum(axis=1) / self.best.deviation**2
+        variances[asked] = targets[asked] * (deviations / deviations.max()) ** 2
         return TargetSolution(
             strategy, cell_weights, query_weights, variances, self.lower, self.best.upper, self.evaluations
         )

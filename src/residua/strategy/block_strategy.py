@@ -8,6 +8,7 @@ answers to its pieces (claim A-004).
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from functools import cached_property, reduce
 from typing import Any, ClassVar
 
@@ -33,13 +34,15 @@ COVARIANCE_LIMIT = 10_000_000  # entries
 class BlockStrategy:
     """Independent blocks on subsets of attributes, under one product measure.
 
-    `sizes` and `measures` have one entry per attribute of the schema.
+    `sizes` and `measures` have one entry per attribute of the schema. `grain` is that of the exact costs of
+    an integer strategy; a real one, which only serves to be compared with, has none.
     """
 
     sizes: tuple[int, ...]
     measures: tuple[Measure, ...]
     shapes: tuple[Shape, ...]
     layers: tuple[Layer, ...]
+    grain: int | None = None
 
     kind: ClassVar[str] = "blocks"
 
@@ -50,7 +53,14 @@ class BlockStrategy:
 
     def cost(self) -> float:
         """Privacy cost of adding or removing one record: the sum of the blocks' costs."""
-        return math.fsum(float(np.sum(1.0 / layer.noise)) for layer in self.layers)
+        return math.fsum(float(np.sum(layer.costs)) for layer in self.layers)
+
+    def exact_cost(self) -> Fraction:
+        """Privacy cost of an integer strategy, exactly: so many grains of `2^-grain` each."""
+        if self.grain is None:
+            raise ValueError("only an integer strategy has an exact cost")
+        grains = sum(int(layer.shares.sum(dtype=object)) for layer in self.layers if layer.shares is not None)
+        return Fraction(grains) / Fraction(2) ** self.grain
 
     def replacement_cost(self) -> float:
         """A bound on the privacy cost of replacing one record; the total costs nothing.
@@ -65,12 +75,14 @@ class BlockStrategy:
                 ends = np.array([shape.overlap for shape in self.shapes])[numbers]
                 corners = np.stack([low * ends[:, 0], low * ends[:, 1], high * ends[:, 0], high * ends[:, 1]])
                 low, high = corners.min(axis=0), corners.max(axis=0)
-            total += float(np.sum((2.0 - 2.0 * low) / layer.noise))
+            total += float(np.sum((2.0 - 2.0 * low) * layer.costs))
         return total
 
     def scaled(self, factor: float) -> "BlockStrategy":
         """The same measurements with every noise variance divided by `factor`."""
-        layers = tuple(replace(layer, noise=layer.noise / factor) for layer in self.layers)
+        layers = tuple(
+            replace(layer, noise=layer.noise / factor, costs=layer.costs * factor) for layer in self.layers
+        )
         return replace(self, layers=layers)
 
     def variances(self, group: Group) -> Array:
@@ -156,18 +168,22 @@ class BlockStrategy:
         for size in sorted({layer.subsets.shape[1] for layer in self.layers}):
             chosen = [layer for layer in self.layers if layer.subsets.shape[1] == size]
             blocks = sum(len(layer.noise) for layer in chosen)
-            share = sum(float(np.sum(1.0 / layer.noise)) for layer in chosen) / whole
+            share = sum(float(np.sum(layer.costs)) for layer in chosen) / whole
             what = "the total" if size == 0 else f"{blocks:,} blocks on {size} attribute{'s' * (size > 1)}"
             yield f"{what}: {share:.1%} of the privacy cost"
 
     def record(self, arrays: dict[str, NDArray[Any]]) -> dict[str, Any]:
         """Its layers and shapes, with every array in `arrays`."""
         for number, shape in enumerate(self.shapes):
-            arrays[f"blocks.shape.{number}"] = shape.matrix
+            whole = self.grain is not None
+            arrays[f"blocks.shape.{number}"] = shape.matrix.astype(np.int64) if whole else shape.matrix
         for number, layer in enumerate(self.layers):
             arrays[f"blocks.layer.{number}.subsets"] = layer.subsets
             arrays[f"blocks.layer.{number}.shapes"] = layer.shapes
+            arrays[f"blocks.layer.{number}.costs"] = layer.costs
             arrays[f"blocks.layer.{number}.noise"] = layer.noise
+            if layer.shares is not None:
+                arrays[f"blocks.layer.{number}.shares"] = layer.shares
         tilted = {at: measure for at, measure in enumerate(self.measures) if measure.weights is not None}
         for at, measure in tilted.items():
             arrays[f"blocks.measure.{at}"] = measure.vector()
@@ -175,8 +191,12 @@ class BlockStrategy:
             "kind": self.kind,
             "sizes": list(self.sizes),
             "measures": sorted(tilted),
-            "shapes": [list(shape.sizes) for shape in self.shapes],
-            "layers": [[list(places) for places in layer.layout] for layer in self.layers],
+            "grain": self.grain,
+            "shapes": [{"sizes": list(shape.sizes), "rank": shape.rank} for shape in self.shapes],
+            "layers": [
+                {"layout": [list(places) for places in layer.layout], "multiplier": layer.multiplier}
+                for layer in self.layers
+            ],
         }
 
     @classmethod
@@ -189,21 +209,22 @@ class BlockStrategy:
         for at in record["measures"]:
             measures[at] = Measure.of(arrays[f"blocks.measure.{at}"])
         shapes = tuple(
-            Shape(tuple(cells), arrays[f"blocks.shape.{number}"])
-            for number, cells in enumerate(record["shapes"])
+            Shape(tuple(part["sizes"]), arrays[f"blocks.shape.{number}"].astype(np.float64), part["rank"])
+            for number, part in enumerate(record["shapes"])
         )
-        return cls(sizes, tuple(measures), shapes, tuple(_layers(record["layers"], arrays)))
+        return cls(sizes, tuple(measures), shapes, tuple(_layers(record["layers"], arrays)), record["grain"])
 
 
-def _layers(
-    layouts: Sequence[Sequence[Sequence[int]]], arrays: Mapping[str, NDArray[Any]]
-) -> Iterator[Layer]:
-    for number, layout in enumerate(layouts):
+def _layers(parts: Sequence[Any], arrays: Mapping[str, NDArray[Any]]) -> Iterator[Layer]:
+    for number, part in enumerate(parts):
         yield Layer(
             arrays[f"blocks.layer.{number}.subsets"],
-            tuple(tuple(places) for places in layout),
+            tuple(tuple(places) for places in part["layout"]),
             arrays[f"blocks.layer.{number}.shapes"],
+            arrays[f"blocks.layer.{number}.costs"],
             arrays[f"blocks.layer.{number}.noise"],
+            part["multiplier"],
+            arrays.get(f"blocks.layer.{number}.shares"),
         )
 
 

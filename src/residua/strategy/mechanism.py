@@ -1,6 +1,7 @@
 """What every mechanism can say about itself; `ProductStrategy` is one kind."""
 
 from collections.abc import Iterator
+from fractions import Fraction
 from typing import Any, ClassVar, Protocol
 
 import numpy as np
@@ -22,6 +23,9 @@ class Mechanism(Protocol):
 
     def cost(self) -> float:
         """Privacy cost, `max_i X_ii`: adding or removing one record."""
+
+    def exact_cost(self) -> Fraction:
+        """Privacy cost of adding or removing one record, exactly; only integer mechanisms have one."""
 
     def replacement_cost(self) -> float:
         """Privacy cost of replacing one record, `max_ij (e_i - e_j)' X (e_i - e_j)`, or a bound on it."""

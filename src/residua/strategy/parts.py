@@ -166,9 +166,7 @@ class Part:
     def _orthonormal(self) -> Array:
         """Orthonormal basis of what the shapes see, on the kept axes in order, (cells, rank)."""
         order = [axis for axes in self.axes for axis in axes]
-        basis = np.ones((1, 1))
-        for shape in self.shapes:
-            basis = np.kron(basis, np.linalg.qr(shape.matrix.T)[0])
+        basis = join(shape.basis for shape in self.shapes)
         sizes = [self.sizes[axis] for axis in order]
         ranks = [self.kept.index(axis) for axis in order]
         tensor = basis.reshape(*sizes, -1).transpose(*np.argsort(ranks), len(order))

@@ -8,6 +8,7 @@ the square of one factor, or of the factors that one of the group's joint famili
 import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from fractions import Fraction
 from functools import reduce
 from typing import Any, ClassVar
 
@@ -17,6 +18,7 @@ from numpy.typing import NDArray
 from residua.errors import FileFormatError, NotInSpan, WorkloadError
 from residua.linalg.rows import inverse_gram
 from residua.linalg.squares import join, spread, sum_out
+from residua.strategy.integers import column_norm
 from residua.strategy.mechanism import totals_by_table
 from residua.workload import Factor, Group, Tables, Total
 from residua.workload.groups import TIMES
@@ -42,6 +44,10 @@ class StrategyFactor:
     projector: Array | None = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
+        if self.matrix.ndim != 2 or self.matrix.shape[1] != math.prod(self.sizes):
+            raise ValueError(
+                f"a matrix of shape {self.matrix.shape} does not fit cells of sizes {self.sizes}"
+            )
         inverse, projector = inverse_gram(self.matrix)
         object.__setattr__(self, "inverse", inverse)
         object.__setattr__(self, "projector", projector)
@@ -53,16 +59,32 @@ class StrategyFactor:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ProductStrategy:
-    """`(kron_s B_s) x` plus independent Gaussian noise of one variance."""
+    """`(kron_s B_s) x` plus independent Gaussian noise of one variance.
+
+    An integer strategy costs exactly `share` grains of `2^-grain`; a real one serves to be compared with.
+    """
 
     factors: tuple[StrategyFactor, ...]
     noise_variance: float
+    share: int | None = None
+    grain: int | None = None
 
     kind: ClassVar[str] = "product"
 
     def cost(self) -> float:
         """Privacy cost of adding or removing one record."""
         return math.prod(float(factor.costs().max()) for factor in self.factors) / self.noise_variance
+
+    @property
+    def exact_norm(self) -> int:
+        """Largest squared length of a column of the integer matrix, exactly."""
+        return math.prod(column_norm(factor.matrix.astype(np.int64)) for factor in self.factors)
+
+    def exact_cost(self) -> Fraction:
+        """Privacy cost of an integer strategy, exactly."""
+        if self.share is None or self.grain is None:
+            raise ValueError("only an integer strategy has an exact cost")
+        return Fraction(self.share) / Fraction(2) ** self.grain
 
     def replacement_cost(self) -> float:
         """Privacy cost of replacing one record: exact for few joint cells, otherwise 4 times `cost`."""
@@ -115,6 +137,7 @@ class ProductStrategy:
             )
         for group in (left, right):
             self._parts(group)  # refuses what the measurements do not support
+        left, right = self._without_unmeasured_totals(left), self._without_unmeasured_totals(right)
         order = sorted({*left.attributes, *right.attributes})
         touched = _touching(self._with_unmeasured(left, right), order)
         sizes = {
@@ -132,20 +155,29 @@ class ProductStrategy:
 
     def describe(self) -> Iterator[str]:
         """One line per factor."""
+        if not self.factors:
+            yield "the number of records"
         for factor in self.factors:
             rows, cells = factor.matrix.shape
-            yield f"{rows:,} queries on {cells:,} cells of {len(factor.attributes)} attribute(s)"
+            width = len(factor.attributes)
+            yield f"{rows:,} queries on {cells:,} cells of {width} attribute{'s' if width > 1 else ''}"
 
     def record(self, arrays: dict[str, NDArray[Any]]) -> dict[str, Any]:
         """Its factors, with matrices in `arrays`."""
         factors = []
         for factor in self.factors:
             key = f"strategy.{len(arrays)}"
-            arrays[key] = factor.matrix
+            arrays[key] = factor.matrix if self.grain is None else factor.matrix.astype(np.int64)
             factors.append(
                 {"attributes": list(factor.attributes), "sizes": list(factor.sizes), "matrix": key}
             )
-        return {"kind": self.kind, "factors": factors, "noise_variance": self.noise_variance}
+        return {
+            "kind": self.kind,
+            "factors": factors,
+            "noise_variance": self.noise_variance,
+            "share": None if self.share is None else str(self.share),
+            "grain": self.grain,
+        }
 
     @classmethod
     def from_record(cls, record: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> "ProductStrategy":
@@ -160,7 +192,8 @@ class ProductStrategy:
             )
             for part in record["factors"]
         )
-        return cls(factors, float(record["noise_variance"]))
+        share = None if record["share"] is None else int(record["share"])
+        return cls(factors, float(record["noise_variance"]), share, record["grain"])
 
     def _scale(self, asked: Iterable[StrategyFactor]) -> float:
         """Noise variance times the variance of a total over each factor that is not among those asked."""

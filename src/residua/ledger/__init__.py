@@ -1,0 +1,6 @@
+"""The ledger: a durable record of the privacy that a dataset's releases have spent."""
+
+from residua.ledger.book import Entry
+from residua.ledger.ledger import Ledger
+
+__all__ = ["Entry", "Ledger"]

@@ -1,0 +1,142 @@
+"""The ledger that a user holds: a name for a file, and the questions and debits it takes."""
+
+import os
+from dataclasses import dataclass
+from fractions import Fraction
+from pathlib import Path
+
+from residua.errors import BudgetError, BudgetExceeded, LedgerError
+from residua.ledger import store
+from residua.ledger.book import Entry, text_below
+from residua.privacy import Budget, Privacy, Unit
+from residua.privacy.exact import text_above
+
+_ONE_RECORD = Unit()
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Ledger:
+    """The spending of one dataset, under one definition of privacy and for one unit.
+
+    `Ledger(path)` and `Ledger.open(path)` take a ledger that exists; `Ledger.create` makes one. Every
+    question reads and checks the whole file, so answers include what other processes spent, and there is
+    nothing to close. A ledger that is missing, foreign, damaged, edited or locked is a LedgerError.
+
+    >>> import tempfile
+    >>> from residua.privacy import zcdp
+    >>> folder = tempfile.TemporaryDirectory()
+    >>> ledger = Ledger.create(folder.name + "/budget.db", zcdp(1), dataset="people-2024")
+    >>> entry = ledger.spend(Privacy.from_cost("0.6"), plan_hash="c0ffee", note="first tables")
+    >>> entry.amount, ledger.remaining
+    (Fraction(3, 10), Fraction(7, 10))
+    >>> print(ledger.describe())
+    Ledger of dataset 'people-2024', protecting against adding or removing one record.
+    Total: zero-concentrated DP with rho = 1.
+    Spent: rho 0.3 by 1 release. Left: rho 0.7.
+    >>> folder.cleanup()
+    """
+
+    path: Path
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "path", Path(os.path.abspath(self.path)))
+        store.read(self.path)
+
+    @classmethod
+    def open(cls, path: str | os.PathLike[str]) -> "Ledger":
+        """The ledger in a file that exists."""
+        return cls(Path(path))
+
+    @classmethod
+    def create(
+        cls, path: str | os.PathLike[str], budget: Budget, *, dataset: str, unit: Unit = _ONE_RECORD
+    ) -> "Ledger":
+        """A new, empty ledger for a dataset; a file that exists is never replaced."""
+        if not isinstance(budget, Budget):
+            raise BudgetError(f"a ledger's total must be a budget such as zcdp(1), not {budget!r}")
+        if not isinstance(dataset, str) or not dataset:
+            raise LedgerError(f"a ledger names its dataset in words such as 'people-2024', not {dataset!r}")
+        head = {"kind": "created", "dataset": dataset, "budget": budget.record(), "unit": unit.record()}
+        store.create(Path(os.path.abspath(path)), head)
+        return cls.open(path)
+
+    @property
+    def dataset(self) -> str:
+        """The name of the dataset."""
+        return store.read(self.path).dataset
+
+    @property
+    def budget(self) -> Budget:
+        """The total, as it was given at creation."""
+        return store.read(self.path).budget
+
+    @property
+    def unit(self) -> Unit:
+        """Whose privacy is counted."""
+        return store.read(self.path).unit
+
+    @property
+    def currency(self) -> str:
+        """What `total`, `spent` and `remaining` count: 'rho', 'epsilon' (pure) or 'privacy cost'."""
+        return store.read(self.path).currency
+
+    @property
+    def total(self) -> Fraction:
+        """The most that may be spent in all, in the ledger's currency."""
+        return store.read(self.path).total
+
+    @property
+    def spent(self) -> Fraction:
+        """What has been spent, in the ledger's currency: the exact sum of the entries' amounts."""
+        return store.read(self.path).spent
+
+    @property
+    def remaining(self) -> Fraction:
+        """What may still be spent, in the ledger's currency."""
+        return store.read(self.path).left
+
+    def entries(self) -> tuple[Entry, ...]:
+        """Every debit, in order."""
+        return tuple(store.read(self.path).entries.values())
+
+    def can_spend(self, privacy: Privacy) -> bool:
+        """Whether `spend` would accept a release now; another process may still come first."""
+        book = store.read(self.path)
+        try:
+            book.charge(privacy)
+        except (BudgetError, BudgetExceeded):
+            return False
+        return True
+
+    def spend(self, privacy: Privacy, *, plan_hash: str, note: str = "") -> Entry:
+        """The entry of a debit that is on disk when this returns; draw noise only then (L-012).
+
+        BudgetExceeded says what is left; BudgetError, that the release is for another unit or proves nothing
+        in this ledger's currency. Where this raises anything, do not release; there is no refund.
+        """
+        debit = {"kind": "spent", "plan_hash": plan_hash, "privacy": privacy.record(), "note": note}
+        return store.append(self.path, debit)
+
+    def complete(self, entry: Entry, release_hash: str) -> Entry:
+        """The entry with its release noted, once; for audits only, since no amount changes."""
+        event = {
+            "kind": "released",
+            "entry": entry.id,
+            "entry_hash": entry.hash,
+            "release_hash": release_hash,
+        }
+        return store.append(self.path, event)
+
+    def describe(self) -> str:
+        """The ledger in plain words; what is spent is rounded up, what is left is rounded down."""
+        book = store.read(self.path)
+        releases = "1 release" if len(book.entries) == 1 else f"{len(book.entries)} releases"
+        return (
+            f"Ledger of dataset {book.dataset!r}, protecting against {book.unit.describe()}.\n"
+            f"Total: {book.budget.describe()}.\n"
+            f"Spent: {book.currency} {text_above(book.spent)} by {releases}. "
+            f"Left: {book.currency} {text_below(book.left)}."
+        )
+
+    def __repr__(self) -> str:
+        return f"Ledger({str(self.path)!r})"

@@ -1,0 +1,152 @@
+"""Exact draws of many blocks of noise at once, each block with a parameter of its own.
+
+`owner` names the block of every value, shape (count,). A draw is decided in floats where their proved error
+leaves no doubt, and otherwise by `Uniform`, with more random bits and ball arithmetic (N-002).
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from statistics import NormalDist
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from residua.noise.comparison import Uniform, steps_reached
+from residua.noise.quantiles import BITS, Integers, Quantiles, exponential, half_normal
+from residua.noise.source import Source, Words
+
+if TYPE_CHECKING:
+    from flint import arb
+
+# Four times and more what floats can be wrong by (N-012); 1 sends every draw through ball arithmetic.
+MARGIN = 2.0**-46
+_SQUARE_MARGIN = 2.0**-50
+
+_HALF = Fraction(1, 2)
+
+
+@dataclass(frozen=True, slots=True)
+class Stairs:
+    """What floor(scale * X + shift) is drawn with, for X half-normal or exponential."""
+
+    quantiles: Callable[[], Quantiles]
+    shift: float
+    scale: Callable[[Fraction], float]  # of a block's parameter
+    reaching: Callable[[Fraction, int], "arb"]  # probability of k or more, at a block's parameter
+    guess: Callable[[float], float]  # roughly the x that is exceeded with a given probability
+
+
+def _gaussian_reaching(variance: Fraction, k: int) -> "arb":
+    """P(sigma |N| + 1/2 >= k)."""
+    return _ball((k - _HALF) ** 2 / (2 * variance)).sqrt().erfc()
+
+
+def _geometric_reaching(scale: Fraction, k: int) -> "arb":
+    """P(scale * E >= k), E exponential."""
+    return _ball(-k / scale).exp()
+
+
+GAUSSIAN = Stairs(
+    quantiles=half_normal,
+    shift=0.5,
+    scale=lambda variance: math.sqrt(float(variance)),
+    reaching=_gaussian_reaching,
+    guess=lambda v: -NormalDist().inv_cdf(v / 2),
+)
+GEOMETRIC = Stairs(
+    quantiles=exponential,
+    shift=0.0,
+    scale=float,
+    reaching=_geometric_reaching,
+    guess=lambda v: -math.log(v),
+)
+
+
+def rounded_gaussian(source: Source, variances: Sequence[Fraction], owner: NDArray[np.intp]) -> Integers:
+    """round(N(0, variance)) for each value (N-020)."""
+    words = source.words(len(owner))
+    magnitudes = climb(GAUSSIAN, source, words, variances, owner)
+    signs = 1 - 2 * (words & np.uint64(1)).astype(np.int64)
+    return signs * magnitudes
+
+
+def discrete_laplace(source: Source, scales: Sequence[Fraction], owner: NDArray[np.intp]) -> Integers:
+    """The difference of two geometric numbers for each value (N-030)."""
+    first, second = (
+        climb(GEOMETRIC, source, source.words(len(owner)), scales, owner) for _ in ("first", "second")
+    )
+    return first - second
+
+
+def discrete_gaussian(source: Source, variances: Sequence[Fraction], owner: NDArray[np.intp]) -> Integers:
+    """Discrete Laplace numbers, each redrawn until its acceptance makes it discrete Gaussian (N-040)."""
+    widths = [Fraction(math.isqrt(math.floor(variance)) + 1) for variance in variances]
+    values = np.empty(len(owner), dtype=np.int64)
+    waiting = np.arange(len(owner))
+    while len(waiting):
+        proposals = discrete_laplace(source, widths, owner[waiting])
+        kept = accept(source, proposals, variances, widths, owner[waiting])
+        values[waiting[kept]] = proposals[kept]
+        waiting = waiting[~kept]
+    return values
+
+
+def climb(
+    stairs: Stairs, source: Source, words: Words, parameters: Sequence[Fraction], owner: NDArray[np.intp]
+) -> Integers:
+    """floor(scale * X + shift) for the X whose uniform number starts with the first 63 bits of each word."""
+    parts = (words >> np.uint64(1)).view(np.int64)
+    scales = np.array([stairs.scale(parameter) for parameter in parameters])[owner]
+    heights = scales * stairs.quantiles()(parts) + stairs.shift
+    floors = np.floor(heights)
+    above = heights - floors  # exact
+    slack = (scales + 1) * MARGIN
+    sure = (above > slack) & (above < 1 - slack)  # not-a-number, below the table, is never sure
+    steps = np.where(sure, floors, 0).astype(np.int64)
+    for index in np.flatnonzero(~sure):
+        steps[index] = climb_exactly(stairs, source, int(parts[index]), parameters[owner[index]])
+    return steps
+
+
+def climb_exactly(stairs: Stairs, source: Source, part: int, parameter: Fraction) -> int:
+    """The same floor for one value, decided by ball arithmetic (N-003)."""
+    uniform = Uniform(source, part, BITS)
+    roughly = stairs.scale(parameter) * stairs.guess((part + 0.5) / 2**BITS) + stairs.shift
+    return steps_reached(lambda k: uniform.below(lambda: stairs.reaching(parameter, k)), math.floor(roughly))
+
+
+def accept(
+    source: Source,
+    proposals: Integers,
+    variances: Sequence[Fraction],
+    widths: Sequence[Fraction],
+    owner: NDArray[np.intp],
+) -> NDArray[np.bool_]:
+    """True with probability exp(-(|y| - variance/width)^2 / (2 variance)) for each proposal y."""
+    parts = (source.words(len(owner)) >> np.uint64(1)).view(np.int64)
+    sigmas = np.array([GAUSSIAN.scale(variance) for variance in variances])
+    ratios = sigmas / np.array([float(width) for width in widths])
+    sizes = np.abs(proposals) / sigmas[owner]
+    excess = exponential()(parts) - (sizes - ratios[owner]) ** 2 / 2
+    kept = excess > 0
+    sure = np.abs(excess) > MARGIN + _SQUARE_MARGIN * (sizes + 1) ** 2
+    for index in np.flatnonzero(~sure):
+        variance, width = variances[owner[index]], widths[owner[index]]
+        kept[index] = accept_exactly(source, int(parts[index]), int(proposals[index]), variance, width)
+    return kept
+
+
+def accept_exactly(source: Source, part: int, proposal: int, variance: Fraction, width: Fraction) -> bool:
+    """The same decision for one proposal, by ball arithmetic (N-003)."""
+    exponent = (abs(proposal) - variance / width) ** 2 / (2 * variance)
+    return Uniform(source, part, BITS).below(lambda: _ball(-exponent).exp())
+
+
+def _ball(number: Fraction) -> "arb":
+    """The ball of a fraction at flint's working precision."""
+    from flint import arb, fmpq
+
+    return arb(fmpq(number.numerator, number.denominator))

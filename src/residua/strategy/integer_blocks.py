@@ -1,0 +1,126 @@
+"""Block strategies in integers, and their exact share of the privacy.
+
+The cost of a block is `norm / variance`, with `norm` the largest squared column length of its integer matrix.
+Costs are whole multiples of one tiny grain, so that their sum is exact whatever the number of blocks; the
+variance of a block's noise is then the rational number `norm / cost` (claim I-005).
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import replace
+from fractions import Fraction
+
+import numpy as np
+from numpy.typing import NDArray
+
+from residua.errors import Infeasible
+from residua.strategy.block_strategy import BlockStrategy
+from residua.strategy.blocks import Layer, Shape
+from residua.strategy.integers import (
+    centred_rows,
+    combined_rows,
+    completed,
+    contrast_rows,
+    has_rank,
+)
+
+Array = NDArray[np.float64]
+Integers = NDArray[np.int64]
+
+ALL_BITS = 40  # of a product of factors: leaves room for eight million records in 64 bits
+MOST_BITS = 14  # more would not make the answers better
+LEAST_BITS = 5
+EVEN_BITS = 10  # of a whole product that needs no rounding: the noise is then far wider than a unit
+NOISE_BITS = 56  # the standard deviation of the noise stays below 2 to this
+GRAINS = 62  # the whole budget is about 2 to this many grains
+SLACK = 2.0**-40  # of the budget, left over so that rounding can never overspend it
+
+
+def integer_blocks(
+    ideal: BlockStrategy, spans: Mapping[int, Integers | None], allowed: Fraction
+) -> BlockStrategy:
+    """The integer strategy nearest to a real one, with its exact cost at most `allowed`.
+
+    `spans` has, for shapes that are not complete, integer rows that span what is asked of them.
+    """
+    whole = ideal.cost()
+    numbers: dict[tuple[int, int], int] = {}
+    shapes: list[Shape] = []
+    layers = []
+    for layer in ideal.layers:
+        bits = _bits(ideal, layer, whole, float(allowed))
+        chosen = np.zeros_like(layer.shapes)
+        for number in np.unique(layer.shapes).tolist():
+            key = (number, bits)
+            if key not in numbers:
+                numbers[key] = len(shapes)
+                even = -(-_even_bits(allowed) // len(layer.layout))
+                shapes.append(_integer_shape(ideal.shapes[number], spans.get(number), bits, min(bits, even)))
+            chosen[layer.shapes == number] = numbers[key]
+        multiplier = 1 if layer.layout else 2 ** _even_bits(allowed)
+        layers.append(replace(layer, shapes=chosen, costs=layer.costs / whole, multiplier=multiplier))
+    return with_budget(replace(ideal, shapes=tuple(shapes), layers=tuple(layers)), allowed)
+
+
+def with_budget(strategy: BlockStrategy, allowed: Fraction) -> BlockStrategy:
+    """The integer strategy with its costs scaled to use up `allowed`, exactly accounted."""
+    whole = math.fsum(float(layer.costs.sum()) for layer in strategy.layers)
+    grain = GRAINS - math.ceil(math.log2(allowed))
+    most = math.floor(allowed * Fraction(2) ** grain)
+    norms = np.array([float(shape.exact_norm) for shape in strategy.shapes])
+    layers = []
+    for layer in strategy.layers:
+        shares = np.floor(layer.costs / whole * (float(most) * (1 - SLACK))).astype(np.int64)
+        shares = np.maximum(shares, 1)
+        costs = np.asarray(shares * 2.0**-grain, dtype=np.float64)
+        squared = float(layer.multiplier) ** 2
+        variances = squared * norms[layer.shapes].prod(axis=1) / costs
+        noise = (variances + 1.0 / 12.0) / squared  # rounding adds a twelfth
+        layers.append(replace(layer, shares=shares, costs=costs, noise=noise))
+    result = replace(strategy, layers=tuple(layers), grain=grain)
+    if result.exact_cost() > allowed:
+        raise Infeasible("the blocks are too many to share this budget")
+    return result
+
+
+def _bits(ideal: BlockStrategy, layer: Layer, whole: float, allowed: float) -> int:
+    """Bits of each factor's entries: as many as fit 64-bit arithmetic with the noise of this layer."""
+    if not layer.layout:
+        return MOST_BITS
+    rows = max(ideal.shapes[number].rank + 1 for number in np.unique(layer.shapes).tolist())
+    least = float(layer.costs.min()) / whole * allowed
+    room = NOISE_BITS + 0.5 * math.log2(least) - 0.5 * len(layer.layout) * math.log2(rows)
+    return max(LEAST_BITS, min(MOST_BITS, ALL_BITS // len(layer.layout), int(room / len(layer.layout))))
+
+
+def _even_bits(allowed: Fraction) -> int:
+    """Bits that make the noise of the whole budget span about a thousand units."""
+    return EVEN_BITS + max(0, math.ceil(0.5 * math.log2(allowed)))
+
+
+def _integer_shape(shape: Shape, span: Integers | None, bits: int, even_bits: int) -> Shape:
+    matrix = shape.matrix
+    rank = shape.rank
+    if shape.complete and len(shape.sizes) == 1 and _is_contrast(matrix):
+        return Shape(shape.sizes, contrast_rows(shape.sizes[0], even_bits).astype(np.float64), rank)
+    if shape.complete:
+        rows = centred_rows(matrix, shape.sizes, bits)
+    elif span is not None:
+        rows = combined_rows(matrix, span)
+    else:
+        rows = centred_rows(completed(matrix, shape.sizes), shape.sizes, bits)
+        rank = len(rows)
+    if not has_rank(rows, rank):
+        raise Infeasible(
+            f"rounding a block of {len(matrix)} rows to {bits} bits loses a direction; use fewer attributes "
+            "in one table, or weights that differ less"
+        )
+    return Shape(shape.sizes, rows.astype(np.float64), rank)
+
+
+def _is_contrast(matrix: Array) -> bool:
+    """Whether the strategy measures all centred cells alike, as for marginals."""
+    size = matrix.shape[1]
+    gram = matrix.T @ matrix
+    wanted = (np.eye(size) - 1.0 / size) * (np.trace(gram) / (size - 1))
+    return bool(np.abs(gram - wanted).max() <= 1e-9 * np.abs(gram).max())

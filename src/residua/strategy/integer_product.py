@@ -1,0 +1,65 @@
+"""A product strategy in integers, with its exact cost."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import replace
+from fractions import Fraction
+
+import numpy as np
+from numpy.typing import NDArray
+
+from residua.errors import Infeasible
+from residua.strategy.integers import FILL, MOST_FILLED, combined_rows, has_rank, rounded_rows
+from residua.strategy.product import ProductStrategy, StrategyFactor
+
+Array = NDArray[np.float64]
+Integers = NDArray[np.int64]
+
+ALL_BITS = 40
+MOST_BITS = 20
+GRAINS = 62
+
+
+def integer_product(
+    ideal: ProductStrategy, spans: Mapping[int, Integers | None], allowed: Fraction
+) -> ProductStrategy:
+    """The integer strategy nearest to a real one, with its exact cost at most `allowed`.
+
+    `spans` has, for factors that do not measure all their cells, integer rows that span what is asked.
+    """
+    bits = min(MOST_BITS, ALL_BITS // max(len(ideal.factors), 1))
+    factors = tuple(_integer_factor(factor, spans.get(at), bits) for at, factor in enumerate(ideal.factors))
+    return with_budget(replace(ideal, factors=factors), allowed)
+
+
+def with_budget(strategy: ProductStrategy, allowed: Fraction) -> ProductStrategy:
+    """The integer strategy with its noise scaled to use up `allowed`, exactly accounted."""
+    grain = GRAINS - math.ceil(math.log2(allowed))
+    share = math.floor(allowed * Fraction(2) ** grain)
+    variance = Fraction(strategy.exact_norm) * Fraction(2) ** grain / share
+    return replace(strategy, noise_variance=float(variance) + 1.0 / 12.0, share=share, grain=grain)
+
+
+def _integer_factor(factor: StrategyFactor, span: Integers | None, bits: int) -> StrategyFactor:
+    cells = factor.matrix.shape[1]
+    rank = cells if factor.projector is None else round(float(np.trace(factor.projector)))
+    if rank < cells and span is not None:
+        rows = combined_rows(factor.matrix, span)
+    elif rank < cells:
+        rows, rank = rounded_rows(_filled(factor.matrix, cells, rank), bits), cells
+    else:
+        rows = rounded_rows(factor.matrix, bits)
+    if not has_rank(rows, rank):
+        raise Infeasible(f"rounding a strategy on {cells:,} cells to {bits} bits loses a direction")
+    return replace(factor, matrix=rows.astype(np.float64))
+
+
+def _filled(matrix: Array, cells: int, rank: int) -> Array:
+    """The strategy with every other direction added, measured with very little of the privacy (I-004)."""
+    if cells > MOST_FILLED:
+        raise Infeasible(
+            "queries that are not small multiples of whole numbers need every direction measured, and "
+            f"{cells:,} cells are more than {MOST_FILLED:,}; round the queries, or use coarser attributes"
+        )
+    extra = np.linalg.svd(matrix)[2][rank:]
+    return np.concatenate([matrix, math.sqrt(FILL) * extra])

@@ -1,0 +1,128 @@
+"""From real strategies to integer ones that answer exactly the same queries (claims I-001 to I-004).
+
+Noise is exact only on integers, so what is measured must be integers; and a query must be *exactly* a
+combination of what is measured, or its answer is biased in proportion to the counts. Three ways to round:
+
+- a complete block: any integer rows of full rank whose sums along every axis are zero will do;
+- a block that measures less: `round(s K) C`, with C integer rows that span exactly what is asked;
+- a strategy on all cells: plain rounding.
+"""
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+
+from residua.errors import Infeasible
+from residua.linalg.squares import join
+
+Array = NDArray[np.float64]
+Integers = NDArray[np.int64]
+
+COMBINATION_BITS = 18  # of the entries of K
+SURE_RANK = 1e-9  # ratio of singular values above which rounding cannot hide a rank defect
+FILL = 1e-5  # share of the cost that measures directions nobody asked, to make a block complete
+MOST_FILLED = 2_500
+
+
+def rounded_rows(matrix: Array, bits: int) -> Integers:
+    """A multiple of the rows, rounded, with entries below 2^bits (claim I-001)."""
+    return _integers(np.rint(matrix * _scale(matrix, bits)))
+
+
+def centred_rows(matrix: Array, sizes: tuple[int, ...], bits: int) -> Integers:
+    """A multiple of the rows, rounded so that they sum to exactly zero along every axis (claim I-002).
+
+    `matrix` is (rows, cells), cells row-major over `sizes`, with such zero sums up to rounding.
+    """
+    wanted = matrix * _scale(matrix, bits)
+    if len(sizes) == 1:
+        return _zero_sum(wanted)
+    tensor = np.rint(wanted).reshape(len(matrix), *sizes)
+    for axis in range(1, tensor.ndim):  # the last slice along each axis is minus the sum of the others
+        last = [slice(None)] * tensor.ndim
+        rest = list(last)
+        last[axis], rest[axis] = slice(-1, None), slice(None, -1)
+        tensor[tuple(last)] = -tensor[tuple(rest)].sum(axis=axis, keepdims=True)
+    return _integers(tensor.reshape(len(matrix), -1))
+
+
+def contrast_rows(size: int, bits: int) -> Integers:
+    """A multiple of `n I - 11'`: measures all centred cells alike, with no rounding at all."""
+    multiple = max(1, 2**bits // size)
+    return np.asarray(multiple * (size * np.eye(size, dtype=np.int64) - 1), dtype=np.int64)
+
+
+def combined_rows(matrix: Array, span: Integers) -> Integers:
+    """`round(s K) C` for integer rows C = `span` with the same row space as the matrix (claim I-003)."""
+    basis = span.astype(np.float64)
+    combination = np.asarray(
+        np.linalg.lstsq(basis.T, matrix.T, rcond=None)[0].T, dtype=np.float64
+    )  # matrix = K C
+    weights = _integers(np.rint(combination * _scale(combination, COMBINATION_BITS)))
+    bound = float(np.abs(weights).astype(np.float64).sum(axis=1).max()) * float(np.abs(basis).max())
+    if bound >= 2**62:
+        raise Infeasible("the integer form of a block has entries beyond 62 bits; use coarser attributes")
+    return weights @ span
+
+
+def completed(matrix: Array, sizes: tuple[int, ...]) -> Array:
+    """The strategy with every other centred direction added, measured with very little of the privacy.
+
+    For blocks whose queries have no exact integer form: a complete block answers any query exactly (I-004).
+    """
+    rank = math.prod(size - 1 for size in sizes)
+    if rank > MOST_FILLED:
+        raise Infeasible(
+            "queries that are not small multiples of whole numbers need a complete block, and this one would "
+            f"have {rank:,} rows, more than {MOST_FILLED:,}; round the queries, or use coarser attributes"
+        )
+    centred = join(np.eye(size) - 1.0 / size for size in sizes)
+    inside = np.linalg.qr(matrix.T)[0]
+    left = centred - (centred @ inside) @ inside.T
+    extra = np.linalg.svd(left)[2][: rank - len(matrix)]
+    whole = np.concatenate([matrix, math.sqrt(FILL) * extra])
+    return np.asarray(whole / math.sqrt(float(np.max(np.sum(whole * whole, axis=0)))))
+
+
+def independent_integers(rows: Integers, rank: int) -> Integers:
+    """`rank` independent rows among these, each divided by its greatest common divisor."""
+    from scipy.linalg import qr
+
+    divisors = np.gcd.reduce(rows, axis=1)
+    rows = rows[divisors > 0] // divisors[divisors > 0, None]
+    unit = rows / np.linalg.norm(rows, axis=1, keepdims=True)
+    chosen = np.sort(qr(unit.T, mode="r", pivoting=True)[1][:rank])
+    return np.asarray(rows[chosen])
+
+
+def has_rank(matrix: Integers, rank: int) -> bool:
+    """Whether the rank is certainly at least this: singular values far above what rounding could invent."""
+    scales = np.linalg.svd(matrix.astype(np.float64), compute_uv=False)
+    return len(scales) >= rank and bool(scales[rank - 1] > SURE_RANK * scales[0])
+
+
+def column_norm(matrix: Integers) -> int:
+    """Largest squared length of a column, exactly."""
+    largest = int(np.abs(matrix).max())
+    if largest**2 * len(matrix) < 2**63:
+        return int(np.sum(matrix * matrix, axis=0).max())
+    return max(sum(int(entry) ** 2 for entry in column) for column in matrix.T)
+
+
+def _scale(matrix: Array, bits: int) -> float:
+    return float(2**bits - 1) / float(np.abs(matrix).max())
+
+
+def _zero_sum(wanted: Array) -> Integers:
+    """Nearest integers with row sums of zero: the entries that were rounded furthest take the correction."""
+    rounded = np.rint(wanted)
+    excess = rounded.sum(axis=1).astype(np.int64)  # entries to lower (or raise) by one
+    order = np.argsort((wanted - rounded) * np.sign(excess)[:, None], axis=1, kind="stable")
+    rank = np.argsort(order, axis=1)
+    rounded -= np.sign(excess)[:, None] * (rank < np.abs(excess)[:, None])
+    return _integers(rounded)
+
+
+def _integers(values: Array) -> Integers:
+    return values.astype(np.int64)

@@ -1,0 +1,46 @@
+"""Any real mechanism in integers, and any integer mechanism at another budget."""
+
+import math
+from collections.abc import Mapping
+from fractions import Fraction
+
+import numpy as np
+from numpy.typing import NDArray
+
+from residua.strategy import integer_blocks, integer_product
+from residua.strategy.block_strategy import BlockStrategy
+from residua.strategy.mechanism import Mechanism
+from residua.strategy.product import ProductStrategy
+
+Integers = NDArray[np.int64]
+
+RATIO_BITS = 30
+
+
+def integer_mechanism(
+    ideal: Mechanism, spans: Mapping[int, Integers | None], allowed: Fraction, *, replacing: bool
+) -> Mechanism:
+    """The integer form of a real mechanism, with its exact cost at most `allowed`.
+
+    With `replacing` the cost is that of replacing one record instead of adding or removing one.
+    """
+    whole: Mechanism
+    if isinstance(ideal, BlockStrategy):
+        whole = integer_blocks.integer_blocks(ideal, spans, allowed)
+    elif isinstance(ideal, ProductStrategy):
+        whole = integer_product.integer_product(ideal, spans, allowed)
+    else:
+        raise TypeError(f"no integer form is known of {type(ideal).__name__}")
+    return rebudgeted(whole, allowed, replacing=True) if replacing else whole
+
+
+def rebudgeted(mechanism: Mechanism, allowed: Fraction, *, replacing: bool) -> Mechanism:
+    """The same integer measurements with noise that uses up `allowed` exactly."""
+    if replacing:
+        ratio = mechanism.replacement_cost() / mechanism.cost() * (1 + 1e-9)
+        allowed = allowed / Fraction(math.ceil(ratio * 2**RATIO_BITS), 2**RATIO_BITS)
+    if isinstance(mechanism, BlockStrategy):
+        return integer_blocks.with_budget(mechanism, allowed)
+    if isinstance(mechanism, ProductStrategy):
+        return integer_product.with_budget(mechanism, allowed)
+    raise TypeError(f"no integer form is known of {type(mechanism).__name__}")

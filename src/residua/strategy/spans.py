@@ -1,0 +1,53 @@
+"""Integer rows that span exactly what queries ask, before and after centring (claim I-003)."""
+
+import math
+from collections.abc import Sequence
+from functools import reduce
+
+import numpy as np
+from numpy.typing import NDArray
+
+from residua.linalg.centring import Measure, project
+from residua.workload import Queries
+
+Array = NDArray[np.float64]
+Integers = NDArray[np.int64]
+
+FRACTION_BITS = 12  # binary digits after the point that a query may have and still be taken exactly
+MOST_ROWS = 20_000_000  # entries of a query matrix that is listed
+
+
+def integer_span(queries: Queries) -> Integers | None:
+    """Integer rows with the row space of the queries, or None if there are none with small entries."""
+    if len(queries.root()) == queries.cells:
+        return np.eye(queries.cells, dtype=np.int64)
+    if queries.count * queries.cells > MOST_ROWS:
+        return None
+    rows = queries.matrix()
+    for bits in range(FRACTION_BITS + 1):
+        scaled = rows * 2.0**bits
+        if np.array_equal(scaled, np.rint(scaled)):
+            return scaled.astype(np.int64) if float(np.abs(scaled).max()) < 2**20 else None
+    return None
+
+
+def centred_span(queries: Queries, kept: Sequence[int]) -> Integers | None:
+    """Integer rows with the row space of the queries centred uniformly along the places `kept`.
+
+    Means and centred rows are multiples of one over the number of cells, so that many times them is whole.
+    """
+    span = integer_span(queries)
+    if span is None:
+        return None
+    measures = [Measure(size) for size in queries.sizes]
+    cells = math.prod(queries.sizes)
+    rows = np.rint(cells * project(span.astype(np.float64), queries.sizes, measures, kept))
+    return rows.astype(np.int64)
+
+
+def product_span(spans: Sequence[Integers | None]) -> Integers | None:
+    """Kronecker product of spans, the last one fastest; None if one is missing."""
+    if any(span is None for span in spans):
+        return None
+    known = [span for span in spans if span is not None]
+    return np.asarray(reduce(np.kron, known, np.ones((1, 1), dtype=np.int64)), dtype=np.int64)

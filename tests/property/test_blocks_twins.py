@@ -1,0 +1,245 @@
+"""Block plans of random workloads against dense twins: every query and every measurement over every cell."""
+
+import math
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+import residua as rs
+from residua.decompose import decompose
+from residua.linalg.centring import Measure
+from residua.mechanisms.blocks import solve_blocks
+from residua.mechanisms.shapes import Optimal
+from residua.privacy import Budget
+from residua.schema import Attribute
+from residua.strategy.block_strategy import BlockStrategy
+from residua.workload import Family, Group
+
+Array = NDArray[np.float64]
+
+METHODS = ("querysmasher", "fourier", "residualplanner+", "given", "residualplanner")
+SINGLES: tuple[Family, ...] = (
+    rs.identity,
+    rs.total,
+    rs.prefix,
+    rs.ranges,
+    rs.circular,
+    rs.predicates,
+    rs.width(2),
+    rs.buckets(1),
+)
+PAIRS: tuple[Family, ...] = (rs.affine, rs.abs_diff)
+ONE = rs.privacy_cost(1)
+TREE = rs.Hierarchy(("top", "leaf"), [("x", "1"), ("x", "2"), ("y", "3"), ("z", "4")])
+
+
+def over_cells(matrix: Array, attributes: tuple[int, ...], sizes: tuple[int, ...]) -> Array:
+    """Rows on some attributes as rows over all cells of the schema, by looking up each cell."""
+    place = np.indices(sizes).reshape(len(sizes), -1)  # (attributes, cells)
+    inner = [place[axis] for axis in attributes]
+    return matrix[:, np.ravel_multi_index(inner, [sizes[axis] for axis in attributes])] if inner else matrix
+
+
+def times(parts: list[Array], cells: int) -> Array:
+    """Every product of one row from each part, the last part fastest."""
+    rows = np.ones((1, cells))
+    for part in parts:
+        rows = (rows[:, None, :] * part[None, :, :]).reshape(-1, cells)
+    return rows
+
+
+def query_rows(work: rs.Workload) -> Array:
+    sizes = work.schema.sizes
+    return np.concatenate([rows_of(group, sizes) for group in work.groups()])
+
+
+def rows_of(group: Group, sizes: tuple[int, ...]) -> Array:
+    parts = [over_cells(f.queries.matrix(), f.attributes, sizes) for f in group.factors]
+    return times(parts, math.prod(sizes))
+
+
+def query_weights(work: rs.Workload) -> Array:
+    found = []
+    for group in work.groups():
+        weights = np.array([group.weight])
+        for factor in group.factors:
+            own = factor.queries.weights
+            own = np.ones(factor.queries.count) if own is None else own
+            weights = np.multiply.outer(weights, own).ravel()
+        found.append(weights)
+    return np.concatenate(found)
+
+
+def measured_rows(strategy: BlockStrategy) -> Array:
+    """All measurements over all cells, each divided by its noise's standard deviation."""
+    cells = math.prod(strategy.sizes)
+    rows = []
+    for layer in strategy.layers:
+        for subset, shapes, noise in zip(layer.subsets, layer.shapes, layer.noise, strict=True):
+            parts = []
+            for places, number in zip(layer.layout, shapes, strict=True):
+                attributes = tuple(int(subset[place]) for place in places)
+                parts.append(over_cells(strategy.shapes[number].matrix, attributes, strategy.sizes))
+            rows.append(times(parts, cells) / math.sqrt(noise))
+    return np.concatenate(rows)
+
+
+@dataclass(frozen=True)
+class Twin:
+    """A workload and a mechanism as matrices over all cells of the schema."""
+
+    queries: Array  # (count, cells)
+    weights: Array  # (count,)
+    measured: Array  # (measurements, cells)
+
+    @classmethod
+    def of(cls, work: rs.Workload, strategy: Any) -> "Twin":
+        assert isinstance(strategy, BlockStrategy)
+        return cls(query_rows(work), query_weights(work), measured_rows(strategy))
+
+    @property
+    def privacy(self) -> Array:
+        """The matrix X, (cells, cells)."""
+        return self.measured.T @ self.measured
+
+    @property
+    def covariance(self) -> Array:
+        return self.queries @ np.linalg.pinv(self.privacy, rcond=1e-12, hermitian=True) @ self.queries.T
+
+    @property
+    def unseen(self) -> Array:
+        """Length of the part of each query outside the row space of X, over its own length."""
+        onto = np.linalg.pinv(self.privacy, rcond=1e-12, hermitian=True) @ self.privacy
+        left = np.linalg.norm(self.queries - self.queries @ onto, axis=1)
+        return left / np.maximum(np.linalg.norm(self.queries, axis=1), 1e-300)
+
+
+def planned(work: rs.Workload, method: str, budget: Budget = ONE, **more: Any) -> rs.Plan:
+    """A plan; "given" is residualplanner+ with strategies for some attributes."""
+    if method != "given":
+        return rs.plan(work, budget, method=method, **more)
+    generator = np.random.default_rng(work.count)
+    strategies = {
+        name: generator.integers(-1, 3, (size + 1, size)) + 3 * np.eye(size + 1, size)
+        for name, size in list(zip(work.schema.names, work.schema.sizes, strict=True))[::2]
+    }
+    return rs.plan(work, budget, method="residualplanner+", strategies=strategies, **more)
+
+
+@st.composite
+def schemas(draw: st.DrawFn) -> rs.Schema:
+    """One to four attributes of few cells, with at most 150 cells together; some have one cell, or a tree."""
+    sizes = draw(st.lists(st.integers(2, 5), min_size=1, max_size=4))
+    assume(math.prod(sizes) <= 150)
+    attributes: dict[str, Attribute] = {f"a{at}": rs.Integer(0, size - 1) for at, size in enumerate(sizes)}
+    odd = draw(st.integers(0, 5))
+    if odd == 0 and math.prod(sizes) <= 40:
+        attributes["tree"] = TREE
+    if odd == 1:
+        attributes["single"] = rs.Integer(0, 0)
+    return rs.Schema(attributes)
+
+
+def families(schema: rs.Schema, name: str) -> list[Family]:
+    attribute = schema.attributes[schema.position(name)]
+    if name == "tree":
+        return [rs.identity, rs.level("top"), rs.prefix, rs.total]
+    if attribute.size == 1:
+        return [rs.identity, rs.total, rs.prefix]
+    return list(SINGLES)
+
+
+@st.composite
+def explicit(draw: st.DrawFn, schema: rs.Schema) -> rs.Workload:
+    names = draw(st.permutations(schema.names))[: draw(st.integers(1, 2))]
+    cells = math.prod(schema.sizes[schema.position(name)] for name in names)
+    row = st.lists(st.integers(-2, 3), min_size=cells, max_size=cells)
+    rows = draw(st.lists(row, min_size=1, max_size=3))
+    assume(np.any(rows))
+    weights = draw(st.lists(st.sampled_from([0.25, 1.0, 9.0]), min_size=len(rows), max_size=len(rows)))
+    return rs.linear(schema, names, rows, weights)
+
+
+@st.composite
+def runs(draw: st.DrawFn, schema: rs.Schema) -> rs.Workload:
+    """All tables of some ways; attributes in any order."""
+    order = draw(st.permutations(schema.names))
+    ways = draw(st.lists(st.integers(0, min(3, len(order))), min_size=1, max_size=2))
+    if len(order) > 1 and draw(st.integers(0, 3)) == 0:
+        return rs.all_tables(schema, 2, draw(st.sampled_from(PAIRS)), attributes=order)
+    family = draw(st.sampled_from([rs.identity, rs.prefix, rs.ranges, rs.circular]))
+    return rs.all_tables(schema, ways, family, attributes=order)
+
+
+@st.composite
+def tables(draw: st.DrawFn, schema: rs.Schema) -> rs.Workload:
+    """One table on some attributes in any order: products, pairs, or the total."""
+    names = list(draw(st.permutations(schema.names))[: draw(st.integers(0, min(3, len(schema))))])
+    spec: dict[str | tuple[str, str], Family] = {}
+    while names:
+        if len(names) > 1 and draw(st.booleans()):
+            spec[names.pop(0), names.pop(0)] = draw(st.sampled_from(PAIRS))
+        else:
+            name = names.pop(0)
+            spec[name] = draw(st.sampled_from(families(schema, name)))
+    return rs.table(schema, spec)
+
+
+@st.composite
+def workloads(draw: st.DrawFn, schema: rs.Schema | None = None) -> rs.Workload:
+    schema = draw(schemas()) if schema is None else schema
+    kind = st.one_of(tables(schema), tables(schema), explicit(schema), runs(schema))
+    work = draw(kind)
+    for _ in range(draw(st.integers(0, 3))):
+        work = work + draw(st.sampled_from([0.01, 1.0, 1.0, 75.0])) * draw(kind)
+    assume(work.count <= 1000)  # a thousand squared covariances
+    assume(np.any(query_rows(work)))
+    return work
+
+
+@st.composite
+def marginal_sets(draw: st.DrawFn) -> rs.Workload:
+    schema = draw(schemas())
+    work = rs.marginals(schema, up_to=draw(st.integers(0, 2)))
+    for _ in range(draw(st.integers(0, 2))):
+        names = draw(st.permutations(schema.names))[: draw(st.integers(0, min(3, len(schema))))]
+        spec = {name: draw(st.sampled_from([rs.identity, rs.identity, rs.total])) for name in names}
+        work = work + draw(st.sampled_from([0.01, 1.0, 75.0])) * rs.table(schema, spec)
+    assume(work.count <= 1000)
+    return work
+
+
+@st.composite
+def cases(draw: st.DrawFn) -> tuple[rs.Workload, str]:
+    """A workload and a method that plans it."""
+    method = draw(st.sampled_from(METHODS))
+    return draw(marginal_sets() if method == "residualplanner" else workloads()), method
+
+
+budgets = st.sampled_from([ONE, rs.zcdp("0.1"), rs.gdp(2), rs.approx_dp(1, "1e-6")])
+
+
+@given(cases(), budgets)
+def test_every_figure_is_that_of_the_best_unbiased_answer(case, budget):
+    work, method = case
+    plan = planned(work, method, budget)
+    twin = Twin.of(work, plan.mechanism)
+    assert twin.unseen.max() < 1e-6
+    expected = twin.covariance
+    variances = np.diagonal(expected)
+    scale = variances.max()
+    np.testing.assert_allclose(plan.variances(work), variances, rtol=1e-6, atol=1e-8 * scale)
+    np.testing.assert_allclose(plan.covariance(work, work), expected, atol=1e-7 * scale)
+    assert plan.total_variance == pytest.approx(twin.weights @ variances, rel=1e-7)
+    assert plan.rmse == pytest.approx(math.sqrt(variances.mean()), rel=1e-7)
+    assert plan.ideal.weighted_rmse == pytest.approx(
+        math.sqrt(twin.weights @ variances / work.count), rel=1e-7
+    )
+    assert plan.max_variance == pytest.approx(scale, rel=1e-7)

@@ -1,0 +1,101 @@
+"""Independent rows with a given gram, and pseudo-inverses, against exact and dense twins."""
+
+import numpy as np
+import pytest
+from flint import acb_mat, arb_mat, ctx, fmpq, fmpq_mat
+from numpy.typing import NDArray
+
+from residua.linalg.rows import independent_rows, inverse_gram
+
+Array = NDArray[np.float64]
+
+
+def exact(matrix: Array) -> fmpq_mat:
+    """The same floats as rational numbers."""
+    rows = [[fmpq(*float(value).as_integer_ratio()) for value in row] for row in matrix]
+    return fmpq_mat(rows)
+
+
+def eigenvalues(gram: fmpq_mat) -> list[float]:
+    """Of a symmetric matrix of rational numbers, each to all its digits, in descending order."""
+    before, ctx.prec = ctx.prec, 600
+    try:
+        return sorted(
+            (float(value.real.mid()) for value in acb_mat(arb_mat(gram)).eig(multiple=True)), reverse=True
+        )
+    finally:
+        ctx.prec = before
+
+
+def random_stack(seed: int) -> Array:
+    """Small integer rows of every kind: few or many, dependent or not, with repeats and zeros."""
+    draw = np.random.default_rng(seed)
+    count, columns = draw.integers(1, 9, size=2)
+    stack = draw.integers(-2, 3, size=(count, columns)).astype(float)
+    if seed % 3 == 0:
+        stack = np.vstack([stack, stack[:1], stack.sum(axis=0, keepdims=True)])
+    if seed % 4 == 0:
+        stack[:, 0] = 0.0
+    return stack
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_independent_rows_have_the_exact_rank_and_the_same_gram(seed: int) -> None:
+    stack = random_stack(seed)
+    weights = np.random.default_rng(seed).uniform(0.5, 2.0, len(stack))
+    root = independent_rows(stack, weights)
+    rank = exact(stack).rank()
+    assert root.shape == (rank, stack.shape[1])
+    assert rank == 0 or np.linalg.matrix_rank(root) == rank
+    np.testing.assert_allclose(root.T @ root, (stack.T * weights) @ stack, atol=1e-12)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_weights_of_any_spread_neither_change_the_rank_nor_drown_a_light_row(seed: int) -> None:
+    draw = np.random.default_rng(seed)
+    columns = int(draw.integers(2, 6))
+    stack = draw.integers(-3, 4, size=(columns + 2, columns)).astype(float)
+    stack[:columns] += 4 * np.eye(columns)
+    weights = 10.0 ** draw.uniform(-12, 12, len(stack))
+    root = independent_rows(stack, weights)
+    assert root.shape == (columns, columns)
+    gram = exact(stack).transpose() * exact(np.diag(weights)) * exact(stack)
+    own = exact(root).transpose() * exact(root)
+    np.testing.assert_allclose(eigenvalues(own), eigenvalues(gram), rtol=1e-13)
+
+
+def test_dependent_rows_under_wild_weights_keep_their_rank() -> None:
+    stack = np.array([[1.0, 1, 0, 0], [0, 0, 1, 1], [1, 1, 1, 1], [1, 0, 0, 0], [0, 1, 0, 0]])
+    for exponents in ([12, -12, 0, 3, -5], [-12, -12, 12, 12, 0], [20, -20, 0, -10, 10]):
+        weights = 10.0 ** np.array(exponents, dtype=float)
+        root = independent_rows(stack, weights)
+        assert root.shape == (3, 4)
+        # the light directions are there to their own digits: undo the scale of every row before looking
+        lengths = np.linalg.norm(root, axis=1)
+        assert np.linalg.matrix_rank(root / lengths[:, None], tol=1e-9) == 3
+
+
+def test_independent_rows_are_kept_as_they_are() -> None:
+    stack = np.array([[1.0, 2.0, 3.0, 4.0], [0.0, 1.0, 0.0, 1.0]])
+    np.testing.assert_allclose(
+        independent_rows(stack, np.array([4.0, 1.0])), stack * [[2.0], [1.0]], rtol=1e-15
+    )
+
+
+def test_rows_of_weight_zero_and_zero_rows_do_not_count() -> None:
+    assert independent_rows(np.eye(3), np.array([1.0, 0.0, 1.0])).shape == (2, 3)
+    assert independent_rows(np.zeros((2, 3))).shape == (0, 3)
+    assert independent_rows(np.zeros((0, 3))).shape == (0, 3)
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_the_inverse_gram_is_the_pseudo_inverse_and_comes_with_its_projector(seed: int) -> None:
+    rows = random_stack(seed)
+    inverse, projector = inverse_gram(rows)
+    expected = np.linalg.pinv(rows.T @ rows, rcond=1e-10, hermitian=True)
+    np.testing.assert_allclose(inverse, expected, atol=1e-9 * max(1.0, float(np.abs(expected).max())))
+    if exact(rows).rank() == rows.shape[1]:
+        assert projector is None
+    else:
+        assert projector is not None
+        np.testing.assert_allclose(projector, np.linalg.pinv(rows) @ rows, atol=1e-10)

@@ -1,0 +1,204 @@
+"""Product strategies: costs, answers by least squares, ties between attributes, the span, records."""
+
+import math
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+import residua as rs
+from residua.strategy.product import ProductStrategy, StrategyFactor
+from residua.workload import Group
+
+Array = NDArray[np.float64]
+RANDOM = np.random.default_rng(20240)
+SCHEMA = rs.Schema.of_sizes([3, 2, 4])
+
+
+def group(work: rs.Workload) -> Group:
+    [only] = work.groups()
+    return only
+
+
+def factor(*attributes: int, rows: int | None = None) -> StrategyFactor:
+    """A random matrix on some attributes of the schema, square unless told."""
+    sizes = tuple(SCHEMA.sizes[axis] for axis in attributes)
+    cells = math.prod(sizes)
+    return StrategyFactor(attributes, sizes, RANDOM.normal(size=(cells if rows is None else rows, cells)))
+
+
+def lookup(matrix: Array, attributes: tuple[int, ...]) -> Array:
+    place = np.indices(SCHEMA.sizes).reshape(3, -1)
+    sizes = [SCHEMA.sizes[axis] for axis in attributes]
+    return matrix[:, np.ravel_multi_index([place[axis] for axis in attributes], sizes)]
+
+
+def rows_of(asked: Group) -> Array:
+    rows = np.ones((1, 24))
+    for part in asked.factors:
+        rows = (rows[:, None] * lookup(part.queries.matrix(), part.attributes)).reshape(-1, 24)
+    return rows
+
+
+def privacy(strategy: ProductStrategy) -> Array:
+    rows = np.ones((1, 24))
+    for part in strategy.factors:
+        rows = (rows[:, None] * lookup(part.matrix, part.attributes)).reshape(-1, 24)
+    return rows.T @ rows / strategy.noise_variance
+
+
+STRATEGIES = {
+    "one joint matrix": ProductStrategy((factor(0, 1, 2),), 2.0),
+    "one matrix each": ProductStrategy((factor(0), factor(1), factor(2)), 0.5),
+    "ends together": ProductStrategy((factor(0, 2), factor(1)), 3.0),
+    "ends together, reversed": ProductStrategy((factor(1), factor(2, 0)), 3.0),
+    "more rows than cells": ProductStrategy((factor(2, rows=9), factor(1, 0, rows=11)), 1.0),
+}
+
+TABLES = {
+    "total": rs.table(SCHEMA),
+    "one": rs.table(SCHEMA, a2=rs.prefix),
+    "ends": rs.table(SCHEMA, {"a2": rs.prefix, "a0": rs.identity}),
+    "all, reversed": rs.table(SCHEMA, {"a2": rs.ranges, "a1": rs.identity, "a0": rs.prefix}),
+    "pair": rs.table(SCHEMA, {("a0", "a2"): rs.affine}),
+    "pair, reversed": rs.table(SCHEMA, {("a2", "a0"): rs.abs_diff, "a1": rs.predicates}),
+    "explicit": rs.linear(SCHEMA, ("a1", "a2"), RANDOM.normal(size=(3, 8)), [1.0, 2.0, 5.0]),
+    "with a total": rs.table(SCHEMA, {"a1": rs.total, "a0": rs.identity}),
+}
+
+
+@pytest.mark.parametrize("work", TABLES.values(), ids=TABLES)
+@pytest.mark.parametrize("strategy", STRATEGIES.values(), ids=STRATEGIES)
+def test_figures_are_those_of_the_dense_pseudo_inverse(strategy, work):
+    asked = group(work)
+    rows = rows_of(asked)
+    covariance = rows @ np.linalg.pinv(privacy(strategy), rcond=1e-12, hermitian=True) @ rows.T
+    variances = np.diagonal(covariance)
+    scale = variances.max()
+    np.testing.assert_allclose(strategy.variances(asked), variances, rtol=1e-6, atol=1e-8 * scale)
+    np.testing.assert_allclose(strategy.covariance(asked, asked), covariance, atol=1e-6 * scale)
+    assert strategy.largest(asked) == pytest.approx(scale, rel=1e-6)
+    assert strategy.total(asked, weighted=False) == pytest.approx(variances.sum(), rel=1e-6)
+    own = asked.factors[0].queries.weights if asked.factors else None
+    weights = np.ones(len(variances)) if own is None else own
+    assert strategy.total(asked, weighted=True) == pytest.approx(weights @ variances, rel=1e-6)
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES.values(), ids=STRATEGIES)
+def test_covariances_of_two_tables_are_those_of_the_dense_pseudo_inverse(strategy):
+    inverse = np.linalg.pinv(privacy(strategy), rcond=1e-12, hermitian=True)
+    for left in TABLES.values():
+        for right in TABLES.values():
+            expected = rows_of(group(left)) @ inverse @ rows_of(group(right)).T
+            found = strategy.covariance(group(left), group(right))
+            np.testing.assert_allclose(found, expected, atol=1e-6 * max(np.abs(expected).max(), 1e-3))
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES.values(), ids=STRATEGIES)
+def test_costs_are_those_of_the_dense_privacy_matrix(strategy):
+    X = privacy(strategy)
+    own = np.diagonal(X)
+    assert strategy.cost() == pytest.approx(own.max())
+    assert strategy.replacement_cost() == pytest.approx((own[:, None] + own - 2 * X).max())
+    assert strategy.replacement_cost() <= 4 * strategy.cost() * (1 + 1e-12)
+
+
+def test_scaling_multiplies_costs_and_divides_variances():
+    strategy, asked = STRATEGIES["ends together"], group(TABLES["ends"])
+    scaled = strategy.scaled(4.0)
+    assert scaled.cost() == pytest.approx(4 * strategy.cost())
+    assert scaled.replacement_cost() == pytest.approx(4 * strategy.replacement_cost())
+    np.testing.assert_allclose(4 * scaled.variances(asked), strategy.variances(asked))
+
+
+def test_a_strategy_without_factors_measures_the_total():
+    nothing = ProductStrategy((), 0.25)
+    assert nothing.cost() == 4
+    assert nothing.replacement_cost() == 0
+    assert nothing.variances(group(rs.table(SCHEMA))) == pytest.approx([0.25])
+    total = group(rs.table(SCHEMA))
+    np.testing.assert_array_equal(nothing.covariance(total, total), [[0.25]])
+    assert list(nothing.describe()) == ["the number of records"]
+    with pytest.raises(rs.NotInSpan, match="table 'a1'"):
+        nothing.variances(group(rs.table(SCHEMA, ["a1"])))
+
+
+def test_many_joint_cells_get_four_times_the_cost_as_the_bound_on_replacement():
+    factors = tuple(StrategyFactor((axis,), (30,), np.eye(30)) for axis in range(3))
+    strategy = ProductStrategy(factors, 1.0)
+    assert strategy.replacement_cost() == 4 * strategy.cost() == 4
+
+
+def test_what_is_measured_is_told_with_its_size():
+    assert list(STRATEGIES["ends together"].describe()) == [
+        "12 queries on 12 cells of 2 attributes",
+        "2 queries on 2 cells of 1 attribute",
+    ]
+
+
+# The span
+
+
+def test_a_factor_of_low_rank_answers_its_combinations_and_refuses_the_rest():
+    sums = StrategyFactor((2,), (4,), np.array([[1.0, 1, 0, 0], [0, 0, 1, 1]]))
+    strategy = ProductStrategy((factor(0), sums), 1.0)
+    halves = rs.table(SCHEMA, {"a0": rs.identity, "a2": rs.buckets(2)})
+    rows = rows_of(group(halves))
+    expected = np.diagonal(rows @ np.linalg.pinv(privacy(strategy), rcond=1e-11, hermitian=True) @ rows.T)
+    np.testing.assert_allclose(strategy.variances(group(halves)), expected, rtol=1e-6)
+    with pytest.raises(rs.NotInSpan, match="table 'thirds': query 0 of 'buckets' is not a combination"):
+        strategy.variances(group(rs.table(SCHEMA, a2=rs.buckets(1), name="thirds")))
+    with pytest.raises(rs.NotInSpan, match=r"query .* of 'affine'"):
+        strategy.total(group(rs.table(SCHEMA, {("a0", "a2"): rs.affine})), weighted=False)
+
+
+def test_an_index_of_a_query_counts_over_all_families_that_are_tied():
+    joint = StrategyFactor((0, 1), (3, 2), np.eye(6)[:5])
+    with pytest.raises(rs.NotInSpan, match="query 5 of 'identity x identity'"):
+        ProductStrategy((joint,), 1.0).variances(group(rs.table(SCHEMA, ["a0", "a1"])))
+
+
+def test_a_factor_that_sees_no_total_answers_no_table_without_it():
+    differences = StrategyFactor((1,), (2,), np.array([[1.0, -1.0]]))
+    strategy = ProductStrategy((factor(0), differences), 1.0)
+    with pytest.raises(rs.NotInSpan, match="table 'a0' needs a total"):
+        strategy.variances(group(rs.table(SCHEMA, ["a0"])))
+    assert len(strategy.variances(group(rs.linear(SCHEMA, ["a1"], [[2, -2]], name="gap") * 1.0))) == 1
+
+
+def test_rounding_is_not_taken_for_a_query_outside_the_span():
+    rng = np.random.default_rng(3)
+    schema = rs.Schema.of_sizes([60])
+    for _ in range(20):
+        basis = rng.normal(size=(30, 60)) * 10.0 ** rng.uniform(-3, 3, size=(30, 1))
+        strategy = ProductStrategy((StrategyFactor((0,), (60,), basis),), 1.0)
+        queries = rng.normal(size=(40, 30)) @ basis
+        assert np.all(strategy.variances(group(rs.linear(schema, ["a0"], queries))) > 0)
+
+
+def test_a_row_of_zeros_is_answered_with_certainty():
+    strategy = ProductStrategy((StrategyFactor((1,), (2,), np.array([[1.0, -1.0]])),), 1.0)
+    found = strategy.variances(group(rs.linear(SCHEMA, ["a1"], [[0, 0], [3, -3]])))
+    np.testing.assert_allclose(found, [0, 9], atol=1e-12)
+
+
+# Records
+
+
+def test_a_record_brings_back_every_figure():
+    strategy = STRATEGIES["ends together, reversed"]
+    arrays: dict[str, NDArray[np.float64]] = {}
+    back = ProductStrategy.from_record(strategy.record(arrays), arrays)
+    for work in TABLES.values():
+        np.testing.assert_array_equal(back.variances(group(work)), strategy.variances(group(work)))
+    assert back.cost() == strategy.cost()
+
+
+def test_a_record_of_another_kind_is_refused():
+    with pytest.raises(rs.FileFormatError, match="no strategy of kind 'magic'"):
+        ProductStrategy.from_record({"kind": "magic"}, {})
+
+
+def test_a_matrix_that_does_not_fit_its_cells_is_refused():
+    with pytest.raises(ValueError, match=r"shape \(2, 5\) does not fit cells of sizes \(2, 3\)"):
+        StrategyFactor((0, 1), (2, 3), np.ones((2, 5)))
