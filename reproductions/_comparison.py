@@ -36,6 +36,11 @@ class Comparison:
         """A printed figure that cannot be held against us, for a reason that is printed with it."""
         self._row(name, ours, theirs, "not judged", reason)
 
+    def impossible(self, name: str, bound: float, theirs: str, note: str = "") -> None:
+        """A printed figure that our lower bound refutes: the bound must be above all that rounds to it."""
+        verdict = "proved impossible" if _side(bound, theirs) == 1 else "FAILED: not refuted"
+        self._row(name, bound, theirs, verdict, note)
+
     def close(self, name: str, ours: float, exact: float, tolerance: float, note: str = "") -> None:
         """A figure with a closed form: it must agree within a relative tolerance."""
         verdict = "agrees" if abs(ours / exact - 1) <= tolerance else "FAILED: must agree"

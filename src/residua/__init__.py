@@ -1,6 +1,7 @@
 """Residua publishes tables about people with the least noise that privacy allows."""
 
 from residua import bounds
+from residua._measure import measure
 from residua._plan import Plan
 from residua.errors import (
     BudgetError,
@@ -15,9 +16,13 @@ from residua.errors import (
     SchemaError,
     WorkloadError,
 )
+from residua.ledger import Ledger
+from residua.noise import simulated
 from residua.planning import compare, plan
 from residua.privacy import Unit, approx_dp, gdp, privacy_cost, pure_dp, zcdp
+from residua.release import Release
 from residua.schema import Binned, Categorical, Hierarchy, Integer, Schema
+from residua.version import __version__
 from residua.workload import (
     Workload,
     abs_diff,
@@ -37,8 +42,6 @@ from residua.workload import (
     width,
 )
 
-__version__ = "0.1.0"
-
 __all__ = [
     "Binned",
     "BudgetError",
@@ -49,16 +52,19 @@ __all__ = [
     "Hierarchy",
     "Infeasible",
     "Integer",
+    "Ledger",
     "LedgerError",
     "NotConverged",
     "NotInSpan",
     "Plan",
+    "Release",
     "ResiduaError",
     "Schema",
     "SchemaError",
     "Unit",
     "Workload",
     "WorkloadError",
+    "__version__",
     "abs_diff",
     "affine",
     "all_tables",
@@ -72,12 +78,14 @@ __all__ = [
     "level",
     "linear",
     "marginals",
+    "measure",
     "plan",
     "predicates",
     "prefix",
     "privacy_cost",
     "pure_dp",
     "ranges",
+    "simulated",
     "table",
     "total",
     "width",

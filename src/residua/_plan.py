@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from residua import _files
 from residua._summary import MOST_ROWS, Certificate, TableSummary, explain_plan
-from residua.errors import FileFormatError, SchemaError, WorkloadError
+from residua.errors import BudgetError, FileFormatError, SchemaError, WorkloadError
 from residua.mechanisms.draft import Scope
 from residua.privacy import Budget, Privacy, Unit, budget_from_record
 from residua.schema import Schema
@@ -207,25 +207,25 @@ class Plan:
     @cached_property
     def hash(self) -> str:
         """The hash that identifies this plan, the one its saved file carries."""
-        manifest, arrays = self._content()
+        manifest, arrays = self.content()
         return _files.pack("plan", manifest, arrays)[2]
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the plan to one file; equal plans give equal bytes."""
-        _files.write(path, "plan", *self._content())
+        _files.write(path, "plan", *self.content())
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> "Plan":
         """The plan in a file, refused with a reason if the file is not a whole, unedited plan."""
         container = _files.read(path, "plan")
         try:
-            return cls._from_content(container.manifest, container.arrays)
+            return cls.from_content(container.manifest, container.arrays)
         except FileFormatError as error:
             raise FileFormatError(f"{path}: {error}") from error
         except (KeyError, TypeError, IndexError, AttributeError, ValueError) as error:
             raise FileFormatError(f"{path} lacks a part that a plan needs ({error!r})") from error
 
-    def _content(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+    def content(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         arrays: dict[str, NDArray[Any]] = {}
         manifest = {
             "schema": self.schema.record(),
@@ -252,20 +252,20 @@ class Plan:
         return {"totals": list(figures.totals), "largest": None if math.isnan(largest) else largest}
 
     @classmethod
-    def _from_content(cls, manifest: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> "Plan":
+    def from_content(cls, manifest: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> "Plan":
         schema = Schema.from_record(manifest["schema"])
         work = Workload.from_record(manifest["workload"], arrays, schema)
-        count = work.count
+        mechanism = mechanism_from_record(manifest["mechanism"], arrays)
         return cls(
             workload=work,
             budget=budget_from_record(manifest["budget"]),
             unit=Unit.from_record(manifest["unit"]),
             method=manifest["method"],
             objective=manifest["objective"],
-            mechanism=mechanism_from_record(manifest["mechanism"], arrays),
+            mechanism=mechanism,
             certificate=_certificate(**manifest["certificate"]),
-            ideal=_figures(manifest["ideal"], count),
-            released=_figures(manifest["released"], count),
+            ideal=_figures(manifest["ideal"], work, None),
+            released=_figures(manifest["released"], work, mechanism),
         )
 
     def _refuse_foreign(self, work: object) -> None:
@@ -295,10 +295,13 @@ def _certificate(lower_bound: float, gap: float | None, scope: Scope) -> Certifi
     return Certificate(lower_bound, math.inf if gap is None else gap, scope)
 
 
-def _figures(record: Mapping[str, Any], count: int) -> Figures:
+def _figures(record: Mapping[str, Any], work: Workload, mechanism: Mechanism | None) -> Figures:
+    """Figures from a file; a largest variance that it lacks is looked for where there is a mechanism."""
     weighted, plain = record["totals"]
+    if record["largest"] is None and mechanism is not None:
+        return Figures.of(mechanism, work, (weighted, plain))
     largest = math.nan if record["largest"] is None else float(record["largest"])
-    return Figures(count, (weighted, plain), lambda: largest)
+    return Figures(work.count, (weighted, plain), lambda: largest)
 
 
 def certified(total: float, lower: float, scope: Scope) -> Certificate:

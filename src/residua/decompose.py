@@ -18,9 +18,8 @@ from itertools import combinations
 import numpy as np
 from numpy.typing import NDArray
 
-from residua.linalg.centring import Measure, project
+from residua.linalg.centring import Measure, project, standing_rows
 from residua.linalg.keys import distinct_rows
-from residua.linalg.rows import independent_rows
 from residua.workload import Factor, Group, Queries, Tables, Workload
 from residua.workload.groups import splits
 
@@ -33,7 +32,7 @@ Placed = tuple[tuple[tuple[int, ...], int], ...]
 
 Mixed = dict[tuple[int, ...], dict[Placed, float]]
 
-VANISHING = 1e-12  # relative size below which a piece is what rounding leaves of zero
+SAME = 1e-9  # relative difference of grams that is rounding
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,10 +60,8 @@ class Piece:
 
     def root(self) -> Array:
         """R with independent rows and `R'R` the weighted gram of the piece; no rows if it vanishes."""
-        whole = self.queries.root()
-        rows = self.project(whole)
-        left = np.linalg.norm(rows, axis=1) > VANISHING * np.linalg.norm(whole, axis=1)
-        return independent_rows(rows[left]) if left.any() else rows[:0]
+        rows = self.queries.root()
+        return standing_rows(self.project(rows), np.linalg.norm(rows, axis=1))
 
     def size(self) -> float:
         """Trace of the gram; for nothing kept, the sum of the squared means."""
@@ -120,7 +117,7 @@ class _Registry:
     measures: tuple[Measure, ...]
     tags: tuple[int, ...]
     numbers: dict[Piece, int] = field(default_factory=dict)
-    grams: dict[bytes, int] = field(default_factory=dict)
+    grams: dict[bytes, list[int]] = field(default_factory=dict)
     pieces: list[Piece] = field(default_factory=list)
     roots: list[Array] = field(default_factory=list)
     means: dict[Piece, float] = field(default_factory=dict)
@@ -130,10 +127,12 @@ class _Registry:
         piece = self._piece(factor, kept)
         if piece not in self.numbers:
             root = piece.root()
-            number = self.grams.setdefault(_gram_key(piece, root), len(self.pieces))
+            alike = self.grams.setdefault(_gram_key(piece, root), [])
+            number = next((at for at in alike if _same_gram(self.roots[at], root)), len(self.pieces))
             if number == len(self.pieces):
                 self.pieces.append(piece)
                 self.roots.append(root)
+                alike.append(number)
             self.numbers[piece] = number
         return self.numbers[piece]
 
@@ -152,7 +151,10 @@ class _Registry:
 
 
 def _gram_key(piece: Piece, root: Array) -> bytes:
-    """Equal for pieces whose grams agree to ten digits, such as both halves of a symmetric joint family."""
+    """Equal for pieces whose grams agree to ten digits of the largest entry, and may be the same.
+
+    Both halves of a symmetric joint family are; but what light queries ask can hide below ten digits.
+    """
     if len(piece.sizes) > 1:
         return repr((piece.sizes, piece.tags, len(root))).encode() + hashlib.sha256(root.tobytes()).digest()
     gram = root.T @ root
@@ -160,6 +162,18 @@ def _gram_key(piece: Piece, root: Array) -> bytes:
     digits = np.round(gram / scale, 10) if scale > 0 else gram
     content = hashlib.sha256((digits + 0.0).tobytes()).digest()  # + 0.0 makes every zero a positive one
     return repr((piece.sizes, piece.tags, float(f"{scale:.10e}"))).encode() + content
+
+
+def _same_gram(one: Array, two: Array) -> bool:
+    """Whether `R'R` of two roots agrees in every direction, light or heavy: `two = M one`, M orthogonal."""
+    if np.array_equal(one, two):
+        return True
+    if one.shape != two.shape:
+        return False
+    basis, upper = np.linalg.qr(one.T)
+    turn = np.linalg.solve(upper.T, (two @ basis).T).T
+    lost = np.linalg.norm(two - turn @ one, axis=1) > SAME * np.linalg.norm(two, axis=1)
+    return not lost.any() and bool(np.abs(turn.T @ turn - np.eye(len(turn))).max() < SAME)
 
 
 def uniform(work: Workload) -> tuple[Measure, ...]:

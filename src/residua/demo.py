@@ -2,6 +2,8 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 
+from threadpoolctl import threadpool_limits
+
 import residua as rs
 
 COUNTIES = (
@@ -18,7 +20,11 @@ COUNTIES = (
 LEVELS = (rs.zcdp("0.01"), rs.zcdp("0.05"), rs.zcdp("0.25"))
 SHOWN = 1  # of the levels: the one that the later sections are about
 DELTA = "1e-6"
-BASELINES = ("identity", "hierarchical", "wavelet")
+BASELINES = {
+    "identity": "every cell",
+    "hierarchical": "trees of sums",
+    "wavelet": "Haar wavelets",
+}
 NORMAL_95 = 1.96
 
 Row = tuple[str, ...]
@@ -47,11 +53,11 @@ def census() -> rs.Workload:
 
 def story(work: rs.Workload) -> Iterator[str]:
     """The lines of the demo, each as soon as it is known."""
-    yield "Residua: planning a small census release"
-    yield "No data is needed for any of this. All errors are known before anybody's answers are touched."
+    yield "Residua demo: planning a small census release"
+    yield "No data is needed for this: all errors are known before anybody's answers are touched."
     yield from _published(work)
     yield ""
-    yield "Planning (the best of all mechanisms is searched for; a few seconds) ..."
+    yield "Looking for the best mechanism; this takes some seconds ..."
     plan = rs.plan(work, LEVELS[SHOWN])
     yield from _errors(plan)
     yield from _certificate(plan)
@@ -74,48 +80,65 @@ def _published(work: rs.Workload) -> Iterator[str]:
 def _errors(plan: rs.Plan) -> Iterator[str]:
     yield from _heading("2. How wrong each number will be, at three levels of privacy")
     plans = [plan.rescale(level) for level in LEVELS]
-    names = [f"rho = {float(each.privacy.rho):g}" for each in plans]
+    rhos = [f"{float(each.privacy.rho):g}" for each in plans]
     epsilons = [f"{each.privacy.epsilon(DELTA):.2f}" for each in plans]
     rows = [
         (tables[0].name, *(f"{table.rmse:.1f}" for table in tables))
         for tables in zip(*(each.summary() for each in plans), strict=True)
     ]
-    overall = ("all numbers", *(f"{each.rmse:.1f}" for each in plans))
-    head = ("standard deviation of", *names)
-    yield from _table(head, [(f"epsilon at delta {DELTA}", *epsilons), *rows, overall], left=(0,))
-    example = plans[SHOWN].summary(plan.workload.select("Counties"))[0]
+    rows.append(("all numbers together", *(f"{each.rmse:.1f}" for each in plans)))
+    gap = ("", *[""] * len(plans))
+    privacy = (f"privacy: epsilon at delta {DELTA}", *epsilons)
+    error = ("error: standard deviation", *[""] * len(plans))
+    indented = [(f"  {row[0]}", *row[1:]) for row in rows]
+    yield from _table(("privacy: rho of zCDP", *rhos), [privacy, gap, error, *indented], left=(0,))
+    widest = plans[SHOWN].summary(plan.workload.select("Counties"))[0].max_stddev
     yield ""
-    yield f"   Read: at {names[SHOWN]}, nineteen of twenty county populations will be published within"
-    yield f"   {NORMAL_95 * example.max_stddev:.0f} people of the truth, whatever the counties' sizes. Errors have mean zero."
+    yield f"   Read: at rho = {rhos[SHOWN]}, each county's population will be published within"
+    yield f"   {NORMAL_95 * widest:.0f} people of the truth with probability 95%, however large the county."
 
 
 def _certificate(plan: rs.Plan) -> Iterator[str]:
     yield from _heading("3. Could another mechanism do better?")
     proof = plan.certificate
-    yield f"   Sum of the variances of all {plan.workload.count} numbers:   {plan.total_variance:>10,.1f}"
-    whom = "any unbiased mechanism" if proof.scope == "all mechanisms" else "any on the same blocks"
-    yield f"   Proved impossible, for {whom}, below: {proof.lower_bound:>10,.1f}"
-    yield f"   So at most {proof.gap:.2%} could be gained, by any method, known or not yet invented."
+    whom = (
+        "linear unbiased Gaussian mechanism" if proof.scope == "all mechanisms" else "choice on these blocks"
+    )
+    facts = (
+        (
+            f"sum of the {plan.workload.count} variances at rho = {float(plan.privacy.rho):g}",
+            plan.total_variance,
+        ),
+        (f"proved: no {whom} is below", proof.lower_bound),
+    )
+    rows = [(words, f"{value:,.1f}") for words, value in facts]
+    yield from _table(rows[0], rows[1:], left=(0,))
+    yield f"   So at most {proof.gap:.2%} of it could be saved, by whatever choice of measurements."
 
 
 def _comparison(plan: rs.Plan) -> Iterator[str]:
     yield from _heading("4. Against strategies that do not look at the tables")
-    rows = [("this plan", f"{plan.rmse:.1f}", "1.0", "1.0")]
-    for method in BASELINES:
+    rho = float(plan.privacy.rho)
+    rows = [("this plan", "what these tables ask for", f"{plan.rmse:.1f}", "1.0", f"{rho:.2f}")]
+    for method, measures in BASELINES.items():
         other = rs.plan(plan.workload, plan.budget, method=method)
         ratio = other.rmse / plan.rmse
-        rows.append((method, f"{other.rmse:.1f}", f"{ratio:.1f}", f"{ratio**2:.1f}"))
-    head = ("method", "overall error", "times ours", "privacy (rho) for the error of ours, times")
-    yield from _table(head, rows, left=(0,))
+        rows.append((method, measures, f"{other.rmse:.1f}", f"{ratio:.1f}", f"{rho * ratio**2:.2f}"))
+    head = ("method", "measures", f"error at rho = {rho:g}", "times ours", f"rho needed for {plan.rmse:.1f}")
+    yield from _table(head, rows, left=(0, 1))
 
 
 def _next_steps() -> Iterator[str]:
     yield from _heading("Next")
-    yield "   README.md                  the same in ten lines of Python"
-    yield "   print(plan.explain())      a plan in words; plan.summary() the same as figures"
-    yield "   plan.covariance(a, b)      errors of sums and differences of published numbers"
-    yield "   plan.save('census.plan')   one file, with a hash that identifies it"
-    yield "   help(residua.plan)         units of privacy, methods, gaps"
+    steps = (
+        ("README.md", "the same in ten lines of Python"),
+        ("residua.demo.census()", "the tables above, to play with: work = census()"),
+        ("plan = residua.plan(work, ...)", "help(residua.plan) tells of units of privacy, methods and gaps"),
+        ("print(plan.explain())", "a plan in words; plan.summary() gives its figures"),
+        ("plan.covariance(a, b)", "for the errors of sums and differences of published numbers"),
+        ("plan.save('census.plan')", "one file, with a hash that identifies it"),
+    )
+    yield from _table(steps[0], steps[1:], left=(0, 1))
 
 
 def _heading(text: str) -> Iterator[str]:
@@ -138,8 +161,11 @@ def _table(head: Row, rows: Iterable[Row], left: Sequence[int]) -> Iterator[str]
 
 def main() -> None:
     """Print the demo."""
-    for line in story(census()):
-        print(line, flush=True)
+    import scipy.linalg  # noqa: F401  its BLAS must be there for the limit to hold
+
+    with threadpool_limits(limits=1, user_api="blas"):  # more threads slow matrices of this size down
+        for line in story(census()):
+            print(line, flush=True)
 
 
 if __name__ == "__main__":

@@ -13,18 +13,23 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 import residua as rs
+from residua._plan import totals_of
 from residua.decompose import decompose
 from residua.linalg.centring import Measure
 from residua.mechanisms.blocks import solve_blocks
+from residua.mechanisms.draft import Draft
+from residua.mechanisms.named import residualplanner_plus
 from residua.mechanisms.shapes import Optimal
+from residua.planning import METHODS
 from residua.privacy import Budget
 from residua.schema import Attribute
 from residua.strategy.block_strategy import BlockStrategy
+from residua.strategy.mechanism import Mechanism
 from residua.workload import Family, Group
 
 Array = NDArray[np.float64]
 
-METHODS = ("querysmasher", "fourier", "residualplanner+", "given", "residualplanner")
+NAMES = ("querysmasher", "fourier", "residualplanner+", "given", "residualplanner")
 SINGLES: tuple[Family, ...] = (
     rs.identity,
     rs.total,
@@ -121,16 +126,27 @@ class Twin:
         return left / np.maximum(np.linalg.norm(self.queries, axis=1), 1e-300)
 
 
+def strategies(schema: rs.Schema) -> dict[str, Array]:
+    """Strategies of full rank for every other attribute."""
+    generator = np.random.default_rng(len(schema))
+    return {
+        name: generator.integers(-1, 3, (size + 1, size)) + 4.0 * np.eye(size + 1, size)
+        for name, size in list(zip(schema.names, schema.sizes, strict=True))[::2]
+    }
+
+
 def planned(work: rs.Workload, method: str, budget: Budget = ONE, **more: Any) -> rs.Plan:
     """A plan; "given" is residualplanner+ with strategies for some attributes."""
-    if method != "given":
-        return rs.plan(work, budget, method=method, **more)
-    generator = np.random.default_rng(work.count)
-    strategies = {
-        name: generator.integers(-1, 3, (size + 1, size)) + 3 * np.eye(size + 1, size)
-        for name, size in list(zip(work.schema.names, work.schema.sizes, strict=True))[::2]
-    }
-    return rs.plan(work, budget, method="residualplanner+", strategies=strategies, **more)
+    if method == "given":
+        return rs.plan(work, budget, method="residualplanner+", strategies=strategies(work.schema), **more)
+    return rs.plan(work, budget, method=method, **more)
+
+
+def drafted(work: rs.Workload, method: str, gap: float = 1e-4) -> Draft:
+    """The real-valued mechanism of cost 1 that a plan is made of."""
+    if method == "given":
+        return residualplanner_plus(work, gap, None, strategies(work.schema))
+    return METHODS[method](work, gap, None)
 
 
 @st.composite
@@ -219,27 +235,48 @@ def marginal_sets(draw: st.DrawFn) -> rs.Workload:
 @st.composite
 def cases(draw: st.DrawFn) -> tuple[rs.Workload, str]:
     """A workload and a method that plans it."""
-    method = draw(st.sampled_from(METHODS))
+    method = draw(st.sampled_from(NAMES))
     return draw(marginal_sets() if method == "residualplanner" else workloads()), method
 
 
 budgets = st.sampled_from([ONE, rs.zcdp("0.1"), rs.gdp(2), rs.approx_dp(1, "1e-6")])
 
 
-@given(cases(), budgets)
-def test_every_figure_is_that_of_the_best_unbiased_answer(case, budget):
-    work, method = case
-    plan = planned(work, method, budget)
-    twin = Twin.of(work, plan.mechanism)
+def check_figures(mechanism: Mechanism, work: rs.Workload, twin: Twin) -> None:
+    """Whether all a mechanism says about a workload is what the dense matrices say."""
     assert twin.unseen.max() < 1e-6
     expected = twin.covariance
     variances = np.diagonal(expected)
     scale = variances.max()
-    np.testing.assert_allclose(plan.variances(work), variances, rtol=1e-6, atol=1e-8 * scale)
-    np.testing.assert_allclose(plan.covariance(work, work), expected, atol=1e-7 * scale)
+    groups = list(work.groups())
+    found = np.concatenate([mechanism.variances(group) for group in groups])
+    np.testing.assert_allclose(found, variances, rtol=1e-6, atol=1e-8 * scale)
+    rows = [np.hstack([mechanism.covariance(one, two) for two in groups]) for one in groups]
+    np.testing.assert_allclose(np.vstack(rows), expected, atol=1e-7 * scale)
+    assert totals_of(mechanism, work) == pytest.approx((twin.weights @ variances, variances.sum()), rel=1e-7)
+    assert max(map(mechanism.largest, groups)) == pytest.approx(scale, rel=1e-7)
+
+
+@given(cases())
+def test_every_figure_of_a_draft_is_that_of_the_best_unbiased_answer(case):
+    work, method = case
+    draft = drafted(work, method)
+    twin = Twin.of(work, draft.mechanism)
+    check_figures(draft.mechanism, work, twin)
+    assert draft.total == pytest.approx(totals_of(draft.mechanism, work)[0], rel=1e-8)
+    assert draft.mechanism.cost() == pytest.approx(1, rel=1e-12)
+    assert np.diagonal(twin.privacy).max() <= 1 + 1e-12
+
+
+@given(cases(), budgets)
+def test_every_figure_of_a_plan_is_that_of_the_best_unbiased_answer(case, budget):
+    work, method = case
+    plan = planned(work, method, budget)
+    twin = Twin.of(work, plan.mechanism)
+    check_figures(plan.mechanism, work, twin)
+    variances = np.diagonal(twin.covariance)
     assert plan.total_variance == pytest.approx(twin.weights @ variances, rel=1e-7)
     assert plan.rmse == pytest.approx(math.sqrt(variances.mean()), rel=1e-7)
-    assert plan.ideal.weighted_rmse == pytest.approx(
-        math.sqrt(twin.weights @ variances / work.count), rel=1e-7
-    )
-    assert plan.max_variance == pytest.approx(scale, rel=1e-7)
+    assert plan.max_variance == pytest.approx(variances.max(), rel=1e-7)
+    cost = float(budget.gaussian_cost())
+    assert np.diagonal(twin.privacy).max() <= cost * (1 + 1e-12)

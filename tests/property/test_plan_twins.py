@@ -3,6 +3,7 @@
 import math
 import tempfile
 from dataclasses import dataclass
+from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
@@ -95,6 +96,26 @@ class Twin:
         return left / np.maximum(np.linalg.norm(self.queries, axis=1), 1e-300)
 
 
+def whole_columns(plan: rs.Plan) -> list[list[int]]:
+    """The columns of the measured matrix, one per cell of the attributes in use, as Python integers."""
+    assert isinstance(plan.mechanism, ProductStrategy)
+    matrix = np.ones((1, 1), dtype=object)
+    for factor in plan.mechanism.factors:
+        assert np.array_equal(factor.matrix, np.rint(factor.matrix))
+        matrix = np.kron(matrix, np.vectorize(int, otypes=[object])(factor.matrix))
+    return matrix.T.tolist()
+
+
+def exact_variance(plan: rs.Plan) -> Fraction:
+    """Variance of the Gaussian noise before it is rounded, which adds a twelfth."""
+    assert isinstance(plan.mechanism, ProductStrategy)
+    assert plan.mechanism.share is not None
+    assert plan.mechanism.grain is not None
+    exact = Fraction(plan.mechanism.exact_norm) * Fraction(2) ** plan.mechanism.grain / plan.mechanism.share
+    assert plan.mechanism.noise_variance == pytest.approx(float(exact) + 1 / 12, rel=1e-12)
+    return exact
+
+
 @st.composite
 def schemas(draw: st.DrawFn) -> rs.Schema:
     sizes = draw(st.lists(st.integers(2, 5), min_size=1, max_size=3))
@@ -147,10 +168,17 @@ def test_every_figure_is_that_of_the_best_unbiased_answer(work, method, budget):
     np.testing.assert_allclose(plan.covariance(work, work), twin.covariance, atol=1e-7 * scale)
     assert plan.total_variance == pytest.approx(twin.weights @ variances, rel=1e-7)
     assert plan.rmse == pytest.approx(math.sqrt(variances.mean()), rel=1e-7)
-    assert plan.ideal.weighted_rmse == pytest.approx(
+    assert plan.released.weighted_rmse == pytest.approx(
         math.sqrt(twin.weights @ variances / work.count), rel=1e-7
     )
     assert plan.max_variance == pytest.approx(scale, rel=1e-7)
+
+
+@given(workloads(), st.sampled_from(METHODS), budgets)
+def test_whole_numbers_cost_next_to_nothing(work, method, budget):
+    plan = rs.plan(work, budget, method=method)
+    for name in ("total_variance", "rmse", "weighted_rmse", "max_variance"):
+        assert getattr(plan.released, name) == pytest.approx(getattr(plan.ideal, name), rel=1e-3)
 
 
 @given(workloads(), st.sampled_from(METHODS), budgets)
@@ -173,10 +201,12 @@ def test_the_summary_is_each_tables_share_of_the_variances(work, method, budget)
 @given(workloads(), st.sampled_from(METHODS), budgets)
 def test_no_record_costs_more_than_the_budget(work, method, budget):
     plan = rs.plan(work, budget, method=method)
-    cost = float(budget.gaussian_cost())
-    assert plan.mechanism.cost() == pytest.approx(cost, rel=1e-12)
-    assert np.diagonal(Twin.of(plan).privacy).max() <= cost * (1 + 1e-12)
-    assert plan.privacy.cost == budget.gaussian_cost()
+    columns = whole_columns(plan)
+    largest = max(sum(entry**2 for entry in column) for column in columns)
+    assert largest / exact_variance(plan) == plan.mechanism.exact_cost()
+    allowed = budget.gaussian_cost()
+    assert allowed * (1 - Fraction(1, 10**9)) < plan.mechanism.exact_cost() <= allowed
+    assert plan.privacy.cost == allowed
 
 
 @given(workloads(), st.sampled_from(METHODS))
@@ -197,9 +227,11 @@ def test_under_replacement_no_pair_of_cells_costs_more_than_the_budget(work, met
         rows = np.concatenate([query_rows(group, work.schema.sizes) for group in work.groups()])
         assert np.all(rows == rows[:, :1])  # only totals
         return
-    X = Twin.of(plan).privacy
-    own = np.diagonal(X)
-    assert (own[:, None] + own[None, :] - 2 * X).max() == pytest.approx(1, rel=1e-9)
+    columns = whole_columns(plan)
+    worst = max(
+        sum((a - b) ** 2 for a, b in zip(one, two, strict=True)) for one in columns for two in columns
+    )
+    assert 1 - Fraction(1, 10**8) < worst / exact_variance(plan) <= 1
     assert plan.certificate.gap == math.inf
 
 
@@ -211,7 +243,7 @@ def test_the_certificate_is_a_lower_bound_with_the_gap_it_states(work, method):
     assert proof.scope == "all mechanisms"
     assert proof.lower_bound <= best.total_variance * (1 + 1e-9)
     assert plan.total_variance == pytest.approx(proof.lower_bound * (1 + proof.gap), rel=1e-9)
-    assert method != "dense" or proof.gap <= 1e-4
+    assert method != "dense" or proof.gap <= 1e-4 + 1e-5  # whole numbers add a little
 
 
 @given(workloads(), st.sampled_from(METHODS[1:]))
@@ -223,7 +255,7 @@ def test_dense_is_never_worse_than_a_baseline(work, method):
 @given(workloads(), st.sampled_from(METHODS))
 def test_doubling_the_budget_halves_every_variance(work, method):
     once, twice = (rs.plan(work, rs.privacy_cost(cost), method=method) for cost in (1, 2))
-    np.testing.assert_allclose(2 * twice.variances(work), once.variances(work), rtol=1e-12)
+    np.testing.assert_allclose(2 * twice.variances(work), once.variances(work), rtol=1e-9)
     assert 2 * twice.certificate.lower_bound == pytest.approx(once.certificate.lower_bound, rel=1e-12)
 
 
@@ -232,9 +264,10 @@ def test_rescaling_equals_planning_anew(work, method, first, second, records):
     unit = rs.Unit(max_records=records)
     anew = rs.plan(work, second, method=method, unit=unit)
     rescaled = rs.plan(work, first, method=method, unit=unit).rescale(second)
-    np.testing.assert_allclose(rescaled.variances(work), anew.variances(work), rtol=1e-12)
+    np.testing.assert_allclose(rescaled.variances(work), anew.variances(work), rtol=1e-9)
     for name in ("rmse", "total_variance", "max_variance"):
-        assert getattr(rescaled, name) == pytest.approx(getattr(anew, name), rel=1e-12)
+        assert getattr(rescaled, name) == pytest.approx(getattr(anew, name), rel=1e-9)
+        assert getattr(rescaled.ideal, name) == pytest.approx(getattr(anew.ideal, name), rel=1e-9)
     assert rescaled.certificate.lower_bound == pytest.approx(anew.certificate.lower_bound, rel=1e-12)
     assert rescaled.certificate.gap == pytest.approx(anew.certificate.gap, rel=1e-9, abs=1e-12)
     assert rescaled.budget == second

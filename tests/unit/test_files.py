@@ -103,6 +103,15 @@ def test_every_method_can_be_saved_under_both_relations(method, tmp_path):
         assert math.isinf(back.certificate.gap) == (neighbours == "replace_one")
 
 
+def test_the_largest_variance_of_thousands_of_tables_is_not_lost(tmp_path):
+    schema = rs.Schema.of_sizes([2] * 64)
+    work = rs.marginals(schema, ways=2) + rs.table(schema, ["a0"])
+    assert work.tables > 2_000
+    plan = rs.plan(work, rs.zcdp(1))
+    plan.save(tmp_path / "many.plan")
+    assert rs.Plan.load(tmp_path / "many.plan").max_variance == plan.max_variance > 0
+
+
 def test_equal_plans_give_equal_bytes_and_the_hash_identifies_them(plan, saved, tmp_path):
     again = rs.plan(WORK, rs.approx_dp(1, "1e-6"), unit=rs.Unit(max_records=2), method="dense")
     again.save(tmp_path / "again.plan")
@@ -291,10 +300,12 @@ def test_a_later_version_is_refused_with_the_remedy(saved):
     )
 
 
-def test_another_kind_of_file_is_named(plan, tmp_path):
-    path = tmp_path / "people.release"
-    _files.write(path, "release", *plan._content())
-    refused(path, "holds a release, not a plan")
+def test_another_kind_of_file_is_named(saved):
+    def other(head):
+        head["format"] = "residua release"
+
+    resign(saved, other)
+    refused(saved, "holds a release, not a plan")
 
 
 def drop(key):
@@ -314,11 +325,14 @@ def put(value, *keys):
 @pytest.mark.parametrize(
     "change",
     [
-        *map(drop, ["schema", "workload", "budget", "unit", "method", "mechanism", "certificate", "totals"]),
+        *map(
+            drop, ["schema", "workload", "budget", "unit", "method", "mechanism", "certificate", "released"]
+        ),
         put(None, "schema"),
         put("psychic", "mechanism", "kind"),
         put(None, "mechanism", "factors"),
-        put([], "totals"),
+        put([], "released", "totals"),
+        put("many", "ideal"),
         put("nothing", "mechanism", "factors", 0, "matrix"),
         put([7], "mechanism", "factors", 0, "sizes"),
         put("x", "mechanism", "noise_variance"),

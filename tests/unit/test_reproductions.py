@@ -90,6 +90,8 @@ def test_the_mean_over_permutations_is_the_mean_over_permutations(script):
         ("at_most", 1.0, "1.23", True),
         ("at_most", 1.2349, "1.23", True),
         ("at_most", 1.2351, "1.23", False),
+        ("impossible", 1.2351, "1.23", True),
+        ("impossible", 1.2349, "1.23", False),
         ("at_least", 2.0, "1.23", True),
         ("at_least", 1.2251, "1.23", True),
         ("at_least", 1.2249, "1.23", False),

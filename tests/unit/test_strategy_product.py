@@ -99,8 +99,27 @@ def test_costs_are_those_of_the_dense_privacy_matrix(strategy):
     X = privacy(strategy)
     own = np.diagonal(X)
     assert strategy.cost() == pytest.approx(own.max())
-    assert strategy.replacement_cost() == pytest.approx((own[:, None] + own - 2 * X).max())
+    assert strategy.replacement_cost() == pytest.approx((own[:, None] + own - 2 * X).max(), rel=1e-9)
     assert strategy.replacement_cost() <= 4 * strategy.cost() * (1 + 1e-12)
+
+
+def test_the_cost_of_replacing_is_never_rounded_down():
+    rng = np.random.default_rng(5)
+    for size in (2, 3, 30):
+        for _ in range(50):
+            matrix = rng.integers(-2, 3, size=(4, size)) + rng.integers(-(2**20), 2**20, size=(4, 1))
+            worst = max(int(np.sum((a - b) ** 2)) for a in matrix.T for b in matrix.T)
+            factors = (StrategyFactor((0,), (size,), matrix.astype(float)), factor(1))
+            for chosen in (factors[:1], factors):
+                strategy = ProductStrategy(chosen, 1.0)
+                scale = 1 if len(chosen) == 1 else float(factor_norm(chosen[1]))
+                assert strategy.replacement_cost() >= worst * scale
+                assert strategy.replacement_cost() <= 4 * strategy.cost() * (1 + 1e-9)
+
+
+def factor_norm(one: StrategyFactor) -> float:
+    """Smallest squared length of a column: replacing along the other factor alone costs at least this."""
+    return float(np.min(np.sum(one.matrix**2, axis=0)))
 
 
 def test_scaling_multiplies_costs_and_divides_variances():
@@ -114,7 +133,7 @@ def test_scaling_multiplies_costs_and_divides_variances():
 def test_a_strategy_without_factors_measures_the_total():
     nothing = ProductStrategy((), 0.25)
     assert nothing.cost() == 4
-    assert nothing.replacement_cost() == 0
+    assert nothing.replacement_cost() == pytest.approx(0, abs=1e-13)
     assert nothing.variances(group(rs.table(SCHEMA))) == pytest.approx([0.25])
     total = group(rs.table(SCHEMA))
     np.testing.assert_array_equal(nothing.covariance(total, total), [[0.25]])

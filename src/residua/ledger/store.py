@@ -46,10 +46,12 @@ def create(path: Path, event: Mapping[str, object]) -> None:
     book = Book(path, text)
     try:
         with _connection(scratch, "rwc", path) as connection:
+            connection.execute("BEGIN")
             connection.execute(f"PRAGMA application_id={_APPLICATION}")
             connection.execute(f"PRAGMA user_version={FORMAT_VERSION}")
             connection.execute(_TABLE)
             _insert(connection, book, text)
+            connection.execute("COMMIT")
         os.link(scratch, path)  # unlike a renaming, never replaces a file that came in between
         _sync_folder(path.parent)
     except OSError as error:
@@ -144,9 +146,9 @@ def _connection(file: Path, mode: str, path: Path) -> Iterator[sqlite3.Connectio
                     "set it back with PRAGMA journal_mode=DELETE"
                 )
             yield connection
-    except sqlite3.Error as error:
-        # Errors of the Python layer, such as text that is no UTF-8, carry no code.
-        code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF
+    except (sqlite3.Error, UnicodeDecodeError) as error:
+        # Only text that cannot be decoded, be it of an event or of SQLite's message, comes without a code.
+        code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_CORRUPT) & 0xFF
         reason = _REASONS.get(code, "could not be read or written")
         raise LedgerError(f"the ledger {path} {reason} ({error})") from error
 

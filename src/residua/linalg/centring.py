@@ -6,7 +6,12 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from residua.linalg.rows import independent_rows
+
 Array = NDArray[np.float64]
+
+VANISHING = 1e-12  # relative size below which something is what rounding leaves of zero
+SETTLED = 1e-4  # relative size above which a row's own digits settle its direction
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +44,23 @@ def project(rows: Array, sizes: Sequence[int], measures: Sequence[Measure], kept
         mean = np.tensordot(tensor, measures[axis].vector(), axes=(1 + axis, 0))
         tensor = tensor - np.expand_dims(mean, 1 + axis) if axis in kept else mean
     return np.asarray(tensor.reshape(len(rows), -1))
+
+
+def standing_rows(rows: Array, lengths: Array) -> Array:
+    """R with independent rows and `R'R = rows' rows`, counting only directions that stand out of rounding.
+
+    `rows` is (k, cells), each a difference or sum of terms of length `lengths[i]`: where those cancel, what
+    is left has few digits, and scaled to length 1 it would look like a direction of its own.
+    """
+    left = np.linalg.norm(rows, axis=1) / lengths
+    rows, lengths, left = (each[left > VANISHING] for each in (rows, lengths, left))
+    if left.min(initial=1.0) > SETTLED:
+        return independent_rows(rows)
+    from scipy.linalg import qr  # loading it takes longer than loading all of residua
+
+    basis, upper, _ = qr((rows / lengths[:, None]).T, mode="economic", pivoting=True, check_finite=False)
+    basis = np.asarray(basis[:, np.abs(np.diagonal(upper)) > VANISHING])  # (cells, rank)
+    return np.asarray(independent_rows(rows @ basis) @ basis.T)
 
 
 def centred_columns(columns: Array, sizes: Sequence[int], measures: Sequence[Measure]) -> Array:

@@ -22,15 +22,15 @@ def independent_rows(stack: Array, weights: Array | None = None) -> Array:
         triangle = np.linalg.qr(rows, mode="r")
         pivots = np.abs(np.diagonal(triangle))
         if pivots.min() > FULL_RANK_RATIO * pivots.max():
-            return _graded_root(rows, scales)
+            return graded_root(rows, scales)
     pivots = np.abs(np.diagonal(_pivoted_qr(rows)[0]))
     rank = int(np.sum(pivots > RANK_RATIO * pivots[0]))
     if rank == rows.shape[1]:
-        return _graded_root(rows, scales)
+        return graded_root(rows, scales)
     if rank == rows.shape[0]:
         return np.asarray(rows * scales[:, None])
     basis = _pivoted_basis(rows.T)[:, :rank]  # (columns, rank)
-    return np.asarray(_graded_root(rows @ basis, scales) @ basis.T)
+    return np.asarray(graded_root(rows @ basis, scales) @ basis.T)
 
 
 def _unit_rows(stack: Array, weights: Array | None) -> tuple[Array, Array]:
@@ -56,16 +56,16 @@ def _pivoted_basis(matrix: Array) -> Array:
     return np.asarray(qr(matrix, mode="economic", pivoting=True, check_finite=False)[0])
 
 
-def _graded_root(rows: Array, scales: Array) -> Array:
+def graded_root(rows: Array, scales: Array) -> Array:
     """Square root factor of `rows' diag(scales^2) rows`, accurate row by row.
 
     Householder QR with column pivoting keeps the small rows' digits if the large rows come first
     (Cox and Higham, 1998).
     """
-    order = np.argsort(-scales, kind="stable")
-    graded = rows[order] * scales[order, None]
-    triangle, permutation = _pivoted_qr(graded)
-    root = np.empty((rows.shape[1], rows.shape[1]))
+    graded = rows * scales[:, None]
+    order = np.argsort(-np.linalg.norm(graded, axis=1), kind="stable")
+    triangle, permutation = _pivoted_qr(graded[order])
+    root = np.empty_like(triangle[: rows.shape[1]])
     root[:, permutation] = triangle[: rows.shape[1]]
     return root
 

@@ -10,6 +10,7 @@ from typing import ClassVar, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from residua.linalg.centring import VANISHING
 from residua.linalg.rows import independent_rows
 from residua.solve.bracket import bracket
 from residua.solve.cells import solve_cells
@@ -19,9 +20,14 @@ Array = NDArray[np.float64]
 
 
 class BlockSolver(Protocol):
-    """Finds a strategy for one block; `products_only` if it can solve one attribute at a time alone."""
+    """Finds a strategy for one block.
+
+    `products_only` if it can solve one attribute at a time alone; `asked_only` if its strategies answer
+    nothing but combinations of the block's queries.
+    """
 
     products_only: ClassVar[bool]
+    asked_only: ClassVar[bool]
 
     def solve(
         self, root: Array, sizes: Sequence[int], tags: Sequence[int], tolerance: float, what: str
@@ -33,6 +39,7 @@ class Optimal:
     """The certified optimum of each block (QuerySmasher)."""
 
     products_only: ClassVar[bool] = False
+    asked_only: ClassVar[bool] = True
 
     def solve(
         self, root: Array, sizes: Sequence[int], tags: Sequence[int], tolerance: float, what: str
@@ -44,11 +51,13 @@ class Optimal:
 class Fourier:
     """The best strategy that measures real Fourier coefficients, in closed form (claim M-002).
 
+    For uniform centring only: no other centres a row along every axis by dropping frequencies.
     With c_j the squared length of the queries along frequency j, the noise variance of coefficient j is
     proportional to `1 / sqrt(c_j)`, the diagonal of X is constant, and the value is `(sum sqrt c)^2 / cells`.
     """
 
     products_only: ClassVar[bool] = False
+    asked_only: ClassVar[bool] = False
 
     def solve(
         self, root: Array, sizes: Sequence[int], tags: Sequence[int], tolerance: float, what: str
@@ -56,8 +65,10 @@ class Fourier:
         """The optimum among strategies that are diagonal in the Fourier basis."""
         cells = root.shape[1]
         spectrum = np.fft.fftn(root.reshape(len(root), *sizes), axes=range(1, 1 + len(sizes)))
-        power = np.sum(np.abs(spectrum) ** 2, axis=0).reshape(-1) / cells
-        heights = np.sqrt(np.where(power > 1e-24 * power.max(), power, 0.0))
+        power = np.abs(spectrum.reshape(len(root), -1)) ** 2 / cells  # (rows, frequencies)
+        asked = np.any(power > VANISHING**2 * power.sum(axis=1, keepdims=True), axis=0)
+        asked &= np.all(np.indices(sizes).reshape(len(sizes), -1) > 0, axis=0)  # centred rows have no others
+        heights = np.sqrt(np.where(asked, power.sum(axis=0), 0.0))
         strategy = _real_fourier_rows(heights * cells / heights.sum(), sizes)
         value = float(heights.sum()) ** 2 / cells
         return Solution(strategy, np.full(cells, 1 / cells), uniform_bound(root), value, 1)
@@ -73,6 +84,7 @@ class Given:
     matrices: Mapping[int, Array] = field(default_factory=dict)
 
     products_only: ClassVar[bool] = True
+    asked_only: ClassVar[bool] = True
 
     def solve(
         self, root: Array, sizes: Sequence[int], tags: Sequence[int], tolerance: float, what: str

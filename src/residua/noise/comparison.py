@@ -14,7 +14,7 @@ _GUARD_BITS = 64
 
 @dataclass(slots=True)
 class Uniform:
-    """A number V between 0 and 1 with numerator <= 2^bits V <= numerator + 1; later bits are not drawn yet."""
+    """A number V with numerator <= 2^bits V <= numerator + 1; its later bits are not drawn yet."""
 
     source: Source
     numerator: int

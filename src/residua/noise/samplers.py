@@ -21,7 +21,10 @@ from residua.noise.source import Source, Words
 if TYPE_CHECKING:
     from flint import arb
 
-# Four times and more what floats can be wrong by (N-012); 1 sends every draw through ball arithmetic.
+Owner = NDArray[np.intp]
+Booleans = NDArray[np.bool_]
+
+# Four times and more what floats can be wrong by (N-012); infinity sends every draw through ball arithmetic.
 MARGIN = 2.0**-46
 _SQUARE_MARGIN = 2.0**-50
 
@@ -65,7 +68,7 @@ GEOMETRIC = Stairs(
 )
 
 
-def rounded_gaussian(source: Source, variances: Sequence[Fraction], owner: NDArray[np.intp]) -> Integers:
+def rounded_gaussian(source: Source, variances: Sequence[Fraction], owner: Owner) -> Integers:
     """round(N(0, variance)) for each value (N-020)."""
     words = source.words(len(owner))
     magnitudes = climb(GAUSSIAN, source, words, variances, owner)
@@ -73,15 +76,14 @@ def rounded_gaussian(source: Source, variances: Sequence[Fraction], owner: NDArr
     return signs * magnitudes
 
 
-def discrete_laplace(source: Source, scales: Sequence[Fraction], owner: NDArray[np.intp]) -> Integers:
+def discrete_laplace(source: Source, scales: Sequence[Fraction], owner: Owner) -> Integers:
     """The difference of two geometric numbers for each value (N-030)."""
-    first, second = (
-        climb(GEOMETRIC, source, source.words(len(owner)), scales, owner) for _ in ("first", "second")
-    )
+    first = climb(GEOMETRIC, source, source.words(len(owner)), scales, owner)
+    second = climb(GEOMETRIC, source, source.words(len(owner)), scales, owner)
     return first - second
 
 
-def discrete_gaussian(source: Source, variances: Sequence[Fraction], owner: NDArray[np.intp]) -> Integers:
+def discrete_gaussian(source: Source, variances: Sequence[Fraction], owner: Owner) -> Integers:
     """Discrete Laplace numbers, each redrawn until its acceptance makes it discrete Gaussian (N-040)."""
     widths = [Fraction(math.isqrt(math.floor(variance)) + 1) for variance in variances]
     values = np.empty(len(owner), dtype=np.int64)
@@ -95,7 +97,7 @@ def discrete_gaussian(source: Source, variances: Sequence[Fraction], owner: NDAr
 
 
 def climb(
-    stairs: Stairs, source: Source, words: Words, parameters: Sequence[Fraction], owner: NDArray[np.intp]
+    stairs: Stairs, source: Source, words: Words, parameters: Sequence[Fraction], owner: Owner
 ) -> Integers:
     """floor(scale * X + shift) for the X whose uniform number starts with the first 63 bits of each word."""
     parts = (words >> np.uint64(1)).view(np.int64)
@@ -123,15 +125,15 @@ def accept(
     proposals: Integers,
     variances: Sequence[Fraction],
     widths: Sequence[Fraction],
-    owner: NDArray[np.intp],
-) -> NDArray[np.bool_]:
+    owner: Owner,
+) -> Booleans:
     """True with probability exp(-(|y| - variance/width)^2 / (2 variance)) for each proposal y."""
     parts = (source.words(len(owner)) >> np.uint64(1)).view(np.int64)
     sigmas = np.array([GAUSSIAN.scale(variance) for variance in variances])
     ratios = sigmas / np.array([float(width) for width in widths])
     sizes = np.abs(proposals) / sigmas[owner]
     excess = exponential()(parts) - (sizes - ratios[owner]) ** 2 / 2
-    kept = excess > 0
+    kept: Booleans = excess > 0
     sure = np.abs(excess) > MARGIN + _SQUARE_MARGIN * (sizes + 1) ** 2
     for index in np.flatnonzero(~sure):
         variance, width = variances[owner[index]], widths[owner[index]]

@@ -15,13 +15,14 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from residua.linalg.graded import jacobi_svd
+
 Array = NDArray[np.float64]
 
 UNIT_ROUNDOFF = float(np.finfo(np.float64).eps) / 2
 
 GRADED = 1e-8  # ratio of the smallest to the largest t below which normwise accuracy is not enough
 SMALLEST_RATIO = 1e-60  # of the smallest to the largest t: its cube must not underflow
-FULL_GRADING, NO_VECTORS = 2, 3  # LAPACK's job letters F and N, as its wrapper counts them
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,20 +102,14 @@ def _squared(root: Array, weights: Array) -> tuple[Array, Array, Array, float]:
 def _singular(root: Array, weights: Array) -> tuple[Array, Array, Array, float]:
     """The same from the singular values of `R diag(v)^1/2`.
 
-    Where they spread widely, by Jacobi rotations: those find the small ones that are due to short rows, and
-    their vectors, to almost full relative accuracy, so that a light query keeps its own digits in the
-    strategy beside a heavy one (Drmac and Veselic, 2008).
+    Where they spread widely, by Jacobi rotations, so that a light query keeps its own digits in the strategy
+    beside a heavy one.
     """
-    from scipy.linalg import lapack  # loading it takes longer than loading all of residua
-
     rank, cells = root.shape
     scaled = root * np.sqrt(weights)
     left, scales, _ = np.linalg.svd(scaled, full_matrices=False)
     if scales[-1] <= GRADED * scales[0]:
-        scales, _, left, stretch, _, failed = lapack.dgejsv(scaled.T, joba=FULL_GRADING, jobu=NO_VECTORS)
-        if failed:
-            raise np.linalg.LinAlgError("the Jacobi rotations of a singular value decomposition did not end")
-        scales = scales * (stretch[0] / stretch[1])
+        left, scales, _ = jacobi_svd(scaled)
     error = 4 * (rank + cells) * UNIT_ROUNDOFF * float(scales[0])
     return left, scales, np.maximum(scales - error, 0.0), SMALLEST_RATIO * float(scales[0])
 
@@ -129,7 +124,7 @@ def _reached(root: Array, weights: Array, left: Array, scales: Array, costs: Arr
     cost = float(np.max((np.sqrt(costs) + hidden) ** 2))
     lengths = np.sqrt(root**2 @ weights)
     drift = 2 * unit * (np.abs(left).T @ lengths)  # (rank,)
-    if np.sqrt(len(root)) * float(np.linalg.norm(drift / scales)) >= 1:
+    if float(np.sum(drift / scales)) >= 1:
         return np.inf
     trace = float(np.sum(scales) + 2 * np.sum(drift) + (drift @ drift) * np.sum(1 / scales))
     return trace * cost

@@ -12,7 +12,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from residua.solve.bracket import UNIT_ROUNDOFF
+from residua.linalg.graded import jacobi_svd
+from residua.linalg.rows import graded_root
+from residua.solve.bracket import GRADED, SMALLEST_RATIO, UNIT_ROUNDOFF
 from residua.solve.newton import newton_steps
 from residua.solve.solution import Solution
 
@@ -116,10 +118,7 @@ def _sight(rows: Array, root: Array, u: Array, v: Array) -> _Sight:
     `F = diag(s)^-1/2 left' A` has the inverse `C' right diag(s)^-1/2`: nothing is squared or inverted.
     """
     queries, (rank, cells) = len(rows), root.shape
-    a = np.asarray(np.linalg.qr(np.sqrt(u)[:, None] * rows, mode="r"))
-    c = np.asarray(np.linalg.qr((root * np.sqrt(v)).T, mode="r"))
-    left, scales, right = np.linalg.svd(a @ c.T, full_matrices=False)
-    scales = np.maximum(scales, UNIT_ROUNDOFF**2 * scales[0])  # a zero would only stop the search
+    a, c, (left, scales, right) = _factors(rows, root, np.sqrt(u), np.sqrt(v))
     half = (left.T @ a) / np.sqrt(scales)[:, None]
     back = (right @ c).T / np.sqrt(scales)
     z, y = half @ root, rows @ back
@@ -139,14 +138,26 @@ def _sight(rows: Array, root: Array, u: Array, v: Array) -> _Sight:
     return _Sight(z, y, scales, slopes, lower, upper, deviations)
 
 
-def _rounding_of(half: Array, back: Array, lengths: Array, scales: Array) -> tuple[float, Array]:
-    """How far `half @ back` is from the identity, at most 1/2, and what `half @ root` drifts by (S-007).
+def _factors(
+    rows: Array, root: Array, row_scales: Array, cell_scales: Array
+) -> tuple[Array, Array, tuple[Array, Array, Array]]:
+    """Triangles A and C with `A'A = L'diag(u)L`, `C'C = R diag(v)R'`, and the decomposition of `A C'`."""
+    a = np.asarray(np.linalg.qr(row_scales[:, None] * rows, mode="r"))
+    c = np.asarray(np.linalg.qr((root * cell_scales).T, mode="r"))
+    left, scales, right = np.linalg.svd(a @ c.T, full_matrices=False)
+    if scales[-1] <= GRADED * scales[0]:  # vanishing weights: keep the digits of what depends on them alone
+        a, c = graded_root(rows, row_scales), graded_root(root.T, cell_scales)
+        left, scales, right = jacobi_svd(a @ c.T)
+    return a, c, (left, np.maximum(scales, SMALLEST_RATIO * scales[0]), right)
 
-    The drift is per row of `half`, in units of a standard deviation. One half means: no bound.
+
+def _rounding_of(half: Array, back: Array, lengths: Array, scales: Array) -> tuple[float, Array]:
+    """How far `half @ back` is from the identity, where 1/2 means too far for a bound, and how much each row
+    of `half @ root` can drift, as what a standard deviation made of it loses (S-007).
     """
     unit = (half.shape[1] + 4) * UNIT_ROUNDOFF
     drift = 2 * unit * (np.abs(half) @ lengths)
-    if np.sqrt(len(half)) * float(np.linalg.norm(drift / np.sqrt(scales))) >= 1:
+    if float(np.sum(drift / np.sqrt(scales))) >= 1:
         return 0.5, drift
     product = float(np.linalg.norm(half, axis=0) @ np.linalg.norm(back, axis=1))
     lost = float(np.linalg.norm(half @ back - np.eye(len(half)))) + 2 * unit * product

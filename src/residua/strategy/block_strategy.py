@@ -151,13 +151,13 @@ class BlockStrategy:
         for kept, attributes in splits(group):
             noise, measured = self.known.block(attributes)
             parts = list(parts_of(group.factors, kept, self.measures, measured))
+            if any(self.known.vanishes(part) for part in parts):
+                continue  # whatever the block measures, or if there is none: nothing is asked of it
             if noise is None:
-                if not any(self.known.vanishes(part) for part in parts):
-                    raise NotInSpan(
-                        f"table {group.name!r} needs measurements on attributes {list(attributes)} together, "
-                        "which the plan does not make; add the table to the workload before planning"
-                    )
-                continue
+                raise NotInSpan(
+                    f"table {group.name!r} needs measurements on attributes {list(attributes)} together, "
+                    "which the plan does not make; add the table to the workload before planning"
+                )
             for part in parts:
                 self.known.refuse_outside(part, group.name)
             yield attributes, noise, parts

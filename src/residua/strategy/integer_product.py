@@ -27,7 +27,10 @@ def integer_product(
 
     `spans` has, for factors that do not measure all their cells, integer rows that span what is asked.
     """
-    bits = min(MOST_BITS, ALL_BITS // max(len(ideal.factors), 1))
+    if not ideal.factors:  # only the number of records: a multiple of it, or rounding would be felt
+        total = StrategyFactor((), (), np.array([[2.0**MOST_BITS]]))
+        return with_budget(replace(ideal, factors=(total,)), allowed)
+    bits = min(MOST_BITS, ALL_BITS // len(ideal.factors))
     factors = tuple(_integer_factor(factor, spans.get(at), bits) for at, factor in enumerate(ideal.factors))
     return with_budget(replace(ideal, factors=factors), allowed)
 

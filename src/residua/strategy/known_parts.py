@@ -14,7 +14,7 @@ from residua.strategy.parts import Measured, Part
 
 Array = NDArray[np.float64]
 
-SPAN_TOLERANCE = 1e-7  # of a query's squared length: what rounding may leave outside the row space
+SPAN_TOLERANCE = 1e-12  # of a query's squared length: what rounding may leave outside the row space
 LISTED = 50_000_000  # numbers kept of variances already listed
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from residua.linalg.centring import Measure, centred_columns, project
+from residua.linalg.centring import VANISHING, Measure, centred_columns, project
 from residua.linalg.squares import join
 from residua.strategy.blocks import Shape
 from residua.workload import Factor, Queries
@@ -21,6 +21,7 @@ Measured = tuple[tuple[int, ...], int, Shape]
 """One shape of a block: the attributes it measures, its number, and itself."""
 
 SCRATCH = 20_000_000  # numbers held at once while rows are multiplied out
+CANCELLED = 1e-16  # of a query's squared length: what is smaller has no digits to tell its direction by
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -83,18 +84,31 @@ class Part:
         """Largest share of a query's squared length, over the families' roots, that no shape sees."""
         if all(shape.complete for shape in self.shapes):
             return 0.0
-        rows = join(queries.root() for queries in self.queries)
-        centred = project(rows, self.sizes, self.measures, self.kept)
-        lengths = np.sum(centred**2, axis=1)
-        seen = np.sum((centred @ self._orthonormal()) ** 2, axis=1)
-        alive = lengths > 1e-20 * np.sum(rows**2, axis=1)
-        return float(np.max((lengths - seen)[alive] / lengths[alive], initial=0.0))
+        wholes, lengths, seen = np.ones(()), np.ones(()), self._orthonormal()
+        for rows, centred in self._centred():
+            wholes = np.multiply.outer(wholes, np.sum(rows**2, axis=1))
+            lengths = np.multiply.outer(lengths, np.sum(centred**2, axis=1))
+            seen = np.moveaxis(centred @ seen.reshape(centred.shape[1], -1), 0, -1)
+        seen = np.sum(seen.reshape(-1, *lengths.shape) ** 2, axis=0)
+        # Centring leaves rounding errors in proportion to the whole query.
+        return float(np.max((lengths - seen) / (lengths + CANCELLED * wholes)))
 
     def vanishes(self) -> bool:
         """Whether every query is zero after centring, so that nothing needs to be measured."""
-        rows = join(queries.root() for queries in self.queries)
-        centred = project(rows, self.sizes, self.measures, self.kept)
-        return float(np.abs(centred).max(initial=0.0)) <= 1e-12 * float(np.abs(rows).max())
+        return any(
+            bool(np.all(np.linalg.norm(centred, axis=1) <= VANISHING * np.linalg.norm(rows, axis=1)))
+            for rows, centred in self._centred()
+        )
+
+    def _centred(self) -> Iterator[tuple[Array, Array]]:
+        """Root of each family, (rows, cells), and the same centred along what it keeps."""
+        start = 0
+        for queries in self.queries:
+            stop = start + len(queries.sizes)
+            rows = queries.root()
+            kept = [axis - start for axis in self.kept if start <= axis < stop]
+            yield rows, project(rows, queries.sizes, self.measures[start:stop], kept)
+            start = stop
 
     def _square(self) -> Array:
         """Covariance on the cells of the one axis there is."""

@@ -27,6 +27,7 @@ Array = NDArray[np.float64]
 
 COVARIANCE_LIMIT = 10_000_000  # entries
 TIED_CELLS = 5_000  # joint cells of factors that have to be multiplied out
+ROUNDING = float(np.finfo(np.float64).eps)
 SPAN_TOLERANCE = 1e-7  # of a query's squared length: what rounding may leave outside the row space
 
 
@@ -87,12 +88,15 @@ class ProductStrategy:
         return Fraction(self.share) / Fraction(2) ** self.grain
 
     def replacement_cost(self) -> float:
-        """Privacy cost of replacing one record: exact for few joint cells, otherwise 4 times `cost`."""
+        """Privacy cost of replacing one record, not rounded down; for many joint cells 4 times `cost` (A-005)."""
         if math.prod(factor.matrix.shape[1] for factor in self.factors) > TIED_CELLS:
             return 4 * self.cost()
         square = join([factor.matrix.T @ factor.matrix for factor in self.factors])
         own = np.diagonal(square)
-        return float((own[:, None] + own[None, :] - 2 * square).max()) / self.noise_variance
+        worst = float((own[:, None] + own[None, :] - 2 * square).max())
+        # Differences of large numbers: what rounding can have taken off is put back.
+        steps = sum(len(factor.matrix) + 1 for factor in self.factors) + 3
+        return (worst + 4 * steps * ROUNDING * float(own.max())) / self.noise_variance
 
     def scaled(self, factor: float) -> "ProductStrategy":
         """The same measurement with the noise variance divided by `factor`."""
@@ -155,9 +159,10 @@ class ProductStrategy:
 
     def describe(self) -> Iterator[str]:
         """One line per factor."""
-        if not self.factors:
+        measured = [factor for factor in self.factors if factor.attributes]
+        if not measured:
             yield "the number of records"
-        for factor in self.factors:
+        for factor in measured:
             rows, cells = factor.matrix.shape
             width = len(factor.attributes)
             yield f"{rows:,} queries on {cells:,} cells of {width} attribute{'s' if width > 1 else ''}"
@@ -282,17 +287,16 @@ class _Part:
         if tied and cells > TIED_CELLS:
             raise WorkloadError(
                 f"table {name!r} joins attributes that are measured apart in {cells:,} cells, "
-                f"more than {TIED_CELLS:,}"
+                f"more than {TIED_CELLS:,}; ask about fewer cells, or plan this table with the others"
             )
         square = _marginal(strategy, [factor.inverse for factor in strategy], order)
         if all(factor.projector is None for factor in strategy):
             return cls(strategy, factors, square)
-        eyes = [np.eye(factor.matrix.shape[1]) for factor in strategy]
         seen = [
-            eye if ours.projector is None else ours.projector
-            for ours, eye in zip(strategy, eyes, strict=True)
+            np.eye(ours.matrix.shape[1]) if ours.projector is None else ours.projector for ours in strategy
         ]
-        whole = _marginal(strategy, eyes, order)
+        each = math.prod(ours.matrix.shape[1] for ours in strategy) // cells  # cells of ours per cell asked
+        whole = each * np.eye(cells)
         return cls(strategy, factors, square, whole, whole - _marginal(strategy, seen, order))
 
 

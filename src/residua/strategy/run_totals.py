@@ -37,21 +37,23 @@ class _RunTotal:
         width = len(tables.schema)
         numbers: dict[object, int] = {}
         self.kinds = np.zeros(width, dtype=np.int64)
-        self.means, self.vanishing = np.zeros(width), np.zeros(width, dtype=bool)
+        self.means = np.zeros(width)
+        self.vanishing = np.zeros((2, width), dtype=bool)  # what is left out, and what is kept
         for at, factor in self.factors.items():
             self.kinds[at] = numbers.setdefault((factor.queries, known.measures[at]), len(numbers))
             (mean,) = parts_of([factor], [()], known.measures, [])
             self.means[at] = known.summed(mean, weighted=False)
             (alone,) = parts_of([factor], [(0,)], known.measures, [])
-            self.vanishing[at] = known.vanishes(alone)
+            self.vanishing[:, at] = known.vanishes(mean), known.vanishes(alone)
 
     def total(self, chosen: tuple[int, ...]) -> float:
         """What the blocks on these places of every table contribute."""
         kept = self.subsets[:, chosen]
         others = [place for place in range(self.tables.ways) if place not in chosen]
         scale = self.means[self.subsets[:, others]].prod(axis=1)
+        nothing = self.vanishing[0, self.subsets[:, others]].any(axis=1) | self.vanishing[1, kept].any(axis=1)
         owners, places = self.known.index.find(kept)
-        lost = (owners < 0) & ~self.vanishing[kept].any(axis=1)
+        lost = (owners < 0) & ~nothing
         if lost.any():
             name = next(iter(self.tables[int(np.argmax(lost)) :])).name
             raise NotInSpan(
@@ -59,8 +61,8 @@ class _RunTotal:
                 "before planning"
             )
         sums = []
-        for owner in np.unique(owners[owners >= 0]).tolist():
-            here = owners == owner
+        for owner in np.unique(owners[(owners >= 0) & ~nothing]).tolist():
+            here = (owners == owner) & ~nothing
             layer = self.known.layers[owner]
             rows = places[here]
             sums.append(

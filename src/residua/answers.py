@@ -1,0 +1,94 @@
+"""Answers as Arrow record batches and Parquet files."""
+
+import os
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from residua.schema import Schema
+from residua.workload import Group, Identity
+
+if TYPE_CHECKING:
+    import pyarrow
+
+Array = NDArray[np.float64]
+
+FIGURES = ("value", "stddev", "lower", "upper")
+
+
+def arrow_schema(schema: Schema, simulated: bool) -> "pyarrow.Schema":
+    """Columns of the answers: table, each attribute, query, and the figures."""
+    import pyarrow as pa
+
+    labels = pa.dictionary(pa.int32(), pa.string())
+    fields = [pa.field("table", labels)]
+    fields += [pa.field(_column(name), labels) for name in schema.names]
+    fields += [pa.field("query", pa.string()), *(pa.field(name, pa.float64()) for name in FIGURES)]
+    return pa.schema(fields, metadata={"residua.simulated": str(simulated).lower()})
+
+
+def _column(name: str) -> str:
+    """An attribute's column; one that has the name of a figure or of a heading is set apart."""
+    return f"attribute {name}" if name in ("table", "query", *FIGURES) else name
+
+
+def record_batch(
+    schema: Schema, group: Group, start: int, values: Array, stddev: Array, margin: float, simulated: bool
+) -> "pyarrow.RecordBatch":
+    """Some answers of one table, from the query `start` on."""
+    import pyarrow as pa
+
+    count = len(values)
+    columns: list[pyarrow.Array] = [_constant(group.name, count)]
+    cells = _cells(group, np.arange(start, start + count))
+    for at, name in enumerate(schema.names):
+        if at in cells:
+            labels = pa.array(list(schema[name].labels()), pa.string())
+            columns.append(pa.DictionaryArray.from_arrays(pa.array(cells[at], pa.int32()), labels))
+        else:
+            empty = pa.array([None] * count, pa.int32())
+            columns.append(pa.DictionaryArray.from_arrays(empty, pa.array([], pa.string())))
+    columns.append(pa.array([group.describe(start + row, schema) for row in range(count)], pa.string()))
+    for figure in (values, stddev, values - margin * stddev, values + margin * stddev):
+        columns.append(pa.array(figure))
+    return pa.RecordBatch.from_arrays(columns, schema=arrow_schema(schema, simulated))
+
+
+def _constant(text: str, count: int) -> "pyarrow.Array":
+    import pyarrow as pa
+
+    places = pa.array(np.zeros(count, dtype=np.int32))
+    return pa.DictionaryArray.from_arrays(places, pa.array([text], pa.string()))
+
+
+def _cells(group: Group, queries: NDArray[np.int64]) -> dict[int, NDArray[np.int32]]:
+    """For attributes that a table asks cell by cell, the cell of each query."""
+    found = {}
+    for factor in reversed(group.factors):
+        queries, place = np.divmod(queries, factor.queries.count)
+        if isinstance(factor.queries, Identity):
+            found[factor.attributes[0]] = place.astype(np.int32)
+    return found
+
+
+def write_parquet(
+    path: str | os.PathLike[str], schema: "pyarrow.Schema", batches: Iterator["pyarrow.RecordBatch"]
+) -> None:
+    """Write batches to a Parquet file that is either whole or not there."""
+    from pyarrow import parquet
+
+    target = Path(path)
+    handle, scratch = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.", suffix=".part")
+    os.close(handle)
+    try:
+        with parquet.ParquetWriter(scratch, schema) as writer:
+            for batch in batches:
+                writer.write_batch(batch)
+        os.replace(scratch, target)
+    except BaseException:
+        Path(scratch).unlink(missing_ok=True)
+        raise

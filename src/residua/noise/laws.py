@@ -1,0 +1,156 @@
+"""The laws of integer noise: what is drawn, its true variance, and how far it can reach."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import ClassVar
+
+import numpy as np
+
+from residua.errors import BudgetError
+from residua.noise import moments, samplers
+from residua.noise.quantiles import Integers
+from residua.noise.samplers import Owner
+from residua.noise.source import Source
+
+# Scales of 2^40 leave room for counts in 64 bits; under scales of 2^-40 the noise would always be zero.
+_LARGEST_SCALE = 2**40
+_LARGEST_VARIANCE = _LARGEST_SCALE**2
+
+_CHUNK = 2**14  # values drawn at once: their arrays stay in the processor's cache
+
+
+@dataclass(frozen=True, slots=True)
+class Law(ABC):
+    """A symmetric law of integers with one exact parameter above zero.
+
+    The variance of what is drawn is `variance`, not the parameter: rounding a Gaussian adds about 1/12.
+    """
+
+    parameter: Fraction
+    meaning: ClassVar[str]  # of the parameter, in errors
+    largest: ClassVar[int]  # parameter; the smallest is one over it
+
+    def __post_init__(self) -> None:
+        given = self.parameter
+        if isinstance(given, bool) or not isinstance(given, (int, Fraction)):
+            raise BudgetError(f"{self.meaning} must be a fraction, not {given!r}; try Fraction('0.1')")
+        if not Fraction(1, self.largest) <= given <= self.largest:
+            power = self.largest.bit_length() - 1
+            raise BudgetError(f"{self.meaning} must lie between 2^-{power} and 2^{power}, but is {given}")
+        object.__setattr__(self, "parameter", Fraction(given))
+
+    @property
+    @abstractmethod
+    def variance(self) -> float:
+        """Variance of the integers drawn."""
+
+    @abstractmethod
+    def bound(self, bits: int) -> int:
+        """A t with P(|Z| > t) <= 2^-bits."""
+
+    @staticmethod
+    @abstractmethod
+    def sample(source: Source, parameters: Sequence[Fraction], owner: Owner, /) -> Integers:
+        """One value for each entry of `owner`, which says whose parameter it has."""
+
+    def draw(self, source: Source, count: int) -> Integers:
+        """Independent values of this law, shape (count,)."""
+        return draw(source, [self], [count])
+
+
+class RoundedGaussian(Law):
+    """round(N(0, parameter)): a post-processing of the Gaussian mechanism (P-011, N-020).
+
+    >>> from residua.noise import simulated
+    >>> law = RoundedGaussian(Fraction(1, 2))
+    >>> law.draw(simulated(seed=1), 3).dtype, law.bound(64)
+    (dtype('int64'), 7)
+    """
+
+    __slots__ = ()
+    meaning = "the variance of a rounded Gaussian"
+    largest = _LARGEST_VARIANCE
+    sample = staticmethod(samplers.rounded_gaussian)
+
+    @property
+    def variance(self) -> float:
+        return moments.rounded_gaussian_variance(self.parameter)
+
+    def bound(self, bits: int) -> int:
+        return moments.rounded_gaussian_bound(self.parameter, bits)
+
+
+class DiscreteGaussian(Law):
+    """Integers with probabilities in proportion to exp(-k^2 / (2 parameter)) (N-040).
+
+    >>> from residua.noise import simulated
+    >>> DiscreteGaussian(Fraction(9)).draw(simulated(seed=1), 2).shape
+    (2,)
+    """
+
+    __slots__ = ()
+    meaning = "the parameter sigma^2 of a discrete Gaussian"
+    largest = _LARGEST_VARIANCE
+    sample = staticmethod(samplers.discrete_gaussian)
+
+    @property
+    def variance(self) -> float:
+        return moments.discrete_gaussian_variance(self.parameter)
+
+    def bound(self, bits: int) -> int:
+        return moments.discrete_gaussian_bound(self.parameter, bits)
+
+
+class DiscreteLaplace(Law):
+    """Integers with probabilities in proportion to exp(-|k| / parameter) (N-030).
+
+    >>> from residua.noise import simulated
+    >>> DiscreteLaplace(Fraction(3, 2)).draw(simulated(seed=1), 2).shape
+    (2,)
+    """
+
+    __slots__ = ()
+    meaning = "the scale of a discrete Laplace law"
+    largest = _LARGEST_SCALE
+    sample = staticmethod(samplers.discrete_laplace)
+
+    @property
+    def variance(self) -> float:
+        return moments.discrete_laplace_variance(self.parameter)
+
+    def bound(self, bits: int) -> int:
+        return moments.discrete_laplace_bound(self.parameter, bits)
+
+
+def draw(source: Source, laws: Sequence[Law], counts: Sequence[int]) -> Integers:
+    """Independent noise of many blocks, laid end to end: counts[i] values of laws[i], all of one kind.
+
+    >>> from residua.noise import simulated
+    >>> blocks = [RoundedGaussian(Fraction(1)), RoundedGaussian(Fraction(10**12))]
+    >>> draw(simulated(seed=1), blocks, [2, 3]).shape
+    (5,)
+    """
+    kinds = {type(law) for law in laws}
+    if len(kinds) > 1:
+        names = ", ".join(sorted(kind.__name__ for kind in kinds))
+        raise BudgetError(f"the blocks have noise of several kinds ({names}); draw one kind at a time")
+    parameters = [law.parameter for law in laws]
+    owner = np.repeat(np.arange(len(laws)), _checked_counts(counts, len(laws)))
+    values = np.empty(len(owner), dtype=np.int64)
+    for start in range(0, len(owner), _CHUNK):
+        chunk = slice(start, start + _CHUNK)
+        first, last = owner[chunk][0], owner[chunk][-1]
+        values[chunk] = laws[0].sample(source, parameters[first : last + 1], owner[chunk] - first)
+    return values
+
+
+def _checked_counts(counts: Sequence[int], laws: int) -> Integers:
+    """The counts as an array, one for each law and none negative."""
+    if len(counts) != laws:
+        raise ValueError(f"{laws} laws need {laws} counts, not {len(counts)}")
+    for count in counts:
+        if isinstance(count, bool) or not isinstance(count, (int, np.integer)) or count < 0:
+            raise ValueError(f"a count of noise values must be an integer of at least 0, not {count!r}")
+    return np.array(counts, dtype=np.int64)

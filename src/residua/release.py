@@ -1,0 +1,205 @@
+"""What a user holds after measuring: noisy measurements, the plan, and everything they can answer."""
+
+import os
+import platform
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from functools import cached_property
+from statistics import NormalDist
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
+
+from residua import _files
+from residua._plan import Plan
+from residua.errors import FileFormatError, SchemaError, WorkloadError
+from residua.measurements import Measurements
+from residua.reconstruct import Estimator
+from residua.strategy.batches import batches_of
+from residua.version import __version__
+from residua.workload import Group, Workload, table
+
+if TYPE_CHECKING:
+    import pandas
+    import pyarrow
+
+Array = NDArray[np.float64]
+
+ROWS_AT_ONCE = 1_000_000  # answers of a table written to a file at a time
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TableAnswer:
+    """One table of answers: arrays with an axis per attribute, in the order asked."""
+
+    names: tuple[str, ...]
+    axes: tuple[tuple[str, ...], ...]
+    values: Array
+    stddev: Array
+    lower: Array
+    upper: Array
+    level: float
+
+    def __array__(self, dtype: DTypeLike | None = None, copy: bool | None = None) -> NDArray[Any]:
+        return np.array(self.values, dtype=dtype, copy=copy)
+
+    def to_pandas(self) -> "pandas.DataFrame":
+        """A data frame with a row per cell, indexed by the labels of the attributes."""
+        import pandas as pd
+
+        columns = {name: getattr(self, name).reshape(-1) for name in ("values", "stddev", "lower", "upper")}
+        if not self.names:
+            return pd.DataFrame(columns)
+        return pd.DataFrame(columns, index=pd.MultiIndex.from_product(self.axes, names=self.names))
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Release:
+    """Noisy measurements of one dataset under a plan; all its answers are post-processing of them.
+
+    Made by `residua.measure`. `audit` says how it came to be, without a trace of the data.
+    """
+
+    plan: Plan
+    measurements: Measurements
+    audit: Mapping[str, Any]
+
+    @property
+    def simulated(self) -> bool:
+        """Whether the noise was simulated: then nobody was protected, and nobody was published."""
+        return bool(self.audit["simulated"])
+
+    @cached_property
+    def _estimator(self) -> Estimator:
+        return Estimator(self.plan.mechanism, batches_of(self.plan.mechanism), self.measurements)
+
+    def values(self, work: Workload | None = None) -> Array:
+        """Unbiased answers to all queries of a workload (by default the plan's), shape (count,)."""
+        work = self._workload(work)
+        if work.count > 50_000_000:
+            raise WorkloadError(f"{work.count:,} answers are too many for one array; use write_answers(path)")
+        return np.concatenate([self._values_of(group) for group in work.groups()])
+
+    def _values_of(self, group: Group) -> Array:
+        self.plan.mechanism.total(group, weighted=False)  # refuses what the measurements do not support
+        return self._estimator.answers(group)
+
+    def answers(self, work: Workload | None = None, *, level: float = 0.95) -> "pyarrow.Table":
+        """Answers as an Arrow table: table, one column per attribute, query, value, stddev, lower, upper.
+
+        An attribute's column has its label where the query asks about one cell of it, otherwise null.
+        """
+        import pyarrow as pa
+
+        from residua.answers import arrow_schema
+
+        work = self._workload(work)
+        batches = list(self._batches(work, _level(level)))
+        return pa.Table.from_batches(batches, schema=arrow_schema(self.plan.schema, self.simulated))
+
+    def _batches(self, work: Workload, level: float) -> Iterator["pyarrow.RecordBatch"]:
+        from residua.answers import record_batch
+
+        margin = NormalDist().inv_cdf(0.5 + level / 2)
+        for group in work.groups():
+            stddev = np.sqrt(self.plan.mechanism.variances(group))
+            values = self._values_of(group)
+            for start in range(0, len(values), ROWS_AT_ONCE):
+                part = slice(start, start + ROWS_AT_ONCE)
+                yield record_batch(
+                    self.plan.schema, group, start, values[part], stddev[part], margin, self.simulated
+                )
+
+    def write_answers(
+        self, path: str | os.PathLike[str], work: Workload | None = None, *, level: float = 0.95
+    ) -> None:
+        """Write every answer to a Parquet file, table by table, so that they need not fit in memory."""
+        from residua.answers import arrow_schema, write_parquet
+
+        work = self._workload(work)
+        schema = arrow_schema(self.plan.schema, self.simulated)
+        write_parquet(path, schema, self._batches(work, _level(level)))
+
+    def table(self, *names: str, level: float = 0.95) -> TableAnswer:
+        """The marginal on these attributes with standard errors and intervals, axes in the order asked."""
+        work = table(self.plan.schema, list(names))
+        (group,) = work.groups()
+        shape = [self.plan.schema[name].size for name in names]
+        values = self._values_of(group).reshape(shape)
+        stddev = np.sqrt(self.plan.mechanism.variances(group)).reshape(shape)
+        margin = NormalDist().inv_cdf(0.5 + _level(level) / 2) * stddev
+        axes = tuple(self.plan.schema[name].labels() for name in names)
+        return TableAnswer(names, axes, values, stddev, values - margin, values + margin, level)
+
+    def covariance(self, left: Workload, right: Workload) -> Array:
+        """Covariance of the answers to two workloads, shape (left.count, right.count)."""
+        return self.plan.covariance(left, right)
+
+    @cached_property
+    def hash(self) -> str:
+        """The hash that identifies this release, the one its saved file carries."""
+        return _files.pack("release", *self._content())[2]
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the release to one file."""
+        _files.write(path, "release", *self._content())
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> "Release":
+        """The release in a file, refused with a reason if the file is not a whole, unedited release."""
+        container = _files.read(path, "release")
+        manifest, arrays = container.manifest, container.arrays
+        try:
+            plan = Plan.from_content(manifest["plan"], arrays)
+            found = Measurements.from_record(manifest["measurements"], arrays, batches_of(plan.mechanism))
+            return cls(plan, found, dict(manifest["audit"]))
+        except FileFormatError as error:
+            raise FileFormatError(f"{path}: {error}") from error
+        except (KeyError, TypeError, IndexError, AttributeError, ValueError) as error:
+            raise FileFormatError(f"{path} lacks a part that a release needs ({error!r})") from error
+
+    def _content(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+        plan, arrays = self.plan.content()
+        measurements = self.measurements.record(arrays)
+        return {"plan": plan, "measurements": measurements, "audit": dict(self.audit)}, arrays
+
+    def _workload(self, work: Workload | None) -> Workload:
+        if work is None:
+            return self.plan.workload
+        if work.schema != self.plan.schema:
+            raise SchemaError(
+                "the workload and the release have different schemas; build both from one schema"
+            )
+        return work
+
+    def __repr__(self) -> str:
+        mark = "SIMULATED " if self.simulated else ""
+        return f"{mark}Release({self.plan!r}, measured {self.audit['time']})"
+
+
+def _level(level: float) -> float:
+    if not isinstance(level, int | float) or not 0 < level < 1:
+        raise WorkloadError(f"a confidence level is between 0 and 1, such as 0.95, not {level!r}")
+    return float(level)
+
+
+def audit_record(
+    plan: Plan, time: datetime, entry: Mapping[str, str] | None, note: str, *, simulated: bool
+) -> dict[str, Any]:
+    """How a release came to be: versions, plan, ledger entry and policies, and nothing of the data."""
+    schema = plan.schema
+    return {
+        "residua": __version__,
+        "numpy": np.__version__,
+        "python": platform.python_version(),
+        "time": time.isoformat(timespec="seconds"),
+        "plan_hash": plan.hash,
+        "privacy": plan.privacy.record(),
+        "noise": "rounded gaussian",
+        "ledger": None if entry is None else dict(entry),
+        "note": note,
+        "policies": {name: str(schema[name].outside) for name in schema.names},
+        "simulated": simulated,
+    }
