@@ -21,7 +21,7 @@ from residua.mechanisms.draft import Progress
 from residua.noise import RoundedGaussian, Source, SystemSource, draw
 from residua.release import Release, audit_record
 from residua.schema import Schema
-from residua.strategy.batches import Batch, batches_of, record_limit
+from residua.strategy.batches import Batch, record_limit
 
 Integers = NDArray[np.int64]
 
@@ -45,7 +45,7 @@ def measure(
     """
     plan = plan if isinstance(plan, Plan) else Plan.load(plan)
     source, book = _source_and_ledger(noise, ledger)
-    batches = batches_of(plan.mechanism)
+    batches = plan.batches
     limit = public_record_limit(batches)
     engine = _engine(plan.schema, data)
     if engine.records > limit:

@@ -17,6 +17,7 @@ from residua.errors import BudgetError, FileFormatError, SchemaError, WorkloadEr
 from residua.mechanisms.draft import Scope
 from residua.privacy import Budget, Privacy, Unit, budget_from_record
 from residua.schema import Schema
+from residua.strategy.batches import Batch, batches_of
 from residua.strategy.integral import rebudgeted
 from residua.strategy.mechanism import Mechanism
 from residua.strategy.records import mechanism_from_record
@@ -203,6 +204,11 @@ class Plan:
             ideal=self.ideal.scaled(factor),
             released=released,
         )
+
+    @cached_property
+    def batches(self) -> list[Batch]:
+        """The measurements in the order in which they are made."""
+        return batches_of(self.mechanism)
 
     @cached_property
     def hash(self) -> str:

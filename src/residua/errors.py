@@ -13,6 +13,8 @@ ResiduaError
 └── FileFormatError    a saved file that is truncated, edited, foreign or too new
 """
 
+from collections.abc import Sequence
+
 
 class ResiduaError(Exception):
     """Base of every exception that Residua raises on purpose."""
@@ -27,7 +29,23 @@ class WorkloadError(ResiduaError, ValueError):
 
 
 class NotInSpan(ResiduaError, ValueError):
-    """A query that the measurements of a plan cannot answer without bias."""
+    """A query that the measurements of a plan cannot answer without bias.
+
+    `attributes` are positions in the schema of those that it would take (more) measurements of; none where
+    that is not known.
+    """
+
+    def __init__(self, message: str, attributes: Sequence[int] = ()) -> None:
+        super().__init__(message)
+        self.attributes = tuple(attributes)
+
+    def naming(self, names: Sequence[str]) -> "NotInSpan":
+        """The same error with the attributes named, for those who know the schema's names."""
+        if not self.attributes:
+            return self
+        several = "attributes" if len(self.attributes) > 1 else "attribute"
+        listed = ", ".join(repr(names[at]) for at in self.attributes)
+        return NotInSpan(f"{self} ({several} {listed})", self.attributes)
 
 
 class Infeasible(ResiduaError, ValueError):

@@ -17,7 +17,6 @@ from residua._plan import Plan
 from residua.errors import FileFormatError, SchemaError, WorkloadError
 from residua.measurements import Measurements
 from residua.reconstruct import Estimator
-from residua.strategy.batches import batches_of
 from residua.version import __version__
 from residua.workload import Group, Workload, table
 
@@ -73,7 +72,7 @@ class Release:
 
     @cached_property
     def _estimator(self) -> Estimator:
-        return Estimator(self.plan.mechanism, batches_of(self.plan.mechanism), self.measurements)
+        return Estimator(self.plan.mechanism, self.plan.batches, self.measurements)
 
     def values(self, work: Workload | None = None) -> Array:
         """Unbiased answers to all queries of a workload (by default the plan's), shape (count,)."""
@@ -153,7 +152,7 @@ class Release:
         manifest, arrays = container.manifest, container.arrays
         try:
             plan = Plan.from_content(manifest["plan"], arrays)
-            found = Measurements.from_record(manifest["measurements"], arrays, batches_of(plan.mechanism))
+            found = Measurements.from_record(manifest["measurements"], arrays, plan.batches)
             return cls(plan, found, dict(manifest["audit"]))
         except FileFormatError as error:
             raise FileFormatError(f"{path}: {error}") from error

@@ -4,7 +4,6 @@ Run as a program (`python test_ledger_crashes.py POINTS FOLDER`) it does the kil
 forks, so that a point takes milliseconds. As a test it runs itself so, which keeps forks out of pytest.
 """
 
-import contextlib
 import json
 import os
 import random
@@ -17,7 +16,6 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from pathlib import Path
 
-from residua.errors import LedgerError
 from residua.ledger import Ledger
 from residua.privacy import Privacy, zcdp
 
@@ -44,7 +42,6 @@ class Counts:
     unacknowledged: int = 0
     hot_journals: int = 0
     created: int = 0
-    not_created: int = 0
 
 
 @dataclass
@@ -118,12 +115,8 @@ def kill_while_creating(folder: Path, chance: random.Random, pace: float) -> Cou
     found = [path for path in folder.iterdir() if not path.name.startswith(".")]
     assert acknowledged <= len(found) <= acknowledged + 1
     assert all(Ledger.open(path).spent == 0 for path in found)
-    next_one = folder / f"{len(found)}.db"
-    with contextlib.suppress(LedgerError):
-        Ledger.open(next_one)
-        raise AssertionError("a ledger that is not there was opened")
-    Ledger.create(next_one, zcdp(1), dataset="new")
-    return Counts(1, created=len(found), not_created=1)
+    Ledger.create(folder / f"{len(found)}.db", zcdp(1), dataset="new")  # nothing is in the way of the next
+    return Counts(1, created=len(found))
 
 
 def journal_is_hot(path: Path) -> bool:

@@ -34,7 +34,7 @@ _REASONS = {
 
 
 def create(path: Path, event: Mapping[str, object]) -> None:
-    """Write a new ledger with its first event: it is whole and on disk, or it is not there (L-012)."""
+    """Write a new ledger with its first event: it is whole and on disk, or it is not there (L-014)."""
     for occupied in (path, Path(f"{path}-journal"), Path(f"{path}-wal")):
         if os.path.lexists(occupied):
             raise LedgerError(

@@ -70,6 +70,17 @@ def graded_root(rows: Array, scales: Array) -> Array:
     return root
 
 
+def pseudo_inverse(rows: Array) -> Array:
+    """Moore-Penrose inverse, shape (columns, rows); by QR where the rank is full, otherwise by SVD."""
+    tall = rows.shape[0] >= rows.shape[1]
+    basis, upper = np.linalg.qr(rows if tall else rows.T)
+    pivots = np.abs(np.diagonal(upper))
+    if pivots.min() > RANK_RATIO * pivots.max():
+        inverse = np.linalg.inv(upper) @ basis.T if tall else basis @ np.linalg.inv(upper).T
+        return np.asarray(inverse, dtype=np.float64)
+    return np.asarray(np.linalg.pinv(rows, rcond=RANK_RATIO), dtype=np.float64)
+
+
 def inverse_gram(rows: Array) -> tuple[Array, Array | None]:
     """Pseudo-inverse of `rows' rows`, and the projector on the row space (None if that is everything)."""
     count, columns = rows.shape

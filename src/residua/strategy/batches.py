@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from residua.linalg.keys import distinct_rows
+from residua.linalg.rows import pseudo_inverse
 from residua.strategy.block_strategy import BlockStrategy
 from residua.strategy.mechanism import Mechanism
 from residua.strategy.product import ProductStrategy
@@ -125,15 +126,11 @@ def _product_batch(strategy: ProductStrategy) -> Batch:
         np.array([order], dtype=np.int32).reshape(1, -1),
         tuple(size for factor in strategy.factors for size in factor.sizes),
         tuple(factor.matrix.astype(np.int64) for factor in strategy.factors),
-        tuple(_inverse(factor.matrix) for factor in strategy.factors),
+        tuple(pseudo_inverse(factor.matrix) for factor in strategy.factors),
         1,
         (Fraction(strategy.exact_norm) / cost,),
         np.zeros(1, dtype=np.int64),
     )
-
-
-def _inverse(matrix: Array) -> Array:
-    return np.asarray(np.linalg.pinv(matrix, rcond=1e-11))
 
 
 def record_limit(batches: Sequence[Batch], tail: Sequence[int]) -> int:

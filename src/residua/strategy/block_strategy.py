@@ -15,10 +15,11 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from residua.errors import FileFormatError, NotInSpan, WorkloadError
+from residua.errors import FileFormatError, WorkloadError
 from residua.linalg.centring import Measure
 from residua.strategy.blocks import Layer, Shape
-from residua.strategy.known_parts import KnownParts
+from residua.strategy.known_parts import KnownParts, not_together
+from residua.strategy.largest import largest_of
 from residua.strategy.mechanism import totals_by_table
 from residua.strategy.parts import Part, parts_of
 from residua.strategy.run_totals import total_of_run
@@ -109,24 +110,17 @@ class BlockStrategy:
         return part.weight * total, total
 
     def largest(self, group: Group) -> float:
-        """Largest variance of the group's queries.
-
-        A variance is a sum of products of its factors' figures, none negative: only queries whose figures
-        no other query of the same factor exceeds all at once can be the largest.
-        """
+        """Largest variance of the group's queries; nan if there are too many to go through."""
         pieces = list(self._pieces(group))
+        if not group.listable:
+            return math.nan
+        alike = tuple((noise, tuple((part.places, part.key) for part in parts)) for noise, parts in pieces)
+        return self.known.largest(alike, lambda: self._largest(group, pieces))
+
+    def _largest(self, group: Group, pieces: list[tuple[float, list[Part]]]) -> float:
         if any(len(part.places) > 1 for _, parts in pieces for part in parts):
             return float(self.variances(group).max())
-        fronts = []
-        for place in range(len(group.factors)):
-            figures = [
-                self.known.listed(part) for _, parts in pieces for part in parts if part.places == (place,)
-            ]
-            fronts.append(_undominated(np.stack(figures)))
-        grid = np.zeros([front.shape[1] for front in fronts])
-        for row, (noise, _) in enumerate(pieces):
-            grid += noise * reduce(np.multiply.outer, [front[row] for front in fronts], np.ones(()))
-        return float(grid.max())
+        return largest_of(self.known, pieces, len(group.factors))
 
     def covariance(self, left: Group, right: Group) -> Array:
         """Covariance of the answers of two groups, shape (left.count, right.count)."""
@@ -154,12 +148,9 @@ class BlockStrategy:
             if any(self.known.vanishes(part) for part in parts):
                 continue  # whatever the block measures, or if there is none: nothing is asked of it
             if noise is None:
-                raise NotInSpan(
-                    f"table {group.name!r} needs measurements on attributes {list(attributes)} together, "
-                    "which the plan does not make; add the table to the workload before planning"
-                )
+                raise not_together(group.name, attributes)
             for part in parts:
-                self.known.refuse_outside(part, group.name)
+                self.known.refuse_outside(part, group.name, attributes)
             yield attributes, noise, parts
 
     def describe(self) -> Iterator[str]:
@@ -249,14 +240,3 @@ def _coefficients(parts: list[Part], group: Group) -> Array:
         ranks += [(slot, start + len(part.places) + at) for at, slot in enumerate(part.slots)]
     order = [axis for _, axis in sorted(rows)] + [axis for _, axis in sorted(ranks)]
     return np.asarray(result.transpose(order).reshape(group.count, -1))
-
-
-def _undominated(figures: Array) -> Array:
-    """Columns of (kinds, queries) that no other column equals or exceeds in every row."""
-    columns = np.unique(figures, axis=1)[:, ::-1]
-    columns = columns[:, np.argsort(-columns.sum(axis=0), kind="stable")]
-    front: list[Array] = []
-    for column in columns.T:
-        if not any(np.all(column <= other) for other in front):
-            front.append(column)
-    return np.stack(front, axis=1)

@@ -8,6 +8,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from residua.linalg.rows import pseudo_inverse
 from residua.strategy.integers import column_norm
 
 Array = NDArray[np.float64]
@@ -34,10 +35,7 @@ class Shape:
     @cached_property
     def inverse(self) -> Array:
         """Pseudo-inverse of B, shape (cells, rows)."""
-        if len(self.matrix) > self.rank:
-            return np.asarray(np.linalg.pinv(self.matrix, rcond=1e-10))
-        basis, upper = np.linalg.qr(self.matrix.T)
-        return np.asarray(basis @ np.linalg.inv(upper).T)
+        return pseudo_inverse(self.matrix)
 
     @cached_property
     def basis(self) -> Array:

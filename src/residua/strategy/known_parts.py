@@ -1,5 +1,6 @@
 """Figures of parts already met, so that tables that differ only in names share them."""
 
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -70,12 +71,33 @@ class KnownParts:
             self._known[key] = part.vanishes()
         return bool(self._known[key])
 
-    def refuse_outside(self, part: Part, name: str) -> None:
-        """Raise NotInSpan if a query of the part is not a combination of what its shapes measure."""
+    def largest(self, alike: object, find: Callable[[], float]) -> float:
+        """What `find` returns, which is the same for all tables with an equal `alike`."""
+        key = ("largest", alike)
+        if key not in self._known:
+            self._known[key] = find()
+        return float(self._known[key])
+
+    def refuse_outside(self, part: Part, name: str, attributes: Sequence[int]) -> None:
+        """Raise NotInSpan if a query of the part is not a combination of what its shapes measure.
+
+        `name` is the table's, `attributes` are those of the block.
+        """
         key = ("outside", part.key)
         if key not in self._known:
             self._known[key] = part.outside()
         if self._known[key] > SPAN_TOLERANCE:
             raise NotInSpan(
-                f"table {name!r} asks for more than the plan measures; add it to the workload before planning"
+                f"table {name!r} asks for more than the plan measures; add the table to the workload "
+                "before planning",
+                attributes,
             )
+
+
+def not_together(name: str, attributes: Sequence[int]) -> NotInSpan:
+    """The error for a table that has a piece in a block which is not measured."""
+    return NotInSpan(
+        f"table {name!r} asks about attributes together that the plan does not measure together; add the "
+        "table to the workload before planning",
+        attributes,
+    )

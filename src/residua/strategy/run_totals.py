@@ -6,10 +6,9 @@ from itertools import combinations
 import numpy as np
 from numpy.typing import NDArray
 
-from residua.errors import NotInSpan
 from residua.linalg.keys import distinct_rows
 from residua.strategy.blocks import Layer
-from residua.strategy.known_parts import KnownParts
+from residua.strategy.known_parts import KnownParts, not_together
 from residua.strategy.parts import parts_of
 from residua.workload import Factor, Tables
 
@@ -55,22 +54,17 @@ class _RunTotal:
         owners, places = self.known.index.find(kept)
         lost = (owners < 0) & ~nothing
         if lost.any():
-            name = next(iter(self.tables[int(np.argmax(lost)) :])).name
-            raise NotInSpan(
-                f"table {name!r} needs measurements that the plan does not make; add it to the workload "
-                "before planning"
-            )
+            row = int(np.argmax(lost))
+            raise not_together(self.tables[row].name, kept[row].tolist())
         sums = []
         for owner in np.unique(owners[(owners >= 0) & ~nothing]).tolist():
             here = (owners == owner) & ~nothing
             layer = self.known.layers[owner]
-            rows = places[here]
-            sums.append(
-                float(np.sum(scale[here] * layer.noise[rows] * self._figures(layer, kept[here], rows)))
-            )
+            figures = self._figures(layer, np.flatnonzero(here), kept[here], places[here])
+            sums.append(float(np.sum(scale[here] * layer.noise[places[here]] * figures)))
         return math.fsum(sums)
 
-    def _figures(self, layer: Layer, kept: Subsets, rows: Integers) -> Array:
+    def _figures(self, layer: Layer, tables: NDArray[np.intp], kept: Subsets, rows: Integers) -> Array:
         """Sum of the variances at noise 1 of each table in its block, each distinct case worked out once."""
         if not kept.shape[1]:
             return np.ones(len(kept))
@@ -78,14 +72,18 @@ class _RunTotal:
         if all(len(places) == 1 for places in layer.layout):
             order = [places[0] for places in layer.layout]
             columns = [
-                self._distinct(layer, kept[:, [place]], shapes[:, [number]], ((0,),))
+                self._distinct(tables, kept[:, [place]], shapes[:, [number]], ((0,),))
                 for number, place in enumerate(order)
             ]
             return np.asarray(np.prod(columns, axis=0))
-        return self._distinct(layer, kept, shapes, layer.layout)
+        return self._distinct(tables, kept, shapes, layer.layout)
 
     def _distinct(
-        self, layer: Layer, kept: Subsets, shapes: Integers, layout: tuple[tuple[int, ...], ...]
+        self,
+        tables: NDArray[np.intp],
+        kept: Subsets,
+        shapes: Integers,
+        layout: tuple[tuple[int, ...], ...],
     ) -> Array:
         first, inverse = distinct_rows(np.concatenate([self.kinds[kept], shapes], axis=1))
         values = np.empty(len(first))
@@ -98,6 +96,6 @@ class _RunTotal:
             factors = [self.factors[at] for at in attributes]
             parts = list(parts_of(factors, [(0,)] * len(factors), self.known.measures, measured))
             for part in parts:
-                self.known.refuse_outside(part, " x ".join(self.tables.schema.names[at] for at in attributes))
+                self.known.refuse_outside(part, self.tables[int(tables[row])].name, attributes)
             values[place] = math.prod(self.known.summed(part, weighted=False) for part in parts)
         return np.asarray(values[inverse])
