@@ -54,10 +54,11 @@ def measure(
             "64-bit integers; plan with coarser attributes or fewer of them in one table"
         )
     exact = [_exact_answers(batch, engine, progress) for batch in batches]
+    dataset = None if book is None else book.dataset
     entry = None if book is None else book.spend(plan.privacy, plan_hash=plan.hash, note=note)
     values = tuple(_noisy(batch, answers, source) for batch, answers in zip(batches, exact, strict=True))
     audit = audit_record(
-        plan, datetime.now(UTC), _entry_record(book, entry), note, simulated=source.simulated
+        plan, datetime.now(UTC), _entry_record(dataset, entry), note, simulated=source.simulated
     )
     return Release(plan, Measurements(values), audit)
 
@@ -135,7 +136,7 @@ def _noisy(batch: Batch, answers: Integers, source: Source) -> Integers:
     return answers + noise
 
 
-def _entry_record(book: Ledger | None, entry: Entry | None) -> dict[str, str] | None:
-    if book is None or entry is None:
+def _entry_record(dataset: str | None, entry: Entry | None) -> dict[str, str] | None:
+    if dataset is None or entry is None:
         return None
-    return {"dataset": book.dataset, "entry": str(entry.id), "amount": str(entry.amount), "hash": entry.hash}
+    return {"dataset": dataset, "entry": str(entry.id), "amount": str(entry.amount), "hash": entry.hash}

@@ -3,6 +3,7 @@
 import math
 import os
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import islice
@@ -13,7 +14,7 @@ from numpy.typing import NDArray
 
 from residua import _files
 from residua._summary import MOST_ROWS, Certificate, TableSummary, explain_plan
-from residua.errors import BudgetError, FileFormatError, SchemaError, WorkloadError
+from residua.errors import BudgetError, FileFormatError, NotInSpan, SchemaError, WorkloadError
 from residua.mechanisms.draft import Scope
 from residua.privacy import Budget, Privacy, Unit, budget_from_record
 from residua.schema import Schema
@@ -156,16 +157,18 @@ class Plan:
                 f"table {group.name!r} has {spelled(group.count)} queries, too many to list; "
                 "plan.summary(work) gives its figures"
             )
-        return self.mechanism.variances(group)
+        with self.naming():
+            return self.mechanism.variances(group)
 
     def covariance(self, left: Workload, right: Workload) -> Array:
         """Covariance of the answers to two workloads, shape (left.count, right.count)."""
         self._refuse_foreign(left)
         self._refuse_foreign(right)
-        rows = [
-            np.concatenate([self.mechanism.covariance(a, b) for b in right.groups()], axis=1)
-            for a in left.groups()
-        ]
+        with self.naming():
+            rows = [
+                np.concatenate([self.mechanism.covariance(a, b) for b in right.groups()], axis=1)
+                for a in left.groups()
+            ]
         return np.concatenate(rows)
 
     def summary(self, work: Workload | None = None) -> list[TableSummary]:
@@ -175,9 +178,18 @@ class Plan:
         return [self._summary_of(group) for group in work.groups()]
 
     def _summary_of(self, group: Group) -> TableSummary:
-        mean = self.mechanism.total(group, weighted=False) / group.count
-        largest = self.mechanism.largest(group)
+        with self.naming():
+            mean = self.mechanism.total(group, weighted=False) / group.count
+            largest = self.mechanism.largest(group)
         return TableSummary(group.name, group.title, group.count, math.sqrt(mean), math.sqrt(largest))
+
+    @contextmanager
+    def naming(self) -> Iterator[None]:
+        """Inside it, an error about what is not measured names the attributes."""
+        try:
+            yield
+        except NotInSpan as error:
+            raise error.naming(self.schema.names) from None
 
     def explain(self) -> str:
         """The plan in words: what is published, at which privacy, how wrong, how far from the best."""

@@ -82,7 +82,8 @@ class Release:
         return np.concatenate([self._values_of(group) for group in work.groups()])
 
     def _values_of(self, group: Group) -> Array:
-        self.plan.mechanism.total(group, weighted=False)  # refuses what the measurements do not support
+        with self.plan.naming():
+            self.plan.mechanism.total(group, weighted=False)  # refuses what the measurements do not support
         return self._estimator.answers(group)
 
     def answers(self, work: Workload | None = None, *, level: float = 0.95) -> "pyarrow.Table":
@@ -103,8 +104,8 @@ class Release:
 
         margin = NormalDist().inv_cdf(0.5 + level / 2)
         for group in work.groups():
-            stddev = np.sqrt(self.plan.mechanism.variances(group))
             values = self._values_of(group)
+            stddev = np.sqrt(self.plan.mechanism.variances(group))
             for start in range(0, len(values), ROWS_AT_ONCE):
                 part = slice(start, start + ROWS_AT_ONCE)
                 yield record_batch(

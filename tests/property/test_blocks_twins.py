@@ -280,3 +280,151 @@ def test_every_figure_of_a_plan_is_that_of_the_best_unbiased_answer(case, budget
     assert plan.max_variance == pytest.approx(variances.max(), rel=1e-7)
     cost = float(budget.gaussian_cost())
     assert np.diagonal(twin.privacy).max() <= cost * (1 + 1e-12)
+
+
+@given(cases(), budgets)
+def test_the_summary_is_each_tables_share_of_the_variances(case, budget):
+    work, method = case
+    plan = planned(work, method, budget)
+    start = 0
+    variances = plan.variances(work)
+    for group, row in zip(work.groups(), plan.summary(), strict=True):
+        part = variances[start : start + group.count]
+        start += group.count
+        assert (row.name, row.queries) == (group.name, group.count)
+        assert row.rmse == pytest.approx(math.sqrt(part.mean()), rel=1e-9)
+        assert row.max_stddev == pytest.approx(math.sqrt(part.max()), rel=1e-9)
+
+
+def worst_pair(X: Array) -> float:
+    """Largest `(e_i - e_j)' X (e_i - e_j)`."""
+    own = np.diagonal(X)
+    return float((own[:, None] + own[None, :] - 2 * X).max())
+
+
+@given(cases())
+def test_replacing_a_record_never_costs_more_than_is_said(case):
+    work, method = case
+    mechanism = drafted(work, method).mechanism
+    worst = worst_pair(Twin.of(work, mechanism).privacy)
+    assert worst <= mechanism.replacement_cost() + 1e-12
+    assert mechanism.replacement_cost() <= 4 * mechanism.cost() + 1e-12
+
+
+@given(cases())
+def test_under_replacement_no_pair_of_cells_costs_more_than_the_budget(case):
+    work, method = case
+    try:
+        plan = planned(work, method, unit=rs.Unit(neighbours="replace_one"))
+    except rs.Infeasible:
+        rows = query_rows(work)
+        assert np.all(rows == rows[:, :1])  # only totals
+        return
+    assert worst_pair(Twin.of(work, plan.mechanism).privacy) <= 1 + 1e-9
+
+
+@given(cases())
+def test_no_block_method_beats_the_optimum_and_querysmasher_leads_them(case):
+    work, method = case
+    dense, smasher, other = (drafted(work, each) for each in ("dense", "querysmasher", method))
+    best = totals_of(dense.mechanism, work)[0]
+    totals = {draft.mechanism: draft.total for draft in (smasher, other)}
+    assert all(total is not None and total >= dense.lower_bound * (1 - 1e-9) for total in totals.values())
+    assert best <= totals[smasher.mechanism] * (1 + 1e-4)
+    assert totals[other.mechanism] >= smasher.lower_bound * (1 - 1e-9)
+    for draft in (smasher, other):
+        assert draft.lower_bound <= totals[draft.mechanism] * (1 + 1e-12)
+        if draft.scope == "all mechanisms":
+            assert draft.lower_bound <= best * (1 + 1e-9)
+    assert smasher.lower_bound >= totals[smasher.mechanism] * (1 - 3e-4)
+
+
+@given(marginal_sets())
+def test_for_marginals_residualplanner_is_the_optimum_of_all_mechanisms(work):
+    draft = drafted(work, "residualplanner")
+    assert draft.scope == "all mechanisms"
+    assert draft.total == pytest.approx(draft.lower_bound, rel=1e-9)
+    assert draft.total == pytest.approx(totals_of(drafted(work, "dense").mechanism, work)[0], rel=1e-4)
+
+
+@given(cases(), budgets)
+def test_the_certificate_of_a_plan_is_below_what_is_released(case, budget):
+    work, method = case
+    plan = planned(work, method, budget)
+    assert 0 < plan.certificate.lower_bound <= plan.total_variance
+    assert plan.certificate.lower_bound <= plan.ideal.total_variance * (1 + 1e-9)
+
+
+@given(cases(), budgets, st.sampled_from(["add_remove", "replace_one"]))
+def test_a_saved_plan_comes_back_with_every_figure(case, budget, neighbours):
+    work, method = case
+    try:
+        plan = planned(work, method, budget, unit=rs.Unit(2, neighbours))
+    except rs.Infeasible:
+        assume(False)
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "a.plan")
+        plan.save(path)
+        back = rs.Plan.load(path)
+        back.save(Path(folder, "b.plan"))
+        assert Path(folder, "b.plan").read_bytes() == path.read_bytes()
+    assert back.hash == plan.hash
+    np.testing.assert_array_equal(back.variances(back.workload), plan.variances(work))
+    assert back.mechanism.cost() == plan.mechanism.cost()
+    assert back.mechanism.replacement_cost() == plan.mechanism.replacement_cost()
+    for name in ("rmse", "total_variance", "max_variance", "certificate"):
+        assert getattr(back, name) == getattr(plan, name)
+    assert back.summary() == plan.summary()
+    assert back.explain() == plan.explain()
+
+
+@st.composite
+def measures(draw: st.DrawFn, sizes: tuple[int, ...]) -> tuple[Measure, ...]:
+    """Weights on the cells of each attribute that sum to 1; some are negative."""
+    found = []
+    for size in sizes:
+        signed = draw(st.integers(0, 3)) == 0
+        entry = st.integers(-3 if signed else 1, 9)
+        weights = np.array(draw(st.lists(entry, min_size=size, max_size=size)), dtype=np.float64)
+        assume(abs(weights.sum()) >= 2)
+        found.append(Measure.of(weights / weights.sum()))
+    return tuple(found)
+
+
+@given(st.data(), schemas())
+def test_any_product_measure_gives_an_unbiased_plan_whose_figures_are_right(data, schema):
+    work = data.draw(workloads(schema))
+    chosen = data.draw(measures(schema.sizes))
+    draft = solve_blocks(decompose(work, chosen), schema.sizes, Optimal(), 1e-4)
+    twin = Twin.of(work, draft.mechanism)
+    check_figures(draft.mechanism, work, twin)
+    assert draft.total == pytest.approx(totals_of(draft.mechanism, work)[0], rel=1e-8)
+    assert np.diagonal(twin.privacy).max() <= draft.mechanism.cost() * (1 + 1e-12)
+    assert worst_pair(twin.privacy) <= draft.mechanism.replacement_cost() + 1e-12
+
+
+@settings(max_examples=150)
+@given(st.data(), schemas(), st.sampled_from(NAMES[:-1]), st.booleans())
+def test_a_query_is_answered_exactly_where_it_is_in_the_span(data, schema, method, whole):
+    work = data.draw(workloads(schema))
+    other = data.draw(st.one_of(tables(schema), explicit(schema), runs(schema)))
+    assume(other.count <= 1000 and np.any(query_rows(other)))
+    mechanism = planned(work, method).mechanism if whole else drafted(work, method).mechanism
+    twin = Twin.of(work, mechanism)
+    asked = Twin(query_rows(other), query_weights(other), twin.measured)
+    groups = list(other.groups())
+    if asked.unseen.max() > 1e-3:
+        with pytest.raises(rs.NotInSpan, match="table '"):
+            [mechanism.variances(group) for group in groups]
+        with pytest.raises(rs.NotInSpan, match="table '"):
+            totals_of(mechanism, other)
+        with pytest.raises(rs.NotInSpan, match="table '"):
+            [mechanism.largest(group) for group in groups]
+        with pytest.raises(rs.NotInSpan, match="table '"):
+            [mechanism.covariance(next(work.groups()), group) for group in groups]
+    else:
+        check_figures(mechanism, other, asked)
+        both = Twin(np.concatenate([twin.queries, asked.queries]), np.ones(0), twin.measured).covariance
+        found = [np.vstack([mechanism.covariance(g, h) for g in work.groups()]) for h in groups]
+        expected = both[: work.count, work.count :]
+        np.testing.assert_allclose(np.hstack(found), expected, atol=1e-7 * np.abs(both).max())

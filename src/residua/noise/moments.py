@@ -3,7 +3,7 @@
 import math
 from fractions import Fraction
 
-# Below this the sum over integers converges fast, above it the sum over frequencies (N-021, N-041).
+# Below this the sum over integers converges fast, above it the sum over frequencies (N-021, N-042).
 _FEW_INTEGERS = Fraction(1, 4)
 _TERMS = range(1, 9)
 
@@ -24,7 +24,7 @@ def rounded_gaussian_variance(sigma_squared: Fraction) -> float:
 
 
 def discrete_gaussian_variance(sigma_squared: Fraction) -> float:
-    """Variance of the discrete Gaussian law to float accuracy (N-041); at most sigma_squared.
+    """Variance of the discrete Gaussian law to float accuracy (N-042); at most sigma_squared.
 
     >>> discrete_gaussian_variance(Fraction(100))
     100.0

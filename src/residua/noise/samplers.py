@@ -24,9 +24,9 @@ if TYPE_CHECKING:
 Owner = NDArray[np.intp]
 Booleans = NDArray[np.bool_]
 
-# Four times and more what floats can be wrong by (N-012); infinity sends every draw through ball arithmetic.
+# More than three times what floats can be wrong by (N-012, N-041). Infinity leaves every draw to balls.
 MARGIN = 2.0**-46
-_SQUARE_MARGIN = 2.0**-50
+_SQUARE_MARGIN = 2.0**-49
 
 _HALF = Fraction(1, 2)
 

@@ -67,6 +67,7 @@ class ProductPart:
 
     @classmethod
     def of(cls, strategy: Strategies, factors: tuple[Factor, ...], name: str) -> "ProductPart":
+        """The part of these factors of table `name`, refused if it ties too many cells together."""
         order = _axes(factors)
         tied = len(strategy) > 1
         cells = math.prod(factor.queries.cells for factor in factors)
@@ -133,7 +134,8 @@ def with_unmeasured(ours: Strategies, *groups: Group) -> Strategies:
             if size > TIED_CELLS:
                 raise NotInSpan(
                     f"table {group.name!r} asks about an attribute of {size:,} cells that the plan does "
-                    "not measure; add the table to the workload before planning"
+                    "not measure; add the table to the workload before planning",
+                    (axis,),
                 )
             more.append(StrategyFactor((axis,), (size,), np.ones((1, size))))
     return tuple(more)
