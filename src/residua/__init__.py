@@ -3,6 +3,7 @@
 from residua import bounds
 from residua._measure import measure
 from residua._plan import Plan
+from residua.combine import combine
 from residua.errors import (
     BudgetError,
     BudgetExceeded,
@@ -72,6 +73,7 @@ __all__ = [
     "bounds",
     "buckets",
     "circular",
+    "combine",
     "compare",
     "gdp",
     "identity",

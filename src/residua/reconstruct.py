@@ -7,15 +7,12 @@ from the estimate of its marginal.
 
 import math
 from collections.abc import Iterator, Sequence
-from functools import cached_property
 from itertools import combinations
 
 import numpy as np
 from numpy.typing import NDArray
 
-from residua.linalg.keys import RowIndex
-from residua.measurements import Measurements
-from residua.strategy.batches import Batch
+from residua.estimates import Estimates
 from residua.strategy.block_strategy import BlockStrategy
 from residua.strategy.mechanism import Mechanism
 from residua.workload import Factor, Group, Tables
@@ -29,24 +26,8 @@ CHUNK_CELLS = 20_000_000  # cells of estimated marginals held at once
 class Estimator:
     """Least-squares estimates of marginals, and of any query on them."""
 
-    def __init__(self, mechanism: Mechanism, batches: Sequence[Batch], measurements: Measurements) -> None:
-        self._mechanism, self._batches, self._measurements = mechanism, batches, measurements
-
-    @cached_property
-    def _estimates(self) -> list[Array]:
-        """For each batch the estimates of its blocks, (blocks, sizes...), axes ascending by attribute."""
-        found = []
-        for batch, values in zip(self._batches, self._measurements.values, strict=True):
-            cells = batch.estimate(values).reshape(len(values), *batch.sizes)
-            order = np.argsort(batch.subsets[0]) if len(batch.subsets) else np.arange(0)
-            found.append(np.ascontiguousarray(cells.transpose(0, *(1 + order))))
-        return found
-
-    @cached_property
-    def _index(self) -> RowIndex:
-        tables = [np.sort(batch.subsets, axis=1) for batch in self._batches]
-        most = max((int(table.max()) for table in tables if table.size), default=0)
-        return RowIndex(tables, most + 1)
+    def __init__(self, mechanism: Mechanism, estimates: Estimates) -> None:
+        self._mechanism, self._estimates = mechanism, estimates
 
     def marginals(self, subsets: Subsets, sizes: Sequence[int]) -> Array:
         """Estimates of marginals of one shape: (k, ways) ascending attributes to (k, sizes...)."""
@@ -62,7 +43,7 @@ class Estimator:
     def _add(self, result: Array, subsets: Subsets, kept: tuple[int, ...], sizes: Sequence[int]) -> None:
         """Add what the blocks on the places `kept` measured, spread over the other places."""
         measures = self._mechanism.measures if isinstance(self._mechanism, BlockStrategy) else ()
-        owners, places = self._index.find(subsets[:, kept])
+        owners, places = self._estimates.index.find(subsets[:, kept])
         shape = [sizes[at] if at in kept else 1 for at in range(len(sizes))]
         others = [at for at in range(len(sizes)) if at not in kept]
         even = math.prod(1.0 / sizes[at] for at in others)
@@ -75,7 +56,7 @@ class Estimator:
             )
         for owner in np.unique(owners[owners >= 0]).tolist():
             here = np.flatnonzero(owners == owner)
-            blocks = self._estimates[owner][places[here]].reshape(len(here), *shape) * spread
+            blocks = self._estimates.cells[owner][places[here]].reshape(len(here), *shape) * spread
             if len(here) == len(result):
                 result += blocks
             else:
@@ -83,9 +64,8 @@ class Estimator:
 
     def _joint(self, subsets: Subsets) -> Array:
         """Marginals of the one estimate of all cells that a product strategy gives."""
-        (batch,) = self._batches
-        order = sorted(batch.subsets[0].tolist())
-        whole = self._estimates[0][0]
+        order = self._estimates.tables[0][0].tolist()
+        whole = self._estimates.cells[0][0]
         rows = []
         for attributes in subsets.tolist():
             gone = tuple(axis for axis, at in enumerate(order) if at not in attributes)

@@ -15,6 +15,7 @@ from numpy.typing import DTypeLike, NDArray
 from residua import _files
 from residua._plan import Plan
 from residua.errors import FileFormatError, SchemaError, WorkloadError
+from residua.estimates import Estimates
 from residua.measurements import Measurements
 from residua.reconstruct import Estimator
 from residua.version import __version__
@@ -62,7 +63,7 @@ class Release:
     """
 
     plan: Plan
-    measurements: Measurements
+    measurements: Measurements | Estimates
     audit: Mapping[str, Any]
 
     @property
@@ -71,8 +72,15 @@ class Release:
         return bool(self.audit["simulated"])
 
     @cached_property
+    def estimates(self) -> Estimates:
+        """Least-squares estimates of what each block measured."""
+        if isinstance(self.measurements, Estimates):
+            return self.measurements
+        return Estimates.of(self.plan.batches, self.measurements)
+
+    @cached_property
     def _estimator(self) -> Estimator:
-        return Estimator(self.plan.mechanism, self.plan.batches, self.measurements)
+        return Estimator(self.plan.mechanism, self.estimates)
 
     def values(self, work: Workload | None = None) -> Array:
         """Unbiased answers to all queries of a workload (by default the plan's), shape (count,)."""
@@ -153,7 +161,12 @@ class Release:
         manifest, arrays = container.manifest, container.arrays
         try:
             plan = Plan.from_content(manifest["plan"], arrays)
-            found = Measurements.from_record(manifest["measurements"], arrays, plan.batches)
+            record = manifest["measurements"]
+            found = (
+                Estimates.from_record(record, arrays)
+                if "runs" in record
+                else Measurements.from_record(record, arrays, plan.batches)
+            )
             return cls(plan, found, dict(manifest["audit"]))
         except FileFormatError as error:
             raise FileFormatError(f"{path}: {error}") from error

@@ -17,7 +17,7 @@ from residua.workload.groups import TIMES
 Array = NDArray[np.float64]
 
 TIED_CELLS = 5_000  # joint cells of factors that have to be multiplied out
-SPAN_TOLERANCE = 1e-7  # of a query's squared length: what rounding may leave outside the row space
+SPAN_TOLERANCE = 1e-10  # of a query's squared length: what rounding may leave outside the row space
 
 
 @dataclass(frozen=True, slots=True, eq=False)

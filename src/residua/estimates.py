@@ -1,0 +1,71 @@
+"""Least-squares estimates of what each block measured: all that answers are made from."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from residua.linalg.keys import RowIndex
+from residua.measurements import Measurements
+from residua.strategy.batches import Batch
+
+Array = NDArray[np.float64]
+Subsets = NDArray[np.int32]
+
+
+@dataclass(frozen=True, eq=False)
+class Estimates:
+    """For runs of blocks their subsets, (blocks, attributes) ascending, and cells, (blocks, sizes...)."""
+
+    tables: tuple[Subsets, ...]
+    cells: tuple[Array, ...]
+
+    @classmethod
+    def of(cls, batches: Sequence[Batch], measurements: Measurements) -> "Estimates":
+        """The estimates from a plan's measurements."""
+        tables, cells = [], []
+        for batch, values in zip(batches, measurements.values, strict=True):
+            tensor = batch.estimate(values).reshape(len(values), *batch.sizes)
+            order = np.argsort(batch.subsets[0])
+            # Blocks of one batch may list their attributes in different orders; sizes tell them apart only
+            # by place, so each is brought to ascending order by its own permutation.
+            if np.array_equal(np.argsort(batch.subsets, axis=1), np.tile(order, (len(values), 1))):
+                tensor = np.ascontiguousarray(tensor.transpose(0, *(1 + order)))
+                tables.append(np.sort(batch.subsets, axis=1))
+                cells.append(tensor)
+                continue
+            for place, row in enumerate(batch.subsets):
+                own = np.argsort(row)
+                tables.append(np.sort(row)[None])
+                cells.append(tensor[place].transpose(own)[None])
+        return cls(tuple(tables), tuple(cells))
+
+    @cached_property
+    def index(self) -> RowIndex:
+        """Finds the run and place of the block on a subset."""
+        most = max((int(table.max()) for table in self.tables if table.size), default=0)
+        return RowIndex(self.tables, most + 1)
+
+    def block(self, subset: tuple[int, ...]) -> Array:
+        """The estimate of the block on this subset, shape (sizes...)."""
+        runs, places = self.index.find(np.array([subset], dtype=np.int32).reshape(1, -1))
+        return np.asarray(self.cells[runs[0]][places[0]])
+
+    def record(self, arrays: dict[str, NDArray[Any]]) -> dict[str, Any]:
+        """Its number of runs, with the arrays in `arrays`."""
+        for number, (table, cells) in enumerate(zip(self.tables, self.cells, strict=True)):
+            arrays[f"estimates.{number}.subsets"] = table
+            arrays[f"estimates.{number}.cells"] = cells
+        return {"runs": len(self.tables)}
+
+    @classmethod
+    def from_record(cls, record: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> "Estimates":
+        """The estimates that `record` described."""
+        runs = range(record["runs"])
+        return cls(
+            tuple(arrays[f"estimates.{number}.subsets"] for number in runs),
+            tuple(arrays[f"estimates.{number}.cells"] for number in runs),
+        )
