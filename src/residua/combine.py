@@ -35,7 +35,8 @@ def combine(first: Release, second: Release) -> Release:
     ours, theirs = first.plan.mechanism, second.plan.mechanism
     if not isinstance(ours, BlockStrategy) or not isinstance(theirs, BlockStrategy):
         raise Infeasible(
-            "only releases of block plans can be combined; plan with method 'querysmasher' or 'residualplanner'"
+            "only releases of block plans can be combined; plan with method 'querysmasher' or "
+            "'residualplanner'"
         )
     blocks = list(_merged(_Blocks(first, ours), _Blocks(second, theirs)))
     mechanism, estimates = _assembled(blocks, ours)

@@ -103,7 +103,7 @@ class Estimator:
 
 def apply_queries(cells: Array, factors: Sequence[Factor], *, leading: int = 0) -> Array:
     """Every product of queries on cells (leading..., sizes of all factors...), flattened per factor."""
-    tensor = cells.reshape(*cells.shape[:leading], *(factor.queries.cells for factor in factors))
+    tensor = cells.reshape((*cells.shape[:leading], *(factor.queries.cells for factor in factors)))
     for place, factor in enumerate(factors):
         axis = leading + place
         tensor = np.moveaxis(factor.queries.answers(np.moveaxis(tensor, axis, -1)), -1, axis)
