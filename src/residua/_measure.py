@@ -54,9 +54,12 @@ def measure(
             "64-bit integers; plan with coarser attributes or fewer of them in one table"
         )
     exact = [_exact_answers(batch, engine, progress) for batch in batches]
+    laws = [[RoundedGaussian(variance) for variance in batch.variances] for batch in batches]
     dataset = None if book is None else book.dataset
     entry = None if book is None else book.spend(plan.privacy, plan_hash=plan.hash, note=note)
-    values = tuple(_noisy(batch, answers, source) for batch, answers in zip(batches, exact, strict=True))
+    values = tuple(
+        _noisy(batch, answers, own, source) for batch, answers, own in zip(batches, exact, laws, strict=True)
+    )
     audit = audit_record(
         plan, datetime.now(UTC), _entry_record(dataset, entry), note, simulated=source.simulated
     )
@@ -125,11 +128,10 @@ def _exact_answers(batch: Batch, engine: Engine, progress: Progress | None) -> I
     return np.concatenate(parts)
 
 
-def _noisy(batch: Batch, answers: Integers, source: Source) -> Integers:
+def _noisy(batch: Batch, answers: Integers, laws: list[RoundedGaussian], source: Source) -> Integers:
     """The answers plus exact noise of each block's own variance, modulo 2^64."""
     order = np.argsort(batch.owners, kind="stable")
     blocks = np.bincount(batch.owners, minlength=len(batch.variances))
-    laws = [RoundedGaussian(variance) for variance in batch.variances]
     drawn = draw(source, laws, [int(count) * batch.rows for count in blocks])
     noise = np.empty_like(answers)
     noise[order] = drawn.reshape(len(answers), batch.rows)

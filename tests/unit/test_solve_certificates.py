@@ -175,13 +175,13 @@ def hostile_targets(draw: np.random.Generator) -> tuple[Array, Array, Array, Arr
     rank = int(draw.integers(1, 6))
     queries, cells = rank + int(draw.integers(0, 6)), rank + int(draw.integers(0, 5))
     root, rows = draw.standard_normal((rank, cells)), draw.standard_normal((queries, rank))
-    kind = int(draw.integers(4))
-    if kind == 1:
+    kind = int(draw.integers(5))
+    if kind in (1, 4):
         root[-1] = root[0] + 10.0 ** -draw.uniform(1, 8) * draw.standard_normal(cells)
-    elif kind == 2:
+    if kind == 2:
         rows[:rank] = np.eye(rank)
-    elif kind == 3:
-        rows[:, -1] = rows[:, 0] + 10.0 ** -draw.uniform(1, 8) * draw.standard_normal(queries)
+    elif kind in (3, 4):  # with 4 the queries are small differences of large numbers
+        rows[:, -1] = 10.0 ** -draw.uniform(1, 8) * draw.standard_normal(queries) - rows[:, 0]
     if draw.random() < 0.5:
         scales = 10.0 ** draw.uniform(-10, 10, rank)
         root, rows = root * scales[:, None], rows / scales

@@ -26,14 +26,15 @@ def _keys(codes: NDArray[np.integer[Any]], base: int) -> Integers:
 
 
 class RowIndex:
-    """Where each row of several tables of rows is; no row may occur twice."""
+    """Where each row of several tables of rows is; no row may occur twice, nor a number from `base` on."""
 
     def __init__(self, tables: Sequence[NDArray[np.int32]], base: int) -> None:
         self._base = max(base, 2)
         self._found: dict[int, tuple[Integers, Integers, Integers]] = {}
         self._long: dict[tuple[int, ...], tuple[int, int]] = {}
-        for size in sorted({table.shape[1] for table in tables}):
-            numbered = [(number, table) for number, table in enumerate(tables) if table.shape[1] == size]
+        filled = [(number, table) for number, table in enumerate(tables) if len(table)]
+        for size in sorted({table.shape[1] for _, table in filled}):
+            numbered = [(number, table) for number, table in filled if table.shape[1] == size]
             if self._base**size >= 2**62:
                 for number, table in numbered:
                     rows = (tuple(row) for row in table.tolist())
@@ -59,5 +60,6 @@ class RowIndex:
         keys, owners, places = self._found[size]
         wanted = _keys(rows, self._base)
         spots = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
-        hit = keys[spots] == wanted
+        # A number from the base on would carry over into the key of another row.
+        hit = (keys[spots] == wanted) & (rows < self._base).all(axis=1)
         return np.where(hit, owners[spots], -1), np.where(hit, places[spots], -1)

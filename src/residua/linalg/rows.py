@@ -18,18 +18,17 @@ def independent_rows(stack: Array, weights: Array | None = None) -> Array:
     rows, scales = _unit_rows(stack, weights)
     if not len(rows):
         return rows
+    spanning = rows
     if rows.shape[0] >= rows.shape[1]:
-        triangle = np.linalg.qr(rows, mode="r")
-        pivots = np.abs(np.diagonal(triangle))
+        spanning = np.linalg.qr(rows, mode="r")  # the same row space in no more rows than columns
+        pivots = np.abs(np.diagonal(spanning))
         if pivots.min() > FULL_RANK_RATIO * pivots.max():
             return graded_root(rows, scales)
-    pivots = np.abs(np.diagonal(_pivoted_qr(rows)[0]))
-    rank = int(np.sum(pivots > RANK_RATIO * pivots[0]))
-    if rank == rows.shape[1]:
+    basis = _row_space(spanning)  # (columns, rank)
+    if basis.shape[1] == rows.shape[1]:
         return graded_root(rows, scales)
-    if rank == rows.shape[0]:
+    if basis.shape[1] == rows.shape[0]:
         return np.asarray(rows * scales[:, None])
-    basis = _pivoted_basis(rows.T)[:, :rank]  # (columns, rank)
     return np.asarray(graded_root(rows @ basis, scales) @ basis.T)
 
 
@@ -50,10 +49,13 @@ def _pivoted_qr(matrix: Array) -> tuple[Array, NDArray[np.intp]]:
     return np.asarray(triangle), np.asarray(permutation, dtype=np.intp)
 
 
-def _pivoted_basis(matrix: Array) -> Array:
+def _row_space(rows: Array) -> Array:
+    """Orthonormal columns that span the rows, shape (columns, rank)."""
     from scipy.linalg import qr
 
-    return np.asarray(qr(matrix, mode="economic", pivoting=True, check_finite=False)[0])
+    basis, triangle, _ = qr(rows.T, mode="economic", pivoting=True, check_finite=False)
+    pivots = np.abs(np.diagonal(triangle))
+    return np.asarray(basis[:, pivots > RANK_RATIO * pivots[0]])
 
 
 def graded_root(rows: Array, scales: Array) -> Array:

@@ -13,10 +13,12 @@ from residua.noise import moments, samplers
 from residua.noise.quantiles import Integers
 from residua.noise.samplers import Owner
 from residua.noise.source import Source
+from residua.noise.wide import any_rounded_gaussian
 
 # Scales of 2^40 leave room for counts in 64 bits; under scales of 2^-40 the noise would always be zero.
 _LARGEST_SCALE = 2**40
 _LARGEST_VARIANCE = _LARGEST_SCALE**2
+_WIDEST_VARIANCE = 2**112  # a rounded Gaussian is drawn in two parts, and may be as wide as 64 bits hold
 
 _CHUNK = 2**14  # values drawn at once: their arrays stay in the processor's cache
 
@@ -71,8 +73,8 @@ class RoundedGaussian(Law):
 
     __slots__ = ()
     meaning = "the variance of a rounded Gaussian"
-    largest = _LARGEST_VARIANCE
-    sample = staticmethod(samplers.rounded_gaussian)
+    largest = _WIDEST_VARIANCE
+    sample = staticmethod(any_rounded_gaussian)
 
     @property
     def variance(self) -> float:

@@ -44,12 +44,12 @@ class Stairs:
 
 def _gaussian_reaching(variance: Fraction, k: int) -> "arb":
     """P(sigma |N| + 1/2 >= k)."""
-    return _ball((k - _HALF) ** 2 / (2 * variance)).sqrt().erfc()
+    return ball((k - _HALF) ** 2 / (2 * variance)).sqrt().erfc()
 
 
 def _geometric_reaching(scale: Fraction, k: int) -> "arb":
     """P(scale * E >= k), E exponential."""
-    return _ball(-k / scale).exp()
+    return ball(-k / scale).exp()
 
 
 GAUSSIAN = Stairs(
@@ -144,10 +144,10 @@ def accept(
 def accept_exactly(source: Source, part: int, proposal: int, variance: Fraction, width: Fraction) -> bool:
     """The same decision for one proposal, by ball arithmetic (N-003)."""
     exponent = (abs(proposal) - variance / width) ** 2 / (2 * variance)
-    return Uniform(source, part, BITS).below(lambda: _ball(-exponent).exp())
+    return Uniform(source, part, BITS).below(lambda: ball(-exponent).exp())
 
 
-def _ball(number: Fraction) -> "arb":
+def ball(number: Fraction) -> "arb":
     """The ball of a fraction at flint's working precision."""
     from flint import arb, fmpq
 

@@ -31,7 +31,7 @@ ALL_BITS = 40  # of a product of factors: leaves room for eight million records 
 MOST_BITS = 14  # more would not make the answers better
 LEAST_BITS = 5
 EVEN_BITS = 10  # of a whole product that needs no rounding: the noise is then far wider than a unit
-NOISE_BITS = 56  # the standard deviation of the noise stays below 2 to this
+NOISE_BITS = 52  # the standard deviation of the noise stays below 2 to this
 GRAINS = 62  # the whole budget is about 2 to this many grains
 SLACK = 2.0**-40  # of the budget, left over so that rounding can never overspend it
 
