@@ -27,7 +27,8 @@ class Certificate:
         """One sentence."""
         if not math.isfinite(self.gap):
             return "No lower bound is known for this plan."
-        whom = "any mechanism" if self.scope == "all mechanisms" else "any that measures the same blocks"
+        structure = "any that measures the same blocks and adds up their costs"
+        whom = "any mechanism" if self.scope == "all mechanisms" else structure
         return (
             f"Proved: no total variance below {self.lower_bound:.6g} is possible for {whom}; "
             f"this plan is at most {self.gap:.2%} above that."

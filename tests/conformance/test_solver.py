@@ -38,7 +38,7 @@ def _few(draw: np.random.Generator, cells: int) -> Array:
 
 
 def _deficient(draw: np.random.Generator, cells: int) -> Array:
-    return draw.integers(-1, 2, (cells + 2, 3)).astype(float) @ draw.integers(-1, 2, (3, cells)).astype(float)
+    return np.asarray(draw.integers(-1, 2, (cells + 2, 3)) @ draw.integers(-1, 2, (3, cells)), dtype=float)
 
 
 def _with_zero_columns(draw: np.random.Generator, cells: int) -> Array:
@@ -91,7 +91,8 @@ def least_total(queries: Array, weights: Array) -> Solution:
 
 def least_cost(queries: Array, targets: Array) -> TargetSolution:
     root = independent_rows(queries)
-    return solve_targets(np.linalg.lstsq(root.T, queries.T, rcond=None)[0].T, root, targets)
+    coefficients = np.asarray(np.linalg.lstsq(root.T, queries.T, rcond=None)[0].T, dtype=np.float64)
+    return solve_targets(coefficients, root, targets)
 
 
 SOLVERS: dict[Solver, Callable[..., Verification]] = {

@@ -48,7 +48,9 @@ def test_centred_columns_answer_a_query_as_its_centred_form_would(sizes, kind):
     cells = int(np.prod(sizes))
     rows, columns = generator.normal(size=(4, cells)), generator.normal(size=(cells, 3))
     centred = project(rows, sizes, measures, range(len(sizes)))
-    np.testing.assert_allclose(rows @ centred_columns(columns, sizes, measures), centred @ columns, atol=1e-12)
+    np.testing.assert_allclose(
+        rows @ centred_columns(columns, sizes, measures), centred @ columns, atol=1e-12
+    )
 
 
 def test_a_centred_row_has_mean_zero_along_every_axis():

@@ -5,7 +5,7 @@ import pytest
 from flint import acb_mat, arb_mat, ctx, fmpq, fmpq_mat
 from numpy.typing import NDArray
 
-from residua.linalg.rows import independent_rows, inverse_gram
+from residua.linalg.rows import independent_rows, inverse_gram, pseudo_inverse
 
 Array = NDArray[np.float64]
 
@@ -99,3 +99,11 @@ def test_the_inverse_gram_is_the_pseudo_inverse_and_comes_with_its_projector(see
     else:
         assert projector is not None
         np.testing.assert_allclose(projector, np.linalg.pinv(rows) @ rows, atol=1e-10)
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_the_pseudo_inverse_is_that_of_moore_and_penrose(seed: int) -> None:
+    rows = random_stack(seed)
+    inverse = pseudo_inverse(rows)
+    np.testing.assert_allclose(inverse, np.linalg.pinv(rows, rcond=1e-10), atol=1e-10)
+    np.testing.assert_allclose(rows @ inverse @ rows, rows, atol=1e-10)

@@ -20,7 +20,7 @@ def example(seed: int) -> tuple[Array, Array]:
     draw = np.random.default_rng(seed)
     rank = int(draw.integers(1, 7))
     root = draw.standard_normal((rank, rank + int(draw.integers(0, 5))))
-    return root, draw.uniform(0.2, 1.0, root.shape[1])
+    return root, np.asarray(draw.uniform(0.2, 1.0, size=root.shape[1]))
 
 
 @pytest.mark.parametrize("precise", [False, True])

@@ -19,7 +19,8 @@ def prefix(cells: int) -> Array:
 
 def solve(queries: Array, targets: Array) -> TargetSolution:
     root = independent_rows(queries)
-    return solve_targets(np.linalg.lstsq(root.T, queries.T, rcond=None)[0].T, root, targets)
+    coefficients = np.asarray(np.linalg.lstsq(root.T, queries.T, rcond=None)[0].T, dtype=np.float64)
+    return solve_targets(coefficients, root, targets)
 
 
 @pytest.mark.parametrize(("cells", "cost"), [(4, 1.7586), (64, 4.4579)])

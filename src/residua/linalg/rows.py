@@ -20,7 +20,8 @@ def independent_rows(stack: Array, weights: Array | None = None) -> Array:
         return rows
     spanning = rows
     if rows.shape[0] >= rows.shape[1]:
-        spanning = np.linalg.qr(rows, mode="r")  # the same row space in no more rows than columns
+        triangle = np.linalg.qr(rows, mode="r")
+        spanning = np.asarray(triangle)  # the same row space in no more rows than columns
         pivots = np.abs(np.diagonal(spanning))
         if pivots.min() > FULL_RANK_RATIO * pivots.max():
             return graded_root(rows, scales)

@@ -7,6 +7,7 @@ Fourier factorisation differ only in how a block is solved.
 
 import math
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -121,7 +122,9 @@ class _Bench:
         sizes, tags = self._places(terms[0])
         if self.solver.products_only or math.prod(size - 1 for size in sizes) > MOST_RANK:
             return self._product_of(terms, sizes)
-        root = independent_rows(np.concatenate([self._rows(term, sizes) for term in terms]))
+        stack = np.concatenate([self._rows(term, sizes) for term in terms])
+        with _threads(len(stack)):
+            root = independent_rows(stack)
         solved = self._solve(root, sizes, tags, self.tolerance, f"a block of {math.prod(sizes):,} cells")
         self._remember_span(solved, lambda: self._joint_span(terms, sizes))
         return solved
@@ -176,7 +179,7 @@ class _Bench:
     def _solve(
         self, root: Array, sizes: Sequence[int], tags: Sequence[int], tolerance: float, what: str
     ) -> Solved:
-        with threadpool_limits(limits=1 if len(root) <= ONE_THREAD else None, user_api="blas"):
+        with _threads(len(root)):
             solution = self.solver.solve(root, sizes, tags, tolerance, what)
         number = self._number(sizes, solution.strategy)
         lower, upper = math.sqrt(solution.lower), math.sqrt(solution.upper)
@@ -195,15 +198,16 @@ class _Bench:
         tags = self._places(terms[0])[1]
         factors = [Shape.independent((size,), _centred_rows(size)) for size in sizes]
         value = math.inf
-        for _ in range(SWEEPS):
-            before = value
-            for place, size in enumerate(sizes):
-                asked = self._asked(terms, factors, place)
-                solution = self.solver.solve(asked, (size,), (tags[place],), self.tolerance / 4, "a factor")
-                factors[place] = Shape.independent((size,), solution.strategy)
-                value = solution.upper
-            if value > before * (1 - SWEEP_GAIN):
-                break
+        with _threads(max(sizes)):
+            for _ in range(SWEEPS):
+                before = value
+                for place, size in enumerate(sizes):
+                    asked, tag = self._asked(terms, factors, place), tags[place]
+                    solution = self.solver.solve(asked, (size,), (tag,), self.tolerance / 4, "a factor")
+                    factors[place] = Shape.independent((size,), solution.strategy)
+                    value = solution.upper
+                if value > before * (1 - SWEEP_GAIN):
+                    break
         numbers = tuple(self._number(shape.sizes, shape.matrix) for shape in factors)
         lower = max(math.sqrt(term.coefficient) * self._term_bound(term) for term in terms)
         return Solved(tuple((place,) for place in range(len(sizes))), numbers, lower, math.sqrt(value))
@@ -233,6 +237,14 @@ class _Bench:
     def _term_bound(self, term: Term) -> float:
         """Square root of a lower bound on one term alone."""
         return math.prod(math.sqrt(uniform_bound(self.parts.roots[number])) for _, number in term.pieces)
+
+
+def _threads(rank: int) -> AbstractContextManager[object]:
+    """One BLAS thread for problems that a second one slows down."""
+    limits: AbstractContextManager[object] = threadpool_limits(
+        limits=1 if rank <= ONE_THREAD else None, user_api="blas"
+    )
+    return limits
 
 
 def _in_order(rows: NDArray[Any], term: Term, sizes: Sequence[int]) -> NDArray[Any]:

@@ -3,8 +3,9 @@
 Where sigma is so large that floats cannot tell one integer from the next, write N = S (K + F), with S a power
 of two, K = round(N / S) a rounded Gaussian of moderate width, and F between -1/2 and 1/2. Given K = k the
 density of F is proportional to exp(-(k + F)^2 / (2 t^2)), t = sigma / S: nearly flat. F is drawn
-uniformly and kept with its density over the largest one; that is above `1 - 2^-15`, so that a float decides nearly always,
-and `Uniform` the rest. The integer asked for is S k plus the rounded S F, whose bits are the uniform ones.
+uniformly and kept with its density over the largest one; that ratio is above `1 - 2^-15`, so that one word
+nearly always decides, and `Uniform` the rest. The integer asked for is S k plus the rounded S F, whose bits
+are the uniform ones.
 """
 
 import math
