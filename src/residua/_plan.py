@@ -244,6 +244,7 @@ class Plan:
             raise FileFormatError(f"{path} lacks a part that a plan needs ({error!r})") from error
 
     def content(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+        """What a file holds of this plan: JSON-able facts, and arrays by name."""
         arrays: dict[str, NDArray[Any]] = {}
         manifest = {
             "schema": self.schema.record(),
@@ -271,6 +272,7 @@ class Plan:
 
     @classmethod
     def from_content(cls, manifest: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> "Plan":
+        """The plan that `content` described."""
         schema = Schema.from_record(manifest["schema"])
         work = Workload.from_record(manifest["workload"], arrays, schema)
         mechanism = mechanism_from_record(manifest["mechanism"], arrays)

@@ -178,4 +178,4 @@ def _invariant_svd(work: Workload) -> float:
             for term, chosen in zip(block.terms, numbers, strict=True)
         )
         total += math.sqrt(scale) * math.prod(spread[numbers[0]])
-    return total**2
+    return float(total**2)

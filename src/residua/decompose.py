@@ -171,7 +171,7 @@ def _same_gram(one: Array, two: Array) -> bool:
     if one.shape != two.shape:
         return False
     basis, upper = np.linalg.qr(one.T)
-    turn = np.linalg.solve(upper.T, (two @ basis).T).T
+    turn = np.linalg.solve(upper, (two @ basis).T).T  # one = upper' basis'
     lost = np.linalg.norm(two - turn @ one, axis=1) > SAME * np.linalg.norm(two, axis=1)
     return not lost.any() and bool(np.abs(turn.T @ turn - np.eye(len(turn))).max() < SAME)
 

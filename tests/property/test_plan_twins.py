@@ -30,6 +30,7 @@ SINGLES: tuple[Family, ...] = (
     rs.buckets(1),
 )
 PAIRS: tuple[Family, ...] = (rs.affine, rs.abs_diff)
+ENTRIES = (0, 0, 1, 1, -1, 2, 3, 0.25, 0.1, 1 / 3)  # of explicit queries; some no fractions of two
 
 
 def over_cells(matrix: Array, attributes: tuple[int, ...], sizes: tuple[int, ...]) -> Array:
@@ -129,7 +130,9 @@ def tables(draw: st.DrawFn, schema: rs.Schema) -> rs.Workload:
     if names and draw(st.integers(0, 4)) == 0:
         cells = math.prod(schema.sizes[schema.position(name)] for name in names)
         rows = draw(
-            st.lists(st.lists(st.integers(-2, 3), min_size=cells, max_size=cells), min_size=1, max_size=3)
+            st.lists(
+                st.lists(st.sampled_from(ENTRIES), min_size=cells, max_size=cells), min_size=1, max_size=3
+            )
         )
         assume(np.any(rows))
         weights = draw(st.lists(st.sampled_from([0.25, 1.0, 9.0]), min_size=len(rows), max_size=len(rows)))

@@ -274,6 +274,13 @@ def test_more_queries_than_a_float_can_count_are_refused_with_the_tables_name():
         rs.plan(rs.table(schema, a=rs.predicates, b=rs.predicates, name="sets"), COST, method="identity")
 
 
+def test_a_sum_of_variances_that_a_float_cannot_hold_is_refused_with_the_tables_name():
+    work = rs.table(SCHEMA, age=rs.ranges)
+    for asked in (work, rs.all_tables(SCHEMA, 1, rs.ranges)):
+        with pytest.raises(rs.WorkloadError, match=r"'age': the sum of the variances of \d+ queries"):
+            rs.plan(asked, rs.privacy_cost("1e-307"), method="identity")
+
+
 def test_a_covariance_of_too_many_entries_is_refused_with_the_tables_names():
     schema = rs.Schema.of_sizes([100, 100])
     work = rs.table(schema, ["a0", "a1"])
@@ -311,6 +318,7 @@ def test_arguments_that_make_no_sense_say_what_would():
         ({"gap": 0}, "gap must be between 0 and 1, such as 1e-4, not 0"),
         ({"gap": "small"}, "not 'small'"),
         ({"budget": rs.pure_dp(1)}, "Gaussian noise cannot give pure DP"),
+        ({"method": "dense", "strategies": {}}, r"strategies are for method 'residualplanner\+'"),
     ):
         given = {"work": ONE_WAY, "budget": COST, **arguments}
         with pytest.raises((rs.WorkloadError, rs.BudgetError), match=words):

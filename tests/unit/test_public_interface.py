@@ -25,7 +25,7 @@ def test_every_public_name_is_listed():
         for name, value in vars(rs).items()
         if not name.startswith("_") and not (isinstance(value, types.ModuleType) and name in modules)
     }
-    assert bound == set(rs.__all__) - {"bounds"}
+    assert bound == set(rs.__all__) - {"bounds", "__version__"}
     assert isinstance(rs.bounds, types.ModuleType)
 
 
@@ -127,7 +127,7 @@ def test_a_plan_of_the_design_says_all_it_promises(tmp_path):
         rs.plan(work, budget, gap=1e-2)
     budget = rs.zcdp(0.1)
     plan = rs.plan(work, budget, unit=rs.Unit(max_records=3, neighbours="add_remove"), method="auto")
-    assert plan.rmse == plan.ideal.rmse
+    assert plan.rmse == pytest.approx(plan.ideal.rmse, rel=1e-4)
     assert plan.total_variance >= plan.certificate.lower_bound
     assert plan.max_variance >= plan.rmse**2
     assert plan.certificate.gap <= 1e-4

@@ -122,6 +122,11 @@ def factor_norm(one: StrategyFactor) -> float:
     return float(np.min(np.sum(one.matrix**2, axis=0)))
 
 
+def test_only_whole_numbers_have_an_exact_cost():
+    with pytest.raises(ValueError, match="only an integer strategy"):
+        STRATEGIES["ends together"].exact_cost()
+
+
 def test_scaling_multiplies_costs_and_divides_variances():
     strategy, asked = STRATEGIES["ends together"], group(TABLES["ends"])
     scaled = strategy.scaled(4.0)

@@ -20,9 +20,10 @@ class Draft:
     """A mechanism of cost 1 and a lower bound on the total weighted variance at cost 1.
 
     `scope` says for whom the bound holds: no mechanism at all can be better, or none that measures the
-    same blocks independently and adds up what each costs at its own worst record (claim M-001). `total` is the mechanism's own total weighted variance at cost 1, where the
-    method knows it without asking every table. `spans` has integer rows for the numbered parts of the
-    mechanism that measure less than they could (see `strategy.integers`).
+    same blocks independently and adds up what each costs at its own worst record (claim M-001). `total` is
+    the mechanism's own total weighted variance at cost 1, where the method knows it without asking every
+    table. `spans` has integer rows for the numbered parts of the mechanism that measure less than they could
+    (see `strategy.integers`).
     """
 
     mechanism: Mechanism
