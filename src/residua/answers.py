@@ -37,9 +37,16 @@ def _column(name: str) -> str:
 
 
 def record_batch(
-    schema: Schema, group: Group, start: int, values: Array, stddev: Array, margin: float, simulated: bool
+    schema: Schema,
+    group: Group,
+    start: int,
+    texts: list[str],
+    values: Array,
+    stddev: Array,
+    margin: float,
+    simulated: bool,
 ) -> "pyarrow.RecordBatch":
-    """Some answers of one table, from the query `start` on."""
+    """Some answers of one table, from the query `start` on, with their words."""
     import pyarrow as pa
 
     count = len(values)
@@ -52,7 +59,7 @@ def record_batch(
         else:
             empty = pa.array([None] * count, pa.int32())
             columns.append(pa.DictionaryArray.from_arrays(empty, pa.array([], pa.string())))
-    columns.append(pa.array([group.describe(start + row, schema) for row in range(count)], pa.string()))
+    columns.append(pa.array(texts, pa.string()))
     for figure in (values, stddev, values - margin * stddev, values + margin * stddev):
         columns.append(pa.array(figure))
     return pa.RecordBatch.from_arrays(columns, schema=arrow_schema(schema, simulated))

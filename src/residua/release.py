@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
+from itertools import islice
 from statistics import NormalDist
 from typing import TYPE_CHECKING, Any
 
@@ -110,14 +111,17 @@ class Release:
     def _batches(self, work: Workload, level: float) -> Iterator["pyarrow.RecordBatch"]:
         from residua.answers import record_batch
 
+        schema = self.plan.schema
         margin = NormalDist().inv_cdf(0.5 + level / 2)
         for group in work.groups():
             values = self._values_of(group)
             stddev = np.sqrt(self.plan.mechanism.variances(group))
+            words = group.descriptions(schema)
             for start in range(0, len(values), ROWS_AT_ONCE):
                 part = slice(start, start + ROWS_AT_ONCE)
+                texts = list(islice(words, ROWS_AT_ONCE))
                 yield record_batch(
-                    self.plan.schema, group, start, values[part], stddev[part], margin, self.simulated
+                    schema, group, start, texts, values[part], stddev[part], margin, self.simulated
                 )
 
     def write_answers(

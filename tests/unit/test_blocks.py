@@ -11,13 +11,15 @@ from numpy.typing import NDArray
 import residua as rs
 from residua._plan import totals_of
 from residua.decompose import decompose
-from residua.linalg.centring import Measure
+from residua.linalg.centring import Measure, project
+from residua.linalg.rows import independent_rows
 from residua.mechanisms import blocks
 from residua.mechanisms.blocks import solve_blocks
 from residua.mechanisms.draft import Draft
 from residua.mechanisms.named import fourier, querysmasher, residualplanner, residualplanner_plus
 from residua.mechanisms.shapes import Fourier, Given, Optimal, uniform_bound
 from residua.strategy.block_strategy import BlockStrategy
+from residua.workload import Family
 
 Array = NDArray[np.float64]
 
@@ -39,7 +41,7 @@ def noise_of(draft: Draft) -> dict[tuple[int, ...], float]:
     }
 
 
-def prefix_and(family: rs.workload.Family) -> rs.Workload:
+def prefix_and(family: Family) -> rs.Workload:
     return rs.all_tables(FORTY, 1, rs.prefix) + rs.all_tables(FORTY, 2, family)
 
 
@@ -205,10 +207,8 @@ def test_fourier_weights_are_the_best_of_their_kind(sizes):
     cells = math.prod(sizes)
     generator = np.random.default_rng(cells)
     measures = [Measure(size) for size in sizes]
-    root = rs.linalg.centring.project(
-        generator.normal(size=(cells, cells)), sizes, measures, range(len(sizes))
-    )
-    root = rs.linalg.rows.independent_rows(root)
+    root = project(generator.normal(size=(cells, cells)), sizes, measures, range(len(sizes)))
+    root = independent_rows(root)
     solution = Fourier().solve(root, sizes, (0,) * len(sizes), 1e-4, "a block")
     X = solution.strategy.T @ solution.strategy
     np.testing.assert_allclose(np.diagonal(X), 1, rtol=1e-12)

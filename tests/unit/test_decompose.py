@@ -172,8 +172,9 @@ def test_equal_sizes_with_different_families_have_different_pieces():
     assert numbers[0,] == numbers[2,] != numbers[1,]
 
 
-def test_families_that_ask_the_same_after_centring_share_a_piece():
-    schema = rs.Schema.of_sizes([4, 4])
+@pytest.mark.parametrize("size", [3, 4, 10])
+def test_families_that_ask_the_same_after_centring_share_a_piece(size):
+    schema = rs.Schema.of_sizes([size, size])
     parts = decompose(rs.table(schema, {("a0", "a1"): rs.affine}))
     pieces = {block.attributes: block.terms[0].pieces for block in parts.mixed}
     assert pieces[0,] == pieces[1,] == (((0,), 0),)
