@@ -23,7 +23,7 @@ CATEGORICAL = {
     "Loans": (51, 36, 15, 8, 6, 5, 4, 3),
 }
 
-OWN_CHOICE = "the strategies behind their column are not known to us; ours are the best ones"
+OWN_CHOICE = "ours: the best product found for each block; theirs: strategies we do not know"
 
 
 @dataclass(frozen=True, slots=True)

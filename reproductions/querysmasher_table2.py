@@ -11,7 +11,7 @@ from _figures import Printed, compare_row, dataset
 
 import residua as rs
 
-WAYS = {"1-way": 1, "2-way": 2, "3-way": 3, "<=3-way": (1, 2, 3)}
+WAYS = {"1-way": (1,), "2-way": (2,), "3-way": (3,), "<=3-way": (1, 2, 3)}
 
 PRINTED = {
     ("Adult", "1-way"): Printed("588", "5.11", "5.648", "5.804", "5.047"),

@@ -266,7 +266,7 @@ def test_a_column_of_nulls_is_outside() -> None:
         {"a": 1},
         pl.DataFrame({"a": [1], "b": [2]}),
     ],
-    ids=repr,
+    ids=lambda value: type(value).__name__,
 )
 def test_what_is_no_column_of_numbers_or_text_is_refused_by_name(values: object) -> None:
     with pytest.raises(DataError, match=r"^column 'x': "):

@@ -21,18 +21,20 @@ from residua.strategy.integers import (
     combined_rows,
     completed,
     contrast_rows,
-    has_rank,
+    enough_bits,
 )
+from residua.strategy.lattice import short_basis
 
 Array = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
-ALL_BITS = 40  # of a product of factors: leaves room for eight million records in 64 bits
-MOST_BITS = 14  # more would not make the answers better
-LEAST_BITS = 5
+ALL_BITS = 36  # of the entries of a product: leaves room for a hundred million records in 64 bits
+FEW_BITS = 14  # of the entries of a factor; more only where these change what is measured
+LEAST_BITS = 3
 EVEN_BITS = 10  # of a whole product that needs no rounding: the noise is then far wider than a unit
 NOISE_BITS = 52  # the standard deviation of the noise stays below 2 to this
 GRAINS = 62  # the whole budget is about 2 to this many grains
+LEAST_GRAINS = 2**10  # of any block: a weight that vanishes never makes noise that overflows
 SLACK = 2.0**-40  # of the budget, left over so that rounding can never overspend it
 
 
@@ -71,7 +73,7 @@ def with_budget(strategy: BlockStrategy, allowed: Fraction) -> BlockStrategy:
     layers = []
     for layer in strategy.layers:
         shares = np.floor(layer.costs / whole * (float(most) * (1 - SLACK))).astype(np.int64)
-        shares = np.maximum(shares, 1)
+        shares = np.maximum(shares, LEAST_GRAINS)
         costs = np.asarray(shares * 2.0**-grain, dtype=np.float64)
         squared = float(layer.multiplier) ** 2
         variances = squared * norms[layer.shapes].prod(axis=1) / costs
@@ -84,13 +86,14 @@ def with_budget(strategy: BlockStrategy, allowed: Fraction) -> BlockStrategy:
 
 
 def _bits(ideal: BlockStrategy, layer: Layer, whole: float, allowed: float) -> int:
-    """Bits of each factor's entries: as many as fit 64-bit arithmetic with the noise of this layer."""
-    if not layer.layout:
-        return MOST_BITS
+    """The most bits of each factor's entries that fit 64-bit arithmetic with the noise of this layer."""
+    factors = len(layer.layout)
+    if not factors:
+        return 0
     rows = max(ideal.shapes[number].rank + 1 for number in np.unique(layer.shapes).tolist())
     least = float(layer.costs.min()) / whole * allowed
-    room = NOISE_BITS + 0.5 * math.log2(least) - 0.5 * len(layer.layout) * math.log2(rows)
-    return max(LEAST_BITS, min(MOST_BITS, ALL_BITS // len(layer.layout), int(room / len(layer.layout))))
+    room = NOISE_BITS + 0.5 * math.log2(least) - 0.5 * factors * math.log2(rows)
+    return max(LEAST_BITS, min(ALL_BITS, int(room)) // factors)
 
 
 def _even_bits(allowed: Fraction) -> int:
@@ -99,23 +102,19 @@ def _even_bits(allowed: Fraction) -> int:
 
 
 def _integer_shape(shape: Shape, span: Integers | None, bits: int, even_bits: int) -> Shape:
-    matrix = shape.matrix
-    rank = shape.rank
-    if shape.complete and len(shape.sizes) == 1 and _is_contrast(matrix):
-        return Shape(shape.sizes, contrast_rows(shape.sizes[0], even_bits).astype(np.float64), rank)
-    if shape.complete:
-        rows = centred_rows(matrix, shape.sizes, bits)
-    elif span is not None:
-        rows = combined_rows(matrix, span)
+    """The shape in integers of at most so many bits, or of `even_bits` where nothing needs rounding."""
+    matrix, rank, sizes = shape.matrix, shape.rank, shape.sizes
+    if shape.complete and len(sizes) == 1 and _is_contrast(matrix):
+        return Shape(sizes, contrast_rows(sizes[0], even_bits).astype(np.float64), rank)
+    if span is not None and not shape.complete:
+        basis = short_basis(span)
+        rows = enough_bits(lambda b: combined_rows(matrix, basis, b), matrix, rank, few=FEW_BITS, most=bits)
     else:
-        rows = centred_rows(completed(matrix, shape.sizes), shape.sizes, bits)
-        rank = len(rows)
-    if not has_rank(rows, rank):
-        raise Infeasible(
-            f"rounding a block of {len(matrix)} rows to {bits} bits loses a direction; use fewer attributes "
-            "in one table, or weights that differ less"
-        )
-    return Shape(shape.sizes, rows.astype(np.float64), rank)
+        if not shape.complete:
+            matrix = completed(matrix, sizes)
+            rank = len(matrix)
+        rows = enough_bits(lambda b: centred_rows(matrix, sizes, b), matrix, rank, few=FEW_BITS, most=bits)
+    return Shape(sizes, rows.astype(np.float64), rank)
 
 
 def _is_contrast(matrix: Array) -> bool:

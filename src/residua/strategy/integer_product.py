@@ -9,14 +9,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from residua.errors import Infeasible
-from residua.strategy.integers import FILL, MOST_FILLED, combined_rows, has_rank, rounded_rows
+from residua.strategy.integers import FILL, MOST_FILLED, combined_rows, enough_bits, rounded_rows
+from residua.strategy.lattice import short_basis
 from residua.strategy.product import ProductStrategy, StrategyFactor
 
 Array = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
-ALL_BITS = 40
-MOST_BITS = 20
+ALL_BITS = 36  # of the entries of a product: leaves room for a hundred million records in 64 bits
+FEW_BITS = 20  # of the entries of a factor; more only where these change what is measured
 GRAINS = 62
 
 
@@ -28,9 +29,9 @@ def integer_product(
     `spans` has, for factors that do not measure all their cells, integer rows that span what is asked.
     """
     if not ideal.factors:  # only the number of records: a multiple of it, or rounding would be felt
-        total = StrategyFactor((), (), np.array([[2.0**MOST_BITS]]))
+        total = StrategyFactor((), (), np.array([[2.0**FEW_BITS]]))
         return with_budget(replace(ideal, factors=(total,)), allowed)
-    bits = min(MOST_BITS, ALL_BITS // len(ideal.factors))
+    bits = max(1, ALL_BITS // len(ideal.factors))
     factors = tuple(_integer_factor(factor, spans.get(at), bits) for at, factor in enumerate(ideal.factors))
     return with_budget(replace(ideal, factors=factors), allowed)
 
@@ -44,16 +45,16 @@ def with_budget(strategy: ProductStrategy, allowed: Fraction) -> ProductStrategy
 
 
 def _integer_factor(factor: StrategyFactor, span: Integers | None, bits: int) -> StrategyFactor:
-    cells = factor.matrix.shape[1]
+    """The factor in integers of at most so many bits."""
+    matrix, cells = factor.matrix, factor.matrix.shape[1]
     rank = cells if factor.projector is None else round(float(np.trace(factor.projector)))
     if rank < cells and span is not None:
-        rows = combined_rows(factor.matrix, span)
-    elif rank < cells:
-        rows, rank = rounded_rows(_filled(factor.matrix, cells, rank), bits), cells
+        basis = short_basis(span)
+        rows = enough_bits(lambda b: combined_rows(matrix, basis, b), matrix, rank, few=FEW_BITS, most=bits)
     else:
-        rows = rounded_rows(factor.matrix, bits)
-    if not has_rank(rows, rank):
-        raise Infeasible(f"rounding a strategy on {cells:,} cells to {bits} bits loses a direction")
+        if rank < cells:
+            matrix = _filled(matrix, cells, rank)
+        rows = enough_bits(lambda b: rounded_rows(matrix, b), matrix, cells, few=FEW_BITS, most=bits)
     return replace(factor, matrix=rows.astype(np.float64))
 
 

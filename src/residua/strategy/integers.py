@@ -6,28 +6,36 @@ combination of what is measured, or its answer is biased in proportion to the co
 - a complete block: any integer rows of full rank whose sums along every axis are zero will do;
 - a block that measures less: `round(s K) C`, with C integer rows that span exactly what is asked;
 - a strategy on all cells: plain rounding.
+
+Each takes as many bits as it needs, up to what fits 64-bit arithmetic (claim I-007).
 """
 
 import math
+from collections.abc import Callable, Iterator
 
 import numpy as np
 from numpy.typing import NDArray
 
 from residua.errors import Infeasible
+from residua.linalg.rows import pseudo_inverse
 from residua.linalg.squares import join
+from residua.strategy.levelling import levelled
 
 Array = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
-COMBINATION_BITS = 18  # of the entries of K
 SURE_RANK = 1e-9  # ratio of singular values above which rounding cannot hide a rank defect
 FILL = 1e-5  # share of the cost that measures directions nobody asked, to make a block complete
 MOST_FILLED = 2_500
+FAITHFUL = 1e-3  # relative change of what is measured that more bits would not be spent on
+BIT_STEP = 4
+EXACT = 2**50  # integers below this are exact in floating point, and so are small multiples of them
 
 
 def rounded_rows(matrix: Array, bits: int) -> Integers:
-    """A multiple of the rows, rounded, with entries below 2^bits (claim I-001)."""
-    return _integers(np.rint(matrix * _scale(matrix, bits)))
+    """A multiple of the rows, rounded, with entries of about 2^bits (claim I-001)."""
+    wanted = matrix * scale_of(matrix, bits)
+    return _integers(levelled(wanted, np.rint(wanted), zero_sums=False))
 
 
 def centred_rows(matrix: Array, sizes: tuple[int, ...], bits: int) -> Integers:
@@ -35,9 +43,9 @@ def centred_rows(matrix: Array, sizes: tuple[int, ...], bits: int) -> Integers:
 
     `matrix` is (rows, cells), cells row-major over `sizes`, with such zero sums up to rounding.
     """
-    wanted = matrix * _scale(matrix, bits)
+    wanted = matrix * scale_of(matrix, bits)
     if len(sizes) == 1:
-        return _zero_sum(wanted)
+        return _integers(levelled(wanted, _zero_sum(wanted), zero_sums=True))
     tensor = np.rint(wanted).reshape(len(matrix), *sizes)
     for axis in range(1, tensor.ndim):  # the last slice along each axis is minus the sum of the others
         last = [slice(None)] * tensor.ndim
@@ -53,17 +61,44 @@ def contrast_rows(size: int, bits: int) -> Integers:
     return np.asarray(multiple * (size * np.eye(size, dtype=np.int64) - 1), dtype=np.int64)
 
 
-def combined_rows(matrix: Array, span: Integers) -> Integers:
+def combined_rows(matrix: Array, span: Integers, bits: int) -> Integers:
     """`round(s K) C` for integer rows C = `span` with the same row space as the matrix (claim I-003)."""
     basis = span.astype(np.float64)
-    combination = np.asarray(
-        np.linalg.lstsq(basis.T, matrix.T, rcond=None)[0].T, dtype=np.float64
-    )  # matrix = K C
-    weights = _integers(np.rint(combination * _scale(combination, COMBINATION_BITS)))
-    bound = float(np.abs(weights).astype(np.float64).sum(axis=1).max()) * float(np.abs(basis).max())
-    if bound >= 2**62:
-        raise Infeasible("the integer form of a block has entries beyond 62 bits; use coarser attributes")
-    return weights @ span
+    combination = np.linalg.lstsq(basis.T, matrix.T, rcond=None)[0].T  # matrix = K C
+    weights = np.rint(combination * scale_of(matrix, bits))
+    bound = float(np.abs(weights).sum(axis=1).max()) * float(np.abs(basis).max())
+    if bound >= EXACT:
+        raise Infeasible(
+            "the queries of a block have no common form in small integers; round them, or use coarser "
+            "attributes"
+        )
+    return _integers(weights) @ span
+
+
+def enough_bits(
+    rounding: Callable[[int], Integers], matrix: Array, rank: int, *, few: int, most: int
+) -> Integers:
+    """The rounding with the fewest bits, from `few` on, that hardly changes what is measured (claim I-007).
+
+    If none up to `most` bits does, the one with `most`; Infeasible if that loses a direction.
+    """
+    inverse = pseudo_inverse(matrix)
+    for bits in _steps(min(few, most), most):
+        rows = rounding(bits)
+        change = (rows / scale_of(matrix, bits) - matrix) @ inverse
+        if np.linalg.norm(change) <= FAITHFUL:
+            break
+    if not has_rank(rows, rank):
+        raise Infeasible(
+            f"rounding a block of {len(matrix)} rows to {most} bits loses a direction; use fewer attributes "
+            "in one table, or weights that differ less"
+        )
+    return rows
+
+
+def _steps(first: int, last: int) -> Iterator[int]:
+    yield from range(first, last, BIT_STEP)
+    yield last
 
 
 def completed(matrix: Array, sizes: tuple[int, ...]) -> Array:
@@ -110,18 +145,19 @@ def column_norm(matrix: Integers) -> int:
     return max(sum(int(entry) ** 2 for entry in column) for column in matrix.T)
 
 
-def _scale(matrix: Array, bits: int) -> float:
+def scale_of(matrix: Array, bits: int) -> float:
+    """What a real matrix is multiplied by before rounding to so many bits."""
     return float(2**bits - 1) / float(np.abs(matrix).max())
 
 
-def _zero_sum(wanted: Array) -> Integers:
+def _zero_sum(wanted: Array) -> Array:
     """Nearest integers with row sums of zero: the entries that were rounded furthest take the correction."""
     rounded = np.rint(wanted)
     excess = rounded.sum(axis=1).astype(np.int64)  # entries to lower (or raise) by one
     order = np.argsort((wanted - rounded) * np.sign(excess)[:, None], axis=1, kind="stable")
     rank = np.argsort(order, axis=1)
     rounded -= np.sign(excess)[:, None] * (rank < np.abs(excess)[:, None])
-    return _integers(rounded)
+    return rounded
 
 
 def _integers(values: Array) -> Integers:

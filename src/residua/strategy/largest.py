@@ -16,6 +16,7 @@ Pieces = Sequence[tuple[float, list[Part]]]
 """Noise variance and parts for each block that a table has a piece in; every part has one family."""
 
 ROUNDING = 1e-12  # relative; figures this close are one figure
+FEW = 2_000_000  # queries up to which going through all is quicker than choosing candidates
 MOST_COMBINED = 50_000_000  # products of candidates that are gone through
 
 
@@ -25,10 +26,13 @@ def largest_of(known: KnownParts, pieces: Pieces, families: int) -> float:
     A variance is a sum of products of the families' figures, none of them negative: only a query whose
     figures no other query of its family reaches all at once can be part of the largest.
     """
-    candidates = []
+    listed = []
     for place in range(families):
-        figures = {part.key: known.listed(part) for part in _at(pieces, place)}
-        candidates.append(_undominated(np.stack(list(figures.values()))))
+        here = (part for _, parts in pieces for part in parts if part.places == (place,))
+        figures = {part.key: known.listed(part) for part in here}
+        listed.append(np.stack(list(figures.values())))  # (kinds, queries)
+    all_few = math.prod(each.shape[1] for each in listed) <= FEW
+    candidates = [np.arange(each.shape[1]) if all_few else _undominated(each) for each in listed]
     if math.prod(map(len, candidates)) > MOST_COMBINED:
         return math.nan
     grid = np.zeros([len(chosen) for chosen in candidates])
@@ -37,10 +41,6 @@ def largest_of(known: KnownParts, pieces: Pieces, families: int) -> float:
         figures_of = [rows[place][chosen] for place, chosen in enumerate(candidates)]
         grid += noise * reduce(np.multiply.outer, figures_of, np.ones(()))
     return float(grid.max())
-
-
-def _at(pieces: Pieces, place: int) -> list[Part]:
-    return [part for _, parts in pieces for part in parts if part.places == (place,)]
 
 
 def _undominated(figures: Array) -> NDArray[np.intp]:

@@ -1,0 +1,3 @@
+"""`residua init`."""
+def init() -> None:
+    """Draft."""

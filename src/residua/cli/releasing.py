@@ -1,0 +1,147 @@
+"""`residua release`: spend the privacy, measure once, write what was measured and the tables."""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from residua._measure import measure
+from residua._plan import Plan
+from residua.cli.files import check_table_file, refuse_to_replace, write_answers
+from residua.cli.progress import progress_bar
+from residua.cli.screens import AsJson, Force, columns, show, show_json
+from residua.errors import DataError, LedgerError
+from residua.ledger import Ledger
+from residua.release import Release
+from residua.spec import Spec, load_spec
+
+REMEDY = "make one with 'residua budget create {path} --zcdp 1 --dataset NAME'"
+
+
+def release(
+    spec: Annotated[Path, typer.Argument(help="The release spec, a YAML file.")],
+    data: Annotated[Path | None, typer.Option(help="The records, CSV or Parquet (over the spec's).")] = None,
+    ledger: Annotated[Path | None, typer.Option(help="The ledger that pays (over the spec's).")] = None,
+    plan: Annotated[Path | None, typer.Option(help="Measure this saved plan of the spec.")] = None,
+    simulate: Annotated[
+        int | None, typer.Option(metavar="SEED", help="Simulated noise: spends and protects nothing.")
+    ] = None,
+    note: Annotated[str, typer.Option(help="Words for the ledger and the audit record.")] = "",
+    force: Force = False,
+    as_json: AsJson = False,
+) -> None:
+    """Measure the data once with exact noise, after debiting the ledger.
+
+    \b
+    Examples:
+      residua release people.yaml --data people.csv --ledger budget.db
+      residua release people.yaml --simulate 1      (a rehearsal that spends nothing)
+    """
+    asked = load_spec(spec)
+    records = _data(asked, data)
+    payer = None if simulate is not None else _payer(asked, ledger)
+    kept = plan or (asked.plan_file if asked.plan_file is not None and asked.plan_file.exists() else None)
+    new_plan = asked.plan_file if kept is None else None
+    targets = [asked.release_file, asked.answers_file]
+    check_table_file(asked.answers_file)
+    refuse_to_replace(targets if new_plan is None else [*targets, new_plan], force)
+    with progress_bar() as progress:
+        chosen = asked.plan(progress) if kept is None else saved_plan(asked, kept)
+        if new_plan is not None:
+            chosen.save(new_plan)
+        made = measure(chosen, records, ledger=payer, noise=_noise(simulate), note=note, progress=progress)
+        made.save(asked.release_file)
+        if payer is not None:
+            _note_release(payer, made)
+        write_answers(made, asked.answers_file, None, asked.level)
+    if as_json:
+        show_json(_document(asked, made, payer))
+    else:
+        show(_screen(asked, made, payer))
+
+
+def saved_plan(asked: Spec, path: Path) -> Plan:
+    """The plan in a file, refused unless it is a plan of this spec."""
+    found = Plan.load(path)
+    for what, same in (
+        ("schema", found.schema == asked.schema),
+        ("tables", asked.asks_what(found.workload)),
+        ("budget", found.budget == asked.budget),
+        ("unit of privacy", found.unit == asked.unit),
+    ):
+        if not same:
+            raise DataError(
+                f"{path} is a plan for another {what} than {asked.path} has; "
+                f"make it anew with 'residua plan {asked.path} -o {path} --force'"
+            )
+    return found
+
+
+def _data(asked: Spec, given: Path | None) -> Path:
+    """The file of records."""
+    records = given or asked.data
+    if records is None:
+        raise DataError(f"{asked.path} names no data; add 'data: people.csv' to it, or give --data people.csv")
+    if not records.is_file():
+        raise DataError(f"there is no data file {records}")
+    return records
+
+
+def _payer(asked: Spec, given: Path | None) -> Ledger:
+    """The ledger that pays for a release."""
+    path = given or asked.ledger
+    if path is None:
+        raise LedgerError(
+            f"{asked.path} names no ledger; add 'ledger: budget.db' to it or give --ledger budget.db "
+            f"({REMEDY.format(path='budget.db')}), or rehearse with --simulate 1"
+        )
+    if not path.exists():
+        raise LedgerError(f"there is no ledger {path}; {REMEDY.format(path=path)}")
+    return Ledger.open(path)
+
+
+def _noise(seed: int | None) -> Any:
+    from residua import simulated
+
+    return None if seed is None else simulated(seed=seed)
+
+
+def _note_release(payer: Ledger, made: Release) -> None:
+    """Note in the ledger which release its entry paid for."""
+    number = int(made.audit["ledger"]["entry"])
+    [entry] = [entry for entry in payer.entries() if entry.id == number]
+    payer.complete(entry, made.hash)
+
+
+def _screen(asked: Spec, made: Release, payer: Ledger | None) -> list[str]:
+    plan = made.plan
+    lines = [f"Measured {plan.workload.tables:,} tables with {plan.workload.count:,} numbers once."]
+    if made.simulated:
+        lines = ["SIMULATED: for tests only; the noise is predictable and protects nobody.", *lines]
+    files = [
+        ("release", str(asked.release_file), "answers any query that the measurements support"),
+        ("answers", str(asked.answers_file), f"value, stddev, and {asked.level:.4g} intervals"),
+    ]
+    files += [] if asked.plan_file is None else [("plan", str(asked.plan_file), "what was measured")]
+    lines += columns(files[0], files[1:], left=(0, 1, 2))
+    lines += [] if payer is None else ["", *payer.describe().splitlines()]
+    return [*lines, "", f"Next: residua answer {asked.release_file}"]
+
+
+def _document(asked: Spec, made: Release, payer: Ledger | None) -> dict[str, Any]:
+    return {
+        "release": asked.release_file,
+        "answers": asked.answers_file,
+        "plan": asked.plan_file,
+        "hash": made.hash,
+        "audit": dict(made.audit),
+        "ledger": None
+        if payer is None
+        else {
+            "path": payer.path,
+            "currency": payer.currency,
+            "total": payer.total,
+            "spent": payer.spent,
+            "remaining": payer.remaining,
+        },
+    }

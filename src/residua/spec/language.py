@@ -1,0 +1,97 @@
+"""The small words of a spec: query families, and how many attributes a table is on."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from residua.errors import WorkloadError
+from residua.schema.wording import hint, listing, short
+from residua.workload import (
+    Family,
+    abs_diff,
+    affine,
+    buckets,
+    circular,
+    identity,
+    level,
+    predicates,
+    prefix,
+    ranges,
+    total,
+    width,
+)
+
+PLAIN = {
+    str(family): family
+    for family in (identity, prefix, ranges, circular, total, predicates, affine, abs_diff)
+}
+MADE = ("width", "level", "buckets")
+
+_WAYS = re.compile(r"(\d{1,9})(?:[- ]?way)?")
+_UP_TO = re.compile(r"up[ _-]to (\d{1,9})(?:[- ]?way)?")
+
+
+def family_of(written: object) -> Family:
+    """The query family that a spec names: `prefix`, `{width: 3}`, `{level: county}`, `{buckets: [18, 65]}`.
+
+    >>> family_of("prefix"), family_of({"buckets": [18, 65]})
+    (prefix, buckets(18, 65))
+    """
+    if isinstance(written, Family):
+        return written
+    if isinstance(written, str):
+        if written in PLAIN:
+            return PLAIN[written]
+        if written in MADE:
+            raise WorkloadError(f"{written} needs its own word, such as {{{written}: {_EXAMPLES[written]}}}")
+        raise WorkloadError(f"there is no query family {written!r}{hint(written, (*PLAIN, *MADE))}; {_KNOWN}")
+    if not isinstance(written, Mapping) or len(written) != 1:
+        raise WorkloadError(f"{short(written)} is not a query family; {_KNOWN}")
+    [(word, value)] = written.items()
+    match word:
+        case "width":
+            return width(value)
+        case "level":
+            return level(value)
+        case "buckets" if isinstance(value, list):
+            return buckets(*value)
+        case "buckets":
+            return buckets(value)
+    raise WorkloadError(f"there is no query family {short(word)}{hint(word, MADE)}; {_KNOWN}")
+
+
+_EXAMPLES = {"width": "3", "level": "county", "buckets": "[18, 65]"}
+_KNOWN = f"there are {listing([*PLAIN])}, and {{width: 3}}, {{level: county}}, {{buckets: [18, 65]}}"
+
+
+@dataclass(frozen=True, slots=True)
+class Ways:
+    """How many attributes tables are on: several numbers, or everything up to one number."""
+
+    several: tuple[int, ...] = ()
+    up_to: int | None = None
+
+    def numbers(self, attributes: int) -> tuple[int, ...]:
+        """The numbers of attributes, where there are so many."""
+        return self.several if self.up_to is None else tuple(range(min(self.up_to, attributes) + 1))
+
+
+def ways_of(written: object) -> Ways:
+    """The ways that a spec asks for: `2`, `2-way`, `[1-way, 2-way]`, `up to 3`.
+
+    >>> ways_of("2-way").several, ways_of([1, 2]).several, ways_of("up to 3").up_to
+    ((2,), (1, 2), 3)
+    """
+    if isinstance(written, str) and (found := _UP_TO.fullmatch(written.strip())):
+        return Ways(up_to=int(found[1]))
+    if isinstance(written, list):
+        return Ways(tuple(_number(each) for each in written))
+    return Ways((_number(written),))
+
+
+def _number(written: object) -> int:
+    if isinstance(written, int) and not isinstance(written, bool):
+        return written
+    if isinstance(written, str) and (found := _WAYS.fullmatch(written.strip())):
+        return int(found[1])
+    raise WorkloadError(f"{short(written)} is no number of attributes; write 2, 2-way, [1, 2] or up to 3")

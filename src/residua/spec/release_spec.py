@@ -1,0 +1,209 @@
+"""Release specs: from one YAML file to the schema, the tables and the budget that it writes down."""
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from residua._plan import Plan
+from residua.errors import BudgetError, Infeasible, ResiduaError, SchemaError, WorkloadError
+from residua.mechanisms.draft import Progress
+from residua.planning import plan
+from residua.privacy import Budget, Unit
+from residua.schema import Schema
+from residua.schema.files import attributes_from_fields
+from residua.schema.wording import listing
+from residua.spec.document import Document, Place, SpecError, read_document
+from residua.spec.models import SpecFile, TableEntry, problem_of
+from residua.workload import Family, Workload, all_tables, identity, marginals, table
+
+TO_CONFIRM = "CONFIRM"
+"""What a drafted spec has in place of facts that a person must supply."""
+
+
+@dataclass(frozen=True, slots=True)
+class Spec:
+    """A release spec, read and checked; paths are relative to where the spec's own path is.
+
+    `data` and `ledger` are None where the spec does not name them, `plan_file` where the plan is not kept.
+    """
+
+    document: Document
+    schema: Schema
+    workload: Workload
+    budget: Budget
+    unit: Unit
+    method: str
+    objective: str
+    answers_file: Path
+    release_file: Path
+    plan_file: Path | None
+    level: float
+    ledger: Path | None
+    data: Path | None
+
+    @property
+    def path(self) -> Path:
+        """The file that the spec was read from."""
+        return self.document.path
+
+    def asks_what(self, work: Workload) -> bool:
+        """Whether a workload has the same tables in the same order."""
+        one: dict[str, NDArray[Any]] = {}
+        two: dict[str, NDArray[Any]] = {}
+        alike = self.workload.record(one) == work.record(two)
+        return alike and all(np.array_equal(one[key], two[key]) for key in one)
+
+    def plan(self, progress: Progress | None = None) -> Plan:
+        """The plan for these tables at this privacy."""
+        try:
+            return plan(
+                self.workload,
+                self.budget,
+                unit=self.unit,
+                method=self.method,
+                objective=self.objective,
+                progress=progress,
+            )
+        except BudgetError as error:
+            raise self.document.refusal(("privacy",), error) from error
+        except (WorkloadError, Infeasible) as error:
+            place = ("objective",) if "objective" in str(error) else ("tables",)
+            raise self.document.refusal(place, error) from error
+
+
+def load_spec(path: str | os.PathLike[str]) -> Spec:
+    """The spec in a YAML file; a SpecError is one line that names the file, the line and the field."""
+    from pydantic import ValidationError
+
+    document = read_document(Path(path))
+    if not isinstance(document.value, dict):
+        raise document.refusal((), "a spec is a mapping with the keys schema, tables and privacy")
+    _refuse_unconfirmed(document)
+    try:
+        written = SpecFile.model_validate(document.value)
+    except ValidationError as error:
+        raise document.refusal(*problem_of(error, document.value)) from None
+    schema = _schema(document, written.schema_)
+    folder, stem = document.path.parent, document.path.stem
+    return Spec(
+        document=document,
+        schema=schema,
+        workload=_workload(document, written.tables, schema),
+        budget=written.privacy.budget(),
+        unit=written.privacy.whose(),
+        method=written.method,
+        objective=written.objective,
+        answers_file=folder / (written.output.answers or f"{stem}-answers.csv"),
+        release_file=folder / (written.output.release or f"{stem}.release"),
+        plan_file=None if written.output.plan is None else folder / written.output.plan,
+        level=written.output.level,
+        ledger=None if written.ledger is None else folder / written.ledger,
+        data=None if written.data is None else folder / written.data,
+    )
+
+
+def _refuse_unconfirmed(document: Document) -> None:
+    """Nothing, or the error for the first fact that a drafted spec still lacks."""
+    for place, value in _scalars(document.value, ()):
+        if value == TO_CONFIRM:
+            raise document.refusal(place, f"replace {TO_CONFIRM} by a value that is public knowledge")
+
+
+def _scalars(value: object, place: Place) -> Iterator[tuple[Place, object]]:
+    if isinstance(value, dict):
+        for key, inner in value.items():
+            yield from _scalars(inner, (*place, str(key)))
+    elif isinstance(value, list):
+        for number, inner in enumerate(value):
+            yield from _scalars(inner, (*place, number))
+    else:
+        yield place, value
+
+
+def _schema(document: Document, written: object) -> Schema:
+    """The schema that stands in the spec, or in the file that it names."""
+    place: Place = ("schema",)
+    try:
+        if isinstance(written, str):
+            return Schema.load(document.path.parent / written)
+        fields = written.get("fields") if isinstance(written, dict) else None
+        if not isinstance(written, dict) or not isinstance(fields, list):
+            raise SchemaError("should be the name of a schema file, or have 'fields:' with a '- name: ...' each")
+        lines = [document.line((*place, "fields", number)) for number in range(len(fields))]
+        where = f"{document.path}, schema"
+        return Schema(
+            attributes_from_fields(written, folder=document.path.parent, where=where, lines=lines)
+        )
+    except (SchemaError, OSError) as error:
+        if str(error).startswith(f"{document.path}, schema, line"):
+            raise SpecError(" ".join(str(error).replace(", schema, line", ", line", 1).split())) from error
+        raise document.refusal(place, error) from error
+
+
+def _workload(document: Document, entries: list[TableEntry], schema: Schema) -> Workload:
+    """The union of all entries, in order."""
+    whole: Workload | None = None
+    for number, entry in enumerate(entries):
+        try:
+            part = _tables(entry, schema)
+        except ResiduaError as error:
+            raise document.refusal(("tables", number, entry.kind), error) from error
+        whole = part if whole is None else whole + part
+    if whole is None:
+        raise document.refusal(("tables",), "the list is empty; write at least one entry")
+    return whole
+
+
+def _tables(entry: TableEntry, schema: Schema) -> Workload:
+    """The table or tables of one entry."""
+    work = _unweighted(entry, schema)
+    return work if entry.weight == 1 else entry.weight * work
+
+
+def _unweighted(entry: TableEntry, schema: Schema) -> Workload:
+    if entry.families is not None:
+        return table(schema, entry.families, name=entry.name)
+    if entry.columns is not None:
+        return table(schema, _families_of(entry, entry.columns, schema), name=entry.name)
+    if entry.all is not None:
+        chosen = schema.names if entry.attributes is None else entry.attributes
+        return all_tables(
+            schema,
+            entry.all.numbers(len(chosen)),
+            entry.family,
+            numeric=entry.numeric,
+            categorical=entry.categorical,
+            attributes=chosen,
+            name=entry.name,
+        )
+    if entry.marginals is not None:
+        chosen = schema.names if entry.attributes is None else entry.attributes
+        ways = entry.marginals.numbers(len(chosen))
+        return marginals(schema, ways, attributes=chosen, name=entry.name)
+    return sql_tables(schema, entry.sql or "", entry.name)
+
+
+def _families_of(
+    entry: TableEntry, columns: list[str], schema: Schema
+) -> dict[str, Family] | dict[tuple[str, str], Family]:
+    """The family on each column, or the one on a pair of columns."""
+    if entry.family is not None and entry.family.arity == 2:
+        if len(columns) != 2 or entry.numeric or entry.categorical:
+            raise WorkloadError(f"{entry.family!r} is on two columns, not on {listing(columns)}")
+        return {(columns[0], columns[1]): entry.family}
+    plain = entry.family or identity
+    if len({*columns}) < len(columns):
+        raise WorkloadError(f"a column is there twice in {listing(columns)}")
+    return {
+        name: (entry.numeric if schema[name].numeric else entry.categorical) or plain for name in columns
+    }
+
+
+def sql_tables(schema: Schema, text: str, name: str | None = None) -> Workload:
+    """The table that a SQL query asks for."""
+    raise WorkloadError("SQL is not available in this version")

@@ -1,0 +1,147 @@
+"""GROUP BY: columns, CASE buckets and grouping sets to the queries that they ask of attributes."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from itertools import combinations, product
+
+import numpy as np
+from sqlglot import exp
+
+from residua.schema.wording import short
+from residua.workload.queries import Queries
+from residua.workload.sql.columns import Columns
+from residua.workload.sql.conditions import constant, truth_of
+from residua.workload.sql.factors import compressed
+from residua.workload.sql.reading import bare, shown
+from residua.workload.symmetric import Identity
+
+MOST_SETS = 4_096  # grouping sets of one statement: CUBE of 12 columns
+
+SUPPORTED = "groups are columns and CASE .. END on one column"
+
+
+@dataclass(frozen=True, slots=True)
+class Grouped:
+    """Queries on one attribute, one for each group that an expression makes of its cells."""
+
+    attribute: int
+    queries: Queries
+
+
+@dataclass(frozen=True, slots=True)
+class Grouper:
+    """What the expressions of one statement mean; it may name the items of SELECT by alias or number."""
+
+    columns: Columns
+    items: tuple[exp.Expression, ...]
+    aliases: Mapping[str, exp.Expression]  # by case-folded name
+
+    def grouped(self, node: exp.Expression) -> Grouped:
+        """What an expression of GROUP BY, PARTITION BY or ORDER BY groups by."""
+        node = bare(node)
+        if isinstance(node, exp.Literal) and not node.is_string:
+            return self.expression(self._numbered(node))
+        if isinstance(node, exp.Column) and not node.table and node.name.casefold() in self.aliases:
+            meant = self.aliases[node.name.casefold()]
+            if self.columns.find(node.name) and shown(meant) != shown(node):
+                raise self.columns.source.refusal(
+                    node,
+                    f"{short(node.name)} is a column and also the alias of something else; rename the alias",
+                )
+            return self.expression(meant)
+        return self.expression(node)
+
+    def expression(self, node: exp.Expression) -> Grouped:
+        """What a column or a CASE groups by."""
+        node = bare(node)
+        if isinstance(node, exp.Case):
+            return _case(self.columns, node)
+        position = self.columns.position(node, SUPPORTED)
+        return Grouped(position, Identity(self.columns.sizes[position]))
+
+    def sets(self, group: exp.Expression) -> list[tuple[Grouped, ...]]:
+        """The grouping sets of a GROUP BY, each without repetitions."""
+        self.columns.source.allow_only(group, ("expressions",), "in GROUP BY; write ROLLUP (a, b) and such")
+        parts = [self._alternatives(node) for node in group.expressions]
+        total = 1
+        for part in parts:
+            total *= len(part)
+            self._refuse_many(group, total)
+        found = []
+        for chosen in product(*parts):
+            members = tuple(dict.fromkeys(member for part in chosen for member in part))
+            attributes = [member.attribute for member in members]
+            for attribute in attributes:
+                if attributes.count(attribute) > 1:
+                    name = self.columns.schema.names[attribute]
+                    raise self.columns.source.refusal(
+                        group, f"column {name!r} is grouped in two ways at once"
+                    )
+            found.append(members)
+        return found
+
+    def _alternatives(self, node: exp.Expression) -> list[tuple[Grouped, ...]]:
+        """The grouping sets of one part of GROUP BY."""
+        if not isinstance(node, exp.Rollup | exp.Cube | exp.GroupingSets):
+            return [self._members(node)]
+        if not node.expressions:
+            raise self.columns.source.refusal(node, "this needs columns, such as ROLLUP (a, b)")
+        if isinstance(node, exp.GroupingSets):
+            return [each for part in node.expressions for each in self._alternatives(part)]
+        parts = [self._members(part) for part in node.expressions]
+        if isinstance(node, exp.Rollup):
+            kept = [range(size) for size in range(len(parts), -1, -1)]
+            return [tuple(member for at in places for member in parts[at]) for places in kept]
+        self._refuse_many(node, 2 ** len(parts))
+        chosen = [each for size in range(len(parts), -1, -1) for each in combinations(parts, size)]
+        return [tuple(member for part in each for member in part) for each in chosen]
+
+    def _members(self, node: exp.Expression) -> tuple[Grouped, ...]:
+        if isinstance(node, exp.Tuple):
+            return tuple(self.grouped(each) for each in node.expressions)
+        return (self.grouped(node),)
+
+    def _numbered(self, node: exp.Literal) -> exp.Expression:
+        text = str(node.this)
+        if not text.isdecimal() or not 1 <= len(text) <= 9 or not 1 <= int(text) <= len(self.items):
+            raise self.columns.source.refusal(
+                node, f"there is no item {text} in SELECT; it has {len(self.items)}"
+            )
+        return self.items[int(text) - 1]
+
+    def _refuse_many(self, node: exp.Expression, sets: int) -> None:
+        if sets > MOST_SETS:
+            raise self.columns.source.refusal(
+                node, f"this makes {sets:,} grouping sets, more than {MOST_SETS:,} in one statement"
+            )
+
+
+def _case(columns: Columns, node: exp.Case) -> Grouped:
+    """The groups of a CASE: its results, each once, in the order written; cells without one are 'NULL'."""
+    source = columns.source
+    source.allow_only(node, ("this", "ifs", "default"), "in CASE")
+    attribute: int | None = None
+    numbers: dict[str, int] = {}
+    classes = np.empty(0, dtype=np.int64)
+    for branch in node.args["ifs"]:
+        condition = branch.this
+        if node.this is not None:
+            condition = exp.EQ(this=node.this.copy(), expression=condition.copy())
+        truth = truth_of(columns, condition)
+        if len(truth.attributes) != 1 or attribute not in (None, truth.attributes[0]):
+            raise source.refusal(branch, "CASE groups by one column; this condition looks at another")
+        if attribute is None:
+            attribute = truth.attributes[0]
+            classes = np.full(columns.sizes[attribute], -1, dtype=np.int64)
+        number = numbers.setdefault(_label(columns, branch.args.get("true")), len(numbers))
+        classes[(classes < 0) & truth.true] = number
+    if attribute is None:
+        raise source.refusal(node, "CASE needs a WHEN")
+    classes[classes < 0] = numbers.setdefault(_label(columns, node.args.get("default")), len(numbers))
+    return Grouped(attribute, compressed(classes, tuple(numbers)))
+
+
+def _label(columns: Columns, node: exp.Expression | None) -> str:
+    if node is None or isinstance(bare(node), exp.Null):
+        return "NULL"
+    return str(constant(columns, node))

@@ -1,0 +1,130 @@
+"""Which cells of an attribute a comparison with constants selects.
+
+Answers are pairs of masks (cells,): where the comparison is true, and where it is false. In the cell
+`(other)` it is neither, as with NULL in SQL, unless the constant is '(other)' itself.
+"""
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from residua.errors import DataError, SchemaError, WorkloadError
+from residua.schema import OTHER, Attribute, Binned, Categorical, Integer
+from residua.schema.attributes import plain
+from residua.schema.wording import hint, listing, short
+
+Mask = NDArray[np.bool_]
+Value = str | bool | int | float
+
+MOST_CELLS = 5_000_000  # of one attribute; masks are held cell by cell
+
+
+def among(name: str, attribute: Attribute, values: Sequence[Value]) -> tuple[Mask, Mask]:
+    """Where the attribute is one of the values, and where it is none of them."""
+    _refuse_large(name, attribute)
+    true = np.zeros(attribute.size, dtype=np.bool_)
+    for value in values:
+        true[_cell(name, attribute, value)] = True
+    false = ~true
+    if attribute.other is not None and OTHER not in values:
+        false[attribute.other] = False
+    return true, false
+
+
+def compared(name: str, attribute: Attribute, sign: str, value: Value) -> tuple[Mask, Mask]:
+    """Where `attribute sign value` is true, and where it is false; sign is one of <, <=, > and >=."""
+    _refuse_large(name, attribute)
+    if sign in (">", ">="):
+        false, true = compared(name, attribute, {">": "<=", ">=": "<"}[sign], value)
+        return true, false
+    number = _number(name, attribute, value)
+    inner = _below(name, attribute, number, or_equal=sign == "<=")
+    true, false = np.zeros((2, attribute.size), dtype=np.bool_)
+    true[: attribute.inner_size] = inner
+    false[: attribute.inner_size] = ~inner
+    return true, false
+
+
+def _below(name: str, attribute: Attribute, number: int | float, *, or_equal: bool) -> Mask:
+    """The inner cells whose values are below the number."""
+    if isinstance(attribute, Integer):
+        first = math.floor(number) + 1 if or_equal else math.ceil(number)
+        return np.arange(attribute.inner_size) < min(max(first - attribute.low, 0), attribute.inner_size)
+    if isinstance(attribute, Binned):
+        return _bins_below(name, attribute, number, or_equal=or_equal)
+    labels = [int(attribute.label(cell)) for cell in range(attribute.inner_size)]
+    return np.array([label < number or (or_equal and label == number) for label in labels])
+
+
+def _bins_below(name: str, attribute: Binned, number: int | float, *, or_equal: bool) -> Mask:
+    lower = attribute.edges[: attribute.inner_size]
+    upper = [*attribute.edges[1:], math.inf][: attribute.inner_size]
+    below = np.array([end <= number for end in upper])
+    above = np.array([number < start or (not or_equal and number == start) for start in lower])
+    if (below | above).all():
+        return below
+    edges = listing([plain(edge) for edge in attribute.edges])
+    if number in attribute.edges:
+        raise WorkloadError(
+            f"attribute {name!r}: bins hold their lower edges, so {plain(float(number))} is not apart from what "
+            f"follows it; compare by < or >= at an edge: {edges}"
+        )
+    raise WorkloadError(
+        f"attribute {name!r}: {number} falls within a bin; compare by < or >= at an edge: {edges}"
+    )
+
+
+def _cell(name: str, attribute: Attribute, value: Value) -> int:
+    if isinstance(attribute, Binned):
+        labels = attribute.labels()
+        if value in labels:
+            return labels.index(str(value))
+        raise WorkloadError(
+            f"attribute {name!r} holds bins, which {short(value)} does not name{hint(value, labels)}; use "
+            f"{listing(labels)}, or compare by < and >= at an edge"
+        )
+    if isinstance(attribute, Integer) and isinstance(value, bool):
+        raise WorkloadError(f"attribute {name!r} holds numbers, not {str(value).upper()}")
+    try:
+        return attribute.cell(value)
+    except (SchemaError, DataError) as error:
+        raise WorkloadError(f"attribute {name!r}: {error}") from error
+
+
+def _number(name: str, attribute: Attribute, value: Value) -> int | float:
+    if not attribute.numeric and not (isinstance(attribute, Categorical) and attribute.type == "integer"):
+        some = listing([attribute.label(cell) for cell in range(min(attribute.inner_size, 12))])
+        raise WorkloadError(
+            f"attribute {name!r} holds labels, which have no order; use =, <> or IN with {some}"
+        )
+    number = number_of(value) if isinstance(value, str) else value
+    if number is None or isinstance(number, bool):
+        raise WorkloadError(f"attribute {name!r} holds numbers, and {short(value)} is none")
+    return number
+
+
+def number_of(text: str) -> int | float | None:
+    """The finite number that a text spells, exactly if it is whole, or None.
+
+    >>> number_of("18"), number_of("2.5"), number_of("1e999"), number_of("old")
+    (18, 2.5, None, None)
+    """
+    try:
+        return int(text)
+    except ValueError:
+        pass
+    try:
+        number = float(text)
+    except ValueError:
+        return None
+    return number if math.isfinite(number) else None
+
+
+def _refuse_large(name: str, attribute: Attribute) -> None:
+    if attribute.size > MOST_CELLS:
+        raise WorkloadError(
+            f"attribute {name!r} has {attribute.size:,} cells; conditions select cells one by one, up to "
+            f"{MOST_CELLS:,}"
+        )
