@@ -1,9 +1,9 @@
 """The synthetic workloads of QuerySmasher's Tables 4 and 8: 40 attributes of one size, singles and pairs.
 
 Random queries: the text draws each cell of a query with probability 0.3; the counts make that 3n queries on
-an attribute and 3n^2 on a pair. Drawing anew for each pair makes WFF at n = 10 equal to 107.39 with a standard
-error of 0.01, while 107.81 is printed; with one draw for all pairs the standard deviation is 0.32%, which
-allows it. So one seeded draw is made here for all attributes, and one for all pairs.
+an attribute and 3n^2 on a pair. Drawing anew for each pair makes WFF at n = 10 equal to 107.39 with a
+standard error of 0.01, while 107.81 is printed; with one draw for all pairs the standard deviation is 0.32%,
+which allows it. So one seeded draw is made here for all attributes, and one for all pairs.
 """
 
 import math

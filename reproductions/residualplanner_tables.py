@@ -5,8 +5,9 @@ and our bound must both agree to the last printed digit. The bound is printed on
 the authors' memory; ours is in closed form and stands beside the figure everywhere. Table 18 repeats rows of
 Tables 15 to 17.
 
-Four rows (n = 1024; d = 4, 12 and 20) are printed cut off after three decimals, where all others can be read as
-rounded: a closed form to 40 digits gives 3.25176, 2.34554, 12.35960 and 26.91684. Ours are cut off there too.
+Four rows (n = 1024; d = 4, 12 and 20) are printed cut off after three decimals, where all others can be read
+as rounded: a closed form to 40 digits gives 3.25176, 2.34554, 12.35960 and 26.91684. Ours are cut off there
+too.
 
 Takes about a minute.
 """

@@ -42,6 +42,7 @@ from residua.workload import (
     total,
     width,
 )
+from residua.workload.sql import sql
 
 __all__ = [
     "Binned",
@@ -88,6 +89,7 @@ __all__ = [
     "pure_dp",
     "ranges",
     "simulated",
+    "sql",
     "table",
     "total",
     "width",

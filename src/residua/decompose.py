@@ -18,6 +18,7 @@ from itertools import combinations
 import numpy as np
 from numpy.typing import NDArray
 
+from residua.errors import Infeasible
 from residua.linalg.centring import Measure, project, standing_rows
 from residua.linalg.keys import distinct_rows
 from residua.workload import Factor, Group, Queries, Tables, Workload
@@ -31,6 +32,8 @@ Placed = tuple[tuple[tuple[int, ...], int], ...]
 """Pieces of one Kronecker product: places in the block's attributes, and the number of the piece."""
 
 Mixed = dict[tuple[int, ...], dict[Placed, float]]
+
+MOST_CELLS = 8_192  # of one attribute
 
 SAME = 1e-9  # relative difference of grams that is rounding
 
@@ -126,6 +129,7 @@ class _Registry:
         """Number of the piece of a factor that keeps these places."""
         piece = self._piece(factor, kept)
         if piece not in self.numbers:
+            refuse_wide(factor.queries)
             root = piece.root()
             alike = self.grams.setdefault(_gram_key(piece, root), [])
             number = next((at for at in alike if _same_gram(self.roots[at], root)), len(self.pieces))
@@ -140,6 +144,7 @@ class _Registry:
         """Sum over the factor's queries of weight times squared mean."""
         piece = self._piece(factor, ())
         if piece not in self.means:
+            refuse_wide(factor.queries)
             self.means[piece] = piece.size()
         return self.means[piece]
 
@@ -147,6 +152,15 @@ class _Registry:
         measures = tuple(self.measures[at] for at in factor.attributes)
         return Piece(
             factor.queries, kept, measures, tuple(self.tags[factor.attributes[place]] for place in kept)
+        )
+
+
+def refuse_wide(queries: Queries) -> None:
+    """Raise Infeasible for an attribute whose square matrices would not fit."""
+    if len(queries.sizes) == 1 and queries.cells > MOST_CELLS:
+        raise Infeasible(
+            f"{queries!r}: an attribute may have at most {MOST_CELLS:,} cells here; use a coarser one, such "
+            "as bins or a higher level of a hierarchy"
         )
 
 

@@ -1,10 +1,16 @@
-"""A small census release, planned before your eyes: `python -m residua.demo`. No data is involved."""
+"""A small census, planned, measured and answered before your eyes: `residua demo`. The people are invented."""
 
+import tempfile
 from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
 
+import numpy as np
+from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
 import residua as rs
+from residua.spec import load_spec
+from residua.workload import Group
 
 COUNTIES = (
     ("North", "Alder"),
@@ -26,6 +32,54 @@ BASELINES = {
     "wavelet": "Haar wavelets",
 }
 NORMAL_95 = 1.96
+PEOPLE = 100_000
+COUNTY_SHARES = (0.19, 0.16, 0.13, 0.04, 0.15, 0.12, 0.08, 0.09, 0.04)
+# Chances of each kind of work, by age from 0, 15, 25 and 65 years on.
+WORK_BY_AGE = ((0.0, 0.0, 1.0), (0.35, 0.10, 0.55), (0.78, 0.06, 0.16), (0.08, 0.01, 0.91))
+SPEC = """\
+# The same tables as in the demo, as a release spec; see docs/guides/first-release.md.
+schema:
+  fields:
+  - name: age
+    type: number
+    residua: {bins: [0, 5, 10, 15, 20, 25, 30, 35, 40, 45, 50, 55, 60, 65, 70, 75, 80, 85], above: true}
+  - name: sex
+    type: string
+    constraints: {enum: [female, male]}
+  - name: place
+    type: string
+    residua:
+      hierarchy:
+        levels: [state, county]
+        rows:
+        - [North, Alder]
+        - [North, Birch]
+        - [North, Cedar]
+        - [North, Dogwood]
+        - [South, Elm]
+        - [South, Fir]
+        - [South, Hazel]
+        - [West, Juniper]
+        - [West, Larch]
+  - name: work
+    type: string
+    constraints: {enum: [employed, unemployed, neither]}
+
+tables:
+- {name: Residents, columns: []}
+- {name: States, families: {place: {level: state}}}
+- {name: Counties, columns: [place]}
+- {name: Pyramid, columns: [age, sex]}
+- {name: Cumulative ages, families: {place: {level: state}, age: prefix}}
+- {name: Dependants, families: {place: identity, age: {buckets: [15, 65]}}}
+- {name: Labour force, families: {age: {buckets: [15, 25, 65]}, sex: identity, work: identity}}
+- {name: County labour, columns: [place, work]}
+
+privacy: {definition: zcdp, rho: 0.05}
+data: people.csv
+ledger: budget.db
+output: {release: census.release, answers: census.csv}
+"""
 
 Row = tuple[str, ...]
 
@@ -62,7 +116,6 @@ def story(work: rs.Workload) -> Iterator[str]:
     yield from _errors(plan)
     yield from _certificate(plan)
     yield from _comparison(plan)
-    yield from _next_steps()
 
 
 def _published(work: rs.Workload) -> Iterator[str]:
@@ -128,15 +181,103 @@ def _comparison(plan: rs.Plan) -> Iterator[str]:
     yield from _table(head, rows, left=(0, 1))
 
 
-def _next_steps() -> Iterator[str]:
-    yield from _heading("Next")
+def release_story(folder: Path) -> Iterator[str]:
+    """The lines about a release of invented people, whose files are left in a folder."""
+    yield from _heading(f"5. Releasing the tables of {PEOPLE:,} invented people")
+    people = folder / "people.csv"
+    invent(people)
+    (folder / "census.yaml").write_text(SPEC, encoding="utf-8")
+    spec = load_spec(folder / "census.yaml")
+    ledger = rs.Ledger.create(folder / "budget.db", rs.zcdp("0.25"), dataset="invented people")
+    plan = spec.plan()
+    release = rs.measure(plan, people, ledger=ledger, note="demo")
+    release.save(spec.release_file)
+    _write_csv(release, spec.answers_file)
+    yield "   The ledger was debited before any noise was drawn; the noise is exact and from the system."
+    yield from ("   " + line for line in ledger.describe().splitlines())
+    yield from _against_truth(release, people)
+    yield from _next_steps(folder)
+
+
+def invent(path: Path) -> None:
+    """Write a CSV file of invented people."""
+    import pyarrow as pa
+    from pyarrow import csv
+
+    draw = np.random.default_rng(2024)
+    county = draw.choice(len(COUNTIES), PEOPLE, p=COUNTY_SHARES)
+    age = np.minimum(draw.gamma(2.6, 15.5, PEOPLE) + draw.uniform(0, 6, PEOPLE), 104).astype(np.int64)
+    stage = np.searchsorted((15, 25, 65), age, side="right")
+    limits = np.cumsum(WORK_BY_AGE, axis=1)[stage]
+    work = (draw.random(PEOPLE)[:, None] > limits[:, :2]).sum(axis=1)
+    columns = {
+        "age": age,
+        "sex": np.array(["female", "male"])[(draw.random(PEOPLE) < 0.49).astype(int)],
+        "place": np.array([name for _, name in COUNTIES])[county],
+        "work": np.array(["employed", "unemployed", "neither"])[work],
+    }
+    csv.write_csv(pa.table(columns), path)
+
+
+def _write_csv(release: rs.Release, path: Path) -> None:
+    import pyarrow as pa
+    from pyarrow import csv
+
+    rows = release.answers()
+    kinds = [pa.string() if pa.types.is_dictionary(kind) else kind for kind in rows.schema.types]
+    csv.write_csv(rows.cast(pa.schema(list(zip(rows.column_names, kinds, strict=True)))), path)
+
+
+def _against_truth(release: rs.Release, people: Path) -> Iterator[str]:
+    from pyarrow import csv
+
+    yield from _heading("6. What was published, beside the truth (known here, since we invented it)")
+    work = release.plan.workload
+    codes = work.schema.encode(csv.read_csv(people))
+    cells = np.ravel_multi_index(tuple(codes.T), work.schema.sizes)
+    histogram = np.bincount(cells, minlength=work.schema.cells).reshape(work.schema.sizes)
+    truth = {group.name: exact_answers(group, histogram) for group in work.groups()}
+    answers = release.answers(work.select("Counties")).to_pylist()
+    rows = [
+        (
+            row["place"],
+            f"{row['value']:,.1f}",
+            f"{row['stddev']:.1f}",
+            f"{row['lower']:,.0f} to {row['upper']:,.0f}",
+            f"{true:,.0f}",
+            f"{row['value'] - true:+.1f}",
+        )
+        for row, true in zip(answers, truth["Counties"].tolist(), strict=True)
+    ]
+    yield from _table(("county", "published", "stddev", "95% interval", "truth", "off by"), rows, left=(0,))
+    whole = release.answers()
+    true = np.concatenate([truth[group.name] for group in work.groups()])
+    inside = (whole["lower"].to_numpy() <= true) & (true <= whole["upper"].to_numpy())
+    yield ""
+    yield f"   Of all {work.count} published numbers, {int(inside.sum())} have the truth in their 95% interval."
+
+
+def exact_answers(group: Group, histogram: NDArray[np.int64]) -> NDArray[np.float64]:
+    """The true answers of one table, whose families are on one attribute each."""
+    asked = [factor.attributes[0] for factor in group.factors]
+    others = tuple(axis for axis in range(histogram.ndim) if axis not in asked)
+    counts = histogram.sum(axis=others).astype(np.float64)
+    counts = counts.transpose([sorted(asked).index(axis) for axis in asked])
+    for axis, factor in enumerate(group.factors):
+        counts = np.moveaxis(factor.queries.answers(np.moveaxis(counts, axis, -1)), -1, axis)
+    return counts.reshape(-1)
+
+
+def _next_steps(folder: Path) -> Iterator[str]:
+    yield from _heading(f"Next: look around in {folder}")
     steps = (
-        ("README.md", "the same in ten lines of Python"),
-        ("residua.demo.census()", "the tables above, to play with: work = census()"),
-        ("plan = residua.plan(work, ...)", "help(residua.plan) tells of units of privacy, methods and gaps"),
-        ("print(plan.explain())", "a plan in words; plan.summary() gives its figures"),
-        ("plan.covariance(a, b)", "for the errors of sums and differences of published numbers"),
-        ("plan.save('census.plan')", "one file, with a hash that identifies it"),
+        ("census.yaml", "the spec: edit it and run 'residua plan census.yaml'"),
+        ("census.csv", "every published number with its error, for any program"),
+        ("people.csv", "the invented people"),
+        ("residua answer census.release --table place,work", "any table that the measurements support"),
+        ("residua report census.release", "its privacy, its errors, and how it came to be"),
+        ("residua budget show budget.db", "what was spent, by what, and what is left"),
+        ("residua init people.csv -o mine.yaml", "start a spec of your own"),
     )
     yield from _table(steps[0], steps[1:], left=(0, 1))
 
@@ -159,12 +300,18 @@ def _table(head: Row, rows: Iterable[Row], left: Sequence[int]) -> Iterator[str]
         yield ("   " + "   ".join(cells)).rstrip()
 
 
-def main() -> None:
-    """Print the demo."""
+def main(folder: Path | None = None) -> None:
+    """Print the demo; its files are left in the folder, or in a new temporary one."""
     import scipy.linalg  # noqa: F401  its BLAS must be there for the limit to hold
 
+    place = Path(tempfile.mkdtemp(prefix="residua-demo-")) if folder is None else folder
+    place.mkdir(parents=True, exist_ok=True)
+    if any(place.iterdir()):
+        raise rs.FileFormatError(f"{place} is not empty; name a new folder for the files of the demo")
     with threadpool_limits(limits=1, user_api="blas"):  # more threads slow matrices of this size down
         for line in story(census()):
+            print(line, flush=True)
+        for line in release_story(place):
             print(line, flush=True)
 
 

@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from residua._plan import Figures, Plan, certified, totals_of
 from residua.errors import BudgetError, Infeasible, WorkloadError
+from residua.linalg.threads import threads_for
 from residua.mechanisms.baselines import baseline, hierarchical_matrix, identity_matrix, wavelet_matrix
 from residua.mechanisms.dense import dense
 from residua.mechanisms.draft import Draft, Progress
@@ -66,7 +67,8 @@ def plan(
     """
     _check_arguments(work, budget, unit, method, objective, gap)
     allowed = unit.record_cost(budget)
-    draft = _draft(work, method, gap, strategies, progress)
+    with threads_for(0):  # solvers of large blocks take more for themselves
+        draft = _draft(work, method, gap, strategies, progress)
     replaced = unit.neighbours == "replace_one"
     own = draft.mechanism.replacement_cost() if replaced else draft.mechanism.cost()
     if own <= ROUNDING * draft.mechanism.cost():

@@ -21,6 +21,7 @@ from residua.measurements import Measurements
 from residua.reconstruct import Estimator
 from residua.version import __version__
 from residua.workload import Group, Workload, table
+from residua.workload.sql import sql
 
 if TYPE_CHECKING:
     import pandas
@@ -144,6 +145,10 @@ class Release:
         margin = NormalDist().inv_cdf(0.5 + _level(level) / 2) * stddev
         axes = tuple(self.plan.schema[name].labels() for name in names)
         return TableAnswer(names, axes, values, stddev, values - margin, values + margin, level)
+
+    def sql(self, text: str, *, level: float = 0.95) -> "pyarrow.Table":
+        """Answers to the counts that SQL statements ask for, as `answers` gives them; see `residua.sql`."""
+        return self.answers(sql(self.plan.schema, text), level=level)
 
     def covariance(self, left: Workload, right: Workload) -> Array:
         """Covariance of the answers to two workloads, shape (left.count, right.count)."""

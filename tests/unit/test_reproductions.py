@@ -25,13 +25,6 @@ def comparison(script):
     return script("_comparison").Comparison("a table")
 
 
-def test_every_reproduction_is_tried_by_a_test():
-    tests = "".join(path.read_text() for path in FOLDER.parent.glob("tests/*/test_*.py"))
-    scripts = [path.stem for path in FOLDER.glob("[a-z]*.py")]
-    assert scripts
-    assert [name for name in scripts if f'"{name}"' not in tests] == []
-
-
 def test_the_svd_bound_table_is_reproduced_but_for_its_largest_workload(script, capsys):
     assert script("svd_bound_table2").main(["--fast"]) == 0
     assert "20 figures, 0 failed" in capsys.readouterr().out

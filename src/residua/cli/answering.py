@@ -11,8 +11,8 @@ from residua.cli.files import check_table_file, refuse_to_replace, write_answers
 from residua.cli.screens import AsJson, Force, columns, decimals_for, show, show_json
 from residua.privacy.exact import text_above
 from residua.release import Release
-from residua.spec import sql_tables
 from residua.workload import Workload, table
+from residua.workload.sql import sql as sql_workload
 
 
 def answer(
@@ -20,7 +20,9 @@ def answer(
     of: Annotated[
         str | None, typer.Option("--table", help="A table's name, or columns with commas between: age,sex.")
     ] = None,
-    sql: Annotated[str | None, typer.Option(help="Counts, such as SELECT sex, COUNT(*) ... GROUP BY sex.")] = None,
+    sql: Annotated[
+        str | None, typer.Option(help="Counts, such as SELECT sex, COUNT(*) ... GROUP BY sex.")
+    ] = None,
     level: Annotated[float, typer.Option(help="Confidence level of the intervals.")] = 0.95,
     output: Annotated[
         Path | None, typer.Option("-o", "--output", help="Write all rows to this .csv or .parquet file.")
@@ -48,7 +50,13 @@ def answer(
         write_answers(found, output, work, level)
         show_json({"answers": output}) if as_json else show([f"Wrote {work.count:,} answers to {output}"])
     elif as_json:
-        show_json({"simulated": found.simulated, "level": level, "answers": found.answers(work, level=level).to_pylist()})
+        show_json(
+            {
+                "simulated": found.simulated,
+                "level": level,
+                "answers": found.answers(work, level=level).to_pylist(),
+            }
+        )
     else:
         show(_screen(found, work, level, rows))
 
@@ -57,7 +65,7 @@ def _wanted(found: Release, of: str | None, sql: str | None) -> Workload:
     """The tables that are asked for; by default the release's own."""
     own, schema = found.plan.workload, found.plan.schema
     if sql is not None:
-        return sql_tables(schema, sql)
+        return sql_workload(schema, sql)
     if of is None:
         return own
     if of in own.names:
@@ -74,7 +82,7 @@ def _screen(found: Release, work: Workload, level: float, most: int) -> Iterator
         yield ""
         yield f"{group.name} ({group.count:,} {'number' if group.count == 1 else 'numbers'})"
         rows = found.answers(Workload(work.schema, (group,)), level=level).slice(0, most).to_pylist()
-        head = ("query", "value", "stddev", f"{level:.4g} interval")
+        head = ("query", "value", "stddev", f"{100 * level:.4g}% interval")
         yield from columns(head, [_row(row) for row in rows])
         if group.count > most:
             yield f"  ... and {group.count - most:,} more; --rows or -o answers.csv shows them all"

@@ -22,9 +22,10 @@ class OneLineErrors(TyperGroup):
             return super().invoke(ctx)
         except ResiduaError as error:
             message = str(error)
+        except BrokenPipeError:
+            raise  # the reader of our output has left, which is no mistake
         except OSError as error:
-            named = f"{error.filename}: {error.strerror}" if error.filename else str(error)
-            message = named
+            message = f"{error.filename}: {error.strerror}" if error.filename else str(error)
         typer.echo("error: " + " ".join(message.split()), err=True)
         raise typer.Exit(1)
 

@@ -25,7 +25,9 @@ def create(
         tuple[str, str] | None,
         typer.Option("--approx-dp", metavar="EPSILON DELTA", help="Total under (epsilon, delta)-DP."),
     ] = None,
-    epsilon: Annotated[str | None, typer.Option("--pure-dp", metavar="EPSILON", help="Total of pure DP.")] = None,
+    epsilon: Annotated[
+        str | None, typer.Option("--pure-dp", metavar="EPSILON", help="Total of pure DP.")
+    ] = None,
     cost: Annotated[str | None, typer.Option("--privacy-cost", metavar="COST", help="Total cost.")] = None,
     max_records: Annotated[int, typer.Option(help="Most records that one person can have.")] = 1,
     neighbours: Annotated[Neighbours, typer.Option(help="How neighbouring datasets differ.")] = "add_remove",

@@ -30,7 +30,7 @@ def release(
     force: Force = False,
     as_json: AsJson = False,
 ) -> None:
-    """Measure the data once with exact noise, after debiting the ledger.
+    """Spend privacy, measure the data once, write the tables.
 
     \b
     Examples:
@@ -81,7 +81,9 @@ def _data(asked: Spec, given: Path | None) -> Path:
     """The file of records."""
     records = given or asked.data
     if records is None:
-        raise DataError(f"{asked.path} names no data; add 'data: people.csv' to it, or give --data people.csv")
+        raise DataError(
+            f"{asked.path} names no data; add 'data: people.csv' to it, or give --data people.csv"
+        )
     if not records.is_file():
         raise DataError(f"there is no data file {records}")
     return records
@@ -120,7 +122,7 @@ def _screen(asked: Spec, made: Release, payer: Ledger | None) -> list[str]:
         lines = ["SIMULATED: for tests only; the noise is predictable and protects nobody.", *lines]
     files = [
         ("release", str(asked.release_file), "answers any query that the measurements support"),
-        ("answers", str(asked.answers_file), f"value, stddev, and {asked.level:.4g} intervals"),
+        ("answers", str(asked.answers_file), f"value, stddev, and {100 * asked.level:.4g}% intervals"),
     ]
     files += [] if asked.plan_file is None else [("plan", str(asked.plan_file), "what was measured")]
     lines += columns(files[0], files[1:], left=(0, 1, 2))

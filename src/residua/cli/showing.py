@@ -14,7 +14,7 @@ from residua.release import Release
 def report(
     file: Annotated[Path, typer.Argument(help="A plan (.plan) or a release.")], as_json: AsJson = False
 ) -> None:
-    """Explain a plan or a release in words: its privacy, its errors, and how it came to be.
+    """Explain a plan or a release in words.
 
     \b
     Examples:
@@ -46,7 +46,7 @@ def demo(
         Path | None, typer.Argument(help="Where to leave the files; a temporary folder if not given.")
     ] = None,
 ) -> None:
-    """Plan, release and answer tables of 100,000 invented people, in under half a minute.
+    """Do all of it on 100,000 invented people.
 
     \b
     Example:

@@ -7,18 +7,17 @@ Fourier factorisation differ only in how a block is solved.
 
 import math
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from threadpoolctl import threadpool_limits
 
 from residua.decompose import Block, Decomposition, Term, signature
 from residua.linalg.centring import standing_rows
 from residua.linalg.rows import independent_rows
 from residua.linalg.squares import join
+from residua.linalg.threads import threads_for
 from residua.mechanisms.draft import Draft, Progress
 from residua.mechanisms.shapes import BlockSolver, uniform_bound
 from residua.strategy.block_strategy import BlockStrategy
@@ -31,7 +30,6 @@ Integers = NDArray[np.int64]
 Layout = tuple[tuple[int, ...], ...]
 
 MOST_RANK = 2_600  # of a block that is no product; above, the best product of factors is taken instead
-ONE_THREAD = 1_200  # up to this rank two BLAS threads slow an eigendecomposition down
 SWEEPS = 30
 SWEEP_GAIN = 1e-7  # relative; below this another sweep over the factors is not worth its time
 
@@ -123,7 +121,7 @@ class _Bench:
         if self.solver.products_only or math.prod(size - 1 for size in sizes) > MOST_RANK:
             return self._product_of(terms, sizes)
         stack = np.concatenate([self._rows(term, sizes) for term in terms])
-        with _threads(len(stack)):
+        with threads_for(len(stack)):
             root = independent_rows(stack)
         solved = self._solve(root, sizes, tags, self.tolerance, f"a block of {math.prod(sizes):,} cells")
         self._remember_span(solved, lambda: self._joint_span(terms, sizes))
@@ -179,7 +177,7 @@ class _Bench:
     def _solve(
         self, root: Array, sizes: Sequence[int], tags: Sequence[int], tolerance: float, what: str
     ) -> Solved:
-        with _threads(len(root)):
+        with threads_for(len(root)):
             solution = self.solver.solve(root, sizes, tags, tolerance, what)
         number = self._number(sizes, solution.strategy)
         lower, upper = math.sqrt(solution.lower), math.sqrt(solution.upper)
@@ -198,7 +196,7 @@ class _Bench:
         tags = self._places(terms[0])[1]
         factors = [Shape.independent((size,), _centred_rows(size)) for size in sizes]
         value = math.inf
-        with _threads(max(sizes)):
+        with threads_for(max(sizes)):
             for _ in range(SWEEPS):
                 before = value
                 for place, size in enumerate(sizes):
@@ -237,14 +235,6 @@ class _Bench:
     def _term_bound(self, term: Term) -> float:
         """Square root of a lower bound on one term alone."""
         return math.prod(math.sqrt(uniform_bound(self.parts.roots[number])) for _, number in term.pieces)
-
-
-def _threads(rank: int) -> AbstractContextManager[object]:
-    """One BLAS thread for problems that a second one slows down."""
-    limits: AbstractContextManager[object] = threadpool_limits(
-        limits=1 if rank <= ONE_THREAD else None, user_api="blas"
-    )
-    return limits
 
 
 def _in_order(rows: NDArray[Any], term: Term, sizes: Sequence[int]) -> NDArray[Any]:

@@ -4,9 +4,9 @@ import math
 
 import numpy as np
 from numpy.typing import NDArray
-from threadpoolctl import threadpool_limits
 
 from residua.linalg.squares import spread
+from residua.linalg.threads import threads_for
 from residua.mechanisms.draft import Draft, Progress
 from residua.solve.cells import Progress as SolverProgress
 from residua.solve.cells import solve_cells
@@ -20,8 +20,6 @@ from residua.workload.joint import common_product, joint_rows, refuse_many_cells
 
 Array = NDArray[np.float64]
 Integers = NDArray[np.int64]
-
-ONE_THREAD = 1_200  # up to this rank two BLAS threads slow an eigendecomposition down rather than help
 
 
 def dense(work: Workload, tolerance: float, progress: Progress | None = None) -> Draft:
@@ -83,8 +81,7 @@ def _solve(queries: Queries, tolerance: float, progress: Progress | None) -> Sol
 
 
 def _certified(root: Array, tolerance: float, progress: Progress | None, what: str) -> Solution:
-    threads = 1 if len(root) <= ONE_THREAD else None
-    with threadpool_limits(limits=threads, user_api="blas"):
+    with threads_for(len(root)):
         solution = solve_cells(root, tolerance, progress=_told(progress, what, tolerance))
     return solution.require(tolerance, f"the solver for {what}")
 

@@ -1,6 +1,6 @@
 """What may stand in a release spec, field by field; unknown keys are refused."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from fractions import Fraction
 from typing import Annotated, Any, Literal, Self
 
@@ -19,7 +19,7 @@ from pydantic import (
 from residua.planning import METHODS
 from residua.privacy import Budget, Neighbours, Unit, approx_dp, gdp, privacy_cost, pure_dp, zcdp
 from residua.privacy.exact import positive, probability
-from residua.schema.wording import hint, listing, short
+from residua.schema.wording import hint, short
 from residua.spec.document import Place
 from residua.spec.language import Ways, family_of, ways_of
 from residua.workload import Family
@@ -36,6 +36,13 @@ EXTRAS = {
     "all": ("family", "numeric", "categorical", "attributes"),
     "marginals": ("attributes",),
     "sql": (),
+}
+MAKERS: dict[str, Callable[..., Budget]] = {
+    "zcdp": zcdp,
+    "gdp": gdp,
+    "approx_dp": approx_dp,
+    "pure_dp": pure_dp,
+    "privacy_cost": privacy_cost,
 }
 AMOUNTS = {
     "zcdp": ("rho",),
@@ -137,15 +144,7 @@ class PrivacyPart(Part):
     def budget(self) -> Budget:
         """The budget that is written here."""
         amounts = [getattr(self, name) for name in AMOUNTS[self.definition]]
-        makers = {
-            "zcdp": zcdp,
-            "gdp": gdp,
-            "approx_dp": approx_dp,
-            "pure_dp": pure_dp,
-            "privacy_cost": privacy_cost,
-        }
-        made: Budget = makers[self.definition](*amounts)
-        return made
+        return MAKERS[self.definition](*amounts)
 
     def whose(self) -> Unit:
         """The unit of privacy."""
@@ -172,7 +171,9 @@ class OutputPart(Part):
 
 def _method(value: str) -> str:
     if value not in METHODS:
-        raise ValueError(f"there is no method {value!r}{hint(value, METHODS)}; there are {', '.join(METHODS)}")
+        raise ValueError(
+            f"there is no method {value!r}{hint(value, METHODS)}; there are {', '.join(METHODS)}"
+        )
     return value
 
 
@@ -189,7 +190,7 @@ class SpecFile(Part):
     data: Text | None = None
 
 
-def problem_of(error: ValidationError, document: object) -> tuple[Place, str]:
+def problem_of(error: ValidationError) -> tuple[Place, str]:
     """The place and the words of the first thing that is wrong."""
     first = min(error.errors(), key=lambda each: each["type"] != "extra_forbidden")
     place: Place = first["loc"]

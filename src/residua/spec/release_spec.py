@@ -20,6 +20,7 @@ from residua.schema.wording import listing
 from residua.spec.document import Document, Place, SpecError, read_document
 from residua.spec.models import SpecFile, TableEntry, problem_of
 from residua.workload import Family, Workload, all_tables, identity, marginals, table
+from residua.workload.sql import sql
 
 TO_CONFIRM = "CONFIRM"
 """What a drafted spec has in place of facts that a person must supply."""
@@ -87,7 +88,7 @@ def load_spec(path: str | os.PathLike[str]) -> Spec:
     try:
         written = SpecFile.model_validate(document.value)
     except ValidationError as error:
-        raise document.refusal(*problem_of(error, document.value)) from None
+        raise document.refusal(*problem_of(error)) from None
     schema = _schema(document, written.schema_)
     folder, stem = document.path.parent, document.path.stem
     return Spec(
@@ -133,12 +134,12 @@ def _schema(document: Document, written: object) -> Schema:
             return Schema.load(document.path.parent / written)
         fields = written.get("fields") if isinstance(written, dict) else None
         if not isinstance(written, dict) or not isinstance(fields, list):
-            raise SchemaError("should be the name of a schema file, or have 'fields:' with a '- name: ...' each")
+            raise SchemaError(
+                "should be the name of a schema file, or have 'fields:' with a '- name: ...' each"
+            )
         lines = [document.line((*place, "fields", number)) for number in range(len(fields))]
         where = f"{document.path}, schema"
-        return Schema(
-            attributes_from_fields(written, folder=document.path.parent, where=where, lines=lines)
-        )
+        return Schema(attributes_from_fields(written, folder=document.path.parent, where=where, lines=lines))
     except (SchemaError, OSError) as error:
         if str(error).startswith(f"{document.path}, schema, line"):
             raise SpecError(" ".join(str(error).replace(", schema, line", ", line", 1).split())) from error
@@ -185,7 +186,7 @@ def _unweighted(entry: TableEntry, schema: Schema) -> Workload:
         chosen = schema.names if entry.attributes is None else entry.attributes
         ways = entry.marginals.numbers(len(chosen))
         return marginals(schema, ways, attributes=chosen, name=entry.name)
-    return sql_tables(schema, entry.sql or "", entry.name)
+    return sql(schema, entry.sql or "", name=entry.name)
 
 
 def _families_of(
@@ -199,11 +200,4 @@ def _families_of(
     plain = entry.family or identity
     if len({*columns}) < len(columns):
         raise WorkloadError(f"a column is there twice in {listing(columns)}")
-    return {
-        name: (entry.numeric if schema[name].numeric else entry.categorical) or plain for name in columns
-    }
-
-
-def sql_tables(schema: Schema, text: str, name: str | None = None) -> Workload:
-    """The table that a SQL query asks for."""
-    raise WorkloadError("SQL is not available in this version")
+    return {name: (entry.numeric if schema[name].numeric else entry.categorical) or plain for name in columns}

@@ -34,12 +34,11 @@ def _divided(rows: Integers, prime: int) -> Integers | None:
     """
     from flint import nmod_mat
 
-    entries = np.mod(rows, prime).T
-    kernel, nullity = nmod_mat(*entries.shape, entries.reshape(-1).tolist(), prime).nullspace()
+    kernel, nullity = nmod_mat(np.mod(rows, prime).T.tolist(), prime).nullspace()
     if nullity == 0:
         return None
     basis = np.array([[int(entry) for entry in row[:nullity]] for row in kernel.tolist()]).T
-    echelon, _ = nmod_mat(nullity, len(rows), basis.reshape(-1).tolist(), prime).rref()
+    echelon, _ = nmod_mat(basis.tolist(), prime).rref()
     result = rows.copy()
     for line in echelon.tolist():
         weights = np.array([int(entry) for entry in line])

@@ -1,4 +1,4 @@
-"""Rounding that keeps the lengths of columns: the longest one sets the privacy cost."""
+"""Rounding that keeps the lengths of columns: the worst one sets the privacy cost."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,27 +12,26 @@ def levelled(wanted: Array, rounded: Array, *, zero_sums: bool) -> Array:
     """The rounded rows with some entries moved by one, so that columns are as long as those wanted.
 
     In an optimal strategy all columns that matter are equally long. Rounding disturbs their lengths far more
-    than the answers, and the cost is that of the longest: so shorten it, where that takes the least rounding
-    error, until nothing is gained. With `zero_sums` another entry of the row makes up for each move.
+    than the answers, and XX With `zero_sums` another entry of the row makes up for each move.
     """
     rounded = rounded.copy()
     aims = np.sum(wanted * wanted, axis=0)
     excess = np.sum(rounded * rounded, axis=0) - aims
-    price = float(aims.max())  # of a unit of squared rounding error, in units of squared excess
+    price = float(np.sqrt(aims.max()))  # of squared rounding error, small beside a squared excess
     for _ in range(min(4 * wanted.shape[1], LOOKED_AT // wanted.size)):
-        longest = int(np.argmax(excess))
-        move = np.where(rounded[:, [longest]] > 0, -1.0, 1.0)  # (rows, 1), towards zero
-        change = _change(excess, move * rounded, price, move * (rounded - wanted))[:, [longest]]
+        worst = int(np.argmax(np.abs(excess)))
+        move = np.where(rounded[:, [worst]] * excess[worst] > 0, -1.0, 1.0)  # (rows, 1)
+        change = _change(excess, move * rounded, price, move * (rounded - wanted))[:, [worst]]
         if zero_sums:
             change = change + _change(excess, -move * rounded, price, -move * (rounded - wanted))
-            change[:, longest] = np.inf
-        row, other = np.unravel_index(int(np.argmin(change)), change.shape)
+            change[:, worst] = np.inf
+        row, other = divmod(int(np.argmin(change)), change.shape[1])
         if change[row, other] >= 0:
             break
-        rounded[row, longest] += move[row, 0]
+        rounded[row, worst] += move[row, 0]
         if zero_sums:
             rounded[row, other] -= move[row, 0]
-        moved = [longest, other] if zero_sums else [longest]
+        moved = [worst, other] if zero_sums else [worst]
         excess[moved] = np.sum(rounded[:, moved] ** 2, axis=0) - aims[moved]
     return rounded
 

@@ -49,7 +49,9 @@ class Restriction:
 
 def restrictions(columns: Columns, where: exp.Expression) -> list[Restriction]:
     """A WHERE as restrictions on disjoint attributes, all of which have to hold."""
-    found = [(_truth(columns, node, negated), _spelt(node, negated)) for node, negated in _conjuncts(where)]
+    found = [
+        (_truth(columns, node, negated), _spelt(node, negated)) for node, negated in _conjuncts(where, False)
+    ]
     pieces: list[Restriction] = []
     for chain in _linked([truth for truth, _ in found]):
         text = " AND ".join(found[at][1] for at in chain)
@@ -69,9 +71,9 @@ def truth_of(columns: Columns, node: exp.Expression) -> Truth:
     return _truth(columns, node, False)
 
 
-def _conjuncts(where: exp.Expression) -> list[tuple[exp.Expression, bool]]:
-    """The conditions, and whether each is negated, that together make the whole."""
-    found, waiting = [], [(where, False)]
+def _conjuncts(whole: exp.Expression, inverted: bool) -> list[tuple[exp.Expression, bool]]:
+    """The conditions, and whether each is negated, whose AND is the whole (or its negation)."""
+    found, waiting = [], [(whole, inverted)]
     while waiting:
         node, negated = waiting.pop()
         node = bare(node)
@@ -134,7 +136,7 @@ def _truth(columns: Columns, node: exp.Expression, negated: bool) -> Truth:
 def _joined(columns: Columns, node: exp.And | exp.Or) -> Truth:
     """AND or OR of several conditions; OR is the negation of the AND of the negations."""
     either = isinstance(node, exp.Or)
-    parts = [_truth(columns, part, either) for part in node.flatten()]
+    parts = [_truth(columns, part, negated) for part, negated in _conjuncts(node, either)]
     attributes = _union(parts)
     _refuse_large(columns, node, attributes)
     sizes = [columns.sizes[at] for at in attributes]

@@ -94,7 +94,7 @@ def _restricted(schema: Schema, member: Grouping, mask: Mask) -> Queries:
     if isinstance(queries, Identity):
         return compressed(np.where(mask, np.arange(mask.size), -1), None)
     if isinstance(queries, Partition):
-        return compressed(np.where(mask, queries.classes, -1), queries.labels)
+        return _narrowed(schema.attributes[member.attribute], queries, mask)
     if not isinstance(queries, Prefix):
         raise WorkloadError(f"{queries!r} cannot be restricted to some of its cells")
     chosen = np.flatnonzero(mask)
@@ -102,6 +102,26 @@ def _restricted(schema: Schema, member: Grouping, mask: Mask) -> Queries:
     members = np.zeros((chosen.size, mask.size), dtype=np.bool_)
     members[:, chosen] = np.tri(chosen.size, dtype=np.bool_)
     return Sets(members, _run_labels(schema.attributes[member.attribute], chosen))
+
+
+def _narrowed(attribute: Attribute, queries: Partition, mask: Mask) -> Partition:
+    """The classes within the mask; a label says which cells it is about where it has lost some."""
+    labels = queries.labels
+    if labels is not None:
+        labels = tuple(
+            label if mask[queries.classes == at].all() else _narrowed_label(attribute, queries, mask, at)
+            for at, label in enumerate(labels)
+        )
+    return compressed(np.where(mask, queries.classes, -1), labels)
+
+
+def _narrowed_label(attribute: Attribute, queries: Partition, mask: Mask, at: int) -> str:
+    left = np.flatnonzero(mask & (queries.classes == at))
+    label = "" if queries.labels is None else f" ({queries.labels[at]})"
+    runs = _run_labels(attribute, left) if left.size else None
+    if runs is not None:
+        return runs[-1] + label
+    return f"{{{', '.join(attribute.label(cell) for cell in left.tolist())}}}{label}"
 
 
 def _run_labels(attribute: Attribute, chosen: NDArray[np.intp]) -> tuple[str, ...] | None:

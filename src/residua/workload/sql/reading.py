@@ -29,10 +29,12 @@ class Source:
             raise self._unreadable(error) from None
         except SqlglotError as error:
             raise self._unfinished(error) from None
-        found = [tree for tree in trees if tree is not None and not isinstance(tree, exp.Semicolon)]
+        found = [
+            tree for tree in trees if isinstance(tree, exp.Expression) and not isinstance(tree, exp.Semicolon)
+        ]
         if not found:
             raise self.refusal_at(0, f"there is no statement; {STATEMENTS}")
-        return [tree for tree in found if isinstance(tree, exp.Expression)]
+        return found
 
     def refusal(self, node: exp.Expression, what: str) -> WorkloadError:
         """The error that names the place of a part of a statement."""
@@ -98,5 +100,6 @@ def _offset(node: exp.Expression) -> int:
     while around is not None:
         if places := _starts(around):
             return min(places)
-        around = around.parent
+        above = around.parent
+        around = above if isinstance(above, exp.Expression) else None
     return 0

@@ -96,7 +96,11 @@ def _counted(source: Source, tree: exp.Select, items: Sequence[exp.Expression]) 
         place = found[1] if found else tree
         raise source.refusal(place, f"SELECT needs COUNT(*) once; {STATEMENTS}")
     (item,) = found
-    _check_count(source, item.this.this if isinstance(item, exp.Window) and item.this else item)
+    if isinstance(item, exp.Window):
+        if not isinstance(item.this, exp.Sum):
+            raise source.refusal(item, f"{shown(item)!r} is not supported; {CUMULATIVE}")
+        source.allow_only(item.this, ("this",), f"here; {CUMULATIVE}")
+    _check_count(source, item.this.this if isinstance(item, exp.Window) else item)
     return item
 
 
@@ -127,10 +131,9 @@ def _cumulative(
     """The groups of a cumulative count: running along the column of ORDER BY."""
     source = grouper.columns.source
     source.allow_only(window, ("this", "partition_by", "order", "spec", "over"), f"in OVER; {CUMULATIVE}")
-    source.allow_only(window.this, ("this",), f"here; {CUMULATIVE}")
     order = window.args.get("order")
-    if not isinstance(window.this, exp.Sum) or order is None or len(order.expressions) != 1:
-        raise source.refusal(window, f"{shown(window)!r} is not supported; {CUMULATIVE}")
+    if order is None or len(order.expressions) != 1:
+        raise source.refusal(window, f"OVER needs ORDER BY one column; {CUMULATIVE}")
     _check_frame(source, window)
     source.allow_only(order, ("expressions",), f"in ORDER BY; {CUMULATIVE}")
     (ordered,) = order.expressions

@@ -68,8 +68,8 @@ def _bins_below(name: str, attribute: Binned, number: int | float, *, or_equal: 
     edges = listing([plain(edge) for edge in attribute.edges])
     if number in attribute.edges:
         raise WorkloadError(
-            f"attribute {name!r}: bins hold their lower edges, so {plain(float(number))} is not apart from what "
-            f"follows it; compare by < or >= at an edge: {edges}"
+            f"attribute {name!r}: its bins begin with their lower edges, so {plain(float(number))} is no "
+            f"border by itself; compare by < or >= at an edge: {edges}"
         )
     raise WorkloadError(
         f"attribute {name!r}: {number} falls within a bin; compare by < or >= at an edge: {edges}"

@@ -1,0 +1,22 @@
+"""How many threads BLAS uses: one for small matrices, where two get in each other's way."""
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from threadpoolctl import threadpool_limits
+
+LARGE = 1_200  # rows from which a second thread makes a decomposition faster
+
+
+@contextmanager
+def threads_for(rows: int) -> Iterator[None]:
+    """Within it, BLAS uses one thread for matrices of fewer than 1,200 rows, otherwise every processor."""
+    import scipy.linalg  # noqa: F401  # brings its own BLAS, which a limit set before would not reach
+
+    with threadpool_limits(limits=1 if rows <= LARGE else _processors(), user_api="blas"):
+        yield
+
+
+def _processors() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
