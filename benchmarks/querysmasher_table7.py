@@ -1,12 +1,13 @@
 """Seconds and memory from schema to saved plan for one-way ranges, two-way affine and three-way prefixes.
 
-QuerySmasher, Table 7, for d attributes of n cells each (n = 40, d = 50 is not in the paper). Every row is a fresh
-interpreter, the faster of two up to n = 20. The ratio to the published total is indicative: that was
+QuerySmasher, Table 7, for d attributes of n cells each (n = 40, d = 50 is not in the paper). Every row is a
+fresh interpreter, the faster of two up to n = 20. The ratio to the published total is indicative: that was
 measured on another machine (128 cores), and includes measuring and answering.
 
-Fails if a row takes 60 seconds by the clock or 2 GB. The two-way block is the work: at n = 40 a problem of rank
-1,521 on 1,600 cells, solved once however many pairs there are. So the ratio of d = 50 to d = 10, with 119
-times as many views, is printed, and above 5 at n = 40 it is a failure; at small n bookkeeping is all there is.
+Fails if a row takes 60 seconds by the clock or 2 GB. The two-way block is the work: at n = 40 a problem of
+rank 1,521 on 1,600 cells, solved once however many pairs there are. So the ratio of d = 50 to d = 10, with
+119 times as many views, is printed, and above 5 at n = 40 it is a failure; at small n the bookkeeping for
+views is most of the time.
 """
 
 import math

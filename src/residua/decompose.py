@@ -18,11 +18,11 @@ from itertools import combinations
 import numpy as np
 from numpy.typing import NDArray
 
-from residua.errors import Infeasible
 from residua.linalg.centring import Measure, project, standing_rows
 from residua.linalg.keys import distinct_rows
 from residua.workload import Factor, Group, Queries, Tables, Workload
 from residua.workload.groups import splits
+from residua.workload.joint import refuse_wide
 
 Array = NDArray[np.float64]
 Subsets = NDArray[np.int32]
@@ -32,8 +32,6 @@ Placed = tuple[tuple[tuple[int, ...], int], ...]
 """Pieces of one Kronecker product: places in the block's attributes, and the number of the piece."""
 
 Mixed = dict[tuple[int, ...], dict[Placed, float]]
-
-MOST_CELLS = 8_192  # of one attribute
 
 SAME = 1e-9  # relative difference of grams that is rounding
 
@@ -152,15 +150,6 @@ class _Registry:
         measures = tuple(self.measures[at] for at in factor.attributes)
         return Piece(
             factor.queries, kept, measures, tuple(self.tags[factor.attributes[place]] for place in kept)
-        )
-
-
-def refuse_wide(queries: Queries) -> None:
-    """Raise Infeasible for an attribute whose square matrices would not fit."""
-    if len(queries.sizes) == 1 and queries.cells > MOST_CELLS:
-        raise Infeasible(
-            f"{queries!r}: an attribute may have at most {MOST_CELLS:,} cells here; use a coarser one, such "
-            "as bins or a higher level of a hierarchy"
         )
 
 

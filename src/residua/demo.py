@@ -1,4 +1,4 @@
-"""A small census, planned, measured and answered before your eyes: `residua demo`. The people are invented."""
+"""A small census of invented people, planned, measured and answered before your eyes: `residua demo`."""
 
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
@@ -78,7 +78,7 @@ tables:
 privacy: {definition: zcdp, rho: 0.05}
 data: people.csv
 ledger: budget.db
-output: {release: census.release, answers: census.csv}
+output: {release: census.release, answers: census.parquet}
 """
 
 Row = tuple[str, ...]
@@ -192,7 +192,8 @@ def release_story(folder: Path) -> Iterator[str]:
     plan = spec.plan()
     release = rs.measure(plan, people, ledger=ledger, note="demo")
     release.save(spec.release_file)
-    _write_csv(release, spec.answers_file)
+    ledger.complete(ledger.entries()[0], release.hash)
+    release.write_answers(spec.answers_file)
     yield "   The ledger was debited before any noise was drawn; the noise is exact and from the system."
     yield from ("   " + line for line in ledger.describe().splitlines())
     yield from _against_truth(release, people)
@@ -217,15 +218,6 @@ def invent(path: Path) -> None:
         "work": np.array(["employed", "unemployed", "neither"])[work],
     }
     csv.write_csv(pa.table(columns), path)
-
-
-def _write_csv(release: rs.Release, path: Path) -> None:
-    import pyarrow as pa
-    from pyarrow import csv
-
-    rows = release.answers()
-    kinds = [pa.string() if pa.types.is_dictionary(kind) else kind for kind in rows.schema.types]
-    csv.write_csv(rows.cast(pa.schema(list(zip(rows.column_names, kinds, strict=True)))), path)
 
 
 def _against_truth(release: rs.Release, people: Path) -> Iterator[str]:
@@ -254,14 +246,14 @@ def _against_truth(release: rs.Release, people: Path) -> Iterator[str]:
     true = np.concatenate([truth[group.name] for group in work.groups()])
     inside = (whole["lower"].to_numpy() <= true) & (true <= whole["upper"].to_numpy())
     yield ""
-    yield f"   Of all {work.count} published numbers, {int(inside.sum())} have the truth in their 95% interval."
+    yield f"   The truth is in the 95% interval of {int(inside.sum())} of all {work.count} published numbers."
 
 
 def exact_answers(group: Group, histogram: NDArray[np.int64]) -> NDArray[np.float64]:
     """The true answers of one table, whose families are on one attribute each."""
     asked = [factor.attributes[0] for factor in group.factors]
     others = tuple(axis for axis in range(histogram.ndim) if axis not in asked)
-    counts = histogram.sum(axis=others).astype(np.float64)
+    counts: NDArray[np.float64] = histogram.sum(axis=others).astype(np.float64)
     counts = counts.transpose([sorted(asked).index(axis) for axis in asked])
     for axis, factor in enumerate(group.factors):
         counts = np.moveaxis(factor.queries.answers(np.moveaxis(counts, axis, -1)), -1, axis)
@@ -272,7 +264,7 @@ def _next_steps(folder: Path) -> Iterator[str]:
     yield from _heading(f"Next: look around in {folder}")
     steps = (
         ("census.yaml", "the spec: edit it and run 'residua plan census.yaml'"),
-        ("census.csv", "every published number with its error, for any program"),
+        ("census.parquet", "every published number with its error; pandas, polars and DuckDB read it"),
         ("people.csv", "the invented people"),
         ("residua answer census.release --table place,work", "any table that the measurements support"),
         ("residua report census.release", "its privacy, its errors, and how it came to be"),

@@ -2,10 +2,12 @@
 
 import re
 
+import numpy as np
 import pytest
 
 import residua as rs
 from residua import demo
+from residua.spec import load_spec
 
 
 @pytest.fixture(scope="module")
@@ -56,7 +58,50 @@ def test_every_baseline_is_worse_than_the_plan(shown, plan):
         assert times > 1.5
 
 
-def test_the_demo_prints_its_story(monkeypatch, capsys):
+def test_the_demo_prints_both_stories(monkeypatch, capsys, tmp_path):
     monkeypatch.setattr(demo, "story", lambda work: iter(["one", f"{work.tables} tables"]))
-    demo.main()
-    assert capsys.readouterr().out == "one\n8 tables\n"
+    monkeypatch.setattr(demo, "release_story", lambda folder: iter([folder.name]))
+    demo.main(tmp_path / "files")
+    assert capsys.readouterr().out == "one\n8 tables\nfiles\n"
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return tmp_path_factory.mktemp("demo")
+
+
+@pytest.fixture(scope="module")
+def told(folder) -> list[str]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(demo, "PEOPLE", 5_000)
+        return list(demo.release_story(folder))
+
+
+def test_the_release_story_fits_a_terminal(told):
+    assert all(line == line.rstrip() and len(line) <= 110 for line in told)
+
+
+def test_the_spec_of_the_demo_asks_for_the_tables_of_the_demo(told, folder):
+    assert load_spec(folder / "census.yaml").asks_what(demo.census())
+
+
+def test_the_demo_leaves_a_release_and_a_ledger_that_paid_for_it(told, folder):
+    release = rs.Release.load(folder / "census.release")
+    [entry] = rs.Ledger.open(folder / "budget.db").entries()
+    assert entry.release_hash == release.hash
+    assert not release.simulated
+
+
+def test_published_counties_are_near_the_truth(told):
+    rows = [line.split() for line in told if "/" in line and " to " in line]
+    assert len(rows) == len(demo.COUNTIES)
+    for row in rows:
+        assert abs(float(row[-1])) < 7 * float(row[2])
+
+
+def test_exact_answers_are_those_of_counting():
+    schema = rs.Schema.of_sizes([3, 2, 4])
+    histogram = np.arange(24).reshape(3, 2, 4)
+    [group] = rs.table(schema, {"a2": rs.identity, "a0": rs.prefix}).groups()
+    expected = histogram.sum(axis=1).T.cumsum(axis=1)
+    assert np.array_equal(demo.exact_answers(group, histogram), expected.reshape(-1))

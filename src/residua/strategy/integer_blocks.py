@@ -22,6 +22,7 @@ from residua.strategy.integers import (
     completed,
     contrast_rows,
     enough_bits,
+    refuse_wide,
 )
 from residua.strategy.lattice import short_basis
 
@@ -70,6 +71,7 @@ def with_budget(strategy: BlockStrategy, allowed: Fraction) -> BlockStrategy:
     grain = GRAINS - math.ceil(math.log2(allowed))
     most = math.floor(allowed * Fraction(2) ** grain)
     norms = np.array([float(shape.exact_norm) for shape in strategy.shapes])
+    entries = np.array([float(np.abs(shape.matrix).max()) for shape in strategy.shapes])
     layers = []
     for layer in strategy.layers:
         shares = np.floor(layer.costs / whole * (float(most) * (1 - SLACK))).astype(np.int64)
@@ -77,6 +79,8 @@ def with_budget(strategy: BlockStrategy, allowed: Fraction) -> BlockStrategy:
         costs = np.asarray(shares * 2.0**-grain, dtype=np.float64)
         squared = float(layer.multiplier) ** 2
         variances = squared * norms[layer.shapes].prod(axis=1) / costs
+        largest = layer.multiplier * math.prod(int(entries[column].max()) for column in layer.shapes.T)
+        refuse_wide(float(variances.max()), largest)
         noise = (variances + 1.0 / 12.0) / squared  # rounding adds a twelfth
         layers.append(replace(layer, shares=shares, costs=costs, noise=noise))
     result = replace(strategy, layers=tuple(layers), grain=grain)

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from residua.errors import Infeasible
-from residua.strategy.integers import FILL, MOST_FILLED, combined_rows, enough_bits, rounded_rows
+from residua.strategy.integers import FILL, MOST_FILLED, combined_rows, enough_bits, refuse_wide, rounded_rows
 from residua.strategy.lattice import short_basis
 from residua.strategy.product import ProductStrategy, StrategyFactor
 
@@ -18,6 +18,7 @@ Integers = NDArray[np.int64]
 
 ALL_BITS = 36  # of the entries of a product: leaves room for a hundred million records in 64 bits
 FEW_BITS = 20  # of the entries of a factor; more only where these change what is measured
+NOISE_BITS = 52  # the standard deviation of the noise stays below 2 to this
 GRAINS = 62
 
 
@@ -31,7 +32,9 @@ def integer_product(
     if not ideal.factors:  # only the number of records: a multiple of it, or rounding would be felt
         total = StrategyFactor((), (), np.array([[2.0**FEW_BITS]]))
         return with_budget(replace(ideal, factors=(total,)), allowed)
-    bits = max(1, ALL_BITS // len(ideal.factors))
+    rows = math.prod(len(factor.matrix) for factor in ideal.factors)
+    room = NOISE_BITS + 0.5 * math.log2(allowed) - 0.5 * math.log2(rows)
+    bits = max(1, min(ALL_BITS, int(room)) // len(ideal.factors))
     factors = tuple(_integer_factor(factor, spans.get(at), bits) for at, factor in enumerate(ideal.factors))
     return with_budget(replace(ideal, factors=factors), allowed)
 
@@ -41,6 +44,8 @@ def with_budget(strategy: ProductStrategy, allowed: Fraction) -> ProductStrategy
     grain = GRAINS - math.ceil(math.log2(allowed))
     share = math.floor(allowed * Fraction(2) ** grain)
     variance = Fraction(strategy.exact_norm) * Fraction(2) ** grain / share
+    entry = math.prod(int(np.abs(factor.matrix).max()) for factor in strategy.factors)
+    refuse_wide(float(variance), entry)
     return replace(strategy, noise_variance=float(variance) + 1.0 / 12.0, share=share, grain=grain)
 
 

@@ -29,6 +29,8 @@ FILL = 1e-5  # share of the cost that measures directions nobody asked, to make 
 MOST_FILLED = 2_500
 FAITHFUL = 1e-3  # relative change of what is measured that more bits would not be spent on
 BIT_STEP = 4
+WIDEST_NOISE = 2.0**56  # standard deviation that 64 bits hold with room for the counts
+LARGEST_ENTRY = 2**42  # of a whole matrix: leaves room for two million records
 EXACT = 2**50  # integers below this are exact in floating point, and so are small multiples of them
 
 
@@ -143,6 +145,20 @@ def column_norm(matrix: Integers) -> int:
     if largest**2 * len(matrix) < 2**63:
         return int(np.sum(matrix * matrix, axis=0).max())
     return max(sum(int(entry) ** 2 for entry in column) for column in matrix.T)
+
+
+def refuse_wide(variance: float, entry: int) -> None:
+    """Infeasible if 64-bit integers cannot hold noise of this variance, or counts times this entry."""
+    if variance > WIDEST_NOISE**2:
+        raise Infeasible(
+            "the noise of a block is wider than 64-bit integers; plan for this budget (a plan made for "
+            "another may not stretch so far), for a larger one, or with weights that differ less"
+        )
+    if entry > LARGEST_ENTRY:
+        raise Infeasible(
+            f"a block of so many attributes has entries of {entry.bit_length()} bits, too large to measure "
+            "more than a few records in 64-bit integers; use fewer attributes in one table"
+        )
 
 
 def scale_of(matrix: Array, bits: int) -> float:

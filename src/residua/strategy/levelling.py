@@ -1,4 +1,4 @@
-"""Rounding that keeps the lengths of columns: the worst one sets the privacy cost."""
+"""Rounding that keeps the lengths of columns: the longest one sets the privacy cost."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,7 +12,8 @@ def levelled(wanted: Array, rounded: Array, *, zero_sums: bool) -> Array:
     """The rounded rows with some entries moved by one, so that columns are as long as those wanted.
 
     In an optimal strategy all columns that matter are equally long. Rounding disturbs their lengths far more
-    than the answers, and XX With `zero_sums` another entry of the row makes up for each move.
+    than the answers, and the longest sets the cost: so mend the worst column, where that takes the least
+    rounding error, until nothing is gained. With `zero_sums` another entry of the row makes up for each move.
     """
     rounded = rounded.copy()
     aims = np.sum(wanted * wanted, axis=0)

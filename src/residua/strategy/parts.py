@@ -14,6 +14,7 @@ from residua.linalg.centring import VANISHING, Measure, centred_columns, project
 from residua.linalg.squares import join
 from residua.strategy.blocks import Shape
 from residua.workload import Factor, Queries
+from residua.workload.joint import refuse_wide
 
 Array = NDArray[np.float64]
 
@@ -105,7 +106,8 @@ class Part:
         start = 0
         for queries in self.queries:
             stop = start + len(queries.sizes)
-            rows = queries.root()
+            refuse_wide(queries)
+        rows = queries.root()
             kept = [axis - start for axis in self.kept if start <= axis < stop]
             yield rows, project(rows, queries.sizes, self.measures[start:stop], kept)
             start = stop

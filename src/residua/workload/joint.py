@@ -11,11 +11,13 @@ from residua.errors import Infeasible
 from residua.linalg.rows import independent_rows
 from residua.linalg.squares import join, spread
 from residua.workload.groups import Factor, Group
+from residua.workload.queries import Queries
 from residua.workload.union import Workload
 
 Array = NDArray[np.float64]
 
-MOST_CELLS = 4_096
+MOST_CELLS = 4_096  # of all attributes together, in one dense matrix
+WIDEST = 8_192  # cells of one attribute
 SAME_TABLES = 1_000  # workloads of more tables are not looked through for being one product
 
 
@@ -66,6 +68,15 @@ def refuse_many_cells(cells: int, what: str) -> None:
         raise Infeasible(
             f"{what}: {cells:,} cells are more than the {MOST_CELLS:,} that fit one dense matrix; "
             "take fewer attributes at a time, or coarser ones"
+        )
+
+
+def refuse_wide(queries: Queries) -> None:
+    """Raise Infeasible for queries on one attribute whose square matrices would not fit."""
+    if len(queries.sizes) == 1 and queries.cells > WIDEST:
+        raise Infeasible(
+            f"{queries!r}: an attribute may have at most {WIDEST:,} cells here; use a coarser one, such as "
+            "bins or a higher level of a hierarchy"
         )
 
 
