@@ -1,10 +1,11 @@
 """One plan in an interpreter of its own: seconds from schema to saved file, and the most memory it held.
 
-A benchmark hands over a function and whole numbers; the interpreter imports residua, and then the clock
+A benchmark names itself and some whole numbers; the new interpreter imports residua, and then the clock
 starts. Memory is that of the whole interpreter, residua and numpy included.
 """
 
 import json
+import math
 import os
 import resource
 import subprocess
@@ -12,18 +13,24 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 import residua as rs
 
 Maker = Callable[..., rs.Workload]
+Told = Callable[["Row"], None]
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """Wall and processor seconds, peak and file size in megabytes, and the plan's error and gap."""
+    """Seconds by the clock of planning alone and of planning and saving, processor seconds of both;
+    peak and file in megabytes; the plan's error and gap.
 
+    `wall` is infinite where saving did not end in time; `cpu` and `peak` are then those of planning.
+    """
+
+    planning: float
     wall: float
     cpu: float
     peak: float
@@ -32,33 +39,58 @@ class Row:
     gap: float
 
 
-def fresh(script: str, *numbers: int, repeats: int = 1) -> Row:
-    """The fastest of several runs of `script --row numbers`, each in a new interpreter."""
-    return min((_run(script, numbers) for _ in range(repeats)), key=lambda row: row.wall)
+def fresh(script: str, *numbers: int, patience: float, repeats: int = 1) -> Row:
+    """The fastest of several runs of `script --row numbers`, each in a new interpreter.
+
+    A run that takes longer than `patience` seconds, start included, is stopped and not repeated.
+    """
+    rows = [_run(script, numbers, patience)]
+    while len(rows) < repeats and math.isfinite(rows[-1].wall):
+        rows.append(_run(script, numbers, patience))
+    return min(rows, key=lambda row: row.wall)
 
 
-def _run(script: str, numbers: tuple[int, ...]) -> Row:
+def _run(script: str, numbers: tuple[int, ...], patience: float) -> Row:
     command = [sys.executable, script, "--row", *map(str, numbers)]
-    output = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
-    return Row(**json.loads(output))
+    try:
+        output = subprocess.run(command, check=True, stdout=subprocess.PIPE, timeout=patience).stdout
+    except subprocess.TimeoutExpired as late:
+        output = late.stdout or b""
+    lines = output.decode().splitlines()
+    if not lines:
+        return Row(math.inf, math.inf, math.inf, math.nan, math.nan, math.nan, math.nan)
+    return Row(**json.loads(lines[-1]))
 
 
 def answer_row(workload: Maker, method: str) -> bool:
     """Whether this interpreter was started for one row; if so, it makes the plan and prints the figures."""
     if sys.argv[1:2] != ["--row"]:
         return False
-    print(json.dumps(asdict(measure(workload, method, *map(int, sys.argv[2:])))))
+    numbers = map(int, sys.argv[2:])
+    print_row(measure(workload, method, *numbers, planned=print_row))
     return True
 
 
-def measure(workload: Maker, method: str, *numbers: int) -> Row:
-    """Make, plan and save one workload here."""
+def print_row(row: Row) -> None:
+    """One line that the benchmark reads; the last one counts."""
+    print(json.dumps(asdict(row)), flush=True)
+
+
+def measure(workload: Maker, method: str, *numbers: int, planned: Told | None = None) -> Row:
+    """Make, plan and save one workload here; `planned` is told what is known before saving."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "row.plan"
         wall, cpu = time.perf_counter(), time.process_time()
         plan = rs.plan(workload(*numbers), rs.privacy_cost(1), method=method)
+        planning, busy = time.perf_counter() - wall, time.process_time() - cpu
+        row = Row(planning, math.inf, busy, _peak(), math.nan, plan.ideal.rmse, plan.certificate.gap)
+        if planned is not None:
+            planned(row)
         plan.save(path)
         wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
-        size = os.path.getsize(path) / 1e6
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (1e6 if sys.platform == "darwin" else 1e3)
-    return Row(wall, cpu, peak, size, plan.ideal.rmse, plan.certificate.gap)
+        return replace(row, wall=wall, cpu=cpu, peak=_peak(), file=os.path.getsize(path) / 1e6)
+
+
+def _peak() -> float:
+    """Megabytes; the system counts bytes on macOS and kilobytes elsewhere."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (1e6 if sys.platform == "darwin" else 1e3)

@@ -261,10 +261,11 @@ def exact_answers(group: Group, histogram: NDArray[np.int64]) -> NDArray[np.floa
 
 
 def _next_steps(folder: Path) -> Iterator[str]:
-    yield from _heading(f"Next: look around in {folder}")
+    yield from _heading("Next")
+    yield f"   Look around in {folder}"
     steps = (
         ("census.yaml", "the spec: edit it and run 'residua plan census.yaml'"),
-        ("census.parquet", "every published number with its error; pandas, polars and DuckDB read it"),
+        ("census.parquet", "every published number with its error"),
         ("people.csv", "the invented people"),
         ("residua answer census.release --table place,work", "any table that the measurements support"),
         ("residua report census.release", "its privacy, its errors, and how it came to be"),

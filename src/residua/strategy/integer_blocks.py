@@ -22,7 +22,8 @@ from residua.strategy.integers import (
     completed,
     contrast_rows,
     enough_bits,
-    refuse_wide,
+    even_bits,
+    refuse_unfit,
 )
 from residua.strategy.lattice import short_basis
 
@@ -32,7 +33,6 @@ Integers = NDArray[np.int64]
 ALL_BITS = 36  # of the entries of a product: leaves room for a hundred million records in 64 bits
 FEW_BITS = 14  # of the entries of a factor; more only where these change what is measured
 LEAST_BITS = 3
-EVEN_BITS = 10  # of a whole product that needs no rounding: the noise is then far wider than a unit
 NOISE_BITS = 52  # the standard deviation of the noise stays below 2 to this
 GRAINS = 62  # the whole budget is about 2 to this many grains
 LEAST_GRAINS = 2**10  # of any block: a weight that vanishes never makes noise that overflows
@@ -57,10 +57,10 @@ def integer_blocks(
             key = (number, bits)
             if key not in numbers:
                 numbers[key] = len(shapes)
-                even = -(-_even_bits(allowed) // len(layer.layout))
+                even = -(-even_bits(allowed) // len(layer.layout))
                 shapes.append(_integer_shape(ideal.shapes[number], spans.get(number), bits, min(bits, even)))
             chosen[layer.shapes == number] = numbers[key]
-        multiplier = 1 if layer.layout else 2 ** _even_bits(allowed)
+        multiplier = 1 if layer.layout else 2 ** even_bits(allowed)
         layers.append(replace(layer, shapes=chosen, costs=layer.costs / whole, multiplier=multiplier))
     return with_budget(replace(ideal, shapes=tuple(shapes), layers=tuple(layers)), allowed)
 
@@ -80,7 +80,7 @@ def with_budget(strategy: BlockStrategy, allowed: Fraction) -> BlockStrategy:
         squared = float(layer.multiplier) ** 2
         variances = squared * norms[layer.shapes].prod(axis=1) / costs
         largest = layer.multiplier * math.prod(int(entries[column].max()) for column in layer.shapes.T)
-        refuse_wide(float(variances.max()), largest)
+        refuse_unfit(float(variances.min()), float(variances.max()), largest)
         noise = (variances + 1.0 / 12.0) / squared  # rounding adds a twelfth
         layers.append(replace(layer, shares=shares, costs=costs, noise=noise))
     result = replace(strategy, layers=tuple(layers), grain=grain)
@@ -100,16 +100,11 @@ def _bits(ideal: BlockStrategy, layer: Layer, whole: float, allowed: float) -> i
     return max(LEAST_BITS, min(ALL_BITS, int(room)) // factors)
 
 
-def _even_bits(allowed: Fraction) -> int:
-    """Bits that make the noise of the whole budget span about a thousand units."""
-    return EVEN_BITS + max(0, math.ceil(0.5 * math.log2(allowed)))
-
-
-def _integer_shape(shape: Shape, span: Integers | None, bits: int, even_bits: int) -> Shape:
-    """The shape in integers of at most so many bits, or of `even_bits` where nothing needs rounding."""
+def _integer_shape(shape: Shape, span: Integers | None, bits: int, few: int) -> Shape:
+    """The shape in integers of at most so many bits, or of `few` where nothing needs rounding."""
     matrix, rank, sizes = shape.matrix, shape.rank, shape.sizes
     if shape.complete and len(sizes) == 1 and _is_contrast(matrix):
-        return Shape(sizes, contrast_rows(sizes[0], even_bits).astype(np.float64), rank)
+        return Shape(sizes, contrast_rows(sizes[0], few).astype(np.float64), rank)
     if span is not None and not shape.complete:
         basis = short_basis(span)
         rows = enough_bits(lambda b: combined_rows(matrix, basis, b), matrix, rank, few=FEW_BITS, most=bits)

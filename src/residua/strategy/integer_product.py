@@ -9,7 +9,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from residua.errors import Infeasible
-from residua.strategy.integers import FILL, MOST_FILLED, combined_rows, enough_bits, refuse_wide, rounded_rows
+from residua.strategy.integers import (
+    FILL,
+    MOST_FILLED,
+    combined_rows,
+    enough_bits,
+    even_bits,
+    refuse_unfit,
+    rounded_rows,
+)
 from residua.strategy.lattice import short_basis
 from residua.strategy.product import ProductStrategy, StrategyFactor
 
@@ -29,14 +37,16 @@ def integer_product(
 
     `spans` has, for factors that do not measure all their cells, integer rows that span what is asked.
     """
-    if not ideal.factors:  # only the number of records: a multiple of it, or rounding would be felt
-        total = StrategyFactor((), (), np.array([[2.0**FEW_BITS]]))
-        return with_budget(replace(ideal, factors=(total,)), allowed)
-    rows = math.prod(len(factor.matrix) for factor in ideal.factors)
+    factors = ideal.factors or (StrategyFactor((), (), np.ones((1, 1))),)  # none: the number of records
+    rows = math.prod(len(factor.matrix) for factor in factors)
     room = NOISE_BITS + 0.5 * math.log2(allowed) - 0.5 * math.log2(rows)
-    bits = max(1, min(ALL_BITS, int(room)) // len(ideal.factors))
-    factors = tuple(_integer_factor(factor, spans.get(at), bits) for at, factor in enumerate(ideal.factors))
-    return with_budget(replace(ideal, factors=factors), allowed)
+    bits = max(1, min(ALL_BITS, int(room)) // len(factors))
+    first, *others = (_integer_factor(factor, spans.get(at), bits) for at, factor in enumerate(factors))
+    norm = replace(ideal, factors=(first, *others)).exact_norm
+    multiple = 2 ** max(0, even_bits(allowed) - norm.bit_length() // 2)
+    return with_budget(
+        replace(ideal, factors=(replace(first, matrix=multiple * first.matrix), *others)), allowed
+    )
 
 
 def with_budget(strategy: ProductStrategy, allowed: Fraction) -> ProductStrategy:
@@ -45,7 +55,7 @@ def with_budget(strategy: ProductStrategy, allowed: Fraction) -> ProductStrategy
     share = math.floor(allowed * Fraction(2) ** grain)
     variance = Fraction(strategy.exact_norm) * Fraction(2) ** grain / share
     entry = math.prod(int(np.abs(factor.matrix).max()) for factor in strategy.factors)
-    refuse_wide(float(variance), entry)
+    refuse_unfit(float(variance), float(variance), entry)
     return replace(strategy, noise_variance=float(variance) + 1.0 / 12.0, share=share, grain=grain)
 
 

@@ -12,6 +12,7 @@ Each takes as many bits as it needs, up to what fits 64-bit arithmetic (claim I-
 
 import math
 from collections.abc import Callable, Iterator
+from fractions import Fraction
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,6 +30,8 @@ FILL = 1e-5  # share of the cost that measures directions nobody asked, to make 
 MOST_FILLED = 2_500
 FAITHFUL = 1e-3  # relative change of what is measured that more bits would not be spent on
 BIT_STEP = 4
+EVEN_BITS = 10
+LEAST_VARIANCE = 1.0
 WIDEST_NOISE = 2.0**56  # standard deviation that 64 bits hold with room for the counts
 LARGEST_ENTRY = 2**42  # of a whole matrix: leaves room for two million records
 EXACT = 2**50  # integers below this are exact in floating point, and so are small multiples of them
@@ -147,17 +150,25 @@ def column_norm(matrix: Integers) -> int:
     return max(sum(int(entry) ** 2 for entry in column) for column in matrix.T)
 
 
-def refuse_wide(variance: float, entry: int) -> None:
-    """Infeasible if 64-bit integers cannot hold noise of this variance, or counts times this entry."""
-    if variance > WIDEST_NOISE**2:
+def even_bits(allowed: Fraction) -> int:
+    """Bits of the entries that make noise of the whole budget span about a thousand units, or more."""
+    return EVEN_BITS + max(0, math.ceil(0.5 * math.log2(allowed)))
+
+
+def refuse_unfit(least: float, widest: float, entry: int) -> None:
+    """Infeasible if 64-bit integers cannot hold noise of these variances, or counts times this entry.
+
+    Of noise narrower than a unit, the variance after rounding would not be what is stated (claim I-005).
+    """
+    if not LEAST_VARIANCE <= least <= widest <= WIDEST_NOISE**2:
         raise Infeasible(
-            "the noise of a block is wider than 64-bit integers; plan for this budget (a plan made for "
-            "another may not stretch so far), for a larger one, or with weights that differ less"
+            "the noise of a block does not fit 64-bit integers; plan for this budget (a plan made for "
+            "another may not stretch so far), or with weights that differ less"
         )
     if entry > LARGEST_ENTRY:
         raise Infeasible(
-            f"a block of so many attributes has entries of {entry.bit_length()} bits, too large to measure "
-            "more than a few records in 64-bit integers; use fewer attributes in one table"
+            f"a block has entries of {entry.bit_length()} bits, too large to measure more than a few records "
+            "in 64-bit integers; use fewer attributes in one table"
         )
 
 

@@ -107,7 +107,7 @@ class Part:
         for queries in self.queries:
             stop = start + len(queries.sizes)
             refuse_wide(queries)
-        rows = queries.root()
+            rows = queries.root()
             kept = [axis - start for axis in self.kept if start <= axis < stop]
             yield rows, project(rows, queries.sizes, self.measures[start:stop], kept)
             start = stop

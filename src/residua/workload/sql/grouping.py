@@ -62,6 +62,8 @@ class Grouper:
     def sets(self, group: exp.Expression) -> list[tuple[Grouped, ...]]:
         """The grouping sets of a GROUP BY, each without repetitions."""
         self.columns.source.allow_only(group, ("expressions",), "in GROUP BY; write ROLLUP (a, b) and such")
+        if group.args.get("all") is not None:
+            raise self.columns.source.refusal(group, "GROUP BY DISTINCT is not supported; list each set once")
         parts = [self._alternatives(node) for node in group.expressions]
         total = 1
         for part in parts:

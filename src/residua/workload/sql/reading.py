@@ -1,16 +1,22 @@
 """SQL text to syntax trees, and errors that say where in the text they are."""
 
 import re
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import sqlglot
 from sqlglot import exp
 from sqlglot.errors import ParseError, SqlglotError
+from sqlglot.tokens import Token, TokenType
 
 from residua.errors import WorkloadError
 
 DIALECT = "duckdb"
+
+# Words that change nothing where they are supported, and spellings of one sign.
+_OPTIONAL = {"AS", "ALL", "ASC", ",", ";"}
+_SPELLINGS = {"!=": "<>", "==": "="}
 
 STATEMENTS = "SELECT columns, COUNT(*) FROM t WHERE .. GROUP BY .. is supported"
 
@@ -24,7 +30,8 @@ class Source:
     def statements(self) -> list[exp.Expression]:
         """The statements in the text, at least one."""
         try:
-            trees = sqlglot.parse(self.text, read=DIALECT)
+            # With all the text as context, an error tells where it is more surely than by line and column.
+            trees = sqlglot.parse(self.text, read=DIALECT, error_message_context=len(self.text))
         except ParseError as error:
             raise self._unreadable(error) from None
         except SqlglotError as error:
@@ -35,6 +42,27 @@ class Source:
         if not found:
             raise self.refusal_at(0, f"there is no statement; {STATEMENTS}")
         return found
+
+    def check_read(self, trees: Sequence[exp.Expression]) -> None:
+        """Nothing, or the refusal of a word that the parser passed over or supplied: it forgives much."""
+        written = [
+            token for token in sqlglot.tokenize(self.text, read=DIALECT) if _key(token) not in _OPTIONAL
+        ]
+        again = " ; ".join(shown(tree) for tree in trees)
+        words = [
+            key for token in sqlglot.tokenize(again, read=DIALECT) if (key := _key(token)) not in _OPTIONAL
+        ]
+        lost = Counter(map(_key, written)) - Counter(words)
+        for token in reversed(written):
+            if _key(token) in lost:
+                raise self.refusal_at(token.start, f"{token.text!r} has no meaning here; {STATEMENTS}")
+        # A frame is spelt out in full, which its author need not do.
+        framed = any(tree.find(exp.WindowSpec) for tree in trees)
+        added = Counter(words) - Counter(map(_key, written))
+        if added and not framed:
+            pairs = zip(written, words, strict=False)
+            place = next((token.start for token, word in pairs if _key(token) != word), len(self.text))
+            raise self.refusal_at(place, f"{next(iter(added))} is missing here or further on; {STATEMENTS}")
 
     def refusal(self, node: exp.Expression, what: str) -> WorkloadError:
         """The error that names the place of a part of a statement."""
@@ -60,11 +88,9 @@ class Source:
 
     def _unreadable(self, error: ParseError) -> WorkloadError:
         first = error.errors[0] if error.errors else {}
-        line, last = int(first.get("line") or 1), int(first.get("col") or 1)
-        column = max(1, last - len(str(first.get("highlight") or " ")) + 1)
         said = str(first.get("description") or "")
         what = said if said.startswith("Expecting") else "this does not fit here, or something is missing"
-        return WorkloadError(f"SQL, line {line}, column {column}: {one_line(what)}; {STATEMENTS}")
+        return self.refusal_at(len(first.get("start_context") or ""), f"{what}; {STATEMENTS}")
 
     def _unfinished(self, error: SqlglotError) -> WorkloadError:
         found = re.search(r"Missing (\S+) from \d+:(\d+)", f"{error} {error.__cause__}")
@@ -88,6 +114,13 @@ def bare(node: exp.Expression) -> exp.Expression:
     while isinstance(node, exp.Paren):
         node = node.this
     return node
+
+
+def _key(token: Token) -> str:
+    """What a token says, whatever its case and spelling."""
+    if token.token_type == TokenType.STRING:
+        return repr(token.text)
+    return _SPELLINGS.get(token.text, token.text.upper())
 
 
 def _starts(node: exp.Expression) -> list[int]:

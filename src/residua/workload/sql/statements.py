@@ -28,7 +28,9 @@ def groups_of(schema: Schema, text: str, name: str | None, weight: float) -> tup
     factor = checked_weight(weight, "SQL")
     try:
         trees = source.statements()
-        return tuple(group for tree in trees for group in _groups(schema, source, tree, name, factor))
+        groups = tuple(group for tree in trees for group in _groups(schema, source, tree, name, factor))
+        source.check_read(trees)
+        return groups
     except RecursionError:
         raise source.refusal_at(0, "this is nested too deeply to be read; split the statement") from None
 

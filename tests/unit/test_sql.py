@@ -1,0 +1,344 @@
+"""SQL workloads: what each statement means, how its queries are worded, and what is refused where."""
+
+import re
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+import residua as rs
+from residua.workload import Partition, Prefix
+
+SCHEMA = rs.Schema(
+    {
+        "age": rs.Integer(0, 99),
+        "sex": rs.Categorical("F", "M"),
+        "pay": rs.Binned(0, 10_000, 25_000, 50_000, above=True),
+        "income>50K": rs.Categorical("no", "yes"),
+        "code": rs.Categorical(3, 1, 2),
+        "member": rs.Categorical(False, True),
+        "place": rs.Hierarchy(("state", "county"), [("NY", "Kings"), ("NY", "Bronx"), ("NJ", "Essex")]),
+        "kids": rs.Integer(0, 3, outside="other"),
+        "Name": rs.Categorical("x", "y"),
+        "NAME": rs.Categorical("x", "y"),
+    }
+)
+
+
+def only_group(text: str) -> rs.workload.Group:
+    (group,) = rs.sql(SCHEMA, text).groups()
+    return group
+
+
+def words(text: str) -> list[str]:
+    return [line for group in rs.sql(SCHEMA, text).groups() for line in group.descriptions(SCHEMA)]
+
+
+def selected(condition: str) -> list[int]:
+    """The cells of the one attribute that a condition restricts."""
+    (factor,) = only_group(f"SELECT COUNT(*) FROM t WHERE {condition}").factors
+    return np.flatnonzero(factor.queries.rows(0, 1)[0]).tolist()
+
+
+def refusal(text: str) -> str:
+    with pytest.raises(rs.WorkloadError) as caught:
+        rs.sql(SCHEMA, text)
+    (line,) = str(caught.value).splitlines()
+    assert re.match(r"SQL, line \d+, column \d+: ", line)
+    return line
+
+
+def test_a_plain_group_by_is_the_marginal():
+    group = only_group("SELECT sex, age, COUNT(*) FROM person GROUP BY sex, age")
+    (expected,) = rs.table(SCHEMA, ["sex", "age"]).groups()
+    assert group == expected
+
+
+def test_a_count_without_groups_is_the_total():
+    assert only_group("select count(*) from t").factors == ()
+    assert words("SELECT COUNT(*) FROM t") == ["all"]
+
+
+@pytest.mark.parametrize(
+    ("condition", "cells"),
+    [
+        ("age = 7", [7]),
+        ("7 = age", [7]),
+        ("age <> 7 AND age < 10", [0, 1, 2, 3, 4, 5, 6, 8, 9]),
+        ("3 > age", [0, 1, 2]),
+        ("age BETWEEN 97 AND 200", [97, 98, 99]),
+        ("age NOT BETWEEN 2 AND 98", [0, 1, 99]),
+        ("age < 1.5", [0, 1]),
+        ("age < '2'", [0, 1]),
+        ("age <= -0.0", [0]),
+        ("age > 97.5", [98, 99]),
+        ("NOT (age > 1)", [0, 1]),
+        ("NOT (age > 1 AND age <= 98)", [0, 1, 99]),
+        ("age IN (5, 3, 5)", [3, 5]),
+        ("age NOT IN (1) AND age <= 2", [0, 2]),
+        ("AGE < 1 OR Age > 98", [0, 99]),
+        ("t.age < 1", [0]),
+        ("(age) < (1)", [0]),
+        ("age < 1_0 AND age >= 9", [9]),
+        ("pay >= 25000", [2, 3]),
+        ("pay < 25000", [0, 1]),
+        ("pay < 10000 OR pay >= 50000", [0, 3]),
+        ("pay = '[10000, 25000)'", [1]),
+        ("\"income>50K\" = 'yes'", [1]),
+        ("code > 1", [0, 2]),
+        ("code = 3", [0]),
+        ("member", [1]),
+        ("NOT member", [0]),
+        ("member <> TRUE", [0]),
+        ("place = 'Essex'", [2]),
+        ("place IN ('NY/Kings', 'Bronx')", [0, 1]),
+        ("kids >= 2", [2, 3]),
+        ("NOT kids >= 2", [0, 1]),
+        ("kids <> 1", [0, 2, 3]),
+        ("kids = '(other)'", [4]),
+        ("kids <> '(other)'", [0, 1, 2, 3]),
+        ("kids = 1 OR kids = '(other)'", [1, 4]),
+        ("\"Name\" = 'x'", [0]),
+    ],
+)
+def test_a_condition_selects_its_cells(condition, cells):
+    assert selected(condition) == cells
+
+
+@pytest.mark.parametrize(
+    ("text", "first", "last"),
+    [
+        (
+            "SELECT COUNT(*) FROM t WHERE age BETWEEN 18 AND 64 AND pay >= 25000",
+            "age in 18..64 and pay >= 25000",
+            "age in 18..64 and pay >= 25000",
+        ),
+        (
+            "SELECT sex, COUNT(*) FROM t WHERE age < 2 GROUP BY sex",
+            "sex = F and age in 0..1",
+            "sex = M and age in 0..1",
+        ),
+        ("SELECT age, COUNT(*) FROM t WHERE age BETWEEN 18 AND 64 GROUP BY age", "age = 18", "age = 64"),
+        (
+            "SELECT CASE WHEN age < 18 THEN 'child' ELSE 'adult' END, COUNT(*) FROM t GROUP BY 1",
+            "age in child",
+            "age in adult",
+        ),
+        (
+            "SELECT CASE WHEN age < 18 THEN 'child' ELSE 'adult' END g, COUNT(*) FROM t WHERE age < 30 GROUP BY g",
+            "age in child",
+            "age in 18..29 (adult)",
+        ),
+        ("SELECT age, SUM(COUNT(*)) OVER (ORDER BY age) FROM t GROUP BY age", "age <= 0", "age <= 99"),
+        (
+            "SELECT age, SUM(COUNT(*)) OVER (ORDER BY age) FROM t WHERE age >= 18 GROUP BY age",
+            "age in 18..18",
+            "age in 18..99",
+        ),
+        (
+            "SELECT pay, SUM(COUNT(*)) OVER (ORDER BY pay) FROM t WHERE pay >= 10000 GROUP BY pay",
+            "pay in [10000, 25000)",
+            "pay in [10000, ...)",
+        ),
+        (
+            "SELECT sex, COUNT(*) FROM t WHERE age < 18 OR pay < 10000 AND member GROUP BY sex",
+            "sex = F and (age < 18 OR pay < 10000 AND member)",
+            "sex = M and (age < 18 OR pay < 10000 AND member)",
+        ),
+        (
+            "SELECT sex, COUNT(*) FROM t WHERE NOT (sex = 'F' AND age < 18) GROUP BY sex",
+            "sex = F and NOT (sex = 'F' AND age < 18)",
+            "sex = M and NOT (sex = 'F' AND age < 18)",
+        ),
+    ],
+)
+def test_queries_are_worded_for_people(text, first, last):
+    described = words(text)
+    assert (described[0], described[-1]) == (first, last)
+
+
+def test_conditions_joined_by_and_stay_a_product():
+    group = only_group(
+        "SELECT sex, COUNT(*) FROM t WHERE age < 18 AND (pay < 10000) AND NOT (code = 1 OR kids = 2) GROUP BY sex"
+    )
+    assert [factor.attributes for factor in group.factors] == [(1,), (0,), (2,), (4,), (7,)]
+    assert all(isinstance(factor.queries, Partition) for factor in group.factors[1:])
+
+
+def test_an_or_that_is_a_product_after_all_becomes_one():
+    group = only_group("SELECT COUNT(*) FROM t WHERE sex = 'F' AND age < 3 OR age >= 97 AND sex = 'F'")
+    assert sorted(factor.attributes for factor in group.factors) == [(0,), (1,)]
+
+
+def test_a_condition_that_every_cell_meets_restricts_nothing():
+    assert only_group("SELECT COUNT(*) FROM t WHERE age <= 200 AND age >= 0").factors == ()
+
+
+def test_columns_that_an_or_ties_together_share_a_factor_and_groups_without_cells_are_left_out():
+    group = only_group("SELECT sex, code, COUNT(*) FROM t WHERE sex = 'F' OR code = 1 GROUP BY sex, code")
+    (factor,) = group.factors
+    assert factor.attributes == (1, 4)
+    assert factor.queries.count == 4
+
+
+def test_rollup_cube_and_grouping_sets_give_a_table_each():
+    names = [
+        [group.name for group in rs.sql(SCHEMA, f"SELECT COUNT(*) FROM t GROUP BY {by}").groups()]
+        for by in ("ROLLUP (age, sex)", "CUBE (age, sex)", "GROUPING SETS ((age, sex), sex, ())")
+    ]
+    assert names == [
+        ["age x sex", "age", "total"],
+        ["age x sex", "age", "sex", "total"],
+        ["age x sex", "sex", "total"],
+    ]
+
+
+def test_a_cumulative_count_is_the_prefix_family():
+    text = "SELECT sex, age, SUM(COUNT(*)) OVER (PARTITION BY sex ORDER BY age{}) FROM t GROUP BY sex, age"
+    (expected,) = rs.table(SCHEMA, {"sex": rs.identity, "age": rs.prefix}).groups()
+    for frame in ("", " ROWS UNBOUNDED PRECEDING", " RANGE BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW"):
+        assert only_group(text.format(frame)) == expected
+    assert isinstance(expected.factors[1].queries, Prefix)
+
+
+def test_several_statements_are_a_union_with_one_name_and_weight():
+    work = rs.sql(
+        SCHEMA,
+        "SELECT COUNT(*) FROM t;\nSELECT sex, COUNT(*) FROM t GROUP BY sex; -- end",
+        name="T",
+        weight=2,
+    )
+    assert [(group.name, group.weight, group.count) for group in work.groups()] == [
+        ("T", 2.0, 1),
+        ("T", 2.0, 2),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("SELECT COUNT(*)\nFROM t\nWHERE agee = 1", "line 3, column 7: column 'agee' is not in the schema (did you mean 'age'?)"),
+        ("SELECT COUNT(*) FROM t WHERE sex = 'f'", "column 30: attribute 'sex': 'f' has no cell .* (did you mean 'F'?)"),
+        ("SELECT COUNT(*) FROM t WHERE age = 200", "attribute 'age': 200 has no cell in Integer(0, 99)"),
+        ("SELECT COUNT(*) FROM t WHERE age = 1e30", "attribute 'age': 1e+30 has no cell"),
+        (f"SELECT COUNT(*) FROM t WHERE age = {10**30}", "has no cell in Integer(0, 99)"),
+        (f"SELECT COUNT(*) FROM t WHERE age = 1{'0' * 5000}", "is not a constant"),
+        ("SELECT COUNT(*) FROM t WHERE age = 'old'", "attribute 'age': 'old' has no cell"),
+        ("SELECT COUNT(*) FROM t WHERE age < 'old'", "attribute 'age' holds numbers, and 'old' is none"),
+        ("SELECT COUNT(*) FROM t WHERE age = TRUE", "attribute 'age' holds numbers, not TRUE"),
+        ("SELECT COUNT(*) FROM t WHERE age > 99", "no cell of the schema meets this WHERE"),
+        ("SELECT COUNT(*) FROM t WHERE age = 1 AND age = 2", "no cell of the schema meets this WHERE"),
+        ("SELECT COUNT(*) FROM t WHERE pay >= 26000", "26000 falls within a bin; .* 0, 10000, 25000, 50000"),
+        ("SELECT COUNT(*) FROM t WHERE pay > 25000", "25000 is no border by itself; .* 0, 10000, 25000, 50000"),
+        ("SELECT COUNT(*) FROM t WHERE pay = 25000", "attribute 'pay' holds bins"),
+        ("SELECT COUNT(*) FROM t WHERE sex < 'M'", "attribute 'sex' holds labels, which have no order"),
+        ("SELECT COUNT(*) FROM t WHERE place = 'NY'", "'NY' has no cell"),
+        ("SELECT COUNT(*) FROM t WHERE age IS NULL", "column 30: IS is not supported: nulls follow the schema"),
+        ("SELECT COUNT(*) FROM t WHERE age IS NOT NULL", "nulls follow the schema"),
+        ("SELECT COUNT(*) FROM t WHERE age = NULL", "no comparison with NULL is ever true"),
+        ("SELECT COUNT(*) FROM t WHERE age = kids", "'kids' is not a constant"),
+        ("SELECT COUNT(*) FROM t WHERE age + 1 = 3", "'age + 1' is not a column"),
+        ("SELECT COUNT(*) FROM t WHERE sex LIKE 'F%'", "is not supported in a condition"),
+        ("SELECT COUNT(*) FROM t WHERE age", "attribute 'age' is not a condition by itself"),
+        ("SELECT COUNT(*) FROM t WHERE 1 < age < 5", "is not a column of the table"),
+        ("SELECT COUNT(*) FROM t WHERE age IN ()", "IN needs a list of constants"),
+        ("SELECT COUNT(*) FROM t WHERE age IN (SELECT 1)", "QUERY is not supported with IN"),
+        ("SELECT COUNT(*) FROM t WHERE name = 'x'", "column 'name' may be any of 'Name', 'NAME'"),
+        ("SELECT COUNT(*) FROM t WHERE u.age = 1", "there is no table 'u' in FROM"),
+        ("SELECT COUNT(*) FROM t WHERE age = 1 OR pay < 10000 OR place = 'Kings' OR kids = 1 OR sex = 'F' OR code = 1",
+         "ties age x sex x pay x code x place x kids together, which have 36,000 cells"),
+        ("SELECT age, COUNT(*) FROM t", "'age' is selected but not in GROUP BY"),
+        ("SELECT age FROM t GROUP BY age", "SELECT needs COUNT(*) once"),
+        ("SELECT COUNT(*), COUNT(*) FROM t", "column 18: SELECT needs COUNT(*) once"),
+        ("SELECT COUNT(age) FROM t", "only COUNT(*) is"),
+        ("SELECT COUNT(DISTINCT age) FROM t", "only COUNT(*) is"),
+        ("SELECT *, COUNT(*) FROM t", "name the columns"),
+        ("SELECT SUM(age) FROM t", "SELECT needs COUNT(*) once"),
+        ("SELECT COUNT(*)", "FROM is missing"),
+        ("SELECT COUNT(*) FROM t JOIN u ON 1 = 1", "JOINS is not supported"),
+        ("SELECT COUNT(*) FROM (SELECT 1)", "FROM needs the name of one table"),
+        ("SELECT DISTINCT COUNT(*) FROM t", "DISTINCT is not supported"),
+        ("SELECT sex, COUNT(*) FROM t GROUP BY sex HAVING COUNT(*) > 5", "column 49: HAVING is not supported"),
+        ("SELECT sex, COUNT(*) FROM t GROUP BY sex ORDER BY sex", "ORDER is not supported"),
+        ("SELECT COUNT(*) FROM t LIMIT 5", "LIMIT is not supported"),
+        ("SELECT COUNT(*) FROM t UNION SELECT COUNT(*) FROM u", "UNION is not supported"),
+        ("WITH u AS (SELECT 1) SELECT COUNT(*) FROM u", "WITH is not supported"),
+        ("DELETE FROM t", "DELETE is not supported"),
+        ("SELECT COUNT(*) FROM t GROUP BY age, CASE WHEN age < 5 THEN 1 END", "'age' is grouped in two ways"),
+        ("SELECT COUNT(*) FROM t GROUP BY ALL", "ALL is not supported"),
+        ("SELECT COUNT(*) FROM t GROUP BY DISTINCT ROLLUP (age)", "DISTINCT is not supported"),
+        ("SELECT COUNT(*) FROM t GROUP BY 2", "there is no item 2 in SELECT"),
+        ("SELECT COUNT(*) FROM t GROUP BY age % 2", "is not a column of the table; groups are columns and CASE"),
+        ("SELECT CASE WHEN age < 5 THEN 1 WHEN sex = 'F' THEN 2 END c, COUNT(*) FROM t GROUP BY c", "CASE groups by one column"),
+        ("SELECT CASE WHEN age < 5 THEN sex END c, COUNT(*) FROM t GROUP BY c", "'sex' is not a constant"),
+        ("SELECT CASE WHEN age < 5 THEN 1 END sex, COUNT(*) FROM t GROUP BY sex", "also the alias of something else"),
+        ("SELECT age, SUM(COUNT(*)) OVER (ORDER BY age DESC) FROM t GROUP BY age", "DESC is not supported"),
+        ("SELECT age, SUM(COUNT(*)) OVER () FROM t GROUP BY age", "OVER needs ORDER BY one column"),
+        ("SELECT sex, SUM(COUNT(*)) OVER (ORDER BY sex) FROM t GROUP BY sex", "not along 'sex'; rs.prefix"),
+        ("SELECT age, SUM(COUNT(*)) OVER (ORDER BY age) FROM t GROUP BY age, sex", "PARTITION BY and ORDER BY together"),
+        ("SELECT age, SUM(COUNT(*)) OVER (ORDER BY age) FROM t GROUP BY ROLLUP (age)", "not grouping sets"),
+        ("SELECT age, AVG(COUNT(*)) OVER (ORDER BY age) FROM t GROUP BY age", "is not supported; cumulative"),
+        ("SELECT age, SUM(COUNT(*)) OVER (ORDER BY age ROWS 1 PRECEDING) FROM t GROUP BY age", "only ROWS UNBOUNDED PRECEDING"),
+        ("SELECT COUNT(*) FROM t WHERE (age = 1", "line 1, column 37: Expecting )"),
+        ("SELECT COUNT(*) FROM t GROUP\nBY age (", "line 2, column 8: "),
+        ("SELECT COUNT(*) FROM t WHERE sex = 'F", "column 36: what starts here never ends; ' is missing"),
+        ("SELECT COUNT(*) FROM t /* end", "the text ends within a comment"),
+        ("", "line 1, column 1: there is no statement"),
+        (" ; ", "there is no statement"),
+        ("SELECT COUNT(*) FROM t WHERE age BETWEEN 1 2", "AND is missing here or further on"),
+        ("SELECT COUNT(*) FROM t; ELSE COUNT(*) FROM t", "column 25: 'ELSE' has no meaning here|column 40"),
+        ("SELECT COUNT(*) FROM t WHERE " + "(" * 5000 + "age = 1" + ")" * 5000, "nested too deeply"),
+    ],
+)  # fmt: skip
+def test_what_is_not_supported_is_refused_with_its_place(text, expected):
+    pattern = "|".join(".*".join(map(re.escape, each.split(".*"))) for each in expected.split("|"))
+    if "36,000" in expected:
+        rs.sql(SCHEMA, text)
+        text = text.replace("pay <", "NOT member OR pay <")
+        pattern = "which have 72,000 cells, more than the 50,000"
+    assert re.search(pattern, refusal(text))
+
+
+def test_long_chains_of_conditions_are_read():
+    text = "SELECT COUNT(*) FROM t WHERE " + " OR ".join(["age = 1", "age = 5"] * 1000)
+    assert words(text) == ["age in {1, 5}"]
+
+
+def test_what_is_no_text_is_refused():
+    with pytest.raises(rs.WorkloadError, match="SQL is given as text, not as int"):
+        rs.sql(SCHEMA, 5)
+    with pytest.raises(rs.WorkloadError, match="the name of a table is text"):
+        rs.sql(SCHEMA, "SELECT COUNT(*) FROM t", name=5)
+    with pytest.raises(rs.WorkloadError, match="weight"):
+        rs.sql(SCHEMA, "SELECT COUNT(*) FROM t", weight=-1)
+
+
+def test_a_workload_in_sql_can_be_planned_saved_and_loaded(tmp_path):
+    schema = rs.Schema(age=rs.Integer(0, 9), sex=rs.Categorical("F", "M"))
+    work = rs.sql(schema, "SELECT sex, COUNT(*) FROM t WHERE age < 5 OR sex = 'F' GROUP BY ROLLUP (sex)")
+    plan = rs.plan(work, rs.zcdp(1))
+    plan.save(tmp_path / "people.plan")
+    again = rs.Plan.load(tmp_path / "people.plan")
+    assert again.hash == plan.hash
+    np.testing.assert_array_equal(again.variances(again.workload), plan.variances(work))
+
+
+def test_a_release_answers_sql_with_its_errors():
+    schema = rs.Schema(age=rs.Integer(0, 9), sex=rs.Categorical("F", "M"), kids=rs.Integer(0, 2))
+    plan = rs.plan(rs.marginals(schema, ways=2), rs.zcdp(1))
+    codes = np.indices(schema.sizes).reshape(3, -1).T
+    release = rs.measure(plan, codes, ledger=None, noise=rs.simulated(seed=3))
+    text = "SELECT sex, COUNT(*) FROM people WHERE age BETWEEN 2 AND 5 GROUP BY sex"
+    table = release.sql(text, level=0.9)
+    assert table.equals(release.answers(rs.sql(schema, text), level=0.9))
+    assert table["query"].to_pylist() == ["sex = F and age in 2..5", "sex = M and age in 2..5"]
+    np.testing.assert_allclose(table["value"], 12, atol=6 * max(table["stddev"].to_pylist()))
+    with pytest.raises(rs.NotInSpan, match="'age', 'sex', 'kids'"):
+        release.sql("SELECT COUNT(*) FROM people WHERE age < 5 AND sex = 'F' AND kids > 0")
+
+
+def test_importing_residua_does_not_load_sqlglot():
+    program = "import sys, residua; print('sqlglot' in sys.modules)"
+    run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert run.stdout.strip() == "False"
