@@ -3,11 +3,12 @@
 QuerySmasher, Table 6. Every row is a fresh interpreter, the faster of two. The ratio to the published total
 is indicative: that was measured on another machine (128 cores), and includes measuring and answering.
 
-Fails if a row takes 2 seconds or more by the clock. What may not grow is the part that solves: there is one
-distinct block however many attributes there are, so the ratio of d = 50 to d = 10 shows the rest, which
-is bookkeeping for 23 times as many tables.
+Fails if a row takes 2 processor seconds: on an idle machine the clock shows no more than that, and on a busy
+one it says little. There is one distinct block however many attributes there are, so the ratio of d = 50 to
+d = 10 shows the bookkeeping for 23 times as many tables.
 """
 
+import math
 import sys
 
 from _fresh import Row, answer_row, fresh
@@ -66,7 +67,9 @@ def main() -> int:
         rows = [fresh(__file__, size, attributes, patience=PATIENCE, repeats=2) for attributes in ATTRIBUTES]
         for attributes, row, theirs in zip(ATTRIBUTES, rows, published, strict=True):
             show(size, attributes, row, theirs)
-            limits.check(row.wall < SECONDS, f"n={size} d={attributes}: {row.wall:.2f} s, not {SECONDS:g} s")
+            name = f"n={size} d={attributes}"
+            limits.check(row.cpu < SECONDS, f"{name}: {row.cpu:.2f} s, not {SECONDS:g} s")
+            limits.check(math.isfinite(row.wall), f"{name}: not saved within {PATIENCE:g} s")
         print(f"     n={size}: d=50 takes {rows[-1].cpu / rows[0].cpu:.2f} times the processor time of d=10")
     return limits.exit_code()
 

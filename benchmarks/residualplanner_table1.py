@@ -4,9 +4,11 @@ ResidualPlanner, Table 1 (the row d = 200 is in its Table 11); the published sec
 selection step alone, on another machine, so the ratio is indicative. Then 100 attributes of 2 to 101 values,
 which the paper does not have. Every row is a fresh interpreter, the faster of two.
 
-Fails if a row up to d = 100 takes a second or d = 200 takes 8 seconds by the clock.
+Fails if a row up to d = 100 takes a processor second or d = 200 takes 8: on an idle machine the clock shows
+no more than that, and on a busy one it says little.
 """
 
+import math
 import sys
 
 from _fresh import Row, answer_row, fresh
@@ -67,7 +69,8 @@ def main() -> int:
         row = fresh(__file__, attributes, patience=PATIENCE, repeats=2)
         show(str(attributes), workload(attributes), row, published)
         most = limit(attributes)
-        limits.check(row.wall < most, f"d={attributes}: {row.wall:.2f} s, not {most:g} s")
+        limits.check(row.cpu < most, f"d={attributes}: {row.cpu:.2f} s, not {most:g} s")
+        limits.check(math.isfinite(row.wall), f"d={attributes}: not saved within {PATIENCE:g} s")
     unequal = fresh(__file__, UNEQUAL, patience=PATIENCE, repeats=2)
     show("100 of sizes 2 to 101", workload(UNEQUAL), unequal, None)
     return limits.exit_code()

@@ -2,11 +2,13 @@
 
 The order is the promise (claim R-001): check the plan, recode the data, count, compute the exact integer
 answers, debit the ledger durably, and only then draw noise. Nothing that can fail on account of the data
-comes after the debit, and nothing is drawn before it.
+comes after the debit, and nothing is drawn before it. The ledger is not told of the release here: it is lost
+until somebody has saved it, and who has may say so with `Ledger.complete`.
 """
 
 import os
 from datetime import UTC, datetime
+from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
@@ -14,18 +16,19 @@ from numpy.typing import NDArray
 
 from residua._plan import Plan
 from residua.engines import Engine, MemoryEngine
-from residua.errors import DataError, LedgerError
+from residua.errors import BudgetError, DataError, Infeasible, LedgerError, WorkloadError
 from residua.ledger import Entry, Ledger
 from residua.measurements import Measurements
 from residua.mechanisms.draft import Progress
 from residua.noise import RoundedGaussian, Source, SystemSource, draw
 from residua.release import Release, audit_record
 from residua.schema import Schema
-from residua.strategy.batches import Batch, record_limit
+from residua.strategy.batches import Batch, exact_cost, record_limit
 
 Integers = NDArray[np.int64]
 
 TAIL_BITS = 60  # a measured number wraps around with a probability below 2 to minus this
+MOST_CELLS = 100_000_000  # of one marginal: its counts are held in memory
 
 
 def measure(
@@ -43,9 +46,11 @@ def measure(
     codes (records, attributes). Real noise needs a ledger; `noise=rs.simulated(seed=...)` is for tests and
     simulations, takes `ledger=None`, and marks the release as simulated for ever.
     """
-    plan = plan if isinstance(plan, Plan) else Plan.load(plan)
+    plan = _checked_plan(plan)
     source, book = _source_and_ledger(noise, ledger)
-    batches = plan.batches
+    dataset = None if book is None else book.dataset
+    _refuse_unwritable(note, dataset)
+    batches, plan_hash = plan.batches, plan.hash
     limit = public_record_limit(batches)
     engine = _engine(plan.schema, data)
     if engine.records > limit:
@@ -55,8 +60,7 @@ def measure(
         )
     exact = [_exact_answers(batch, engine, progress) for batch in batches]
     laws = [[RoundedGaussian(variance) for variance in batch.variances] for batch in batches]
-    dataset = None if book is None else book.dataset
-    entry = None if book is None else book.spend(plan.privacy, plan_hash=plan.hash, note=note)
+    entry = None if book is None else book.spend(plan.privacy, plan_hash=plan_hash, note=note)
     values = tuple(
         _noisy(batch, answers, own, source) for batch, answers, own in zip(batches, exact, laws, strict=True)
     )
@@ -74,19 +78,52 @@ def public_record_limit(batches: list[Batch]) -> int:
     return record_limit(batches, tails)
 
 
+def _checked_plan(plan: object) -> Plan:
+    """The plan, loaded if need be; refused if its integers and noise cost more than it says they do."""
+    if isinstance(plan, str | os.PathLike):
+        plan = Plan.load(plan)
+    if not isinstance(plan, Plan):
+        raise WorkloadError(f"measure needs a plan first, or the path of a saved one, not {plan!r}")
+    spent = exact_cost(plan.batches)
+    if plan.unit.neighbours == "replace_one":
+        spent *= Fraction(plan.mechanism.replacement_cost() / plan.mechanism.cost())
+    if spent > plan.unit.record_cost(plan.budget):
+        raise BudgetError(f"this plan would spend more than the {plan.budget!r} that it states; plan again")
+    cells = max(batch.cells for batch in plan.batches)
+    if cells > MOST_CELLS:
+        raise Infeasible(
+            f"this plan measures a table of {cells:,} cells, more than the {MOST_CELLS:,} that are counted; "
+            "plan with method 'querysmasher', with coarser attributes or fewer of them in one table"
+        )
+    return plan
+
+
 def _source_and_ledger(
     noise: Source | None, ledger: Ledger | str | os.PathLike[str] | None
 ) -> tuple[Source, Ledger | None]:
-    if noise is not None and noise.simulated:
-        if ledger is not None:
-            raise LedgerError("simulated noise protects nobody and spends nothing: pass ledger=None with it")
-        return noise, None
-    if ledger is None:
-        raise LedgerError(
-            "a release on real data needs a ledger: create one with rs.Ledger.create(path, budget, "
-            "dataset=...), or pass noise=rs.simulated(seed=...) to simulate"
+    """Simulated noise without a ledger, or the operating system's with one: there is no third way."""
+    if noise is None or isinstance(noise, SystemSource):
+        if ledger is None:
+            raise LedgerError(
+                "a release on real data needs a ledger: create one with rs.Ledger.create(path, budget, "
+                "dataset=...), or pass noise=rs.simulated(seed=...) to simulate"
+            )
+        return SystemSource(), ledger if isinstance(ledger, Ledger) else Ledger.open(ledger)
+    if getattr(noise, "simulated", None) is not True:
+        raise BudgetError(
+            f"{noise!r} is no noise: give rs.simulated(seed=...) to simulate, or nothing for real noise from "
+            "the operating system"
         )
-    return noise or SystemSource(), ledger if isinstance(ledger, Ledger) else Ledger.open(ledger)
+    if ledger is not None:
+        raise LedgerError("simulated noise protects nobody and spends nothing: pass ledger=None with it")
+    return noise, None
+
+
+def _refuse_unwritable(note: object, dataset: str | None) -> None:
+    """A text that no file can hold must not be found out when the release is saved."""
+    for text in (note, dataset or ""):
+        if not isinstance(text, str) or text != text.encode("utf-8", "replace").decode():
+            raise DataError(f"notes and names of datasets are Unicode text, not {text!r}")
 
 
 def _engine(schema: Schema, data: object) -> Engine:

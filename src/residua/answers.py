@@ -1,7 +1,7 @@
 """Answers as Arrow record batches and Parquet files."""
 
 import os
-import tempfile
+import secrets
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -89,13 +89,17 @@ def write_parquet(
     from pyarrow import parquet
 
     target = Path(path)
-    handle, scratch = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.", suffix=".part")
-    os.close(handle)
+    if not target.parent.is_dir():
+        raise FileNotFoundError(f"there is no folder {target.parent} to save {target.name} in")
+    scratch = target.with_name(f".{target.name}.{secrets.token_hex(8)}.part")
     try:
-        with parquet.ParquetWriter(scratch, schema) as writer:
-            for batch in batches:
-                writer.write_batch(batch)
+        with open(scratch, "xb") as stream:
+            with parquet.ParquetWriter(stream, schema) as writer:
+                for batch in batches:
+                    writer.write_batch(batch)
+            stream.flush()
+            os.fsync(stream.fileno())
         os.replace(scratch, target)
     except BaseException:
-        Path(scratch).unlink(missing_ok=True)
+        scratch.unlink(missing_ok=True)
         raise

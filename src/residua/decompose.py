@@ -55,6 +55,11 @@ class Piece:
         """Cells of each attribute kept."""
         return tuple(self.queries.sizes[place] for place in self.kept)
 
+    @property
+    def kept_measures(self) -> tuple[Measure, ...]:
+        """Measure of each attribute kept."""
+        return tuple(self.measures[place] for place in self.kept)
+
     def project(self, rows: Array) -> Array:
         """Rows over all cells of the family as rows over the cells kept, shape (k, product of sizes)."""
         return project(rows, self.queries.sizes, self.measures, self.kept)
@@ -156,15 +161,17 @@ class _Registry:
 def _gram_key(piece: Piece, root: Array) -> bytes:
     """Equal for pieces whose grams agree to ten digits of the largest entry, and may be the same.
 
-    Both halves of a symmetric joint family are; but what light queries ask can hide below ten digits.
+    Both halves of a symmetric joint family are; but what light queries ask can hide below ten digits. The
+    measures must be equal to the last bit: a shape that is centred for one is biased for any other.
     """
+    alike = (tuple(piece.measures[place] for place in piece.kept), piece.tags)
     if len(piece.sizes) > 1:
-        return repr((piece.sizes, piece.tags, len(root))).encode() + hashlib.sha256(root.tobytes()).digest()
+        return repr((alike, len(root))).encode() + hashlib.sha256(root.tobytes()).digest()
     gram = root.T @ root
     scale = float(np.abs(gram).max(initial=0.0))
     digits = np.round(gram / scale, 10) if scale > 0 else gram
     content = hashlib.sha256((digits + 0.0).tobytes()).digest()  # + 0.0 makes every zero a positive one
-    return repr((piece.sizes, piece.tags, float(f"{scale:.10e}"))).encode() + content
+    return repr((alike, float(f"{scale:.10e}"))).encode() + content
 
 
 def _same_gram(one: Array, two: Array) -> bool:

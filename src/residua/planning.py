@@ -15,6 +15,7 @@ from residua.mechanisms.baselines import baseline, hierarchical_matrix, identity
 from residua.mechanisms.dense import dense
 from residua.mechanisms.draft import Draft, Progress
 from residua.mechanisms.named import auto, fourier, querysmasher, residualplanner, residualplanner_plus
+from residua.mechanisms.smasher import smasher
 from residua.privacy import Budget, Unit
 from residua.strategy.integral import integer_mechanism
 from residua.workload import Group, Tables, Workload
@@ -27,6 +28,7 @@ Method = Callable[[Workload, float, Progress | None], Draft]
 
 METHODS: dict[str, Method] = {
     "auto": auto,
+    "smasher": smasher,
     "querysmasher": querysmasher,
     "residualplanner": residualplanner,
     "residualplanner+": residualplanner_plus,

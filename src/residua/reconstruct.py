@@ -32,7 +32,7 @@ class Estimator:
     def marginals(self, subsets: Subsets, sizes: Sequence[int]) -> Array:
         """Estimates of marginals of one shape: (k, ways) ascending attributes to (k, sizes...)."""
         if not isinstance(self._mechanism, BlockStrategy):
-            return self._joint(subsets)
+            return self._joint(subsets, sizes)
         ways = subsets.shape[1]
         result = np.zeros((len(subsets), *sizes))
         for size in range(ways + 1):
@@ -62,14 +62,20 @@ class Estimator:
             else:
                 result[here] += blocks
 
-    def _joint(self, subsets: Subsets) -> Array:
-        """Marginals of the one estimate of all cells that a product strategy gives."""
+    def _joint(self, subsets: Subsets, sizes: Sequence[int]) -> Array:
+        """Marginals of the one estimate of all cells that a product strategy gives.
+
+        Along an attribute that is not measured the total is spread evenly: only totals are asked there.
+        """
         order = self._estimates.tables[0][0].tolist()
         whole = self._estimates.cells[0][0]
         rows = []
         for attributes in subsets.tolist():
             gone = tuple(axis for axis, at in enumerate(order) if at not in attributes)
-            rows.append(whole.sum(axis=gone))
+            measured = [at in order for at in attributes]
+            shape = [size if there else 1 for size, there in zip(sizes, measured, strict=True)]
+            even = math.prod(size for size, there in zip(sizes, measured, strict=True) if not there)
+            rows.append(np.broadcast_to(whole.sum(axis=gone).reshape(shape) / even, sizes))
         return np.stack(rows)
 
     def answers(self, group: Group) -> Array:

@@ -8,6 +8,7 @@ from datetime import datetime
 from functools import cached_property
 from itertools import islice
 from statistics import NormalDist
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -21,6 +22,7 @@ from residua.measurements import Measurements
 from residua.reconstruct import Estimator
 from residua.version import __version__
 from residua.workload import Group, Workload, table
+from residua.workload.queries import spelled
 from residua.workload.sql import sql
 
 if TYPE_CHECKING:
@@ -68,6 +70,9 @@ class Release:
     measurements: Measurements | Estimates
     audit: Mapping[str, Any]
 
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "audit", MappingProxyType(dict(self.audit)))
+
     @property
     def simulated(self) -> bool:
         """Whether the noise was simulated: then nobody was protected, and nobody was published."""
@@ -88,10 +93,17 @@ class Release:
         """Unbiased answers to all queries of a workload (by default the plan's), shape (count,)."""
         work = self._workload(work)
         if work.count > 50_000_000:
-            raise WorkloadError(f"{work.count:,} answers are too many for one array; use write_answers(path)")
+            raise WorkloadError(
+                f"{spelled(work.count)} answers are too many for one array; use write_answers(path)"
+            )
         return np.concatenate([self._values_of(group) for group in work.groups()])
 
     def _values_of(self, group: Group) -> Array:
+        if not group.listable:
+            raise WorkloadError(
+                f"table {group.name!r} has {spelled(group.count)} queries, too many to list; ask for those "
+                "of interest with rs.linear"
+            )
         with self.plan.naming():
             self.plan.mechanism.total(group, weighted=False)  # refuses what the measurements do not support
         return self._estimator.answers(group)
@@ -176,7 +188,10 @@ class Release:
                 if "runs" in record
                 else Measurements.from_record(record, arrays, plan.batches)
             )
-            return cls(plan, found, dict(manifest["audit"]))
+            audit = manifest["audit"]
+            if not isinstance(audit["simulated"], bool) or not isinstance(audit["time"], str):
+                raise FileFormatError("its audit record does not say how it was made")
+            return cls(plan, found, audit)
         except FileFormatError as error:
             raise FileFormatError(f"{path}: {error}") from error
         except (KeyError, TypeError, IndexError, AttributeError, ValueError) as error:
@@ -190,6 +205,10 @@ class Release:
     def _workload(self, work: Workload | None) -> Workload:
         if work is None:
             return self.plan.workload
+        if not isinstance(work, Workload):
+            raise WorkloadError(
+                f"a release is asked for a workload, such as rs.table(schema, ...), not {work!r}"
+            )
         if work.schema != self.plan.schema:
             raise SchemaError(
                 "the workload and the release have different schemas; build both from one schema"

@@ -301,7 +301,7 @@ def test_a_description_shares_out_the_privacy():
 
 def test_a_tilted_strategy_comes_back_from_its_record():
     generator = np.random.default_rng(9)
-    tilted = [Measure.of(generator.dirichlet(np.ones(size))) for size in SCHEMA.sizes]
+    tilted = [Measure.whole(generator.integers(1, 9, size).tolist()) for size in SCHEMA.sizes]
     work = rs.all_tables(SCHEMA, 1, rs.prefix) + rs.all_tables(SCHEMA, 2, rs.affine)
     mechanism = solve_blocks(decompose(work, tilted), SCHEMA.sizes, Optimal(), 1e-4).mechanism
     arrays: dict[str, NDArray[np.float64]] = {}

@@ -190,6 +190,18 @@ def test_tags_keep_equal_attributes_apart():
     assert len({block.terms[0].pieces for block in decompose(pairs, tags=[0, 0, 0]).mixed}) == 3
 
 
+@pytest.mark.parametrize("tilt", [1e-3, 1e-12])
+def test_measures_that_are_not_quite_equal_keep_their_pieces_apart(tilt):
+    schema = rs.Schema.of_sizes([4, 4])
+    even, tilted = np.full(4, 0.25), np.array([0.25 + tilt, 0.25 - tilt, 0.25, 0.25])
+    work = rs.all_tables(schema, (1, 2), rs.prefix)
+    assert len(decompose(work, [Measure.of(even), Measure.of(even)]).pieces) == 1
+    parts = decompose(work, [Measure.of(even), Measure.of(tilted)])
+    assert len(parts.pieces) == 2
+    for root, measure in zip(parts.roots, (even, tilted), strict=True):
+        np.testing.assert_allclose(root @ measure, 0, atol=1e-15)
+
+
 @pytest.mark.parametrize("weight", [1.0, 1e-13, 1e-200])
 def test_what_light_queries_ask_is_not_mistaken_for_what_others_ask(weight):
     schema = rs.Schema.of_sizes([4, 4])

@@ -3,6 +3,7 @@
 import re
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -126,7 +127,8 @@ def test_a_condition_selects_its_cells(condition, cells):
             "age in adult",
         ),
         (
-            "SELECT CASE WHEN age < 18 THEN 'child' ELSE 'adult' END g, COUNT(*) FROM t WHERE age < 30 GROUP BY g",
+            "SELECT CASE WHEN age < 18 THEN 'child' ELSE 'adult' END g, COUNT(*) FROM t WHERE age < 30 "
+            "GROUP BY g",
             "age in child",
             "age in 18..29 (adult)",
         ),
@@ -160,7 +162,8 @@ def test_queries_are_worded_for_people(text, first, last):
 
 def test_conditions_joined_by_and_stay_a_product():
     group = only_group(
-        "SELECT sex, COUNT(*) FROM t WHERE age < 18 AND (pay < 10000) AND NOT (code = 1 OR kids = 2) GROUP BY sex"
+        "SELECT sex, COUNT(*) FROM t WHERE age < 18 AND (pay < 10000) AND NOT (code = 1 OR kids = 2) "
+        "GROUP BY sex"
     )
     assert [factor.attributes for factor in group.factors] == [(1,), (0,), (2,), (4,), (7,)]
     assert all(isinstance(factor.queries, Partition) for factor in group.factors[1:])
@@ -215,89 +218,132 @@ def test_several_statements_are_a_union_with_one_name_and_weight():
     ]
 
 
+REFUSED_CONDITIONS = [
+    ("sex = 'f'", "column 30: attribute 'sex': 'f' has no cell in Categorical('F', 'M') (did you mean 'F'?)"),
+    ("age = 200", "attribute 'age': 200 has no cell in Integer(0, 99)"),
+    ("age = 1e30", "attribute 'age': 1e+30 has no cell"),
+    ("age = 1000000000000000000000000000000", "has no cell in Integer(0, 99)"),
+    ("age = 'old'", "attribute 'age': 'old' has no cell"),
+    ("age < 'old'", "attribute 'age' holds numbers, and 'old' is none"),
+    ("age = TRUE", "attribute 'age' holds numbers, not TRUE"),
+    ("age > 99", "no cell of the schema meets this WHERE"),
+    ("age = 1 AND age = 2", "no cell of the schema meets this WHERE"),
+    ("pay >= 26000", "26000 falls within a bin; compare by < or >= at an edge: 0, 10000, 25000, 50000"),
+    ("pay > 25000", "25000 is no border by itself; compare by < or >= at an edge: 0, 10000"),
+    ("pay = 25000", "attribute 'pay' holds bins"),
+    ("sex < 'M'", "attribute 'sex' holds labels, which have no order"),
+    ("place = 'NY'", "'NY' has no cell"),
+    ("age IS NULL", "column 30: IS is not supported: nulls follow the schema"),
+    ("age IS NOT NULL", "nulls follow the schema"),
+    ("age = NULL", "no comparison with NULL is ever true"),
+    ("age = kids", "'kids' is not a constant"),
+    ("age + 1 = 3", "'age + 1' is not a column"),
+    ("sex LIKE 'F%'", "is not supported in a condition"),
+    ("age", "attribute 'age' is not a condition by itself"),
+    ("1 < age < 5", "is not a column of the table"),
+    ("age IN ()", "IN needs a list of constants"),
+    ("age IN (SELECT 1)", "QUERY is not supported with IN"),
+    ("name = 'x'", "column 'name' may be any of 'Name', 'NAME'"),
+    ("u.age = 1", "there is no table 'u' in FROM"),
+    ("age BETWEEN 1 2", "AND is missing here or further on"),
+]
+REFUSED = [
+    (
+        "SELECT COUNT(*)\nFROM t\nWHERE agee = 1",
+        "line 3, column 7: column 'agee' is not in the schema (did you mean 'age'?)",
+    ),
+    ("SELECT age, COUNT(*) FROM t", "'age' is selected but not in GROUP BY"),
+    ("SELECT age FROM t GROUP BY age", "SELECT needs COUNT(*) once"),
+    ("SELECT COUNT(*), COUNT(*) FROM t", "column 18: SELECT needs COUNT(*) once"),
+    ("SELECT COUNT(age) FROM t", "only COUNT(*) is"),
+    ("SELECT COUNT(DISTINCT age) FROM t", "only COUNT(*) is"),
+    ("SELECT *, COUNT(*) FROM t", "name the columns"),
+    ("SELECT SUM(age) FROM t", "SELECT needs COUNT(*) once"),
+    ("SELECT COUNT(*)", "FROM is missing"),
+    ("SELECT COUNT(*) FROM t JOIN u ON 1 = 1", "JOINS is not supported"),
+    ("SELECT COUNT(*) FROM (SELECT 1)", "FROM needs the name of one table"),
+    ("SELECT DISTINCT COUNT(*) FROM t", "DISTINCT is not supported"),
+    ("SELECT sex, COUNT(*) FROM t GROUP BY sex HAVING COUNT(*) > 5", "column 49: HAVING is not supported"),
+    ("SELECT sex, COUNT(*) FROM t GROUP BY sex ORDER BY sex", "ORDER is not supported"),
+    ("SELECT COUNT(*) FROM t LIMIT 5", "LIMIT is not supported"),
+    ("SELECT COUNT(*) FROM t UNION SELECT COUNT(*) FROM u", "UNION is not supported"),
+    ("WITH u AS (SELECT 1) SELECT COUNT(*) FROM u", "WITH is not supported"),
+    ("DELETE FROM t", "DELETE is not supported"),
+    ("SELECT COUNT(*) FROM t GROUP BY age, CASE WHEN age < 5 THEN 1 END", "'age' is grouped in two ways"),
+    ("SELECT COUNT(*) FROM t GROUP BY ALL", "ALL is not supported"),
+    ("SELECT COUNT(*) FROM t GROUP BY DISTINCT ROLLUP (age)", "DISTINCT is not supported"),
+    ("SELECT COUNT(*) FROM t GROUP BY 2", "there is no item 2 in SELECT"),
+    ("SELECT COUNT(*) FROM t GROUP BY age % 2", "is not a column of the table; groups are columns and CASE"),
+    (
+        "SELECT CASE WHEN age < 5 THEN 1 WHEN sex = 'F' THEN 2 END c, COUNT(*) FROM t GROUP BY c",
+        "CASE groups by one column",
+    ),
+    ("SELECT CASE WHEN age < 5 THEN sex END c, COUNT(*) FROM t GROUP BY c", "'sex' is not a constant"),
+    (
+        "SELECT CASE WHEN age < 5 THEN 1 END sex, COUNT(*) FROM t GROUP BY sex",
+        "also the alias of something else",
+    ),
+    ("SELECT age, SUM(COUNT(*)) OVER (ORDER BY age DESC) FROM t GROUP BY age", "DESC is not supported"),
+    ("SELECT age, SUM(COUNT(*)) OVER () FROM t GROUP BY age", "OVER needs ORDER BY one column"),
+    ("SELECT sex, SUM(COUNT(*)) OVER (ORDER BY sex) FROM t GROUP BY sex", "not along 'sex'; rs.prefix"),
+    (
+        "SELECT age, SUM(COUNT(*)) OVER (ORDER BY age) FROM t GROUP BY age, sex",
+        "PARTITION BY and ORDER BY together",
+    ),
+    ("SELECT age, SUM(COUNT(*)) OVER (ORDER BY age) FROM t GROUP BY ROLLUP (age)", "not grouping sets"),
+    ("SELECT age, AVG(COUNT(*)) OVER (ORDER BY age) FROM t GROUP BY age", "is not supported; cumulative"),
+    (
+        "SELECT age, SUM(COUNT(*)) OVER (ORDER BY age ROWS 1 PRECEDING) FROM t GROUP BY age",
+        "only ROWS UNBOUNDED PRECEDING",
+    ),
+    ("SELECT COUNT(*) FROM t WHERE (age = 1", "line 1, column 37: Expecting )"),
+    ("SELECT COUNT(*) FROM t GROUP\nBY age (", "line 2, column 8: "),
+    ("SELECT COUNT(*) FROM t WHERE sex = 'F", "column 36: what starts here never ends; ' is missing"),
+    ("SELECT COUNT(*) FROM t /* end", "the text ends within a comment"),
+    ("", "line 1, column 1: there is no statement"),
+    (" ; ", "there is no statement"),
+    ("SELECT COUNT(*) FROM t; ELSE COUNT(*) FROM t", "column 25: 'ELSE' has no meaning here"),
+]
+
+
 @pytest.mark.parametrize(
     ("text", "expected"),
-    [
-        ("SELECT COUNT(*)\nFROM t\nWHERE agee = 1", "line 3, column 7: column 'agee' is not in the schema (did you mean 'age'?)"),
-        ("SELECT COUNT(*) FROM t WHERE sex = 'f'", "column 30: attribute 'sex': 'f' has no cell .* (did you mean 'F'?)"),
-        ("SELECT COUNT(*) FROM t WHERE age = 200", "attribute 'age': 200 has no cell in Integer(0, 99)"),
-        ("SELECT COUNT(*) FROM t WHERE age = 1e30", "attribute 'age': 1e+30 has no cell"),
-        (f"SELECT COUNT(*) FROM t WHERE age = {10**30}", "has no cell in Integer(0, 99)"),
-        (f"SELECT COUNT(*) FROM t WHERE age = 1{'0' * 5000}", "is not a constant"),
-        ("SELECT COUNT(*) FROM t WHERE age = 'old'", "attribute 'age': 'old' has no cell"),
-        ("SELECT COUNT(*) FROM t WHERE age < 'old'", "attribute 'age' holds numbers, and 'old' is none"),
-        ("SELECT COUNT(*) FROM t WHERE age = TRUE", "attribute 'age' holds numbers, not TRUE"),
-        ("SELECT COUNT(*) FROM t WHERE age > 99", "no cell of the schema meets this WHERE"),
-        ("SELECT COUNT(*) FROM t WHERE age = 1 AND age = 2", "no cell of the schema meets this WHERE"),
-        ("SELECT COUNT(*) FROM t WHERE pay >= 26000", "26000 falls within a bin; .* 0, 10000, 25000, 50000"),
-        ("SELECT COUNT(*) FROM t WHERE pay > 25000", "25000 is no border by itself; .* 0, 10000, 25000, 50000"),
-        ("SELECT COUNT(*) FROM t WHERE pay = 25000", "attribute 'pay' holds bins"),
-        ("SELECT COUNT(*) FROM t WHERE sex < 'M'", "attribute 'sex' holds labels, which have no order"),
-        ("SELECT COUNT(*) FROM t WHERE place = 'NY'", "'NY' has no cell"),
-        ("SELECT COUNT(*) FROM t WHERE age IS NULL", "column 30: IS is not supported: nulls follow the schema"),
-        ("SELECT COUNT(*) FROM t WHERE age IS NOT NULL", "nulls follow the schema"),
-        ("SELECT COUNT(*) FROM t WHERE age = NULL", "no comparison with NULL is ever true"),
-        ("SELECT COUNT(*) FROM t WHERE age = kids", "'kids' is not a constant"),
-        ("SELECT COUNT(*) FROM t WHERE age + 1 = 3", "'age + 1' is not a column"),
-        ("SELECT COUNT(*) FROM t WHERE sex LIKE 'F%'", "is not supported in a condition"),
-        ("SELECT COUNT(*) FROM t WHERE age", "attribute 'age' is not a condition by itself"),
-        ("SELECT COUNT(*) FROM t WHERE 1 < age < 5", "is not a column of the table"),
-        ("SELECT COUNT(*) FROM t WHERE age IN ()", "IN needs a list of constants"),
-        ("SELECT COUNT(*) FROM t WHERE age IN (SELECT 1)", "QUERY is not supported with IN"),
-        ("SELECT COUNT(*) FROM t WHERE name = 'x'", "column 'name' may be any of 'Name', 'NAME'"),
-        ("SELECT COUNT(*) FROM t WHERE u.age = 1", "there is no table 'u' in FROM"),
-        ("SELECT COUNT(*) FROM t WHERE age = 1 OR pay < 10000 OR place = 'Kings' OR kids = 1 OR sex = 'F' OR code = 1",
-         "ties age x sex x pay x code x place x kids together, which have 36,000 cells"),
-        ("SELECT age, COUNT(*) FROM t", "'age' is selected but not in GROUP BY"),
-        ("SELECT age FROM t GROUP BY age", "SELECT needs COUNT(*) once"),
-        ("SELECT COUNT(*), COUNT(*) FROM t", "column 18: SELECT needs COUNT(*) once"),
-        ("SELECT COUNT(age) FROM t", "only COUNT(*) is"),
-        ("SELECT COUNT(DISTINCT age) FROM t", "only COUNT(*) is"),
-        ("SELECT *, COUNT(*) FROM t", "name the columns"),
-        ("SELECT SUM(age) FROM t", "SELECT needs COUNT(*) once"),
-        ("SELECT COUNT(*)", "FROM is missing"),
-        ("SELECT COUNT(*) FROM t JOIN u ON 1 = 1", "JOINS is not supported"),
-        ("SELECT COUNT(*) FROM (SELECT 1)", "FROM needs the name of one table"),
-        ("SELECT DISTINCT COUNT(*) FROM t", "DISTINCT is not supported"),
-        ("SELECT sex, COUNT(*) FROM t GROUP BY sex HAVING COUNT(*) > 5", "column 49: HAVING is not supported"),
-        ("SELECT sex, COUNT(*) FROM t GROUP BY sex ORDER BY sex", "ORDER is not supported"),
-        ("SELECT COUNT(*) FROM t LIMIT 5", "LIMIT is not supported"),
-        ("SELECT COUNT(*) FROM t UNION SELECT COUNT(*) FROM u", "UNION is not supported"),
-        ("WITH u AS (SELECT 1) SELECT COUNT(*) FROM u", "WITH is not supported"),
-        ("DELETE FROM t", "DELETE is not supported"),
-        ("SELECT COUNT(*) FROM t GROUP BY age, CASE WHEN age < 5 THEN 1 END", "'age' is grouped in two ways"),
-        ("SELECT COUNT(*) FROM t GROUP BY ALL", "ALL is not supported"),
-        ("SELECT COUNT(*) FROM t GROUP BY DISTINCT ROLLUP (age)", "DISTINCT is not supported"),
-        ("SELECT COUNT(*) FROM t GROUP BY 2", "there is no item 2 in SELECT"),
-        ("SELECT COUNT(*) FROM t GROUP BY age % 2", "is not a column of the table; groups are columns and CASE"),
-        ("SELECT CASE WHEN age < 5 THEN 1 WHEN sex = 'F' THEN 2 END c, COUNT(*) FROM t GROUP BY c", "CASE groups by one column"),
-        ("SELECT CASE WHEN age < 5 THEN sex END c, COUNT(*) FROM t GROUP BY c", "'sex' is not a constant"),
-        ("SELECT CASE WHEN age < 5 THEN 1 END sex, COUNT(*) FROM t GROUP BY sex", "also the alias of something else"),
-        ("SELECT age, SUM(COUNT(*)) OVER (ORDER BY age DESC) FROM t GROUP BY age", "DESC is not supported"),
-        ("SELECT age, SUM(COUNT(*)) OVER () FROM t GROUP BY age", "OVER needs ORDER BY one column"),
-        ("SELECT sex, SUM(COUNT(*)) OVER (ORDER BY sex) FROM t GROUP BY sex", "not along 'sex'; rs.prefix"),
-        ("SELECT age, SUM(COUNT(*)) OVER (ORDER BY age) FROM t GROUP BY age, sex", "PARTITION BY and ORDER BY together"),
-        ("SELECT age, SUM(COUNT(*)) OVER (ORDER BY age) FROM t GROUP BY ROLLUP (age)", "not grouping sets"),
-        ("SELECT age, AVG(COUNT(*)) OVER (ORDER BY age) FROM t GROUP BY age", "is not supported; cumulative"),
-        ("SELECT age, SUM(COUNT(*)) OVER (ORDER BY age ROWS 1 PRECEDING) FROM t GROUP BY age", "only ROWS UNBOUNDED PRECEDING"),
-        ("SELECT COUNT(*) FROM t WHERE (age = 1", "line 1, column 37: Expecting )"),
-        ("SELECT COUNT(*) FROM t GROUP\nBY age (", "line 2, column 8: "),
-        ("SELECT COUNT(*) FROM t WHERE sex = 'F", "column 36: what starts here never ends; ' is missing"),
-        ("SELECT COUNT(*) FROM t /* end", "the text ends within a comment"),
-        ("", "line 1, column 1: there is no statement"),
-        (" ; ", "there is no statement"),
-        ("SELECT COUNT(*) FROM t WHERE age BETWEEN 1 2", "AND is missing here or further on"),
-        ("SELECT COUNT(*) FROM t; ELSE COUNT(*) FROM t", "column 25: 'ELSE' has no meaning here|column 40"),
-        ("SELECT COUNT(*) FROM t WHERE " + "(" * 5000 + "age = 1" + ")" * 5000, "nested too deeply"),
-    ],
-)  # fmt: skip
-def test_what_is_not_supported_is_refused_with_its_place(text, expected):
-    pattern = "|".join(".*".join(map(re.escape, each.split(".*"))) for each in expected.split("|"))
-    if "36,000" in expected:
-        rs.sql(SCHEMA, text)
-        text = text.replace("pay <", "NOT member OR pay <")
-        pattern = "which have 72,000 cells, more than the 50,000"
-    assert re.search(pattern, refusal(text))
+    [(f"SELECT COUNT(*) FROM t WHERE {text}", words) for text, words in REFUSED_CONDITIONS],
+)
+def test_a_condition_that_is_not_supported_is_refused_with_its_place(text, expected):
+    assert expected in refusal(text)
+
+
+@pytest.mark.parametrize(("text", "expected"), REFUSED)
+def test_a_statement_that_is_not_supported_is_refused_with_its_place(text, expected):
+    assert expected in refusal(text)
+
+
+def test_numbers_of_any_length_are_compared_or_refused():
+    for digits in (30, 400):
+        number = "1" + "0" * digits
+        assert "has no cell in Integer(0, 99)" in refusal(f"SELECT COUNT(*) FROM t WHERE age = {number}")
+        assert only_group(f"SELECT COUNT(*) FROM t WHERE age < {number}").factors == ()
+    assert "is not a constant" in refusal(f"SELECT COUNT(*) FROM t WHERE age < 1{'0' * 5000}")
+
+
+def test_statements_nested_too_deeply_are_refused():
+    assert "nested too deeply" in refusal(f"SELECT COUNT(*) FROM t WHERE {'(' * 5000}age = 1{')' * 5000}")
+
+
+def test_a_condition_on_too_many_cells_at_once_is_refused_with_their_number():
+    wide = "age = 1 OR pay < 10000 OR place = 'Kings' OR kids = 1 OR sex = 'F' OR code = 1"
+    assert only_group(f"SELECT COUNT(*) FROM t WHERE {wide}").factors[0].queries.cells == 36_000
+    said = refusal(f"SELECT COUNT(*) FROM t WHERE {wide} OR member")
+    assert "ties age x sex x pay x code x member x place x kids together, which have 72,000 cells" in said
+
+
+def test_groups_tied_together_that_take_too_much_room_are_refused_with_their_size():
+    tied = "WHERE age = 1 OR place = 'Kings' OR pay < 10000 OR kids = 1 OR code = 1"
+    assert rs.sql(SCHEMA, f"SELECT COUNT(*) FROM t {tied} GROUP BY age").count == 100
+    assert "numbers to hold, more than 10,000,000" in refusal(
+        f"SELECT COUNT(*) FROM t {tied} GROUP BY age, pay, code"
+    )
 
 
 def test_long_chains_of_conditions_are_read():
@@ -342,3 +388,12 @@ def test_importing_residua_does_not_load_sqlglot():
     program = "import sys, residua; print('sqlglot' in sys.modules)"
     run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert run.stdout.strip() == "False"
+
+
+def test_the_examples_of_the_guide_run(capsys):
+    guide = Path(__file__).parents[2] / "docs" / "guides" / "sql.md"
+    program = "\n".join(re.findall(r"```python\n(.*?)```", guide.read_text(), flags=re.DOTALL))
+    exec(compile(program, guide.name, "exec"), {})
+    printed = capsys.readouterr().out
+    assert printed.startswith("5 212\n")
+    assert "age in 18..99 and sex in {F}" in printed

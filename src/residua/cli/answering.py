@@ -58,7 +58,7 @@ def answer(
             }
         )
     else:
-        show(_screen(found, work, level, rows))
+        show(list(_screen(found, work, level, rows)))  # nothing is printed before all of it is known
 
 
 def _wanted(found: Release, of: str | None, sql: str | None) -> Workload:

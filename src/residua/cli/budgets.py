@@ -11,7 +11,14 @@ from residua.privacy import Budget, Neighbours, Unit, approx_dp, gdp, privacy_co
 from residua.privacy.exact import text_above
 
 app = typer.Typer(
-    no_args_is_help=True, rich_markup_mode=None, help="Create a privacy ledger, or show what it holds."
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    help="""Create a privacy ledger, or show what it holds.
+
+\b
+Examples:
+  residua budget create budget.db --zcdp 1 --dataset people-2024
+  residua budget show budget.db""",
 )
 
 

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 MOST_LABELS = 200
 MOST_INTEGERS = 1000
 BINS = 10
+EMPTY = f"; {TO_CONFIRM} what empty values mean (residua: {{outside: drop}}, or other)"
 
 _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_./-]*")
 _OTHER_TYPES = {"yes", "no", "y", "n", "true", "false", "on", "off", "null"}  # to YAML, these are not text
@@ -170,25 +171,32 @@ def _from_values(name: str, column: "pyarrow.ChunkedArray") -> ColumnDraft:
     from pyarrow import compute
 
     present = column.drop_null()
-    empty = f"; {TO_CONFIRM} what empty values mean (residua: {{outside: drop}} or other)"
-    also = empty if len(present) < len(column) else ""
+    gaps = len(present) < len(column)
     draft = _from_type(name, column.type)
     if not len(present) or pa.types.is_boolean(column.type):
         return draft
     if draft.type == "string":
-        labels = sorted(str(label) for label in compute.unique(present).to_pylist())
+        values = {str(label) for label in compute.unique(present).to_pylist()}
+        labels = sorted(values - {""})
+        gaps = gaps or "" in values
         if len(labels) > MOST_LABELS:
             remark = f"{len(labels)} different values: leave the column out, or group them"
             return ColumnDraft(name, "string", draft.cells, remark)
         cells = f"constraints: {{enum: [{', '.join(map(quoted, labels))}]}}"
-        return ColumnDraft(name, "string", cells, f"read from the data: {TO_CONFIRM} these labels{also}")
+        return ColumnDraft(
+            name, "string", cells, f"read from the data: {TO_CONFIRM} these labels{EMPTY if gaps else ''}"
+        )
     ends = compute.min_max(present).as_py()
     low, high = ends["min"], ends["max"]
     if draft.type == "integer" and high - low < MOST_INTEGERS:
         cells = f"constraints: {{minimum: {low}, maximum: {high}}}"
-        return ColumnDraft(name, "integer", cells, f"read from the data: {TO_CONFIRM} this range{also}")
+        return ColumnDraft(
+            name, "integer", cells, f"read from the data: {TO_CONFIRM} this range{EMPTY if gaps else ''}"
+        )
     cells = f"residua: {{bins: {bins_between(float(low), float(high))}, above: true}}"
-    return ColumnDraft(name, draft.type, cells, f"read from the data: {TO_CONFIRM} these bins{also}")
+    return ColumnDraft(
+        name, draft.type, cells, f"read from the data: {TO_CONFIRM} these bins{EMPTY if gaps else ''}"
+    )
 
 
 def bins_between(low: float, high: float) -> list[float]:

@@ -16,15 +16,35 @@ SETTLED = 1e-4  # relative size above which a row's own digits settle its direct
 
 @dataclass(frozen=True, slots=True)
 class Measure:
-    """Weights p on the cells of one attribute that sum to 1; uniform where none are given."""
+    """Weights p on the cells of one attribute that sum to 1; uniform where none are given.
+
+    `numerators` are whole numbers in proportion to the weights, where those are rational: only then can
+    a plan that uses them be measured.
+    """
 
     size: int
     weights: bytes | None = None
+    numerators: tuple[int, ...] | None = None
 
     @classmethod
     def of(cls, weights: Array) -> "Measure":
         """The measure with these weights."""
         return cls(len(weights), np.ascontiguousarray(weights, dtype=np.float64).tobytes())
+
+    @classmethod
+    def whole(cls, numerators: Sequence[int]) -> "Measure":
+        """The measure with weights in proportion to whole numbers, whose sum must not be zero."""
+        exact = tuple(int(entry) for entry in numerators)
+        weights = np.array(exact, dtype=np.float64) / sum(exact)
+        return cls(len(exact), weights.tobytes(), exact)
+
+    def whole_numbers(self) -> tuple[int, ...]:
+        """Whole numbers in proportion to the weights: ones for the uniform measure."""
+        if self.weights is None:
+            return (1,) * self.size
+        if self.numerators is None:
+            raise ValueError("a measure with real weights has no whole numbers")
+        return self.numerators
 
     def vector(self) -> Array:
         """The weights, shape (size,)."""

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from residua.decompose import Block, Decomposition, Term, signature
-from residua.linalg.centring import standing_rows
+from residua.linalg.centring import Measure, standing_rows
 from residua.linalg.rows import independent_rows
 from residua.linalg.squares import join
 from residua.linalg.threads import threads_for
@@ -23,7 +23,7 @@ from residua.mechanisms.shapes import BlockSolver, uniform_bound
 from residua.strategy.block_strategy import BlockStrategy
 from residua.strategy.blocks import Layer, Shape
 from residua.strategy.integers import independent_integers
-from residua.strategy.spans import centred_span, product_span
+from residua.strategy.spans import centred_span, product_span, whole_span
 
 Array = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -68,7 +68,7 @@ def solve_blocks(
     lower = math.fsum(float(low.sum()) for _, low, _ in layers) ** 2
     finished = tuple(replace(layer, noise=total / high, costs=high / total) for layer, _, high in layers)
     strategy = BlockStrategy(tuple(sizes), parts.measures, tuple(bench.shapes), finished)
-    return Draft(strategy, lower, "this block structure", total**2, bench.spans)
+    return Draft(strategy, lower, "this block structure", total**2, spans=bench.spans)
 
 
 class _Bench:
@@ -95,7 +95,11 @@ class _Bench:
                 share = self.tolerance / 4
                 root = self.parts.roots[number]
                 self._pieces[number] = self._solve(root, piece.sizes, piece.tags, share, repr(piece.queries))
-                self._remember_span(self._pieces[number], lambda: centred_span(piece.queries, piece.kept))
+                self._remember_span(
+                    self._pieces[number],
+                    lambda: centred_span(piece.queries, piece.kept, piece.measures),
+                    piece.kept_measures,
+                )
         return self._pieces[number]
 
     def mixed_layers(self, blocks: Iterable[Block]) -> list[tuple[Layer, Array, Array]]:
@@ -124,7 +128,8 @@ class _Bench:
         with threads_for(len(stack)):
             root = independent_rows(stack)
         solved = self._solve(root, sizes, tags, self.tolerance, f"a block of {math.prod(sizes):,} cells")
-        self._remember_span(solved, lambda: self._joint_span(terms, sizes))
+        measures = self._measures(terms[0], len(sizes))
+        self._remember_span(solved, lambda: self._joint_span(terms, sizes), measures)
         return solved
 
     def _single(self, term: Term) -> Solved:
@@ -147,19 +152,34 @@ class _Bench:
         width = range(len(found))
         return tuple(found[place][0] for place in width), tuple(found[place][1] for place in width)
 
+    def _measures(self, term: Term, width: int) -> list[Measure]:
+        """Measure of each place of a block."""
+        found: dict[int, Measure] = {}
+        for places, number in term.pieces:
+            found.update(zip(places, self.parts.pieces[number].kept_measures, strict=True))
+        return [found[place] for place in range(width)]
+
     def _rows(self, term: Term, sizes: Sequence[int]) -> Array:
         """Rows over the block's cells whose gram is the term's."""
         rows = join(self.parts.roots[number] for _, number in term.pieces)
         return np.asarray(math.sqrt(term.coefficient) * _in_order(rows, term, sizes))
 
-    def _remember_span(self, solved: Solved, span: Callable[[], Integers | None]) -> None:
-        """Keep integer rows for a shape that is not complete: it must not be rounded any other way.
+    def _remember_span(
+        self, solved: Solved, span: Callable[[], Integers | None], measures: Sequence[Measure]
+    ) -> None:
+        """Keep integer rows for a shape that must not be rounded in any other way.
 
-        There are none where the solver measures more than is asked, as Fourier coefficients do.
+        A shape that is not complete keeps to what is asked (unless the solver measures more than that, as
+        Fourier coefficients do); a complete one under another measure than the uniform to what that centres.
         """
         (number,) = solved.shapes
         shape = self.shapes[number]
-        if not shape.complete:
+        if shape.complete and all(
+            measure.numerators is not None or measure.weights is None for measure in measures
+        ):
+            if any(measure.weights is not None for measure in measures):
+                self.spans[number] = whole_span(measures)
+        elif not shape.complete:
             rows = span() if self.solver.asked_only else None
             self.spans[number] = None if rows is None else independent_integers(rows, shape.rank)
 
@@ -168,7 +188,7 @@ class _Bench:
         rows = []
         for term in terms:
             pieces = [self.parts.pieces[number] for _, number in term.pieces]
-            span = product_span([centred_span(piece.queries, piece.kept) for piece in pieces])
+            span = product_span([centred_span(piece.queries, piece.kept, piece.measures) for piece in pieces])
             if span is None:
                 return None
             rows.append(_in_order(span, term, sizes))

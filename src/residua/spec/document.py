@@ -64,9 +64,8 @@ def read_document(path: Path) -> Document:
         text = path.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         raise SpecError(one_line(f"{path} cannot be read: {_reason(error)}")) from error
-    kind = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     try:
-        loader = kind(text)
+        loader = _loader(text)
         try:
             root = loader.get_single_node()
             lines = dict(_lines(root, (), path, ()))
@@ -80,6 +79,18 @@ def read_document(path: Path) -> Document:
             raise
         raise SpecError(one_line(f"{path}: not YAML that can be read: {error}")) from error
     return Document(path, value, lines)
+
+
+def _loader(text: str) -> Any:
+    """A loader that leaves dates as the text they are; a spec has none, and an impossible one has no line."""
+    import yaml
+
+    kind = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    resolvers = {
+        first: [(tag, pattern) for tag, pattern in known if not tag.endswith(":timestamp")]
+        for first, known in kind.yaml_implicit_resolvers.items()
+    }
+    return type("Loader", (kind,), {"yaml_implicit_resolvers": resolvers})(text)
 
 
 def _reason(error: Exception) -> str:

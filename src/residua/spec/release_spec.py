@@ -4,7 +4,7 @@ import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,9 +18,11 @@ from residua.schema import Schema
 from residua.schema.files import attributes_from_fields
 from residua.schema.wording import listing
 from residua.spec.document import Document, Place, SpecError, read_document
-from residua.spec.models import SpecFile, TableEntry, problem_of
 from residua.workload import Family, Workload, all_tables, identity, marginals, table
 from residua.workload.sql import sql
+
+if TYPE_CHECKING:
+    from residua.spec.models import TableEntry
 
 TO_CONFIRM = "CONFIRM"
 """What a drafted spec has in place of facts that a person must supply."""
@@ -80,6 +82,8 @@ class Spec:
 def load_spec(path: str | os.PathLike[str]) -> Spec:
     """The spec in a YAML file; a SpecError is one line that names the file, the line and the field."""
     from pydantic import ValidationError
+
+    from residua.spec.models import SpecFile, problem_of  # loads pydantic
 
     document = read_document(Path(path))
     if not isinstance(document.value, dict):
@@ -146,7 +150,7 @@ def _schema(document: Document, written: object) -> Schema:
         raise document.refusal(place, error) from error
 
 
-def _workload(document: Document, entries: list[TableEntry], schema: Schema) -> Workload:
+def _workload(document: Document, entries: list["TableEntry"], schema: Schema) -> Workload:
     """The union of all entries, in order."""
     whole: Workload | None = None
     for number, entry in enumerate(entries):
@@ -160,13 +164,13 @@ def _workload(document: Document, entries: list[TableEntry], schema: Schema) -> 
     return whole
 
 
-def _tables(entry: TableEntry, schema: Schema) -> Workload:
+def _tables(entry: "TableEntry", schema: Schema) -> Workload:
     """The table or tables of one entry."""
     work = _unweighted(entry, schema)
     return work if entry.weight == 1 else entry.weight * work
 
 
-def _unweighted(entry: TableEntry, schema: Schema) -> Workload:
+def _unweighted(entry: "TableEntry", schema: Schema) -> Workload:
     if entry.families is not None:
         return table(schema, entry.families, name=entry.name)
     if entry.columns is not None:
@@ -190,7 +194,7 @@ def _unweighted(entry: TableEntry, schema: Schema) -> Workload:
 
 
 def _families_of(
-    entry: TableEntry, columns: list[str], schema: Schema
+    entry: "TableEntry", columns: list[str], schema: Schema
 ) -> dict[str, Family] | dict[tuple[str, str], Family]:
     """The family on each column, or the one on a pair of columns."""
     if entry.family is not None and entry.family.arity == 2:

@@ -13,9 +13,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from residua.errors import Infeasible
 from residua.linalg.keys import distinct_rows
 from residua.linalg.rows import pseudo_inverse
 from residua.strategy.block_strategy import BlockStrategy
+from residua.strategy.integers import column_norm
 from residua.strategy.mechanism import Mechanism
 from residua.strategy.product import ProductStrategy
 
@@ -91,9 +93,24 @@ def batches_of(mechanism: Mechanism) -> list[Batch]:
     raise TypeError(f"{type(mechanism).__name__} has no batches")
 
 
+def exact_cost(batches: Sequence[Batch]) -> Fraction:
+    """Privacy cost of adding or removing one record, from the integers and variances in use (claim I-005)."""
+    total = Fraction(0)
+    for batch in batches:
+        norm = batch.multiplier**2 * math.prod(column_norm(matrix) for matrix in batch.matrices)
+        blocks = np.bincount(batch.owners, minlength=len(batch.variances)).tolist()
+        total += sum(
+            (many * norm / variance for many, variance in zip(blocks, batch.variances, strict=True)),
+            Fraction(0),
+        )
+    return total
+
+
 def _block_batches(strategy: BlockStrategy) -> Iterator[Batch]:
     if strategy.grain is None:
-        raise ValueError("only an integer strategy can be measured")
+        raise Infeasible(
+            "only a plan that rs.plan made can be measured; this one describes measurements made before"
+        )
     for layer in strategy.layers:
         order = [place for places in layer.layout for place in places]
         first, inverse = distinct_rows(layer.shapes) if layer.layout else _one(len(layer.noise))

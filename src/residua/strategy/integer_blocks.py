@@ -105,7 +105,7 @@ def _integer_shape(shape: Shape, span: Integers | None, bits: int, few: int) -> 
     matrix, rank, sizes = shape.matrix, shape.rank, shape.sizes
     if shape.complete and len(sizes) == 1 and _is_contrast(matrix):
         return Shape(sizes, contrast_rows(sizes[0], few).astype(np.float64), rank)
-    if span is not None and not shape.complete:
+    if span is not None:
         basis = short_basis(span)
         rows = enough_bits(lambda b: combined_rows(matrix, basis, b), matrix, rank, few=FEW_BITS, most=bits)
     else:

@@ -8,12 +8,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from residua.linalg.centring import Measure, project
+from residua.linalg.lattice import integer_kernel
 from residua.workload import Queries
 
 Array = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
 FRACTION_BITS = 12  # binary digits after the point that a query may have and still be taken exactly
+LARGEST = 2.0**50  # entries that floats hold exactly
 MOST_ROWS = 20_000_000  # entries of a query matrix that is listed
 
 
@@ -31,18 +33,24 @@ def integer_span(queries: Queries) -> Integers | None:
     return None
 
 
-def centred_span(queries: Queries, kept: Sequence[int]) -> Integers | None:
-    """Integer rows with the row space of the queries centred uniformly along the places `kept`.
+def centred_span(queries: Queries, kept: Sequence[int], measures: Sequence[Measure]) -> Integers | None:
+    """Integer rows with the row space of the queries centred along the places `kept`.
 
-    Means and centred rows are multiples of one over the number of cells, so that many times them is whole.
+    Weights of a measure are multiples of one over the sum of its whole numbers (over the number of cells for
+    the uniform one), and so are means and centred rows: that many times them is whole.
     """
     span = integer_span(queries)
     if span is None:
         return None
-    measures = [Measure(size) for size in queries.sizes]
-    cells = math.prod(queries.sizes)
-    rows = np.rint(cells * project(span.astype(np.float64), queries.sizes, measures, kept))
-    return rows.astype(np.int64)
+    common = math.prod(sum(measure.whole_numbers()) for measure in measures)
+    rows = common * project(span.astype(np.float64), queries.sizes, measures, kept)
+    return np.rint(rows).astype(np.int64) if float(np.abs(rows).max()) < LARGEST else None
+
+
+def whole_span(measures: Sequence[Measure]) -> Integers:
+    """Integer rows that span everything that is centred along every axis."""
+    basis = product_span([integer_kernel(measure.whole_numbers()) for measure in measures])
+    return np.ones((1, 1), dtype=np.int64) if basis is None else basis
 
 
 def product_span(spans: Sequence[Integers | None]) -> Integers | None:

@@ -6,9 +6,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import sqlglot
-from sqlglot import exp
+from sqlglot import Token, TokenType, exp
 from sqlglot.errors import ParseError, SqlglotError
-from sqlglot.tokens import Token, TokenType
 
 from residua.errors import WorkloadError
 
@@ -53,9 +52,11 @@ class Source:
             key for token in sqlglot.tokenize(again, read=DIALECT) if (key := _key(token)) not in _OPTIONAL
         ]
         lost = Counter(map(_key, written)) - Counter(words)
-        for token in reversed(written):
-            if _key(token) in lost:
-                raise self.refusal_at(token.start, f"{token.text!r} has no meaning here; {STATEMENTS}")
+        if lost:
+            # One of several equal words may be any of them, so a word that is gone altogether says more.
+            gone = [token for token in written if _key(token) not in words]
+            token = gone[0] if gone else next(each for each in reversed(written) if _key(each) in lost)
+            raise self.refusal_at(token.start, f"{token.text!r} has no meaning here; {STATEMENTS}")
         # A frame is spelt out in full, which its author need not do.
         framed = any(tree.find(exp.WindowSpec) for tree in trees)
         added = Counter(words) - Counter(map(_key, written))
