@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from residua._plan import Figures, Plan, certified, totals_of
 from residua.errors import Infeasible, SchemaError
 from residua.estimates import Estimates
+from residua.linalg.centring import centred_columns
 from residua.privacy import privacy_cost
 from residua.release import Release
 from residua.strategy.block_strategy import BlockStrategy
@@ -37,6 +38,11 @@ def combine(first: Release, second: Release) -> Release:
         raise Infeasible(
             "only releases of block plans can be combined; plan with method 'querysmasher' or "
             "'residualplanner'"
+        )
+    if ours.measures != theirs.measures:
+        raise Infeasible(
+            "the two plans split queries by different weights; plan both with method 'querysmasher', whose "
+            "weights are always the same"
         )
     blocks = list(_merged(_Blocks(first, ours), _Blocks(second, theirs)))
     mechanism, estimates = _assembled(blocks, ours)
@@ -124,6 +130,8 @@ def _solved_together(
     rows = np.sqrt(values[kept])[:, None] * vectors[:, kept].T
     total = squares[0] @ cells.reshape(-1) + squares[1] @ their_cells.reshape(-1)
     mean = vectors[:, kept] @ ((vectors[:, kept].T @ total) / values[kept])
+    measures = [ours.strategy.measures[at] for at in subset]
+    mean = centred_columns(mean[:, None], cells.shape, measures)
     shape = Shape.independent(cells.shape, rows)
     return (tuple(range(len(subset))),), (shape,), 1.0, mean.reshape(cells.shape)
 

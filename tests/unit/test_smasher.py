@@ -86,7 +86,7 @@ def test_gradients_agree_with_differences() -> None:
         ends = [
             problem._sum(pieces, {**weights, kind: weights[kind] + sign * 1e-4 * step})[0] for sign in (-1, 1)
         ]
-        assert slopes[kind] @ step == pytest.approx((ends[1] - ends[0]) / 2e-4, rel=1e-4)
+        assert slopes[kind] @ step == pytest.approx((ends[1] - ends[0]) / 2e-4, rel=1e-3)
 
 
 def test_releases_under_whole_number_weights_are_unbiased(monkeypatch: pytest.MonkeyPatch) -> None:

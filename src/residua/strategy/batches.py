@@ -14,9 +14,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from residua.errors import Infeasible
+from residua.linalg.centring import centred_columns
 from residua.linalg.keys import distinct_rows
 from residua.linalg.rows import pseudo_inverse
 from residua.strategy.block_strategy import BlockStrategy
+from residua.strategy.blocks import Shape
 from residua.strategy.integers import column_norm
 from residua.strategy.mechanism import Mechanism
 from residua.strategy.product import ProductStrategy
@@ -31,7 +33,7 @@ class Batch:
     """Blocks that measure `multiplier * kron(matrices)` of their own marginals.
 
     `subsets` is (blocks, attributes), attributes in the order of the matrices' axes; `sizes` has the cells of
-    each of them, and `widths` how many belong to each matrix. `inverses` are pseudo-inverses of the matrices.
+    each of them. `inverses` turn measured numbers into estimates of cells, (cells, rows) for each matrix.
     `variances` are the exact noise variances, one per distinct value, and `owners` says which is whose.
     """
 
@@ -125,11 +127,22 @@ def _block_batches(strategy: BlockStrategy) -> Iterator[Batch]:
                 layer.subsets[mine][:, order],
                 tuple(size for shape in shapes for size in shape.sizes),
                 tuple(shape.matrix.astype(np.int64) for shape in shapes),
-                tuple(shape.inverse for shape in shapes),
+                tuple(_kernels(shapes, layer.subsets[row][order].tolist(), strategy)),
                 layer.multiplier,
                 tuple(Fraction(norm) * Fraction(2) ** strategy.grain / share for share in shares.tolist()),
                 owners.astype(np.int64),
             )
+
+
+def _kernels(shapes: Sequence[Shape], attributes: Sequence[int], strategy: BlockStrategy) -> Iterator[Array]:
+    """What measured numbers contribute to the cells of each shape: `C B^+`, with C that of its attributes."""
+    start = 0
+    for shape in shapes:
+        stop = start + len(shape.sizes)
+        yield centred_columns(
+            shape.inverse, shape.sizes, [strategy.measures[at] for at in attributes[start:stop]]
+        )
+        start = stop
 
 
 def _one(count: int) -> tuple[Integers, Integers]:

@@ -7,7 +7,7 @@ combination of what is measured, or its answer is biased in proportion to the co
 - a block that measures less: `round(s K) C`, with C integer rows that span exactly what is asked;
 - a strategy on all cells: plain rounding.
 
-Each takes as many bits as it needs, up to what fits 64-bit arithmetic (claim I-007).
+Each takes as many bits as it needs, up to what fits 64-bit arithmetic (claim I-008).
 """
 
 import math
@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from residua.errors import Infeasible
 from residua.linalg.rows import pseudo_inverse
 from residua.linalg.squares import join
-from residua.strategy.levelling import levelled
+from residua.strategy.levelling import levelled, levelled_within
 
 Array = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -77,13 +77,14 @@ def combined_rows(matrix: Array, span: Integers, bits: int) -> Integers:
             "the queries of a block have no common form in small integers; round them, or use coarser "
             "attributes"
         )
-    return _integers(weights) @ span
+    rounded = levelled_within(matrix * scale_of(matrix, bits), weights @ basis, basis)
+    return _integers(rounded)
 
 
 def enough_bits(
     rounding: Callable[[int], Integers], matrix: Array, rank: int, *, few: int, most: int
 ) -> Integers:
-    """The rounding with the fewest bits, from `few` on, that hardly changes what is measured (claim I-007).
+    """The rounding with the fewest bits, from `few` on, that hardly changes what is measured (claim I-008).
 
     If none up to `most` bits does, the one with `most`; Infeasible if that loses a direction.
     """

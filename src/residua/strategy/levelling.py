@@ -37,6 +37,28 @@ def levelled(wanted: Array, rounded: Array, *, zero_sums: bool) -> Array:
     return rounded
 
 
+def levelled_within(wanted: Array, rounded: Array, basis: Array) -> Array:
+    """The same for rows that stay whole combinations of a basis: its rows, or their negatives, are added."""
+    rounded = rounded.copy()
+    aims = np.sum(wanted * wanted, axis=0)
+    price = float(np.sqrt(aims.max()))
+    for _ in range(min(4 * wanted.shape[1], LOOKED_AT // wanted.size)):
+        excess = np.sum(rounded * rounded, axis=0) - aims
+        worst = int(np.argmax(np.abs(excess)))
+        steps = basis[basis[:, worst] != 0]
+        steps = np.concatenate([steps, -steps])
+        squares = steps * steps
+        # The sum over columns of (excess + 2 r s + s^2)^2 - excess^2 for each row r and step s, multiplied out.
+        change = 4 * (rounded * excess + price / 2 * (rounded - wanted)) @ steps.T
+        change += 4 * (rounded * rounded) @ squares.T + 4 * rounded @ (squares * steps).T
+        change += 2 * squares @ excess + price * squares.sum(axis=1) + (squares * squares).sum(axis=1)
+        row, step = divmod(int(np.argmin(change)), change.shape[1])
+        if change[row, step] >= 0:
+            break
+        rounded[row] += steps[step]
+    return rounded
+
+
 def _change(excess: Array, products: Array, price: float, errors: Array) -> Array:
     """What moving an entry by one changes: the squared excess of its column, and its squared error."""
     return np.asarray((excess + 2 * products + 1) ** 2 - excess**2 + price * (1 + 2 * errors))
