@@ -12,9 +12,10 @@ from residua._plan import Figures, Plan, certified, totals_of
 from residua.errors import BudgetError, Infeasible, WorkloadError
 from residua.linalg.threads import threads_for
 from residua.mechanisms.baselines import baseline, hierarchical_matrix, identity_matrix, wavelet_matrix
+from residua.mechanisms.choice import auto
 from residua.mechanisms.dense import dense
 from residua.mechanisms.draft import Draft, Progress
-from residua.mechanisms.named import auto, fourier, querysmasher, residualplanner, residualplanner_plus
+from residua.mechanisms.named import fourier, querysmasher, residualplanner, residualplanner_plus
 from residua.mechanisms.smasher import smasher
 from residua.privacy import Budget, Unit
 from residua.strategy.integral import integer_mechanism

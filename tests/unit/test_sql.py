@@ -272,6 +272,8 @@ REFUSED = [
     ("SELECT COUNT(*) FROM t GROUP BY age, CASE WHEN age < 5 THEN 1 END", "'age' is grouped in two ways"),
     ("SELECT COUNT(*) FROM t GROUP BY ALL", "ALL is not supported"),
     ("SELECT COUNT(*) FROM t GROUP BY DISTINCT ROLLUP (age)", "DISTINCT is not supported"),
+    ("SELECT age, COUNT(*) FROM t GROUP BY ROLLUP (1)", "'1' is not a column of the table"),
+    ("SELECT age, SUM(COUNT(*)) OVER (ORDER BY 1) FROM t GROUP BY age", "'1' is not a column of the table"),
     ("SELECT COUNT(*) FROM t GROUP BY 2", "there is no item 2 in SELECT"),
     ("SELECT COUNT(*) FROM t GROUP BY age % 2", "is not a column of the table; groups are columns and CASE"),
     (

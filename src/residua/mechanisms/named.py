@@ -1,6 +1,5 @@
 """The published divide-and-conquer methods by name, each a way to solve blocks under uniform centring."""
 
-import math
 from collections.abc import Mapping
 from dataclasses import replace
 
@@ -11,31 +10,11 @@ from residua.bounds import all_invariant
 from residua.decompose import decompose
 from residua.errors import WorkloadError
 from residua.mechanisms.blocks import solve_blocks
-from residua.mechanisms.dense import dense
 from residua.mechanisms.draft import Draft, Progress
 from residua.mechanisms.shapes import Fourier, Given, Optimal
 from residua.workload import Group, Identity, Queries, Tables, Total, Workload
-from residua.workload.joint import common_product
 
 Array = NDArray[np.float64]
-
-
-QUICK_CELLS = 1_024  # joint cells up to which the optimum over all mechanisms takes seconds
-
-
-def auto(work: Workload, tolerance: float, progress: Progress | None = None) -> Draft:
-    """The optimum of all mechanisms where that takes seconds, otherwise the best blocks."""
-    if all_invariant(work):
-        return querysmasher(work, tolerance, progress)
-    shared = common_product(work)
-    sizes = [factor.queries.cells for factor in shared[1]] if shared else [_joint_cells(work)]
-    if max(sizes, default=1) <= QUICK_CELLS:
-        return dense(work, tolerance, progress)
-    return querysmasher(work, tolerance, progress)
-
-
-def _joint_cells(work: Workload) -> int:
-    return math.prod(work.schema.sizes[at] for at in work.attributes)
 
 
 def querysmasher(work: Workload, tolerance: float, progress: Progress | None = None) -> Draft:

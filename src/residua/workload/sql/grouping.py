@@ -39,8 +39,6 @@ class Grouper:
     def grouped(self, node: exp.Expression) -> Grouped:
         """What an expression of GROUP BY, PARTITION BY or ORDER BY groups by."""
         node = bare(node)
-        if isinstance(node, exp.Literal) and not node.is_string:
-            return self.expression(self._numbered(node))
         if isinstance(node, exp.Column) and not node.table and node.name.casefold() in self.aliases:
             meant = self.aliases[node.name.casefold()]
             if self.columns.find(node.name) and shown(meant) != shown(node):
@@ -84,6 +82,9 @@ class Grouper:
 
     def _alternatives(self, node: exp.Expression) -> list[tuple[Grouped, ...]]:
         """The grouping sets of one part of GROUP BY."""
+        # Only here does a number mean an item of SELECT; in grouping sets and windows databases differ.
+        if isinstance(node, exp.Literal) and not node.is_string and isinstance(node.parent, exp.Group):
+            return [(self.expression(self._numbered(node)),)]
         if not isinstance(node, exp.Rollup | exp.Cube | exp.GroupingSets):
             return [self._members(node)]
         if not node.expressions:
