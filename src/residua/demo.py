@@ -264,7 +264,7 @@ def _next_steps(folder: Path) -> Iterator[str]:
     yield from _heading("Next")
     yield f"   Look around in {folder}"
     steps = (
-        ("census.yaml", "the spec: edit it, then residua plan census.yaml"),
+        ("census.yaml", "the spec: edit it, then plan it again"),
         ("census.parquet", "every published number with its error"),
         ("people.csv", "the invented people"),
         ("residua answer census.release --table place,work", "any table that the measurements support"),

@@ -380,14 +380,14 @@ def test_a_saved_plan_comes_back_with_every_figure(case, budget, neighbours):
 
 @st.composite
 def measures(draw: st.DrawFn, sizes: tuple[int, ...]) -> tuple[Measure, ...]:
-    """Weights on the cells of each attribute that sum to 1; some are negative."""
+    """Weights on the cells of each attribute that sum to 1, in proportion to whole numbers, some negative."""
     found = []
     for size in sizes:
         signed = draw(st.integers(0, 3)) == 0
         entry = st.integers(-3 if signed else 1, 9)
-        weights = np.array(draw(st.lists(entry, min_size=size, max_size=size)), dtype=np.float64)
-        assume(abs(weights.sum()) >= 2)
-        found.append(Measure.of(weights / weights.sum()))
+        weights = draw(st.lists(entry, min_size=size, max_size=size))
+        assume(abs(sum(weights)) >= 2)
+        found.append(Measure.whole(weights))
     return tuple(found)
 
 

@@ -12,6 +12,7 @@ from typer.testing import CliRunner
 import residua as rs
 from residua.cli import app
 from residua.cli.planning import scaled
+from residua.cli.progress import progress_bar
 from residua.cli.screens import columns, decimals_for
 
 SPEC = """\
@@ -313,6 +314,76 @@ def test_a_draft_takes_columns_and_bounds_from_smartnoise(place):
     assert {row["name"] for row in document["tables"]} >= {"age x income", "married"}
     (place / "bad.yaml").write_text("a: {b: {c: {age: {type: blob}}}}\n")
     assert "type 'blob'" in mistake("init", "--from-smartnoise", "bad.yaml", "-o", "x.yaml")
+
+
+def test_smartnoise_metadata_that_cannot_be_followed_is_one_line(place):
+    for text, words in (
+        ("a: {b: {c: {pid: {type: int, private_id: true}}}}", "no columns besides the key of persons"),
+        ("a: {b: {c: {x: {type: int}}, d: {x: {type: int}}}}", "there are 'c', 'd'"),
+        ("a: 3", "there are none"),
+    ):
+        (place / "bad.yaml").write_text(text)
+        assert words in mistake("init", "--from-smartnoise", "bad.yaml", "-o", "x.yaml")
+
+
+def test_a_draft_says_where_bounds_are_not_known(place):
+    (place / "m.yaml").write_text("a: {b: {c: {x: {type: float}, y: {type: int}, z: {type: string}}}}")
+    run("init", "--from-smartnoise", "m.yaml", "-o", "x.yaml")
+    assert (place / "x.yaml").read_text().count(": CONFIRM") == 4
+
+
+def test_a_draft_reads_parquet_and_leaves_out_what_has_too_many_values(place):
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    many = pa.table({"name": [f"n{number}" for number in range(300)], "big": list(range(0, 300_000, 1000))})
+    parquet.write_table(many, "many.parquet")
+    run("init", "many.parquet")
+    assert "names and types" in (place / "many.yaml").read_text()
+    run("init", "many.parquet", "--read-values", "--force")
+    draft = (place / "many.yaml").read_text()
+    assert "300 different values" in draft
+    assert "n299" not in draft
+    assert "bins: [0.0, 50000.0" in draft
+
+
+def test_data_that_cannot_be_read_are_one_line(place):
+    (place / "empty.csv").write_text("")
+    (place / "odd.parquet").write_text("odd")
+    for name, words in (
+        ("empty.csv", "cannot be read"),
+        ("odd.parquet", "cannot be read"),
+        ("people.yaml", "ending"),
+    ):
+        for more in ((), ("--read-values",)):
+            assert words in mistake("init", name, "-o", "x.yaml", *more)
+    (place / "folder").mkdir()
+    assert "is a folder" in mistake("init", "people.csv", "-o", "folder")
+
+
+# Around the commands
+
+
+def test_progress_is_drawn_for_a_terminal_only(monkeypatch):
+    with progress_bar() as silent:
+        assert silent is None
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    with progress_bar() as drawn:
+        assert drawn is not None
+        drawn("solving", 0.5)
+
+
+def test_the_demo_command_runs_the_demo(monkeypatch, tmp_path):
+    monkeypatch.setattr("residua.demo.main", lambda folder: print(folder.name))
+    assert run("demo", tmp_path / "files").stdout == "files\n"
+
+
+def test_errors_of_the_system_are_one_line_too(place, monkeypatch):
+    def fail(path):
+        raise PermissionError(13, "Permission denied", str(path))
+
+    monkeypatch.setattr("residua.release.Release.load", fail)
+    assert mistake("answer", "x.release") == "error: x.release: Permission denied\n"
 
 
 # Mistakes

@@ -184,6 +184,15 @@ def refusal(path) -> str:
         ("max_records: 2", "max_records: 0", 38, "privacy.unit.max_records"),
         ("add_remove", "add", 39, "'add' is not one of add_remove, replace_one"),
         ("method: auto", "method: aut", 40, "there is no method 'aut' (did you mean 'auto'?)"),
+        ("method: auto", "objective: least", 40, "objective: there is no objective 'least'"),
+        ("rho: 1/10", "rho: 1/10\n  unit: 3", 38, "the key 'unit' is there twice"),
+        ("output:", "output: 3\nother:", 42, "there is no such key"),
+        ("  - name: age", "  - 3\n  - name: age", 3, "field 1: it has no name"),
+        ("  family: affine", "  numeric: affine", 31, "affine"),
+        ("columns: [age, place]", "columns: [age, sex, place]", 31, "affine is on two columns"),
+        ("columns: [sex, age]", "columns: [sex, sex]", 22, "a column is there twice"),
+        ("{buckets: [2, 4]}", "{bucket: [2, 4]}", 30, "(did you mean 'buckets'?)"),
+        ("{buckets: [2, 4]}", "{buckets: 2, width: 3}", 30, "is not a query family"),
         ("answers: out.csv", "answers: out.xls", 42, "ends in .csv or .parquet"),
         ("level: 0.9", "level: 95", 43, "output.level"),
         ("ledger: budget.db", "ledger: budget.db\nledger: other.db", 45, "the key 'ledger' is there twice"),
@@ -194,8 +203,22 @@ def refusal(path) -> str:
 def test_a_mistake_is_named_with_file_line_and_field(written, old, new, line, words):
     assert TEXT.count(old) == 1
     message = refusal(written(TEXT.replace(old, new)))
-    assert f", line {line}" in message
+    assert re.search(rf", line {line}[,:]", message)
     assert words in message
+
+
+def test_a_schema_that_is_missing_or_no_schema_is_refused_at_its_line(written):
+    tail = "tables: [{marginals: 1}]\nprivacy: {definition: gdp, mu: 1}\n"
+    for head in ("schema: none.yaml", "schema: 3", "schema: {fields: []}", "schema: {fields: 3}", "schema:"):
+        assert ", line 1, schema: " in refusal(written(f"{head}\n{tail}"))
+
+
+def test_a_workload_that_no_plan_can_be_made_of_is_refused_at_its_tables(written):
+    text = TEXT.replace("add_remove", "replace_one")
+    alone = re.sub(r"tables:\n(- .*\n|  .*\n)+", "tables:\n- columns: []\n", text)
+    message = refusal(written(alone))
+    assert ", line 16, tables: " in message
+    assert "number of records" in message
 
 
 @pytest.mark.parametrize("text", ["", "3", "- a\n", "schema"])

@@ -75,7 +75,7 @@ class Spec:
         except BudgetError as error:
             raise self.document.refusal(("privacy",), error) from error
         except (WorkloadError, Infeasible) as error:
-            place = ("objective",) if "objective" in str(error) else ("tables",)
+            place = ("objective",) if f"objective {self.objective!r}" in str(error) else ("tables",)
             raise self.document.refusal(place, error) from error
 
 

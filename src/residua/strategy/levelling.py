@@ -48,7 +48,7 @@ def levelled_within(wanted: Array, rounded: Array, basis: Array) -> Array:
         steps = basis[basis[:, worst] != 0]
         steps = np.concatenate([steps, -steps])
         squares = steps * steps
-        # The sum over columns of (excess + 2 r s + s^2)^2 - excess^2 for each row r and step s, multiplied out.
+        # For each row r and step s the sum of (excess + 2 r s + s^2)^2 - excess^2, multiplied out.
         change = 4 * (rounded * excess + price / 2 * (rounded - wanted)) @ steps.T
         change += 4 * (rounded * rounded) @ squares.T + 4 * rounded @ (squares * steps).T
         change += 2 * squares @ excess + price * squares.sum(axis=1) + (squares * squares).sum(axis=1)

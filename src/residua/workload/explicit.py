@@ -53,11 +53,15 @@ class _Listed(Queries):
 
 @dataclass(frozen=True, slots=True, repr=False, eq=False)
 class Explicit(_Listed):
-    """Any queries on one marginal, a row of numbers each, with optional weights of their variances."""
+    """Any queries on one marginal, a row of numbers each, with optional weights of their variances.
+
+    `labels` word the queries and do not enter equality.
+    """
 
     shape: tuple[int, ...]
     values: Array  # (count, cells)
     row_weights: Array | None = None  # (count,)
+    labels: tuple[str, ...] | None = None
     _digest: bytes = field(init=False)
 
     kind = "linear"
@@ -66,6 +70,8 @@ class Explicit(_Listed):
         values = np.array(self.values, dtype=np.float64, order="C") + 0.0  # -0.0 and 0.0 are one number
         _refuse_bad_rows(values, self.shape)
         weights = None if self.row_weights is None else _checked_weights(self.row_weights, len(values))
+        if self.labels is not None and len(self.labels) != len(values):
+            raise WorkloadError(f"{len(values)} queries have {len(self.labels)} labels")
         values.flags.writeable = False
         digest = hashlib.sha256(values.tobytes())
         if weights is not None:
@@ -104,18 +110,19 @@ class Explicit(_Listed):
         return self.values
 
     def phrase(self, index: int, names: Sequence[str], attributes: Sequence[Attribute]) -> str:
-        """`query 12`."""
-        return f"query {index}"
+        """`query 12`, or the query's own label."""
+        return f"query {index}" if self.labels is None else self.labels[index]
 
     def record(self, arrays: dict[str, NDArray[Any]]) -> dict[str, Any]:
-        """Kind, sizes, matrix and weights."""
+        """Kind, sizes, matrix and weights, and words where there are some."""
         weights = None if self.weights is None else stash(arrays, self.weights)
-        return {
+        record = {
             "kind": self.kind,
             "sizes": list(self.shape),
             "matrix": stash(arrays, self.values),
             "weights": weights,
         }
+        return record if self.labels is None else {**record, "labels": list(self.labels)}
 
     @classmethod
     def from_record(cls, record: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> "Queries":
@@ -124,7 +131,8 @@ class Explicit(_Listed):
         if not all(type(size) is int and size > 0 for size in sizes):
             raise FileFormatError(f"a workload record has 'sizes' = {sizes!r}, which are not sizes")
         weights = None if entry(record, "weights") is None else fetch(record, "weights", arrays)
-        return cls(tuple(sizes), fetch(record, "matrix", arrays), weights)
+        words = tuple(map(str, listed(record, "labels"))) if "labels" in record else None
+        return cls(tuple(sizes), fetch(record, "matrix", arrays), weights, words)
 
 
 @dataclass(frozen=True, slots=True, repr=False, eq=False)

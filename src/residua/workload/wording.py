@@ -48,7 +48,9 @@ def arc(name: str, attribute: Attribute, start: int, end: int) -> str:
 
 
 def cells(name: str, attribute: Attribute, members: Sequence[int]) -> str:
-    """A run where an ordered attribute's cells are neighbours, a set otherwise."""
+    """One cell, a run where an ordered attribute's cells are neighbours, a set otherwise."""
+    if len(members) == 1:
+        return one_cell(name, attribute, members[0])
     if attribute.numeric and members[-1] - members[0] + 1 == len(members):
         return run(name, attribute, members[0], members[-1])
     return cell_set(name, attribute, members)

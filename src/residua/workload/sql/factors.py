@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import product
 from typing import Protocol
 
@@ -42,17 +41,6 @@ class Selection(Protocol):
     def mask(self) -> Mask: ...
     @property
     def text(self) -> str: ...
-
-
-@dataclass(frozen=True, slots=True, repr=False, eq=False)
-class Worded(Explicit):
-    """Queries given row by row, each with its words, which do not enter equality and are not saved."""
-
-    words: tuple[str, ...] = ()
-
-    def phrase(self, index: int, names: Sequence[str], attributes: Sequence[Attribute]) -> str:
-        """The query's own words."""
-        return self.words[index]
 
 
 def factors(
@@ -154,7 +142,7 @@ def _joint(schema: Schema, selection: Selection, members: Sequence[Grouping]) ->
     texts = [" and ".join([*each, selection.text]) for each in words]
     kept = np.flatnonzero(rows.any(axis=1))
     sizes = tuple(mask.shape)
-    return Factor(attributes, Worded(sizes, rows[kept], None, words=tuple(texts[at] for at in kept.tolist())))
+    return Factor(attributes, Explicit(sizes, rows[kept], None, tuple(texts[at] for at in kept.tolist())))
 
 
 def _words(schema: Schema, member: Grouping) -> list[str]:
