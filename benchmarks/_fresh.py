@@ -1,7 +1,9 @@
 """One plan in an interpreter of its own: seconds from schema to saved file, and the most memory it held.
 
 A benchmark names itself and some whole numbers; the new interpreter imports residua, and then the clock
-starts. Memory is that of the whole interpreter, residua and numpy included.
+starts. It keeps to one processor where the system allows that: threads that wait for each other on a busy
+machine burn processor time, and one processor makes a row the same whatever else runs. Memory is that of the
+whole interpreter, residua and numpy included.
 """
 
 import json
@@ -66,6 +68,8 @@ def answer_row(workload: Maker, method: str) -> bool:
     """Whether this interpreter was started for one row; if so, it makes the plan and prints the figures."""
     if sys.argv[1:2] != ["--row"]:
         return False
+    if hasattr(os, "sched_setaffinity"):
+        os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
     numbers = map(int, sys.argv[2:])
     print_row(measure(workload, method, *numbers, planned=print_row))
     return True

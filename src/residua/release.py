@@ -2,7 +2,7 @@
 
 import os
 import platform
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
@@ -21,7 +21,7 @@ from residua.estimates import Estimates
 from residua.measurements import Measurements
 from residua.reconstruct import Estimator
 from residua.version import __version__
-from residua.workload import Group, Workload, table
+from residua.workload import Group, Tables, Workload, table
 from residua.workload.queries import spelled
 from residua.workload.sql import sql
 
@@ -96,7 +96,24 @@ class Release:
             raise WorkloadError(
                 f"{spelled(work.count)} answers are too many for one array; use write_answers(path)"
             )
-        return np.concatenate([self._values_of(group) for group in work.groups()])
+        return np.concatenate([answers for part in work.parts for answers in self._values_of_part(part)])
+
+    def _values_of_part(self, part: Group | Tables) -> Iterable[Array]:
+        """Answers of each table; tables that differ in names only are answered together."""
+        if isinstance(part, Group):
+            return [self._values_of(part)]
+        if part.joint is not None or not all(
+            factor is None or factor.queries.listable for factor in part.factors
+        ):
+            return [self._values_of(group) for group in part]
+        with self.plan.naming():
+            self.plan.mechanism.totals(part)  # refuses what the measurements do not support
+        found = {
+            table: answers
+            for chosen, several in self._estimator.run(part)
+            for table, answers in zip(chosen.tolist(), several, strict=True)
+        }
+        return [found[table] for table in range(len(part))]
 
     def _values_of(self, group: Group) -> Array:
         if not group.listable:

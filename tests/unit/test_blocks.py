@@ -334,6 +334,13 @@ def test_a_light_table_in_the_same_block_is_still_measured():
     assert variances.max() > 1e6
 
 
+def test_a_query_that_is_flat_in_most_cells_is_planned_in_whole_numbers():
+    rows = np.zeros((1, 12))
+    rows[0, [3, 11]] = -1, -2
+    plan = rs.plan(rs.linear(MIXTURE, ["a0", "a1"], rows), ONE, method="querysmasher")
+    assert plan.rmse == pytest.approx(plan.ideal.rmse, rel=1e-3)
+
+
 # --- the product fallback ----------------------------------------------------------------------------------
 
 

@@ -1,5 +1,6 @@
 """`residua plan`: every error before any data is touched, and what other budgets would buy."""
 
+import math
 from collections.abc import Iterator
 from fractions import Fraction
 from pathlib import Path
@@ -21,6 +22,7 @@ FACTORS = {
     "four times": Fraction(4),
 }
 DELTA = "1e-6"
+MOST_SEARCHED = 2_000  # tables whose largest error is looked for
 
 
 def plan(
@@ -45,7 +47,7 @@ def plan(
     refuse_to_replace([] if target is None else [target], force)
     with progress_bar() as progress:
         found = asked.plan(progress)
-        others = {words: found.rescale(scaled(found.budget, factor)) for words, factor in FACTORS.items()}
+        others = {words: _at(found, factor) for words, factor in FACTORS.items()}
     if target is not None:
         found.save(target)
     if as_json:
@@ -66,7 +68,7 @@ def plan_screen(found: Plan, others: dict[str, Plan]) -> Iterator[str]:
             _amount(each.budget),
             f"{each.privacy.epsilon(DELTA):.4g}",
             figure(each.rmse),
-            figure(each.max_variance**0.5),
+            figure(_largest(each)),
         )
         for words, each in others.items()
     ]
@@ -94,12 +96,22 @@ def plan_document(found: Plan) -> dict[str, Any]:
         "table_count": found.workload.tables,
         "numbers": found.workload.count,
         "rmse": found.rmse,
-        "max_stddev": found.max_variance**0.5,
+        "max_stddev": _largest(found),
         "total_variance": found.total_variance,
         "tables": tables,
         "certificate": {"lower_bound": proof.lower_bound, "gap": proof.gap, "scope": proof.scope},
         "measured": list(found.mechanism.describe()),
     }
+
+
+def _at(found: Plan, factor: Fraction) -> Plan:
+    """The plan with its budget multiplied."""
+    return found if factor == 1 else found.rescale(scaled(found.budget, factor))
+
+
+def _largest(found: Plan) -> float:
+    """Largest standard deviation of any number, or nan where there are too many tables to go through."""
+    return math.sqrt(found.max_variance) if found.workload.tables <= MOST_SEARCHED else math.nan
 
 
 def _budgets_document(others: dict[str, Plan]) -> list[dict[str, Any]]:
@@ -109,7 +121,7 @@ def _budgets_document(others: dict[str, Plan]) -> list[dict[str, Any]]:
             "epsilon": each.privacy.epsilon(DELTA),
             "delta": DELTA,
             "rmse": each.rmse,
-            "max_stddev": each.max_variance**0.5,
+            "max_stddev": _largest(each),
         }
         for each in others.values()
     ]

@@ -46,6 +46,8 @@ def levelled_within(wanted: Array, rounded: Array, basis: Array) -> Array:
         excess = np.sum(rounded * rounded, axis=0) - aims
         worst = int(np.argmax(np.abs(excess)))
         steps = basis[basis[:, worst] != 0]
+        if not len(steps):
+            break  # nothing reaches this column: its excess is rounding, and no other's is larger
         steps = np.concatenate([steps, -steps])
         squares = steps * steps
         # For each row r and step s the sum of (excess + 2 r s + s^2)^2 - excess^2, multiplied out.
