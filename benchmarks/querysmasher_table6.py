@@ -1,7 +1,8 @@
 """Seconds from schema to saved plan for all one-way and two-way prefixes of d attributes of n cells.
 
-QuerySmasher, Table 6. Every row is a fresh interpreter on one processor, the faster of two. The ratio to the published total
-is indicative: that was measured on another machine (128 cores), and includes measuring and answering.
+QuerySmasher, Table 6. Every row is a fresh interpreter on one processor, the faster of two. The ratio to
+the published total is indicative: that was measured on another machine (128 cores), and includes measuring
+and answering.
 
 Fails if a row takes 2 processor seconds: on an idle machine the clock shows no more than that, and on a busy
 one it says little. There is one distinct block however many attributes there are, so the ratio of d = 50 to

@@ -1,8 +1,8 @@
 """Seconds and memory from schema to saved plan for one-way ranges, two-way affine and three-way prefixes.
 
 QuerySmasher, Table 7, for d attributes of n cells each (n = 40, d = 50 is not in the paper). Every row is a
-fresh interpreter on one processor, the faster of two up to n = 20. The ratio to the published total is indicative: that was
-measured on another machine (128 cores), and includes measuring and answering.
+fresh interpreter on one processor, the faster of two up to n = 20. The ratio to the published
+total is indicative: that was measured on another machine (128 cores), and includes measuring and answering.
 
 Fails if a row takes 60 processor seconds (on an idle machine the clock shows no more) or 2 GB. The two-way
 block is the work: at n = 40 a problem of rank 1,521 on 1,600 cells, solved once however many pairs there are.

@@ -2,8 +2,7 @@
 
 ResidualPlanner, Table 1 (the row d = 200 is in its Table 11); the published seconds are those of its
 selection step alone, on another machine, so the ratio is indicative. Then 100 attributes of 2 to 101 values,
-which the paper does not have. Every row is a fresh interpreter on one processor, the
-faster of two.
+which the paper does not have. Every row is a fresh interpreter on one processor, the faster of two.
 
 Fails if a row up to d = 100 takes a processor second or d = 200 takes 8: on an idle machine the clock shows
 no more than that, and on a busy one it says little.

@@ -355,6 +355,7 @@ def test_the_certificate_of_a_plan_is_below_what_is_released(case, budget):
     assert plan.certificate.lower_bound <= plan.ideal.total_variance * (1 + 1e-9)
 
 
+@settings(max_examples=50)
 @given(cases(), budgets, st.sampled_from(["add_remove", "replace_one"]))
 def test_a_saved_plan_comes_back_with_every_figure(case, budget, neighbours):
     work, method = case
@@ -391,6 +392,7 @@ def measures(draw: st.DrawFn, sizes: tuple[int, ...]) -> tuple[Measure, ...]:
     return tuple(found)
 
 
+@settings(max_examples=60)
 @given(st.data(), schemas())
 def test_any_product_measure_gives_an_unbiased_plan_whose_figures_are_right(data, schema):
     work = data.draw(workloads(schema))
@@ -403,7 +405,7 @@ def test_any_product_measure_gives_an_unbiased_plan_whose_figures_are_right(data
     assert worst_pair(twin.privacy) <= draft.mechanism.replacement_cost() + 1e-12
 
 
-@settings(max_examples=150)
+@settings(max_examples=100)
 @given(st.data(), schemas(), st.sampled_from(NAMES[:-1]), st.booleans())
 def test_a_query_is_answered_exactly_where_it_is_in_the_span(data, schema, method, whole):
     work = data.draw(workloads(schema))
