@@ -28,7 +28,8 @@ from residua.strategy.batches import Batch, exact_cost, record_limit
 Integers = NDArray[np.int64]
 
 TAIL_BITS = 60  # a measured number wraps around with a probability below 2 to minus this
-MOST_CELLS = 100_000_000  # of one marginal: its counts are held in memory
+COUNTED_AT_ONCE = 20_000_000  # cells whose counts are held in memory
+MOST_CELLS = 100_000_000  # of one marginal
 
 
 def measure(
@@ -156,7 +157,7 @@ def _table_from_file(path: Path) -> object:
 
 def _exact_answers(batch: Batch, engine: Engine, progress: Progress | None) -> Integers:
     """Exact integer answers of a batch, marginals counted some at a time."""
-    step = max(1, 20_000_000 // max(1, batch.cells))
+    step = max(1, COUNTED_AT_ONCE // batch.cells)
     parts = []
     for start in range(0, len(batch.subsets), step):
         parts.append(batch.apply(engine.counts(batch.subsets[start : start + step])))

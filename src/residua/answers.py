@@ -26,14 +26,21 @@ def arrow_schema(schema: Schema, simulated: bool) -> "pyarrow.Schema":
 
     labels = pa.dictionary(pa.int32(), pa.string())
     fields = [pa.field("table", labels)]
-    fields += [pa.field(_column(name), labels) for name in schema.names]
+    fields += [pa.field(name, labels) for name in _columns(schema)]
     fields += [pa.field("query", pa.string()), *(pa.field(name, pa.float64()) for name in FIGURES)]
     return pa.schema(fields, metadata={"residua.simulated": str(simulated).lower()})
 
 
-def _column(name: str) -> str:
-    """An attribute's column; one that has the name of a figure or of a heading is set apart."""
-    return f"attribute {name}" if name in ("table", "query", *FIGURES) else name
+def _columns(schema: Schema) -> list[str]:
+    """The attributes' columns; one that has the name of another column is set apart."""
+    taken = {"table", "query", *FIGURES, *schema.names}
+    found = []
+    for name in schema.names:
+        column = name
+        while column in ("table", "query", *FIGURES) or (column != name and column in taken):
+            column = f"attribute {column}"
+        found.append(column)
+    return found
 
 
 def record_batch(

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 Integers = NDArray[np.int64]
 
 PRIMES = (2, 3, 5, 7, 11, 13, 17, 19, 23, 29, 31, 37, 41, 43, 47)  # common in numbers of cells
-MOST_REDUCED = 150  # rows; reducing more takes too long
+MOST_REDUCED = 30_000  # entries; reducing more takes too long
 
 
 def short_basis(rows: Integers) -> Integers:
@@ -19,7 +19,7 @@ def short_basis(rows: Integers) -> Integers:
     Every step keeps the row space: dividing a whole combination of rows by a prime, and the steps of
     lattice reduction, which are unimodular.
     """
-    if len(rows) > MOST_REDUCED:
+    if rows.size > MOST_REDUCED:
         return rows
     for prime in PRIMES:
         while (divided := _divided(rows, prime)) is not None:

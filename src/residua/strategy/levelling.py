@@ -6,6 +6,7 @@ from numpy.typing import NDArray
 Array = NDArray[np.float64]
 
 LOOKED_AT = 3 * 10**7  # entries, over all steps
+MULTIPLIED = 5 * 10**7  # pairs of entries, over all steps: a larger block has less to gain
 
 
 def levelled(wanted: Array, rounded: Array, *, zero_sums: bool) -> Array:
@@ -42,7 +43,7 @@ def levelled_within(wanted: Array, rounded: Array, basis: Array) -> Array:
     rounded = rounded.copy()
     aims = np.sum(wanted * wanted, axis=0)
     price = float(np.sqrt(aims.max()))
-    for _ in range(min(4 * wanted.shape[1], LOOKED_AT // wanted.size)):
+    for _ in range(min(4 * wanted.shape[1], MULTIPLIED // (wanted.size * len(basis)))):
         excess = np.sum(rounded * rounded, axis=0) - aims
         worst = int(np.argmax(np.abs(excess)))
         steps = basis[basis[:, worst] != 0]

@@ -1,0 +1,142 @@
+"""Kill -9 at many moments of measuring and saving: no release without its debit, no file that is not whole.
+
+Run as a program (`python test_measure_crashes.py POINTS FOLDER`) it does the killing: it plans and reads the
+data once and forks, so that a point takes milliseconds. As a test it runs itself so, which keeps forks out
+of pytest.
+"""
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from fractions import Fraction
+from pathlib import Path
+
+import numpy as np
+
+import residua as rs
+from residua import _measure
+
+POINTS_PER_LEDGER = 20
+RHO = Fraction(1, 1000)
+
+
+def test_a_thousand_kills_release_nothing_unpaid(tmp_path):
+    command = [sys.executable, __file__, "1000", str(tmp_path)]
+    run = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert run.returncode == 0, run.stderr
+    counts = json.loads(run.stdout)
+    assert counts["points"] == 1000
+    assert counts["returned"]
+    assert counts["wasted"]  # kills between a debit and the file that it paid for
+    assert counts["scratch"]  # kills while a file was being written
+
+
+@dataclass
+class Counts:
+    """What happened at all the points of one run."""
+
+    points: int = 0
+    returned: int = 0
+    saved: int = 0
+    wasted: int = 0
+    scratch: int = 0
+
+
+@dataclass
+class Child:
+    """A forked process that runs `work(report)`; what it reports arrives through a pipe."""
+
+    work: Callable[[Callable[[str], None]], None]
+    pid: int = field(init=False)
+    pipe: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.pipe, far_end = os.pipe()
+        self.pid = os.fork()
+        if self.pid == 0:
+            try:
+                self.work(lambda line: os.write(far_end, f"{line}\n".encode()))
+            finally:
+                os._exit(1)  # only reached where the work ended or failed before the kill
+        os.close(far_end)
+
+    def kill(self) -> None:
+        os.kill(self.pid, signal.SIGKILL)
+        _, status = os.waitpid(self.pid, 0)
+        assert os.WIFSIGNALED(status), "the child ended by itself, so its work failed"
+
+    def reports(self) -> list[str]:
+        with open(self.pipe) as stream:
+            return stream.read().splitlines()
+
+
+def release_for_ever(plan: rs.Plan, ledger: Path, folder: Path, report: Callable[[str], None]) -> None:
+    """Release after release; the debit is reported once `measure` returned, then the release is saved."""
+    for number in range(1_000_000):
+        release = rs.measure(plan, None, ledger=ledger, note=str(number))
+        report(release.audit["ledger"]["hash"])
+        release.save(folder / f"{number}.release")
+
+
+def kill_while_releasing(plan: rs.Plan, ledger: Path, folder: Path, moment: float) -> Counts:
+    """One point: a process that measures and saves is killed after so many seconds."""
+    folder.mkdir()
+    before = len(rs.Ledger.open(ledger).entries())
+    child = Child(lambda report: release_for_ever(plan, ledger, folder, report))
+    time.sleep(moment)
+    child.kill()
+    returned = child.reports()
+    book = rs.Ledger.open(ledger)
+    entries = book.entries()
+    paid = {entry.hash for entry in entries}
+    assert set(returned) <= paid, "a release was returned whose debit is lost"
+    assert book.spent == len(entries) * RHO, "the ledger counts something else than its releases"
+    files = [path for path in folder.iterdir() if not path.name.startswith(".")]
+    found = [rs.Release.load(path) for path in files]  # refuses a file that is not whole
+    assert {release.audit["ledger"]["hash"] for release in found} <= paid, "a file's debit is lost"
+    new = len(entries) - before
+    assert len(files) <= len(returned) <= new <= len(returned) + 1
+    assert len(returned) <= len(files) + 1
+    scratch = sum(path.name.startswith(".") for path in folder.iterdir())
+    return Counts(1, len(returned), len(files), new - len(files), scratch)
+
+
+def small_plan() -> rs.Plan:
+    """A plan, measured once: everything that loads late is loaded, and tables of quantiles are made."""
+    schema = rs.Schema.of_sizes([4, 3, 5])
+    plan = rs.plan(rs.all_tables(schema, (1, 2), rs.prefix), rs.zcdp(RHO), method="querysmasher")
+    codes = np.random.default_rng(0).integers(0, [4, 3, 5], (1000, 3))
+    engine = _measure._engine(schema, codes)
+    _measure._engine = lambda schema, data: engine  # the data is read and recoded once
+    return plan
+
+
+def main(points: int, folder: Path) -> None:
+    """Run so many points in a folder and print the counts as JSON."""
+    chance = random.Random(points)
+    plan = small_plan()
+    rs.Ledger.create(folder / "pace.db", rs.zcdp(1), dataset="pace")
+    rs.measure(plan, None, ledger=folder / "pace.db")
+    start = time.perf_counter()
+    for _ in range(5):
+        rs.measure(plan, None, ledger=folder / "pace.db").save(folder / "pace.release")
+    pace = (time.perf_counter() - start) / 5
+    total = Counts()
+    for point in range(points):
+        ledger = folder / f"{point // POINTS_PER_LEDGER}.db"
+        if point % POINTS_PER_LEDGER == 0:
+            rs.Ledger.create(ledger, rs.zcdp(1000), dataset="crashes")
+        counts = kill_while_releasing(plan, ledger, folder / f"point-{point}", chance.uniform(0, 3 * pace))
+        for name, value in vars(counts).items():
+            setattr(total, name, getattr(total, name) + value)
+    print(json.dumps(vars(total)))
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]), Path(sys.argv[2]))

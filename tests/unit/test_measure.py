@@ -1,0 +1,573 @@
+"""Measuring: what is refused before anything is spent, and the order in which the rest happens."""
+
+import dataclasses
+import errno
+import inspect
+import json
+import os
+import sqlite3
+from contextlib import closing
+from fractions import Fraction
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet
+import pytest
+
+import residua as rs
+from residua import _files, _measure
+from residua.engines import MemoryEngine
+from residua.ledger import store
+from residua.noise import SystemSource
+
+SCHEMA = rs.Schema(age=rs.Integer(0, 3), sex=rs.Categorical("F", "M"))
+WORK = rs.table(SCHEMA, {"age": rs.prefix, "sex": rs.identity}, name="T1") + rs.marginals(SCHEMA, up_to=1)
+PEOPLE = {"age": [0, 3, 3, 1, 2], "sex": ["F", "M", "M", "F", "M"]}
+CODES = np.array([[0, 0], [3, 1], [3, 1], [1, 0], [2, 1]])
+SIMULATED = {"ledger": None, "noise": rs.simulated(seed=1)}
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch):
+    """Durability is the ledger's own affair: do not wait for the disk."""
+    monkeypatch.setattr(store, "_SETTINGS", ("PRAGMA synchronous=OFF",))
+
+
+@pytest.fixture(scope="module")
+def plan():
+    return rs.plan(WORK, rs.zcdp("0.1"), method="querysmasher")
+
+
+@pytest.fixture
+def ledger(tmp_path):
+    return rs.Ledger.create(tmp_path / "budget.db", rs.zcdp(1), dataset="people")
+
+
+@pytest.fixture
+def unspent(ledger):
+    """After the test, the ledger must be as it was, to the byte."""
+    before = ledger.path.read_bytes()
+    yield ledger
+    assert ledger.path.read_bytes() == before
+
+
+def same_measurements(one, two):
+    return all(map(np.array_equal, one.measurements.values, two.measurements.values))
+
+
+# --- a release is paid for before its noise is drawn -------------------------------------------------------
+
+
+def test_a_release_costs_what_its_plan_says(plan, ledger):
+    release = rs.measure(plan, PEOPLE, ledger=ledger, note="first")
+    [entry] = ledger.entries()
+    assert ledger.spent == entry.amount == plan.privacy.rho == Fraction(1, 10)
+    assert (entry.plan_hash, entry.note) == (plan.hash, "first")
+    assert release.audit["ledger"] == {
+        "dataset": "people",
+        "entry": str(entry.id),
+        "amount": "1/10",
+        "hash": entry.hash,
+    }
+
+
+def test_everything_about_the_data_comes_before_the_debit_and_all_noise_after_it(plan, ledger, monkeypatch):
+    happened = []
+    real_draw, real_spend = _measure.draw, rs.Ledger.spend
+
+    class Watched(MemoryEngine):
+        def counts(self, subsets):
+            happened.append("count")
+            return super().counts(subsets)
+
+    def spend(self, *args, **named):
+        entry = real_spend(self, *args, **named)
+        happened.append("spent")
+        return entry
+
+    def draw(*args):
+        assert ledger.spent == Fraction(1, 10)  # on disk, as another process would read it
+        happened.append("draw")
+        return real_draw(*args)
+
+    monkeypatch.setattr(_measure, "MemoryEngine", Watched)
+    monkeypatch.setattr(_measure, "draw", draw)
+    monkeypatch.setattr(rs.Ledger, "spend", spend)
+    rs.measure(plan, PEOPLE, ledger=ledger)
+    assert set(happened) == {"count", "spent", "draw"}
+    assert happened == sorted(happened, key=["count", "spent", "draw"].index)
+    assert happened.count("spent") == 1
+    assert happened.count("draw") == len(plan.batches)
+
+
+def test_a_failure_of_the_entropy_source_wastes_the_debit_and_releases_nothing(plan, ledger, monkeypatch):
+    def dead(*_):
+        raise OSError("no entropy")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(_measure, "draw", dead)
+        with pytest.raises(OSError, match="no entropy"):
+            rs.measure(plan, PEOPLE, ledger=ledger)
+    assert ledger.spent == Fraction(1, 10)
+    rs.measure(plan, PEOPLE, ledger=ledger)
+    assert ledger.spent == Fraction(2, 10)
+
+
+@pytest.mark.parametrize("stop", [KeyboardInterrupt, MemoryError])
+def test_an_interruption_before_the_debit_spends_nothing(plan, unspent, monkeypatch, stop):
+    def interrupted(*_):
+        raise stop
+
+    monkeypatch.setattr(_measure, "_exact_answers", interrupted)
+    with pytest.raises(stop):
+        rs.measure(plan, PEOPLE, ledger=unspent)
+
+
+def test_a_progress_callback_sees_fractions_and_can_stop_for_nothing(plan, unspent):
+    seen = []
+    rs.measure(plan, PEOPLE, **SIMULATED, progress=lambda what, part: seen.append((what, part)))
+    assert seen
+    assert all(what == "counting" and 0 < part <= 1 for what, part in seen)
+
+    def stop(what, part):
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        rs.measure(plan, PEOPLE, ledger=unspent, progress=stop)
+
+
+def test_no_noise_is_drawn_in_floating_point_and_every_draw_is_new(plan, ledger):
+    first = rs.measure(plan, PEOPLE, ledger=ledger)
+    second = rs.measure(plan, PEOPLE, ledger=ledger)
+    assert all(values.dtype == np.int64 for values in first.measurements.values)
+    assert not same_measurements(first, second)
+    assert not first.simulated
+
+
+def test_nothing_has_a_default_seed():
+    for function in (rs.measure, rs.simulated):
+        for name, parameter in inspect.signature(function).parameters.items():
+            assert parameter.default in (inspect.Parameter.empty, None, ""), name
+    assert inspect.signature(rs.measure).parameters["ledger"].default is inspect.Parameter.empty
+
+
+# --- one of two ways: a ledger and real noise, or neither --------------------------------------------------
+
+
+def test_real_noise_needs_a_ledger(plan):
+    for noise in (None, SystemSource()):
+        with pytest.raises(rs.LedgerError, match="needs a ledger: create one with"):
+            rs.measure(plan, PEOPLE, ledger=None, noise=noise)
+
+
+def test_simulated_noise_takes_no_ledger(plan, unspent):
+    with pytest.raises(rs.LedgerError, match="spends nothing: pass ledger=None"):
+        rs.measure(plan, PEOPLE, ledger=unspent, noise=rs.simulated(seed=1))
+
+
+class Foretold:
+    """A source that says it is real, and is not the operating system's."""
+
+    simulated = False
+
+    def words(self, count):
+        return np.zeros(count, dtype=np.uint64)
+
+
+@pytest.mark.parametrize("noise", [1, "seed", Foretold(), np.random.default_rng(1), 0])
+def test_nothing_but_the_operating_system_passes_for_real_noise(plan, unspent, noise):
+    for ledger in (unspent, None):
+        with pytest.raises(rs.BudgetError, match="is no noise"):
+            rs.measure(plan, PEOPLE, ledger=ledger, noise=noise)
+
+
+def test_a_seed_repeats_a_simulation_and_another_does_not(plan):
+    releases = [rs.measure(plan, PEOPLE, ledger=None, noise=rs.simulated(seed)) for seed in (1, 1, 2)]
+    assert same_measurements(releases[0], releases[1])
+    assert not same_measurements(releases[0], releases[2])
+    assert all(release.simulated for release in releases)
+
+
+def test_a_ledger_may_be_a_path(plan, ledger):
+    rs.measure(plan, PEOPLE, ledger=ledger.path)
+    rs.measure(plan, PEOPLE, ledger=str(ledger.path))
+    assert ledger.spent == Fraction(2, 10)
+
+
+# --- ledgers that cannot pay -------------------------------------------------------------------------------
+
+
+def test_a_ledger_that_has_too_little_left_pays_nothing(plan, tmp_path):
+    poor = rs.Ledger.create(tmp_path / "poor.db", rs.zcdp("0.15"), dataset="people")
+    rs.measure(plan, PEOPLE, ledger=poor)
+    with pytest.raises(rs.BudgetExceeded, match=r"only 0\.05 left"):
+        rs.measure(plan, PEOPLE, ledger=poor)
+    assert poor.spent == Fraction(1, 10)
+
+
+def test_a_ledger_of_another_unit_or_definition_pays_nothing(plan, tmp_path):
+    for name, budget, unit in (
+        ("unit", rs.zcdp(1), rs.Unit(max_records=2)),
+        ("pure", rs.pure_dp(1), rs.Unit()),
+    ):
+        other = rs.Ledger.create(tmp_path / name, budget, dataset="people", unit=unit)
+        with pytest.raises(rs.BudgetError):
+            rs.measure(plan, PEOPLE, ledger=other)
+        assert other.spent == 0
+
+
+def test_a_missing_ledger_is_not_created(plan, tmp_path):
+    with pytest.raises(rs.LedgerError, match="there is no ledger"):
+        rs.measure(plan, PEOPLE, ledger=tmp_path / "none.db")
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("content", [b"", b"not a ledger", "foreign", "truncated"])
+def test_a_file_that_is_no_ledger_pays_nothing(plan, ledger, tmp_path, content):
+    path = tmp_path / "odd.db"
+    if content == "foreign":
+        with closing(sqlite3.connect(path)) as connection:
+            connection.execute("CREATE TABLE event (number, text, hash)")
+    else:
+        path.write_bytes(ledger.path.read_bytes()[:5000] if content == "truncated" else content)
+    before = path.read_bytes()
+    with pytest.raises(rs.LedgerError, match=r"odd\.db"):
+        rs.measure(plan, PEOPLE, ledger=path)
+    assert path.read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    ("setting", "words"),
+    [("PRAGMA query_only=ON", "is read-only"), ("PRAGMA max_page_count=2", "the disk is full")],
+)
+def test_a_ledger_that_cannot_be_written_pays_nothing(plan, unspent, monkeypatch, setting, words):
+    drawn = []
+    monkeypatch.setattr(_measure, "draw", lambda *_: drawn.append(1))
+    monkeypatch.setattr(store, "_SETTINGS", (*store._SETTINGS, setting))
+    with pytest.raises(rs.LedgerError, match=words):
+        rs.measure(plan, PEOPLE, ledger=unspent, note="x" * 9000)
+    assert not drawn
+
+
+@pytest.mark.parametrize("note", [None, 3, b"note", "\ud800", "ok \udfff"])
+def test_a_note_that_no_file_can_hold_is_refused_before_it_is_too_late(plan, unspent, note):
+    for ways in ({"ledger": unspent}, SIMULATED):
+        with pytest.raises(rs.DataError, match="Unicode text"):
+            rs.measure(plan, PEOPLE, **ways, note=note)
+
+
+def test_a_dataset_whose_name_no_file_can_hold_pays_nothing(plan, tmp_path):
+    odd = rs.Ledger.create(tmp_path / "odd.db", rs.zcdp(1), dataset="people \udcff")
+    with pytest.raises(rs.DataError, match="names of datasets are Unicode text"):
+        rs.measure(plan, PEOPLE, ledger=odd)
+    assert odd.spent == 0
+
+
+# --- plans that must not be measured -----------------------------------------------------------------------
+
+
+def test_a_plan_may_be_a_path(plan, tmp_path):
+    plan.save(tmp_path / "t1.plan")
+    release = rs.measure(tmp_path / "t1.plan", PEOPLE, ledger=None, noise=rs.simulated(seed=1))
+    assert release.plan.hash == plan.hash
+    assert same_measurements(release, rs.measure(plan, PEOPLE, ledger=None, noise=rs.simulated(seed=1)))
+
+
+@pytest.mark.parametrize("wrong", [WORK, 7, None])
+def test_only_plans_are_measured(unspent, wrong):
+    with pytest.raises(rs.WorkloadError, match="measure needs a plan first"):
+        rs.measure(wrong, PEOPLE, ledger=unspent)
+
+
+def cheaper(plan):
+    """A plan that says it spends half of what it does."""
+    return dataclasses.replace(plan, budget=rs.privacy_cost(plan.budget.gaussian_cost() / 2))
+
+
+@pytest.mark.parametrize("method", ["querysmasher", "dense"])
+@pytest.mark.parametrize("neighbours", ["add_remove", "replace_one"])
+def test_a_plan_that_would_spend_more_than_it_states_is_refused(unspent, method, neighbours):
+    plan = rs.plan(WORK, rs.zcdp("0.1"), method=method, unit=rs.Unit(neighbours=neighbours))
+    rs.measure(plan, PEOPLE, **SIMULATED)
+    for ways in ({"ledger": unspent}, SIMULATED):
+        with pytest.raises(rs.BudgetError, match=r"would spend more than the .* that it states"):
+            rs.measure(cheaper(plan), PEOPLE, **ways)
+
+
+def test_a_plan_for_one_record_does_not_pass_for_three(plan, unspent):
+    weak = dataclasses.replace(plan, unit=rs.Unit(max_records=3))
+    with pytest.raises(rs.BudgetError, match="would spend more"):
+        rs.measure(weak, PEOPLE, ledger=unspent)
+
+
+def forged(plan, path, change):
+    """The saved plan with changed content and a hash that fits it, as a careful forger would leave it."""
+    manifest, arrays = plan.content()
+    manifest = json.loads(json.dumps(manifest))
+    change(manifest, arrays)
+    _files.write(path, "plan", manifest, arrays)
+
+
+def louder(manifest, arrays):
+    for name in arrays:
+        if name.endswith("shares"):
+            arrays[name] = arrays[name] * 2
+
+
+def finer(manifest, arrays):
+    manifest["mechanism"]["grain"] -= 1
+
+
+def negative(manifest, arrays):
+    for name in arrays:
+        if name.endswith("shares"):
+            arrays[name] = -arrays[name]
+
+
+@pytest.mark.parametrize("change", [louder, finer, negative])
+def test_a_forged_plan_cannot_be_measured_with_less_noise_than_it_pays_for(plan, unspent, tmp_path, change):
+    path = tmp_path / "forged.plan"
+    forged(plan, path, change)
+    with pytest.raises(rs.BudgetError):
+        rs.measure(path, PEOPLE, ledger=unspent)
+
+
+def test_an_edited_plan_file_is_not_measured(plan, unspent, tmp_path):
+    path = tmp_path / "edited.plan"
+    plan.save(path)
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(content)
+    with pytest.raises(rs.FileFormatError, match=r"edited\.plan"):
+        rs.measure(path, PEOPLE, ledger=unspent)
+
+
+def test_a_combination_of_releases_is_not_measured_again(plan, unspent):
+    releases = [rs.measure(plan, PEOPLE, ledger=None, noise=rs.simulated(seed)) for seed in (1, 2)]
+    with pytest.raises(rs.Infeasible, match="describes measurements made before"):
+        rs.measure(rs.combine(*releases).plan, PEOPLE, ledger=unspent)
+
+
+def test_a_table_that_no_memory_holds_is_refused_by_its_size(unspent):
+    schema = rs.Schema.of_sizes([10] * 12)
+    plan = rs.plan(rs.marginals(schema, ways=1), rs.zcdp("0.1"), method="identity")
+    with pytest.raises(rs.Infeasible, match="1,000,000,000,000 cells"):
+        rs.measure(plan, np.zeros((1, 12), dtype=int), ledger=unspent)
+
+
+# --- data that does not fit --------------------------------------------------------------------------------
+
+
+BAD = {
+    "no column sex": ({"age": [1]}, "sex"),
+    "other columns": (pd.DataFrame({"Age": [1], "Sex": ["F"]}), "age"),
+    "text for a number": ({"age": ["old"], "sex": ["F"]}, "age"),
+    "a missing value": ({"age": [1, None], "sex": ["F", "M"]}, "age"),
+    "outside": ({"age": [4], "sex": ["F"]}, "age"),
+    "unknown label": ({"age": [1], "sex": ["X"]}, "sex"),
+    "columns of two lengths": ({"age": [1, 2], "sex": ["F"]}, "age|sex"),
+    "real codes": (np.zeros((2, 2)), "codes"),
+    "codes of another schema": (np.zeros((2, 3), dtype=int), "codes"),
+    "codes outside": (np.array([[0, 2]]), "sex"),
+    "negative codes": (np.array([[-1, 0]]), "age"),
+    "nothing": (None, "NoneType"),
+    "a number": (7, "type builtins.int"),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_data_that_does_not_fit_the_schema_is_refused_and_costs_nothing(plan, unspent, name):
+    data, words = BAD[name]
+    with pytest.raises(rs.DataError, match=words):
+        rs.measure(plan, data, ledger=unspent)
+
+
+def test_a_plan_for_another_schema_is_refused_and_costs_nothing(unspent):
+    other = rs.plan(rs.marginals(rs.Schema(height=rs.Integer(0, 9)), ways=1), rs.zcdp("0.1"))
+    with pytest.raises(rs.DataError, match="height"):
+        rs.measure(other, PEOPLE, ledger=unspent)
+
+
+OUTSIDE = {"age": [0, 1, 5, None, -7], "sex": ["F", "M", "M", "F", "F"]}
+POLICIES = {
+    "drop": (rs.Integer(0, 3, outside="drop"), [1, 1, 0, 0]),
+    "clip": (rs.Integer(0, 3, outside="clip"), None),
+    "other": (rs.Integer(0, 3, outside="other"), [1, 1, 0, 0, 3]),
+}
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_the_policy_of_the_schema_decides_about_values_outside_it(policy, monkeypatch):
+    age, expected = POLICIES[policy]
+    schema = rs.Schema(age=age, sex=rs.Categorical("F", "M"))
+    plan = rs.plan(rs.marginals(schema, ways=1), rs.zcdp(1), method="querysmasher")
+    monkeypatch.setattr(_measure, "draw", lambda source, laws, counts: np.zeros(sum(counts), np.int64))
+    if expected is None:  # a missing value is nearest to no cell
+        with pytest.raises(rs.DataError, match="age"):
+            rs.measure(plan, OUTSIDE, **SIMULATED)
+        return
+    release = rs.measure(plan, OUTSIDE, **SIMULATED)
+    assert np.allclose(release.table("age").values, expected)
+    assert release.audit["policies"] == {"age": policy, "sex": "error"}
+
+
+def test_no_records_are_data_too(plan):
+    for empty in ({"age": [], "sex": []}, np.zeros((0, 2), dtype=int), pd.DataFrame(PEOPLE)[:0]):
+        release = rs.measure(plan, empty, ledger=None, noise=rs.simulated(seed=3))
+        deviations = np.abs(release.values()) / np.sqrt(plan.variances(plan.workload))
+        assert 0 < deviations.max() < 6
+
+
+def test_more_records_than_64_bits_hold_are_refused_and_cost_nothing(plan, unspent, monkeypatch):
+    limit = _measure.public_record_limit(plan.batches)
+
+    class Crowd:
+        records = limit + 1
+
+        def counts(self, subsets):
+            raise AssertionError("counted")
+
+    monkeypatch.setattr(_measure, "_engine", lambda schema, data: Crowd())
+    with pytest.raises(rs.DataError, match=f"{limit + 1:,} records, more than the {limit:,}"):
+        rs.measure(plan, None, ledger=unspent)
+
+
+def test_the_record_limit_does_not_depend_on_the_data(plan):
+    assert _measure.public_record_limit(plan.batches) == _measure.public_record_limit(plan.batches) > 10**8
+
+
+# --- forms of data -----------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def files(tmp_path):
+    """One table in files of every known kind."""
+    table = pa.table(PEOPLE)
+    pa.parquet.write_table(table, tmp_path / "people.parquet")
+    pa.parquet.write_table(table, tmp_path / "people.PQ")
+    pa.csv.write_csv(table, tmp_path / "people.csv")
+    tabs = pa.csv.WriteOptions(delimiter="\t")
+    pa.csv.write_csv(table, tmp_path / "people.tsv", write_options=tabs)
+    return tmp_path
+
+
+def test_every_form_of_the_same_data_is_measured_alike(plan, files):
+    forms = [CODES, pd.DataFrame(PEOPLE), pl.DataFrame(PEOPLE), pa.table(PEOPLE)]
+    forms += [files / name for name in ("people.parquet", "people.PQ", "people.csv", "people.tsv")]
+    forms += [str(files / "people.csv")]
+    expected = rs.measure(plan, PEOPLE, ledger=None, noise=rs.simulated(seed=1))
+    for form in forms:
+        assert same_measurements(rs.measure(plan, form, ledger=None, noise=rs.simulated(seed=1)), expected)
+
+
+def test_files_that_cannot_be_read_are_refused_and_cost_nothing(plan, unspent, files):
+    (files / "people.xls").write_bytes(b"")
+    (files / "broken.parquet").write_bytes((files / "people.parquet").read_bytes()[:-9])
+    (files / "broken.csv").write_text("age,sex\n1,F\n1\n")
+    for name, words in (
+        ("absent.csv", "there is no data file"),
+        ("people.xls", "is not known; use"),
+        ("broken.parquet", "cannot be read as Parquet"),
+        ("broken.csv", "cannot be read as CSV"),
+    ):
+        with pytest.raises(rs.DataError, match=words):
+            rs.measure(plan, files / name, ledger=unspent)
+
+
+def test_large_marginals_are_counted_a_few_at_a_time(monkeypatch):
+    schema = rs.Schema.of_sizes([3] * 6)
+    plan = rs.plan(rs.marginals(schema, up_to=2), rs.zcdp(1), method="residualplanner")
+    codes = np.random.default_rng(0).integers(0, 3, (40, 6))
+    expected = rs.measure(plan, codes, ledger=None, noise=rs.simulated(seed=1))
+    asked = []
+
+    class Watched(MemoryEngine):
+        def counts(self, subsets):
+            asked.append(len(subsets))
+            return super().counts(subsets)
+
+    monkeypatch.setattr(_measure, "MemoryEngine", Watched)
+    monkeypatch.setattr(_measure, "COUNTED_AT_ONCE", 20)
+    assert same_measurements(rs.measure(plan, codes, ledger=None, noise=rs.simulated(seed=1)), expected)
+    assert max(asked) == 6  # one-way marginals of three cells
+
+
+# --- nothing of the data stays behind ----------------------------------------------------------------------
+
+
+def test_an_audit_record_says_how_and_nothing_of_whom(plan, ledger):
+    release = rs.measure(plan, PEOPLE, ledger=ledger, note="spring")
+    audit = dict(release.audit)
+    assert audit.pop("time").endswith("+00:00")
+    [entry] = ledger.entries()
+    assert audit == {
+        "residua": rs.__version__,
+        "numpy": np.__version__,
+        "python": audit["python"],
+        "plan_hash": plan.hash,
+        "privacy": {"cost": "1/5", "unit": {"max_records": 1, "neighbours": "add_remove"}},
+        "noise": "rounded gaussian",
+        "ledger": {"dataset": "people", "entry": str(entry.id), "amount": "1/10", "hash": entry.hash},
+        "note": "spring",
+        "policies": {"age": "error", "sex": "error"},
+        "simulated": False,
+    }
+
+
+def test_two_datasets_leave_the_same_record_but_for_their_noisy_numbers(plan, tmp_path):
+    """Of the files of two releases, only the measured numbers, the hash and the time may differ."""
+    contents = []
+    for name, data in (("one", PEOPLE), ("two", {"age": [2] * 977, "sex": ["F"] * 977})):
+        path = tmp_path / name
+        rs.measure(plan, data, ledger=None, noise=rs.simulated(seed=1)).save(path)
+        container = _files.read(path, "release")
+        manifest = json.loads(json.dumps(container.manifest))
+        manifest["audit"].pop("time")
+        arrays = {
+            key: value for key, value in container.arrays.items() if not key.startswith("measurements.")
+        }
+        shapes = {key: value.shape for key, value in container.arrays.items()}
+        contents.append((manifest, {key: value.tobytes() for key, value in arrays.items()}, shapes))
+    assert contents[0] == contents[1]
+
+
+def test_a_release_holds_no_exact_answer(plan, monkeypatch):
+    """Every measured number has noise of its own: the exact ones are nowhere in what measure returns."""
+    exact = []
+    real = _measure._exact_answers
+
+    def watched(*args):
+        exact.append(real(*args))
+        return exact[-1]
+
+    monkeypatch.setattr(_measure, "_exact_answers", watched)
+    release = rs.measure(plan, PEOPLE, **SIMULATED)
+    assert set(vars(release)) == {"plan", "measurements", "audit"}
+    for clean, noisy in zip(exact, release.measurements.values, strict=True):
+        assert noisy is not clean
+        assert (noisy != clean).any()
+
+
+def test_a_full_disk_loses_no_release_that_is_still_in_memory(plan, ledger, tmp_path, monkeypatch):
+    release = rs.measure(plan, PEOPLE, ledger=ledger)
+    target = tmp_path / "people.release"
+
+    def full(handle):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", full)
+        with pytest.raises(OSError, match="No space left"):
+            release.save(target)
+    assert [path for path in tmp_path.iterdir() if path != ledger.path] == []
+    release.save(target)
+    assert rs.Release.load(target).hash == release.hash
+
+
+def test_measuring_writes_nothing_but_the_ledger(plan, ledger, tmp_path):
+    rs.measure(plan, PEOPLE, ledger=ledger)
+    assert list(Path(tmp_path).iterdir()) == [ledger.path]
