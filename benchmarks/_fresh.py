@@ -14,7 +14,8 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
@@ -55,7 +56,8 @@ def fresh(script: str, *numbers: int, patience: float, repeats: int = 1) -> Row:
 def _run(script: str, numbers: tuple[int, ...], patience: float) -> Row:
     command = [sys.executable, script, "--row", *map(str, numbers)]
     try:
-        output = subprocess.run(command, check=True, stdout=subprocess.PIPE, timeout=patience).stdout
+        with _one_processor():
+            output = subprocess.run(command, check=True, stdout=subprocess.PIPE, timeout=patience).stdout
     except subprocess.TimeoutExpired as late:
         output = late.stdout or b""
     lines = output.decode().splitlines()
@@ -64,12 +66,24 @@ def _run(script: str, numbers: tuple[int, ...], patience: float) -> Row:
     return Row(**json.loads(lines[-1]))
 
 
+@contextmanager
+def _one_processor() -> Iterator[None]:
+    """What is started within it inherits one processor, and makes no more threads than that."""
+    if not hasattr(os, "sched_setaffinity"):
+        yield
+        return
+    before = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {max(before)})
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, before)
+
+
 def answer_row(workload: Maker, method: str) -> bool:
     """Whether this interpreter was started for one row; if so, it makes the plan and prints the figures."""
     if sys.argv[1:2] != ["--row"]:
         return False
-    if hasattr(os, "sched_setaffinity"):
-        os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
     numbers = map(int, sys.argv[2:])
     print_row(measure(workload, method, *numbers, planned=print_row))
     return True

@@ -5,7 +5,7 @@ cell weights of the same queries with weights up to 10% different. `--large` add
 threads.
 
 Fails if a gap is not reached, if prefix on 1024 cells takes more than 15 processor seconds, or if a
-workload on 4096 cells takes more than ten minutes. Seconds depend on the machine and are indicative;
+workload on 4096 cells takes more than ten minutes of them. Seconds depend on the machine and are indicative;
 the ratio to `numpy.linalg.eigh` of the same size, measured in the same run, less so.
 """
 
@@ -83,7 +83,7 @@ def large(limits: Limits) -> None:
         gap = run.result.gap
         limits.check(gap <= LARGE_GAP, f"{family.kind} {LARGE}: gap {gap:.1e}, not {LARGE_GAP:.0e}")
         limits.check(
-            run.wall <= LARGE_SECONDS, f"{family.kind} {LARGE}: {run.wall:.0f} s, not {LARGE_SECONDS:g} s"
+            run.cpu <= LARGE_SECONDS, f"{family.kind} {LARGE}: {run.cpu:.0f} s, not {LARGE_SECONDS:g} s"
         )
 
 

@@ -69,9 +69,15 @@ def plan(
     (1.556, 'all mechanisms')
     """
     _check_arguments(work, budget, unit, method, objective, gap)
-    allowed = unit.record_cost(budget)
+    unit.record_cost(budget)  # a budget that no Gaussian noise can meet is refused before any work
     with threads_for(0):  # solvers of large blocks take more for themselves
         draft = _draft(work, method, gap, strategies, progress)
+        return _finished(draft, work, budget, unit, method, objective)
+
+
+def _finished(draft: Draft, work: Workload, budget: Budget, unit: Unit, method: str, objective: str) -> Plan:
+    """The draft in integers, scaled to the budget, with its errors and its certificate."""
+    allowed = unit.record_cost(budget)
     replaced = unit.neighbours == "replace_one"
     own = draft.mechanism.replacement_cost() if replaced else draft.mechanism.cost()
     if own <= ROUNDING * draft.mechanism.cost():
@@ -83,8 +89,8 @@ def plan(
     ideal = Figures.of(draft.mechanism.scaled(scale), work, _totals(draft, scale, work))
     mechanism = integer_mechanism(draft.mechanism, draft.spans, allowed, replacing=replaced)
     released = Figures.of(mechanism, work, totals_of(mechanism, work))
-    lower = 0.0 if replaced else draft.lower_bound / float(allowed)
     # A bound proved for adding or removing a record says nothing about replacing one.
+    lower = 0.0 if replaced else draft.lower_bound / float(allowed)
     certificate = certified(released.total_variance, lower, draft.scope)
     return Plan(work, budget, unit, method, mechanism, certificate, objective, ideal, released)
 

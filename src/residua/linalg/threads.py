@@ -6,12 +6,12 @@ from contextlib import contextmanager
 
 from threadpoolctl import threadpool_limits
 
-LARGE = 1_200  # rows from which a second thread makes a decomposition faster
+LARGE = 2_000  # rows from which a second thread surely makes a decomposition faster
 
 
 @contextmanager
 def threads_for(rows: int) -> Iterator[None]:
-    """Within it, BLAS uses one thread for matrices of fewer than 1,200 rows, otherwise every processor."""
+    """Within it, BLAS uses one thread for matrices of up to 2,000 rows, otherwise every processor."""
     import scipy.linalg  # noqa: F401  # brings its own BLAS, which a limit set before would not reach
 
     with threadpool_limits(limits=1 if rows <= LARGE else _processors(), user_api="blas"):
