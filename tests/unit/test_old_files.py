@@ -1,4 +1,4 @@
-"""Files that earlier versions wrote must load for ever: these were written by format 1 and are never rewritten."""
+"""Files that earlier versions wrote must load for ever: these are of format 1, and never rewritten."""
 
 import json
 from pathlib import Path

@@ -1,5 +1,7 @@
 """Optimised centring (C-001 to C-004)."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -117,3 +119,12 @@ def test_integers_cost_little_under_any_weights() -> None:
     work = rs.all_tables(rs.Schema.of_sizes([30] * 4), ways=(1, 2, 3), family=rs.prefix)
     (plan,) = plans(work, "smasher", gap=1e-4)
     assert plan.rmse <= 1.001 * plan.ideal.rmse
+
+
+def test_a_saved_plan_keeps_its_whole_number_weights(tmp_path: Path) -> None:
+    work = rs.all_tables(rs.Schema.of_sizes([6, 5]), ways=(1, 2), family=rs.prefix)
+    (plan,) = plans(work, "smasher")
+    plan.save(tmp_path / "smashed.plan")
+    loaded = rs.Plan.load(tmp_path / "smashed.plan")
+    assert loaded.hash == plan.hash
+    assert loaded.mechanism.measures == plan.mechanism.measures  # type: ignore[attr-defined]

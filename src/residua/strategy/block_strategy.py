@@ -177,7 +177,8 @@ class BlockStrategy:
                 arrays[f"blocks.layer.{number}.shares"] = layer.shares
         tilted = {at: measure for at, measure in enumerate(self.measures) if measure.weights is not None}
         for at, measure in tilted.items():
-            arrays[f"blocks.measure.{at}"] = measure.vector()
+            whole = measure.numerators
+            arrays[f"blocks.measure.{at}"] = measure.vector() if whole is None else np.array(whole)
         return {
             "kind": self.kind,
             "sizes": list(self.sizes),
@@ -198,7 +199,9 @@ class BlockStrategy:
         sizes = tuple(record["sizes"])
         measures = [Measure(size) for size in sizes]
         for at in record["measures"]:
-            measures[at] = Measure.of(arrays[f"blocks.measure.{at}"])
+            weights = arrays[f"blocks.measure.{at}"]
+            exact = np.issubdtype(weights.dtype, np.integer)
+            measures[at] = Measure.whole(weights.tolist()) if exact else Measure.of(weights)
         shapes = tuple(
             Shape(tuple(part["sizes"]), arrays[f"blocks.shape.{number}"].astype(np.float64), part["rank"])
             for number, part in enumerate(record["shapes"])
