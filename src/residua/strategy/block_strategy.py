@@ -177,8 +177,8 @@ class BlockStrategy:
                 arrays[f"blocks.layer.{number}.shares"] = layer.shares
         tilted = {at: measure for at, measure in enumerate(self.measures) if measure.weights is not None}
         for at, measure in tilted.items():
-            whole = measure.numerators
-            arrays[f"blocks.measure.{at}"] = measure.vector() if whole is None else np.array(whole)
+            exact = measure.numerators
+            arrays[f"blocks.measure.{at}"] = measure.vector() if exact is None else np.array(exact)
         return {
             "kind": self.kind,
             "sizes": list(self.sizes),
