@@ -4,8 +4,6 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from threadpoolctl import threadpool_limits
-
 LARGE = 2_000  # rows from which a second thread surely makes a decomposition faster
 
 
@@ -13,6 +11,7 @@ LARGE = 2_000  # rows from which a second thread surely makes a decomposition fa
 def threads_for(rows: int) -> Iterator[None]:
     """Within it, BLAS uses one thread for matrices of up to 2,000 rows, otherwise every processor."""
     import scipy.linalg  # noqa: F401  # brings its own BLAS, which a limit set before would not reach
+    from threadpoolctl import threadpool_limits
 
     with threadpool_limits(limits=1 if rows <= LARGE else _processors(), user_api="blas"):
         yield
