@@ -57,9 +57,9 @@ def show(size: int, attributes: int, row: Row, published: tuple[float, float]) -
             f"{row.file:.1f}",
             f"{row.rmse:.3f}",
             f"{row.gap:.0e}",
-            f"{seconds:.1f}",
-            f"{row.wall / seconds:.4f}",
-            f"{row.peak / gigabytes / 1e3:.4f}",
+            "-" if math.isnan(seconds) else f"{seconds:.1f}",
+            "-" if math.isnan(seconds) else f"{row.wall / seconds:.4f}",
+            "-" if math.isnan(gigabytes) else f"{row.peak / gigabytes / 1e3:.4f}",
         ),
         flush=True,
     )

@@ -4,7 +4,7 @@ QuerySmasher, Table 4, at privacy cost 1. WFF must agree to the last digit, our 
 theirs. The counts say that affine and abs pairs come with prefixes on single attributes; what random queries
 are is told in `_synthetic.py`, and those are compared up to the spread of draws.
 
-Takes about ten minutes, nearly all of it on random queries of sizes 40 and 50; `--fast` leaves those out.
+Takes about five minutes, nearly all of it on random queries of sizes 40 and 50; `--fast` leaves those out.
 """
 
 import argparse

@@ -1,7 +1,7 @@
 """Root mean square error of one-way ranges, two-way affine queries and three-way prefixes together.
 
 QuerySmasher, Table 5, for d attributes of n cells each at privacy cost 1. WFF must agree to the last digit,
-our QuerySmasher must not be above theirs. Takes about two minutes.
+our QuerySmasher must not be above theirs. Takes about a minute.
 """
 
 import sys

@@ -11,7 +11,7 @@ figures that do not depend on random queries agree, two of them only after round
 then to two (171.2948 is printed as 171.30); so WFF is rounded to three decimals first. The paper does not
 print its weights: these were found by trying common generators and seeds against the WFF column alone.
 
-Takes minutes, nearly all of it on random queries of size 40; `--fast` leaves those out.
+Takes about a minute, most of it on random queries of size 40; `--fast` leaves those out.
 """
 
 import argparse

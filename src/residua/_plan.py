@@ -30,7 +30,7 @@ Array = NDArray[np.float64]
 Totals = tuple[float, float]
 """Weighted and unweighted sum of the variances of all queries."""
 
-MOST_SEARCHED = 2_000  # tables whose largest variance is looked for when a plan is saved
+MOST_SEARCHED = 500  # tables whose largest variance is looked for when a plan is saved
 LISTABLE = 10_000_000  # queries whose variances are listed in one array
 
 

@@ -29,18 +29,9 @@ class Estimates:
         tables, cells = [], []
         for batch, values in zip(batches, measurements.values, strict=True):
             tensor = batch.estimate(values).reshape(len(values), *batch.sizes)
-            order = np.argsort(batch.subsets[0])
-            # Blocks of one batch may list their attributes in different orders; sizes tell them apart only
-            # by place, so each is brought to ascending order by its own permutation.
-            if np.array_equal(np.argsort(batch.subsets, axis=1), np.tile(order, (len(values), 1))):
-                tensor = np.ascontiguousarray(tensor.transpose(0, *(1 + order)))
-                tables.append(np.sort(batch.subsets, axis=1))
-                cells.append(tensor)
-                continue
-            for place, row in enumerate(batch.subsets):
-                own = np.argsort(row)
-                tables.append(np.sort(row)[None])
-                cells.append(tensor[place].transpose(own)[None])
+            order = np.argsort(batch.subsets[0])  # of every block: they have one layout
+            tables.append(np.sort(batch.subsets, axis=1))
+            cells.append(np.ascontiguousarray(tensor.transpose(0, *(1 + order))))
         return cls(tuple(tables), tuple(cells))
 
     @cached_property

@@ -12,8 +12,12 @@ import pytest
 from flint import fmpz_mat
 
 import residua as rs
+from residua.decompose import decompose
 from residua.errors import Infeasible
-from residua.strategy import integer_blocks, integers
+from residua.linalg.centring import Measure, project
+from residua.mechanisms.blocks import solve_blocks
+from residua.mechanisms.shapes import Optimal
+from residua.strategy import integer_blocks, integers, spans
 from residua.strategy.batches import exact_cost
 from residua.strategy.integers import (
     centred_rows,
@@ -28,7 +32,7 @@ from residua.strategy.integers import (
 )
 from residua.strategy.lattice import short_basis
 from residua.strategy.levelling import levelled, levelled_within
-from residua.strategy.spans import integer_span
+from residua.strategy.spans import centred_span, integer_span, product_span
 
 ONE = rs.privacy_cost(1)
 SMALL = rs.Schema.of_sizes([3, 2, 4])
@@ -103,6 +107,10 @@ PLANS = {
     "circular": (rs.all_tables(SMALL, (1, 2), rs.circular), "fourier"),
     "affine by frequency": (rs.all_tables(SMALL, 2, rs.affine), "fourier"),
     "real numbers": (rs.linear(SMALL, ("a2", "a0"), numbers().normal(size=(5, 12))), "querysmasher"),
+    "real numbers, tilted": (
+        rs.linear(SMALL, ("a2",), numbers(3).random((2, 4))) + rs.table(SMALL, ["a0"]),
+        "smasher",
+    ),
     "real numbers, dense": (rs.linear(SMALL, ("a2", "a0"), numbers().normal(size=(5, 12))), "dense"),
     "sixty-fourths": (
         rs.linear(SMALL, ("a2", "a0"), numbers().integers(-300, 300, (5, 12)) / 64),
@@ -145,6 +153,46 @@ def test_blocks_of_different_attributes_measure_independent_things(saved):
         for attributes in batch.subsets.tolist()
     ]
     assert sum(ranks) == rank(measured_rows(saved)[0])
+
+
+def nearly_dependent():
+    """Two whole-number queries whose directions differ by less than floats can be sure of."""
+    one, two = 2**19 + 1, 2**19 - 1
+    inverse = pow(one, -1, two)
+    other = (one * inverse - 1) // two  # one * inverse - two * other = 1
+    return np.array([[one, two, 0, 0], [other, inverse, 0, 0]])
+
+
+@pytest.mark.parametrize("method", ["querysmasher", "dense"])
+def test_queries_that_floats_take_for_multiples_of_each_other_are_still_answered_exactly(method):
+    rows = nearly_dependent()
+    assert np.linalg.det(rows[:, :2].astype(float)) == pytest.approx(1, abs=1e-3)
+    assert np.linalg.svd(rows / np.linalg.norm(rows, axis=1)[:, None])[1][1] < 1e-11
+    plan = rs.plan(rs.linear(sizes(1, 4), ("a0",), rows), ONE, method=method)
+    measured, _ = measured_rows(plan)
+    assert rank(np.concatenate([measured, rows]).astype(object)) == rank(measured)
+
+
+@pytest.mark.parametrize("name", ["prefix", "tilted"])
+def test_a_row_that_is_off_centre_stops_the_plan(monkeypatch, name):
+    def sloppy(matrix, *_):
+        rows = np.rint(1000 * matrix).astype(np.int64)
+        rows[0, 0] += 1
+        return rows
+
+    monkeypatch.setattr(integer_blocks, "centred_rows", sloppy)
+    monkeypatch.setattr(integer_blocks, "combined_rows", sloppy)
+    work, method = PLANS[name]
+    with pytest.raises(ArithmeticError, match="off centre"):
+        rs.plan(work, ONE, method=method)
+
+
+def test_weights_that_are_not_whole_cannot_be_measured():
+    work, _ = PLANS["prefix"]
+    measures = [Measure.of(np.array(weights)) for weights in ([0.5, 0.25, 0.25], [0.3, 0.7], [0.25] * 4)]
+    draft = solve_blocks(decompose(work, measures), SMALL.sizes, Optimal(), 1e-3)
+    with pytest.raises(Infeasible, match="real weights cannot be measured"):
+        integer_blocks.integer_blocks(draft.mechanism, draft.spans, Fraction(1))
 
 
 # --- exactly the cost that is stated -----------------------------------------------------------------------
@@ -355,7 +403,7 @@ def test_completed_rows_answer_everything_and_cost_hardly_more():
     matrix = matrix - matrix.mean(axis=1, keepdims=True)
     matrix = (matrix - matrix.mean(axis=2, keepdims=True)).reshape(2, 12)
     matrix /= math.sqrt(np.max(np.sum(matrix**2, axis=0)))
-    whole = completed(matrix, (3, 4))
+    whole = completed(matrix, [np.ones(3), np.ones(4)])
     assert len(whole) == np.linalg.matrix_rank(whole) == 6
     assert np.max(np.sum(whole**2, axis=0)) == pytest.approx(1)
     gram, before = np.linalg.pinv(whole.T @ whole), np.linalg.pinv(matrix.T @ matrix)
@@ -392,6 +440,20 @@ def test_bits_are_spent_where_they_are_needed_and_only_there():
     assert tried == [5]
 
 
+def test_a_rounding_that_works_is_kept_where_more_bits_do_not():
+    matrix = np.array([[1.0, 0.0], [1.0, 1e-4]])
+
+    def rounding(bits):
+        if bits > 20:
+            raise Infeasible("too many bits")
+        return rounded_rows(matrix, bits)
+
+    rows = enough_bits(rounding, matrix, 2, few=18, most=34)
+    assert np.abs(rows).max() == 2**18 - 1
+    with pytest.raises(Infeasible, match="too many bits"):
+        enough_bits(rounding, matrix, 2, few=22, most=34)
+
+
 def test_a_direction_that_rounding_loses_is_never_lost_silently():
     matrix = np.array([[1.0, 1.0], [1.0, 1.0 + 1e-9]])
     with pytest.raises(Infeasible, match="loses a direction"):
@@ -417,7 +479,7 @@ def test_independent_rows_span_all_rows():
     assert (np.gcd.reduce(chosen, axis=1) == 1).all()
 
 
-def test_a_span_is_whole_numbers_or_nothing():
+def test_a_span_is_whole_numbers_or_nothing(monkeypatch):
     schema = sizes(1, 3)
 
     def span(rows):
@@ -428,6 +490,34 @@ def test_a_span_is_whole_numbers_or_nothing():
     assert span([[0.1, 0.0, 0.0]]) is None
     assert span([[2.0**21, 1.0, 0.0]]) is None
     assert span([[0.1, 0, 0], [0, 1, 0], [0, 0, 7]]).tolist() == np.eye(3).tolist()  # all cells
+    monkeypatch.setattr(spans, "MOST_ROWS", 2)
+    assert span([[1.0, 1.0, 0.0]]) is None
+
+
+@pytest.mark.parametrize("kept", [(), (0,), (1,), (0, 1)])
+@pytest.mark.parametrize("tilted", [False, True])
+def test_centred_spans_are_the_centred_queries_times_a_whole_number(kept, tilted):
+    measures = [Measure.whole([3, 1, 2]), Measure.whole([5, -1])] if tilted else [Measure(3), Measure(2)]
+    [group] = rs.linear(SMALL, ("a0", "a1"), numbers().integers(-3, 4, (3, 6))).groups()
+    queries = group.factors[0].queries
+    found = centred_span(queries, kept, measures)
+    common = math.prod(sum(measure.whole_numbers()) for measure in measures)
+    assert np.allclose(found, common * project(queries.matrix(), (3, 2), measures, kept))
+    assert found.dtype == np.int64
+
+
+def test_products_of_spans_are_whole_or_nothing():
+    one, two = np.array([[1, -1]]), np.array([[2, 3], [0, 1]])
+    assert product_span([one, two]).tolist() == [[2, 3, -2, -3], [0, 1, 0, -1]]
+    assert product_span([]).tolist() == [[1]]
+    assert product_span([one, None]) is None
+    assert product_span([2**30 * one, 2**30 * two]) is None
+
+
+def test_spans_that_would_overflow_are_none():
+    [group] = rs.linear(SMALL, ("a0", "a1"), np.eye(1, 6)).groups()
+    measures = [Measure.whole([2**40, 1, 1]), Measure.whole([2**30, 1])]
+    assert centred_span(group.factors[0].queries, (0, 1), measures) is None
 
 
 # --- short bases and level columns -------------------------------------------------------------------------
@@ -493,3 +583,10 @@ def test_levelling_within_a_basis_stays_within_it():
     assert rank(np.concatenate([level, basis]).astype(object)) == 3
     excess = [np.abs(np.sum(each**2, axis=0) - np.sum(wanted**2, axis=0)) for each in (level, rounded)]
     assert np.sum(excess[0] ** 2) <= np.sum(excess[1] ** 2)
+
+
+def test_levelling_ends_where_no_row_of_the_basis_reaches():
+    basis = np.array([[1.0, -1.0, 0.0]])
+    rounded = np.array([[5.0, -5.0, 0.0]])
+    wanted = np.array([[5.0, -5.0, 9.0]])  # nothing in the basis has a third entry
+    assert np.array_equal(levelled_within(wanted, rounded, basis), rounded)

@@ -21,6 +21,7 @@ MIXED = rs.Schema(
     month=rs.Integer(1, 4),
 )
 SMALL = rs.Schema.of_sizes([3, 4, 2])
+EQUAL = rs.Schema.of_sizes([3, 3, 3])
 SINGLE = rs.Schema.of_sizes([1, 3, 1, 2])  # attributes of one cell have nothing to centre
 
 
@@ -94,6 +95,8 @@ WORKS = {
     "affine": rs.all_tables(SMALL, 2, rs.affine),
     "abs_diff, far apart": rs.table(SMALL, {("a2", "a0"): rs.abs_diff, "a1": rs.prefix}),
     "real numbers": rs.linear(SMALL, ("a2", "a1"), REAL),
+    "real numbers on one attribute": rs.linear(SMALL, ("a1",), np.abs(REAL[:2, :4]))
+    + rs.table(SMALL, ["a0"]),
     "mixed": rs.all_tables(SMALL, 2, rs.affine) + 3 * rs.marginals(SMALL, up_to=2) + rs.table(SMALL),
     "levels and buckets": rs.table(MIXED, {"month": rs.buckets(2, 4), "place": rs.level("state")})
     + rs.table(MIXED, {"place": rs.identity, "age": rs.width(3)}),
@@ -239,8 +242,9 @@ def test_queries_outside_the_span_are_refused_by_the_names_of_their_attributes(m
         rs.all_tables(MIXED, (1, 2), numeric=rs.prefix, categorical=rs.identity),
         rs.all_tables(SMALL, 2, rs.affine),
         rs.all_tables(SMALL, 2, rs.prefix) + rs.table(SMALL, {"a2": rs.prefix, "a0": rs.total}),
+        rs.all_tables(EQUAL, 2, rs.prefix) + rs.table(EQUAL, {("a0", "a2"): rs.affine}),
     ],
-    ids=["marginals", "by kind", "affine", "and one more"],
+    ids=["marginals", "by kind", "affine", "and one more", "of two layouts"],
 )
 @pytest.mark.parametrize("chunk", [1, 10**6])
 @pytest.mark.parametrize("method", ["querysmasher", "smasher", "dense"])

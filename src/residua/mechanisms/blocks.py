@@ -22,7 +22,7 @@ from residua.mechanisms.draft import Draft, Progress
 from residua.mechanisms.shapes import BlockSolver, uniform_bound
 from residua.strategy.block_strategy import BlockStrategy
 from residua.strategy.blocks import Layer, Shape
-from residua.strategy.integers import independent_integers
+from residua.strategy.integers import completed, independent_integers
 from residua.strategy.spans import centred_span, product_span, whole_span
 
 Array = NDArray[np.float64]
@@ -171,17 +171,22 @@ class _Bench:
 
         A shape that is not complete keeps to what is asked (unless the solver measures more than that, as
         Fourier coefficients do); a complete one under another measure than the uniform to what that centres.
+        One that is neither, for queries without a small integer form, is completed first.
         """
         (number,) = solved.shapes
         shape = self.shapes[number]
-        if shape.complete and all(
-            measure.numerators is not None or measure.weights is None for measure in measures
-        ):
-            if any(measure.weights is not None for measure in measures):
-                self.spans[number] = whole_span(measures)
-        elif not shape.complete:
+        tilted = any(measure.numerators is not None for measure in measures)
+        asked = None
+        if not shape.complete:
             rows = span() if self.solver.asked_only else None
-            self.spans[number] = None if rows is None else independent_integers(rows, shape.rank)
+            asked = None if rows is None else independent_integers(rows, shape.rank)
+            if asked is not None or not tilted:
+                self.spans[number] = asked
+                return
+            matrix = completed(shape.matrix, [measure.vector() for measure in measures])
+            self.shapes[number] = Shape.independent(shape.sizes, matrix)
+        if tilted:
+            self.spans[number] = whole_span(measures)
 
     def _joint_span(self, terms: Sequence[Term], sizes: Sequence[int]) -> Integers | None:
         """Integer rows that span what all terms ask together."""

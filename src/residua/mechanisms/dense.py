@@ -67,7 +67,7 @@ def joint_integer_rows(work: Workload) -> Integers | None:
     return np.concatenate(rows).astype(np.int64)
 
 
-def _independent(rows: Integers, solution: Solution) -> Integers:
+def _independent(rows: Integers, solution: Solution) -> Integers | None:
     return independent_integers(rows, len(solution.strategy))
 
 

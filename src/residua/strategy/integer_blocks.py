@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from residua.errors import Infeasible
+from residua.linalg.keys import distinct_rows
 from residua.strategy.block_strategy import BlockStrategy
 from residua.strategy.blocks import Layer, Shape
 from residua.strategy.integers import (
@@ -44,8 +45,11 @@ def integer_blocks(
 ) -> BlockStrategy:
     """The integer strategy nearest to a real one, with its exact cost at most `allowed`.
 
-    `spans` has, for shapes that are not complete, integer rows that span what is asked of them.
+    `spans` has integer rows with the row space of a shape: for shapes that are not complete, and for those
+    that are centred under another measure than the uniform one.
     """
+    if any(measure.weights is not None and measure.numerators is None for measure in ideal.measures):
+        raise Infeasible("a plan whose measure has real weights cannot be measured; round them first")
     whole = ideal.cost()
     numbers: dict[tuple[int, int], int] = {}
     shapes: list[Shape] = []
@@ -62,7 +66,27 @@ def integer_blocks(
             chosen[layer.shapes == number] = numbers[key]
         multiplier = 1 if layer.layout else 2 ** even_bits(allowed)
         layers.append(replace(layer, shapes=chosen, costs=layer.costs / whole, multiplier=multiplier))
-    return with_budget(replace(ideal, shapes=tuple(shapes), layers=tuple(layers)), allowed)
+    found = replace(ideal, shapes=tuple(shapes), layers=tuple(layers))
+    _check_centring(found)
+    return with_budget(found, allowed)
+
+
+def _check_centring(strategy: BlockStrategy) -> None:
+    """Stop if a row's mean is not exactly zero under the measure of some attribute that it is used on.
+
+    Answers would be biased in proportion to the counts, and nobody would notice (claim I-002).
+    """
+    kinds = list(dict.fromkeys(strategy.measures))
+    kind_of = np.array([kinds.index(measure) for measure in strategy.measures])
+    for layer in strategy.layers:
+        for column, places in zip(layer.shapes.T, layer.layout, strict=True):
+            uses = np.column_stack([column, kind_of[layer.subsets[:, list(places)]]])
+            for number, *measures in uses[distinct_rows(uses)[0]].tolist():
+                shape = strategy.shapes[number]
+                rows = shape.matrix.astype(np.int64).reshape(-1, *shape.sizes)
+                for axis, kind in enumerate(measures):
+                    if np.tensordot(rows, np.array(kinds[kind].whole_numbers()), axes=(1 + axis, 0)).any():
+                        raise ArithmeticError("a block was rounded off centre: its answers would be biased")
 
 
 def with_budget(strategy: BlockStrategy, allowed: Fraction) -> BlockStrategy:
@@ -110,7 +134,7 @@ def _integer_shape(shape: Shape, span: Integers | None, bits: int, few: int) -> 
         rows = enough_bits(lambda b: combined_rows(matrix, basis, b), matrix, rank, few=FEW_BITS, most=bits)
     else:
         if not shape.complete:
-            matrix = completed(matrix, sizes)
+            matrix = completed(matrix, [np.ones(size) for size in sizes])
             rank = len(matrix)
         rows = enough_bits(lambda b: centred_rows(matrix, sizes, b), matrix, rank, few=FEW_BITS, most=bits)
     return Shape(sizes, rows.astype(np.float64), rank)

@@ -11,7 +11,7 @@ Each takes as many bits as it needs, up to what fits 64-bit arithmetic (claim I-
 """
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from fractions import Fraction
 
 import numpy as np
@@ -34,6 +34,8 @@ EVEN_BITS = 10
 LEAST_VARIANCE = 1.0
 WIDEST_NOISE = 2.0**56  # standard deviation that 64 bits hold with room for the counts
 LARGEST_ENTRY = 2**42  # of a whole matrix: leaves room for two million records
+LOOKS = 40
+PRIME = 2**31 - 1
 EXACT = 2**50  # integers below this are exact in floating point, and so are small multiples of them
 
 
@@ -89,12 +91,18 @@ def enough_bits(
     If none up to `most` bits does, the one with `most`; Infeasible if that loses a direction.
     """
     inverse = pseudo_inverse(matrix)
+    rows = None
     for bits in _steps(min(few, most), most):
-        rows = rounding(bits)
+        try:
+            rows = rounding(bits)
+        except Infeasible:
+            if rows is None:
+                raise
+            break  # so many bits are too many, and the rounding before had fewer
         change = (rows / scale_of(matrix, bits) - matrix) @ inverse
         if np.linalg.norm(change) <= FAITHFUL:
             break
-    if not has_rank(rows, rank):
+    if rows is None or not has_rank(rows, rank):
         raise Infeasible(
             f"rounding a block of {len(matrix)} rows to {most} bits loses a direction; use fewer attributes "
             "in one table, or weights that differ less"
@@ -107,18 +115,19 @@ def _steps(first: int, last: int) -> Iterator[int]:
     yield last
 
 
-def completed(matrix: Array, sizes: tuple[int, ...]) -> Array:
+def completed(matrix: Array, measures: Sequence[Array]) -> Array:
     """The strategy with every other centred direction added, measured with very little of the privacy.
 
     For blocks whose queries have no exact integer form: a complete block answers any query exactly (I-004).
+    Centred are rows whose mean under each of the measures, weights on the cells of one axis, is zero.
     """
-    rank = math.prod(size - 1 for size in sizes)
+    rank = math.prod(len(weights) - 1 for weights in measures)
     if rank > MOST_FILLED:
         raise Infeasible(
             "queries that are not small multiples of whole numbers need a complete block, and this one would "
             f"have {rank:,} rows, more than {MOST_FILLED:,}; round the queries, or use coarser attributes"
         )
-    centred = join(np.eye(size) - 1.0 / size for size in sizes)
+    centred = join(np.eye(len(p)) - np.outer(p, p) / np.dot(p, p) for p in measures)
     inside = np.linalg.qr(matrix.T)[0]
     left = centred - (centred @ inside) @ inside.T
     extra = np.linalg.svd(left)[2][: rank - len(matrix)]
@@ -126,15 +135,30 @@ def completed(matrix: Array, sizes: tuple[int, ...]) -> Array:
     return np.asarray(whole / math.sqrt(float(np.max(np.sum(whole * whole, axis=0)))))
 
 
-def independent_integers(rows: Integers, rank: int) -> Integers:
-    """`rank` independent rows among these, each divided by its greatest common divisor."""
+def independent_integers(rows: Integers, rank: int) -> Integers | None:
+    """`rank` independent rows among these, each divided by its greatest common divisor.
+
+    None if they do not span all of them: floats may have found a smaller rank than there is (claim I-003).
+    """
     from scipy.linalg import qr
 
     divisors = np.gcd.reduce(rows, axis=1)
     rows = rows[divisors > 0] // divisors[divisors > 0, None]
     unit = rows / np.linalg.norm(rows, axis=1, keepdims=True)
-    chosen = np.sort(qr(unit.T, mode="r", pivoting=True)[1][:rank])
-    return np.asarray(rows[chosen])
+    chosen = rows[np.sort(qr(unit.T, mode="r", pivoting=True)[1][:rank])]
+    return chosen if _spans(chosen, rows) else None
+
+
+def _spans(basis: Integers, rows: Integers) -> bool:
+    """Whether all rows are combinations of a basis, as random sums of rows show modulo a prime.
+
+    If one row is not, each sum is outside with a chance of at least a half.
+    """
+    from flint import nmod_mat
+
+    signs = np.random.default_rng(0).integers(0, 2, (LOOKS, len(rows)))
+    both = np.concatenate([basis % PRIME, signs @ (rows % PRIME) % PRIME])
+    return int(nmod_mat(both.tolist(), PRIME).rank()) == len(basis)
 
 
 def has_rank(matrix: Integers, rank: int) -> bool:

@@ -7,7 +7,7 @@ from functools import reduce
 import numpy as np
 from numpy.typing import NDArray
 
-from residua.linalg.centring import Measure, project
+from residua.linalg.centring import Measure
 from residua.linalg.lattice import integer_kernel
 from residua.workload import Queries
 
@@ -15,7 +15,8 @@ Array = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
 FRACTION_BITS = 12  # binary digits after the point that a query may have and still be taken exactly
-LARGEST = 2.0**50  # entries that floats hold exactly
+LARGEST = 2**62  # whole numbers on the way
+EXACT = 2**50  # whole numbers that floats hold
 MOST_ROWS = 20_000_000  # entries of a query matrix that is listed
 
 
@@ -42,9 +43,15 @@ def centred_span(queries: Queries, kept: Sequence[int], measures: Sequence[Measu
     span = integer_span(queries)
     if span is None:
         return None
-    common = math.prod(sum(measure.whole_numbers()) for measure in measures)
-    rows = common * project(span.astype(np.float64), queries.sizes, measures, kept)
-    return np.rint(rows).astype(np.int64) if float(np.abs(rows).max()) < LARGEST else None
+    growth = math.prod(2 * sum(map(abs, measure.whole_numbers())) for measure in measures)
+    if growth * int(np.abs(span).max()) >= LARGEST:
+        return None
+    tensor = span.reshape(len(span), *queries.sizes)
+    for axis in reversed(range(len(measures))):  # as `project`, in whole numbers
+        weights = np.array(measures[axis].whole_numbers())
+        sums = np.tensordot(tensor, weights, axes=(1 + axis, 0))
+        tensor = weights.sum() * tensor - np.expand_dims(sums, 1 + axis) if axis in kept else sums
+    return np.asarray(tensor.reshape(len(span), -1), dtype=np.int64)
 
 
 def whole_span(measures: Sequence[Measure]) -> Integers:
@@ -54,8 +61,8 @@ def whole_span(measures: Sequence[Measure]) -> Integers:
 
 
 def product_span(spans: Sequence[Integers | None]) -> Integers | None:
-    """Kronecker product of spans, the last one fastest; None if one is missing."""
-    if any(span is None for span in spans):
-        return None
+    """Kronecker product of spans, the last one fastest; None if one is missing or the numbers get large."""
     known = [span for span in spans if span is not None]
+    if len(known) < len(spans) or math.prod(int(np.abs(span).max()) for span in known) >= EXACT:
+        return None
     return np.asarray(reduce(np.kron, known, np.ones((1, 1), dtype=np.int64)), dtype=np.int64)
