@@ -1,7 +1,7 @@
 """Two releases as one: the least-squares answers from the measurements of both.
 
 Both measure the same schema with independent noise, so privacy matrices add and privacy costs add. On each
-block `X = X_1 + X_2` and the combined estimate is `X^+ (X_1 e_1 + X_2 e_2)` (claim A-005).
+block `X = X_1 + X_2` and the combined estimate is `X^+ (X_1 e_1 + X_2 e_2)` (claim A-006).
 """
 
 import math

@@ -32,7 +32,7 @@ from residua.strategy.integers import (
 )
 from residua.strategy.lattice import short_basis
 from residua.strategy.levelling import levelled, levelled_within
-from residua.strategy.spans import centred_span, integer_span, product_span
+from residua.strategy.spans import centred_span, integer_span, product_span, whole_span
 
 ONE = rs.privacy_cost(1)
 SMALL = rs.Schema.of_sizes([3, 2, 4])
@@ -512,6 +512,17 @@ def test_products_of_spans_are_whole_or_nothing():
     assert product_span([]).tolist() == [[1]]
     assert product_span([one, None]) is None
     assert product_span([2**30 * one, 2**30 * two]) is None
+
+
+def test_everything_centred_is_spanned_or_refused(monkeypatch):
+    measures = [Measure.whole([3, 1, 2]), Measure(2)]
+    basis = whole_span(measures)
+    assert rank(basis.astype(object)) == len(basis) == 2
+    assert not (basis.reshape(2, 3, 2) @ np.ones(2, int)).any()
+    assert not np.tensordot(basis.reshape(2, 3, 2), [3, 1, 2], axes=(1, 0)).any()
+    monkeypatch.setattr(spans, "EXACT", 1)
+    with pytest.raises(ArithmeticError, match="use smaller weights"):
+        whole_span(measures)
 
 
 def test_spans_that_would_overflow_are_none():

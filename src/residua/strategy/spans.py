@@ -57,7 +57,9 @@ def centred_span(queries: Queries, kept: Sequence[int], measures: Sequence[Measu
 def whole_span(measures: Sequence[Measure]) -> Integers:
     """Integer rows that span everything that is centred along every axis."""
     basis = product_span([integer_kernel(measure.whole_numbers()) for measure in measures])
-    return np.ones((1, 1), dtype=np.int64) if basis is None else basis
+    if basis is None:
+        raise ArithmeticError("what is centred has no basis of small whole numbers; use smaller weights")
+    return basis
 
 
 def product_span(spans: Sequence[Integers | None]) -> Integers | None:
