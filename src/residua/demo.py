@@ -6,9 +6,9 @@ from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
-from threadpoolctl import threadpool_limits
 
 import residua as rs
+from residua.linalg.threads import threads_for
 from residua.spec import load_spec
 from residua.workload import Group
 
@@ -295,13 +295,11 @@ def _table(head: Row, rows: Iterable[Row], left: Sequence[int]) -> Iterator[str]
 
 def main(folder: Path | None = None) -> None:
     """Print the demo; its files are left in the folder, or in a new temporary one."""
-    import scipy.linalg  # noqa: F401  its BLAS must be there for the limit to hold
-
     place = Path(tempfile.mkdtemp(prefix="residua-demo-")) if folder is None else folder
     place.mkdir(parents=True, exist_ok=True)
     if any(place.iterdir()):
         raise rs.FileFormatError(f"{place} is not empty; name a new folder for the files of the demo")
-    with threadpool_limits(limits=1, user_api="blas"):  # more threads slow matrices of this size down
+    with threads_for(0):  # measuring and answering too; planning sees to it by itself
         for line in story(census()):
             print(line, flush=True)
         for line in release_story(place):

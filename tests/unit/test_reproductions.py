@@ -110,3 +110,10 @@ def test_a_figure_set_beside_the_printed_one_is_not_judged(comparison, capsys):
 
 def test_an_empty_table_reproduces_nothing(comparison):
     assert comparison.exit_code() == 1
+
+
+def test_every_reproduction_is_tried_by_a_test() -> None:
+    tests = "".join(path.read_text() for path in FOLDER.parent.glob("tests/unit/test_reproductions*.py"))
+    scripts = [path.stem for path in FOLDER.glob("[a-z]*.py")]
+    assert scripts
+    assert [name for name in scripts if f'"{name}"' not in tests] == []

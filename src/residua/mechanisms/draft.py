@@ -22,13 +22,12 @@ class Draft:
     `scope` says for whom the bound holds: no mechanism at all can be better, or none that measures the
     same blocks independently and adds up what each costs at its own worst record (claim M-001). `total` is
     the mechanism's own total weighted variance at cost 1, where the method knows it without asking every
-    table, and `uniform_total` that of uniform centring, where another was chosen. `spans` has integer rows
-    for the numbered parts of the mechanism that must be rounded within them (see `strategy.integers`).
+    table. `spans` has integer rows for the numbered parts of the mechanism that must be rounded within them
+    (see `strategy.integers`).
     """
 
     mechanism: Mechanism
     lower_bound: float
     scope: Scope
     total: float | None = None
-    uniform_total: float | None = None
     spans: Mapping[int, NDArray[np.int64] | None] = field(default_factory=dict)

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from residua.linalg.centring import VANISHING
-from residua.linalg.rows import independent_rows
+from residua.linalg.rows import independent_rows, pseudo_inverse
 from residua.solve.bracket import bracket
 from residua.solve.cells import solve_cells
 from residua.solve.solution import Solution
@@ -96,7 +96,7 @@ class Given:
         basis = np.linalg.qr(root.T)[0]  # (cells, rank)
         rows = independent_rows(self.matrices[tag] @ basis) @ basis.T
         rows = rows / np.sqrt(np.max(np.sum(rows * rows, axis=0)))
-        value = float(np.sum((root @ np.linalg.pinv(rows)) ** 2))
+        value = float(np.sum((root @ pseudo_inverse(rows)) ** 2))
         cells = root.shape[1]
         return Solution(rows, np.full(cells, 1 / cells), uniform_bound(root), value, 1)
 

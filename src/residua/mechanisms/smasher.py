@@ -12,7 +12,7 @@ keep uniform centring.
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import combinations
 
 import numpy as np
@@ -50,7 +50,7 @@ def smasher(work: Workload, tolerance: float, progress: Progress | None = None) 
     tilted = solve_blocks(decompose(work, measures), work.schema.sizes, Optimal(), tolerance, progress)
     if tilted.total is None or uniform.total is None or tilted.total >= uniform.total:
         return uniform
-    return replace(tilted, uniform_total=uniform.total)
+    return tilted
 
 
 @dataclass(frozen=True, slots=True, eq=False)
