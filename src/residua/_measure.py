@@ -7,28 +7,26 @@ until somebody has saved it, and who has may say so with `Ledger.complete`.
 """
 
 import os
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from fractions import Fraction
-from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
 from residua._plan import Plan
-from residua.engines import Engine, MemoryEngine
+from residua.engines import Engine, Opener, count_marginals, engine_for
 from residua.errors import BudgetError, DataError, Infeasible, LedgerError, WorkloadError
 from residua.ledger import Entry, Ledger
 from residua.measurements import Measurements
 from residua.mechanisms.draft import Progress
-from residua.noise import RoundedGaussian, Source, SystemSource, draw
+from residua.noise import DiscreteLaplace, Law, RoundedGaussian, Source, SystemSource, draw
 from residua.release import Release, audit_record
-from residua.schema import Schema
 from residua.strategy.batches import Batch, exact_cost, record_limit
 
 Integers = NDArray[np.int64]
 
 TAIL_BITS = 60  # a measured number wraps around with a probability below 2 to minus this
-COUNTED_AT_ONCE = 20_000_000  # cells whose counts are held in memory
 MOST_CELLS = 100_000_000  # of one marginal
 
 
@@ -40,12 +38,15 @@ def measure(
     noise: Source | None = None,
     note: str = "",
     progress: Progress | None = None,
+    engine: Opener | None = None,
 ) -> Release:
     """A release: the plan's measurements of the data with exact noise, after debiting the ledger.
 
-    `data` is a pandas, polars or Arrow table, a mapping of columns, a CSV or Parquet path, or an array of
-    codes (records, attributes). Real noise needs a ledger; `noise=rs.simulated(seed=...)` is for tests and
-    simulations, takes `ledger=None`, and marks the release as simulated for ever.
+    `data` is the path of a CSV or Parquet file or a pattern of such ('people-*.parquet'), a pandas, polars or
+    Arrow table, a DuckDB relation, a Spark DataFrame, a mapping of columns, or an array of codes (records,
+    attributes). `engine` says how to count, as in `rs.engines.DuckDB(memory_limit="1GB")`; the data decide by
+    default. Real noise needs a ledger; `noise=rs.simulated(seed=...)` is for tests and simulations, takes
+    `ledger=None`, and marks the release as simulated for ever.
     """
     plan = _checked_plan(plan)
     source, book = _source_and_ledger(noise, ledger)
@@ -53,14 +54,14 @@ def measure(
     _refuse_unwritable(note, dataset)
     batches, plan_hash = plan.batches, plan.hash
     limit = public_record_limit(batches)
-    engine = _engine(plan.schema, data)
-    if engine.records > limit:
+    opened = (engine_for(data) if engine is None else engine).open(plan.schema, data)
+    exact = _exact_answers(batches, opened, plan.schema.sizes, progress)
+    if opened.records > limit:
         raise DataError(
-            f"the data has {engine.records:,} records, more than the {limit:,} that this plan can measure in "
+            f"the data has {opened.records:,} records, more than the {limit:,} that this plan can measure in "
             "64-bit integers; plan with coarser attributes or fewer of them in one table"
         )
-    exact = [_exact_answers(batch, engine, progress) for batch in batches]
-    laws = [[RoundedGaussian(variance) for variance in batch.variances] for batch in batches]
+    laws = [_laws(batch) for batch in batches]
     entry = None if book is None else book.spend(plan.privacy, plan_hash=plan_hash, note=note)
     values = tuple(
         _noisy(batch, answers, own, source) for batch, answers, own in zip(batches, exact, laws, strict=True)
@@ -73,10 +74,15 @@ def measure(
 
 def public_record_limit(batches: list[Batch]) -> int:
     """The most records that a plan can measure, whatever the data."""
-    tails = [
-        max((RoundedGaussian(v).bound(TAIL_BITS) for v in batch.variances), default=0) for batch in batches
-    ]
+    tails = [max((law.bound(TAIL_BITS) for law in _laws(batch)), default=0) for batch in batches]
     return record_limit(batches, tails)
+
+
+def _laws(batch: Batch) -> Sequence[Law]:
+    """The law of the noise for each of a batch's parameters."""
+    if batch.scales is None:
+        return [RoundedGaussian(variance) for variance in batch.variances]
+    return [DiscreteLaplace(scale) for scale in batch.scales]
 
 
 def _checked_plan(plan: object) -> Plan:
@@ -85,10 +91,14 @@ def _checked_plan(plan: object) -> Plan:
         plan = Plan.load(plan)
     if not isinstance(plan, Plan):
         raise WorkloadError(f"measure needs a plan first, or the path of a saved one, not {plan!r}")
+    if any(batch.law != plan.budget.law for batch in plan.batches):
+        raise BudgetError(
+            f"the noise of this plan cannot keep to the {plan.budget!r} that it states; plan again"
+        )
     spent = exact_cost(plan.batches)
     if plan.unit.neighbours == "replace_one":
         spent *= Fraction(plan.mechanism.replacement_cost() / plan.mechanism.cost())
-    if spent > plan.unit.record_cost(plan.budget):
+    if spent > plan.unit.allowance(plan.budget):
         raise BudgetError(f"this plan would spend more than the {plan.budget!r} that it states; plan again")
     cells = max(batch.cells for batch in plan.batches)
     if cells > MOST_CELLS:
@@ -127,49 +137,20 @@ def _refuse_unwritable(note: object, dataset: str | None) -> None:
             raise DataError(f"notes and names of datasets are Unicode text, not {text!r}")
 
 
-def _engine(schema: Schema, data: object) -> Engine:
-    if isinstance(data, str | os.PathLike):
-        data = _table_from_file(Path(data))
-    return MemoryEngine(schema.encode(data), schema.sizes)
+def _exact_answers(
+    batches: Sequence[Batch], engine: Engine, sizes: Sequence[int], progress: Progress | None
+) -> list[Integers]:
+    """Exact integer answers of every batch, (blocks, rows) each; all batches share passes over the data."""
+    answers = [np.zeros((len(batch.subsets), batch.rows), dtype=np.int64) for batch in batches]
+    for at, blocks, counts in count_marginals(engine, sizes, [batch.subsets for batch in batches], progress):
+        answers[at][blocks] = batches[at].apply(counts)
+    return answers
 
 
-def _table_from_file(path: Path) -> object:
-    """An Arrow table from a CSV or Parquet file."""
-    if not path.exists():
-        raise DataError(f"there is no data file {path}")
-    if path.suffix.lower() in {".parquet", ".pq"}:
-        from pyarrow import ArrowInvalid, parquet
-
-        try:
-            return parquet.read_table(path)
-        except (ArrowInvalid, OSError) as error:
-            raise DataError(f"{path} cannot be read as Parquet ({error})") from error
-    if path.suffix.lower() in {".csv", ".tsv", ".txt"}:
-        from pyarrow import ArrowInvalid, csv
-
-        options = csv.ParseOptions(delimiter="\t" if path.suffix.lower() == ".tsv" else ",")
-        try:
-            return csv.read_csv(path, parse_options=options)
-        except (ArrowInvalid, OSError) as error:
-            raise DataError(f"{path} cannot be read as CSV ({error})") from error
-    raise DataError(f"{path}: the ending {path.suffix!r} is not known; use .csv, .tsv or .parquet")
-
-
-def _exact_answers(batch: Batch, engine: Engine, progress: Progress | None) -> Integers:
-    """Exact integer answers of a batch, marginals counted some at a time."""
-    step = max(1, COUNTED_AT_ONCE // batch.cells)
-    parts = []
-    for start in range(0, len(batch.subsets), step):
-        parts.append(batch.apply(engine.counts(batch.subsets[start : start + step])))
-        if progress is not None:
-            progress("counting", min(1.0, (start + step) / len(batch.subsets)))
-    return np.concatenate(parts)
-
-
-def _noisy(batch: Batch, answers: Integers, laws: list[RoundedGaussian], source: Source) -> Integers:
-    """The answers plus exact noise of each block's own variance, modulo 2^64."""
+def _noisy(batch: Batch, answers: Integers, laws: Sequence[Law], source: Source) -> Integers:
+    """The answers plus exact noise of each block's own law, modulo 2^64."""
     order = np.argsort(batch.owners, kind="stable")
-    blocks = np.bincount(batch.owners, minlength=len(batch.variances))
+    blocks = np.bincount(batch.owners, minlength=len(laws))
     drawn = draw(source, laws, [int(count) * batch.rows for count in blocks])
     noise = np.empty_like(answers)
     noise[order] = drawn.reshape(len(answers), batch.rows)

@@ -17,7 +17,17 @@ _ACCEPTED = (
 def columns_of(data: object, names: Sequence[str]) -> list[object]:
     """The named columns of the data, in the order of the names; other columns are passed over."""
     held, pick = _open(data)
-    columns = []
+    places_of(held, names)
+    return [pick(name) for name in names]
+
+
+def places_of(held: Sequence[object], names: Sequence[str]) -> list[int]:
+    """Where each of the names stands among those that the data hold; each must be there once.
+
+    >>> places_of(["sex", "height", "age"], ["age", "sex"])
+    [2, 0]
+    """
+    places = []
     for name in names:
         times = held.count(name)
         if times == 0:
@@ -27,8 +37,8 @@ def columns_of(data: object, names: Sequence[str]) -> list[object]:
             raise DataError(
                 f"the data have {times} columns called {name!r}; keep one of them or rename the others"
             )
-        columns.append(pick(name))
-    return columns
+        places.append(held.index(name))
+    return places
 
 
 def _open(data: object) -> tuple[list[object], Callable[[str], object]]:
@@ -42,11 +52,11 @@ def _open(data: object) -> tuple[list[object], Callable[[str], object]]:
             )
         return list(data.dtype.names), data.__getitem__
     frame: Any = data
-    if _is_a(data, "pandas", "DataFrame"):
+    if is_a(data, "pandas", "DataFrame"):
         return list(frame.columns), frame.__getitem__
-    if _is_a(data, "polars", "DataFrame"):
+    if is_a(data, "polars", "DataFrame"):
         return list(frame.columns), frame.get_column
-    if _is_a(data, "polars", "LazyFrame"):
+    if is_a(data, "polars", "LazyFrame"):
         raise DataError("a polars LazyFrame holds no data yet; call .collect() first")
     if hasattr(data, "__arrow_c_stream__") or hasattr(data, "__arrow_c_array__"):
         table = _arrow_table(data)
@@ -56,7 +66,7 @@ def _open(data: object) -> tuple[list[object], Callable[[str], object]]:
     )
 
 
-def _is_a(data: object, package: str, name: str) -> bool:
+def is_a(data: object, package: str, name: str) -> bool:
     """Whether the data's class, or one it inherits from, is that class of that package."""
     return any(
         kind.__name__ == name and kind.__module__.partition(".")[0] == package for kind in type(data).__mro__

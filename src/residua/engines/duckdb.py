@@ -1,0 +1,291 @@
+"""Counting files and DuckDB relations that need not fit in memory.
+
+DuckDB reads, and codes what SQL can code; the records then stream through the counting loop in batches, one
+pass for all tables whose counts fit. Decision 0004 has the measurements behind this.
+"""
+
+import math
+import os
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Never
+
+import numpy as np
+from numpy.typing import NDArray
+
+from residua.engines.coding import block_of
+from residua.engines.crew import counting, processors
+from residua.engines.kernel import Integers, Set
+from residua.engines.limits import bytes_of
+from residua.engines.memory import CELLS_AT_ONCE
+from residua.engines.protocol import Progress
+from residua.engines.recode import code_in_sql
+from residua.engines.sources import Source, file_source, find_files, is_parquet, relation_source
+from residua.errors import DataError, Infeasible
+from residua.schema import Schema
+from residua.schema.tables import is_a
+
+if TYPE_CHECKING:
+    import duckdb
+    import pyarrow
+
+BATCH = 122_880  # records of a batch: what DuckDB keeps together
+SHORTEST = 2_048  # and what it works on at a time
+AHEAD = 16 * 10**6  # bytes that are read ahead while a batch is counted
+WIDTH = 16  # bytes of a value, about
+
+# How a memory limit is divided. Code and workspace of all libraries come first; of the rest DuckDB gets half,
+# the counts of a pass an eighth (more than once while they are added up), a batch and what is read ahead a
+# sixteenth each.
+RESERVED = 128 * 2**20
+LEAST = 200 * 10**6
+FOR_DUCKDB, FOR_COUNTS, FOR_BATCHES = 2, 8, 16
+FOR_A_HELPER = 512 * 2**20  # bytes of memory limit that make room for one more process
+
+Codes = NDArray[np.integer[Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class DuckDB:
+    """Counting CSV and Parquet files, patterns of such, and DuckDB relations, larger than memory or not.
+
+    `memory_limit` ('500MB', '2GiB', or a number of bytes) is for all that counting needs; by default DuckDB
+    decides. A relation keeps to the limit of its own connection. `threads` is how many processors to use.
+
+    >>> import residua as rs
+    >>> rs.engines.DuckDB(memory_limit="500MB").memory_limit
+    '500MB'
+    """
+
+    memory_limit: str | int | None = None
+    threads: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.memory_limit is not None and bytes_of(self.memory_limit) < LEAST:
+            raise Infeasible(
+                f"memory_limit={self.memory_limit!r} is too little to read a file; give at least 200MB"
+            )
+        if self.threads is not None and self.threads < 1:
+            raise Infeasible(f"threads={self.threads!r} cannot count anything; give at least 1")
+
+    def open(self, schema: Schema, data: object) -> "DuckDBEngine":
+        """An engine over a path, a pattern of paths, or a relation."""
+        threads = self.threads or processors()
+        limit = None if self.memory_limit is None else bytes_of(self.memory_limit)
+        if isinstance(data, str | os.PathLike):
+            connection = _connect(limit, threads)
+            sources = []
+            for path in find_files(data):
+                with _explained(os.fspath(path)):
+                    sources.append(file_source(connection, path, schema.names))
+        elif is_a(data, "duckdb", "DuckDBPyRelation"):
+            if limit is not None:
+                raise Infeasible(
+                    "a relation keeps to the memory limit of its own connection: set it there with "
+                    f"connection.execute(\"SET memory_limit = '{self.memory_limit}'\")"
+                )
+            sources = [relation_source(data, schema.names)]
+        else:
+            raise DataError(
+                f"DuckDB counts files and DuckDB relations, not {type(data).__qualname__}; leave engine= out"
+            )
+        if limit is None:
+            return DuckDBEngine(schema, sources, CELLS_AT_ONCE, threads)
+        room = limit - RESERVED
+        helped = min(threads, 1 + limit // FOR_A_HELPER)
+        batch = max(SHORTEST, min(BATCH, room // (FOR_BATCHES * WIDTH * len(schema))))
+        cells = room // (8 * FOR_COUNTS * helped)
+        return DuckDBEngine(schema, sources, cells, helped, batch=batch, strict=True)
+
+
+class DuckDBEngine:
+    """Counts over sources that are read again for every pass; made by `DuckDB.open`.
+
+    With `strict`, a table of more than `cells_at_once` cells is refused instead of counted by itself.
+    """
+
+    def __init__(
+        self,
+        schema: Schema,
+        sources: Sequence[Source],
+        cells_at_once: int,
+        processes: int,
+        *,
+        batch: int | None = None,
+        strict: bool = False,
+    ) -> None:
+        self._schema = schema
+        self._sources = sources
+        self._processes = processes
+        self._batch = batch or BATCH
+        self._strict = strict
+        self._records: int | None = None
+        self.about = sum(source.about for source in sources)
+        self.cells_at_once = cells_at_once
+
+    @property
+    def records(self) -> int:
+        """Number of records that the schema's policies leave; known after the first pass."""
+        if self._records is None:
+            self.tally([()])
+        assert self._records is not None
+        return self._records
+
+    def tally(self, sets: Sequence[Set], progress: Progress | None = None) -> list[Integers]:
+        """Exact counts of each attribute set, in one pass over the data: (cells,) for each, row-major."""
+        sizes = self._schema.sizes
+        cells = sum(math.prod(sizes[at] for at in each) for each in sets)
+        if self._strict and cells > self.cells_at_once:
+            raise Infeasible(
+                f"a table of {cells:,} cells cannot be counted within the memory limit, which has room for "
+                f"{self.cells_at_once:,}; raise memory_limit"
+            )
+        done = kept = 0
+        with counting(sizes, sets, self.about, self._processes) as tally:
+            for source in self._sources:
+                with closing(_coded(self._schema, source, self._batch)) as batches:
+                    for read, codes in batches:
+                        block = block_of(codes, sizes)
+                        tally.add(block)
+                        done, kept = done + read, kept + len(block[0])
+                        if progress is not None:
+                            fraction = min(1.0, done / max(1, self.about))
+                            progress(f"counting {len(sets):,} tables, {done:,} records", fraction)
+            self._records = kept
+            return tally.finish()
+
+
+def _coded(schema: Schema, source: Source, length: int) -> Generator[tuple[int, list[Codes]]]:
+    """The number of records and the codes of every attribute, batch by batch; -1 marks a record to drop."""
+    in_sql = [
+        code_in_sql(schema, at, column, kind)
+        for at, (column, kind) in enumerate(zip(source.columns, source.types, strict=True))
+    ]
+    chosen = [sql or column for sql, column in zip(in_sql, source.columns, strict=True)]
+    with closing(_batches(source, chosen, length)) as batches:
+        for rows, batch in batches:
+            codes = [
+                _encoded(schema, at, batch.column(at), rows)
+                if sql is None
+                else _from_sql(schema, at, batch.column(at))
+                for at, sql in enumerate(in_sql)
+            ]
+            known = [each for each in codes if each is not None]
+            if len(known) < len(codes):
+                break
+            yield batch.num_rows, known
+        else:
+            return
+    _refuse(schema, source, length)
+
+
+def _encoded(schema: Schema, at: int, column: "pyarrow.Array", rows: "Rows") -> Codes:
+    """Codes of a column as it is in the data."""
+    with rows.named():
+        return schema.attributes[at].encode(column, column=schema.names[at], first_row=rows.first)
+
+
+def _from_sql(schema: Schema, at: int, column: "pyarrow.Array") -> Codes | None:
+    """Codes that SQL has made; None where there is a value that the policy refuses."""
+    if column.null_count and schema.attributes[at].outside != "drop":
+        return None
+    codes: Codes = (column.cast("int64").fill_null(-1) if column.null_count else column).to_numpy()
+    return codes
+
+
+def _refuse(schema: Schema, source: Source, length: int) -> Never:
+    """Read the source from the start and raise the error that its first bad value deserves."""
+    with closing(_batches(source, source.columns, length)) as batches:
+        for rows, batch in batches:
+            with rows.named():
+                schema.encode_columns(batch.rename_columns(schema.names), first_row=rows.first)
+    raise DataError(
+        f"{source.name or 'the data'} changed while being counted; count a copy that stands still"
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """Which records of a source a batch has; `reader` has those that follow."""
+
+    source: str
+    first: int
+    count: int
+    reader: Any
+
+    @contextmanager
+    def named(self) -> Iterator[None]:
+        """Errors within say which file and records they are about, unless it is all there is."""
+        try:
+            yield
+        except DataError as error:
+            if self.first == 0 and next(self.reader, None) is None:
+                raise DataError(f"{self.source}: {error}" if self.source else f"{error}") from error
+            where = f"rows {self.first:,} to {self.first + self.count - 1:,}"
+            where += f" of {self.source}" if self.source else ""
+            raise DataError(f"{where}: {error}") from error
+
+
+def _batches(
+    source: Source, expressions: Sequence[str], length: int
+) -> Generator[tuple[Rows, "pyarrow.RecordBatch"]]:
+    """The batches of a query over a source, in its order; an empty one where there are no records."""
+    import pyarrow as pa
+
+    listed = ", ".join(f"{sql} AS c{at}" for at, sql in enumerate(expressions))
+    # A connection has one open result: it is closed whatever becomes of this pass.
+    with _explained(source.name), closing(source.query(listed).to_arrow_reader(length)) as reader:
+        first = 0
+        for batch in reader:
+            yield Rows(source.name, first, batch.num_rows, reader), batch
+            first += batch.num_rows
+        if not first:
+            # The types of columns without records are the attributes' to accept, too.
+            empty = pa.RecordBatch.from_pylist([], schema=reader.schema)
+            yield Rows(source.name, 0, 0, reader), empty
+
+
+@contextmanager
+def _explained(source: str) -> Iterator[None]:
+    """What DuckDB cannot do within is a DataError or, for lack of memory, Infeasible."""
+    import duckdb
+    from pyarrow import ArrowException
+
+    try:
+        yield
+    except (duckdb.Error, ArrowException, OSError) as error:
+        words = str(error)
+        if "Out of Memory" in words:
+            raise Infeasible(
+                f"{source or 'the relation'} cannot be read within the memory limit; raise memory_limit, or "
+                "use fewer threads"
+            ) from error
+        # What follows are proposals to set options of DuckDB.
+        reason = " ".join(words.partition("Possible fixes")[0].split())
+        raise DataError(f"{source or 'the relation'} cannot be read{_kind(source)} ({reason})") from error
+
+
+def _kind(source: str) -> str:
+    return "" if not source else " as Parquet" if is_parquet(source) else " as CSV"
+
+
+def _connect(limit: int | None, threads: int) -> "duckdb.DuckDBPyConnection":
+    """A connection of our own: nothing of the data goes to a file or over a network."""
+    import duckdb
+
+    settings: dict[str, str | bool | int | float | list[str]] = {
+        "threads": threads,
+        "temp_directory": "",
+        "autoload_known_extensions": False,
+        "autoinstall_known_extensions": False,
+        "python_enable_replacements": False,
+    }
+    ahead = AHEAD
+    if limit is not None:
+        room = limit - RESERVED
+        settings["memory_limit"] = f"{room // FOR_DUCKDB}B"
+        ahead = min(AHEAD, room // FOR_BATCHES)
+    connection = duckdb.connect(":memory:", config=settings)
+    connection.execute(f"SET streaming_buffer_size = '{ahead}B'")
+    return connection

@@ -1,0 +1,147 @@
+"""Data that DuckDB reads: files and relations, as columns at the places where the schema wants them.
+
+Columns are found by their exact names in the file itself and then go by their positions: DuckDB takes 'Age'
+and 'age' for the same name and renames the second of two columns that share one.
+"""
+
+import csv
+import glob
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from residua.engines.recode import quoted_text
+from residua.errors import DataError
+from residua.schema.tables import places_of
+
+CSV = {".csv": ",", ".tsv": "\t", ".txt": ","}
+PARQUET = {".parquet", ".pq"}
+BUFFER = 8_000_000  # bytes of a text file read at a time: DuckDB's 32 megabytes are no faster
+SAMPLE = 1 << 16  # bytes of a text file from which its number of records is guessed
+UNKNOWN = 10_000_000  # records of a relation, for decisions about speed only
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """One table to read: where it is from, how to run SQL over it, and its columns in the schema's order.
+
+    `query` runs `SELECT {expressions} FROM the table` and returns a relation; `columns` and `types` name the
+    schema's columns as SQL does. `about` is roughly the number of records.
+    """
+
+    name: str
+    query: Callable[[str], Any]
+    columns: tuple[str, ...]
+    types: tuple[str, ...]
+    about: int
+
+
+def find_files(path: str | os.PathLike[str]) -> list[Path]:
+    """The data files that a path or a pattern like 'people-*.parquet' names, in the order of their names."""
+    text = os.fspath(path)
+    if os.path.isdir(text):
+        raise DataError(f"{text} is a folder; name its files, as in {os.path.join(text, '*.parquet')!r}")
+    if os.path.exists(text):
+        found = [Path(text)]
+    elif glob.has_magic(text):
+        found = [Path(each) for each in sorted(glob.glob(text, recursive=True)) if os.path.isfile(each)]
+        if not found:
+            raise DataError(f"there is no data file {text}")
+    else:
+        raise DataError(f"there is no data file {text}")
+    for each in found:
+        if each.suffix.lower() not in {*CSV, *PARQUET}:
+            raise DataError(f"{each}: the ending {each.suffix!r} is not known; use .csv, .tsv or .parquet")
+    return found
+
+
+def is_parquet(path: str | os.PathLike[str]) -> bool:
+    """Whether a file is Parquet, by its ending."""
+    return os.path.splitext(path)[1].lower() in PARQUET
+
+
+def file_source(connection: Any, path: Path, names: Sequence[str]) -> Source:
+    """A CSV or Parquet file as a source."""
+    if is_parquet(path):
+        return _parquet_source(connection, path, names)
+    return _csv_source(connection, path, names, CSV[path.suffix.lower()])
+
+
+def relation_source(relation: Any, names: Sequence[str]) -> Source:
+    """A DuckDB relation as a source; it is run again for every pass."""
+    places = places_of(relation.columns, names)
+    every = ", ".join(f"c{at}" for at in range(len(relation.columns)))
+
+    def query(expressions: str) -> Any:
+        return relation.query("residua data", f'SELECT {expressions} FROM "residua data" AS t({every})')
+
+    types = [str(each) for each in relation.types]
+    return Source("", query, tuple(f"c{at}" for at in places), tuple(types[at] for at in places), UNKNOWN)
+
+
+def _parquet_source(connection: Any, path: Path, names: Sequence[str]) -> Source:
+    from pyarrow import ArrowInvalid, parquet
+
+    try:
+        metadata = parquet.read_metadata(path)
+    except (ArrowInvalid, OSError) as error:
+        raise DataError(f"{path} cannot be read as Parquet ({error})") from error
+    places = places_of(metadata.schema.to_arrow_schema().names, names)
+    table = f"read_parquet({_literal_path(path)}, hive_partitioning=false)"
+    found = connection.sql(f"SELECT * FROM {table}")
+    every = ", ".join(f"c{at}" for at in range(len(found.columns)))
+    return Source(
+        os.fspath(path),
+        lambda expressions: connection.sql(f"SELECT {expressions} FROM {table} AS t({every})"),
+        tuple(f"c{at}" for at in places),
+        tuple(str(found.types[at]) for at in places),
+        metadata.num_rows,
+    )
+
+
+def _csv_source(connection: Any, path: Path, names: Sequence[str], delimiter: str) -> Source:
+    """A text file, every value as the text that stands there; nothing is guessed but the kind of newline."""
+    header, lines = _header(path, delimiter)
+    places = places_of(header, names)
+    every = ", ".join(f"c{at}: 'VARCHAR'" for at in range(len(header)))
+    # No text is NULL: an empty field is the empty text, and what that means is the attribute's to say.
+    table = (
+        f"read_csv({_literal_path(path)}, auto_detect=false, header=false, skip={lines}, "
+        f"delim={quoted_text(delimiter)}, quote='\"', escape='\"', nullstr=[chr(1)], "
+        f"allow_quoted_nulls=false, strict_mode=true, null_padding=false, buffer_size={BUFFER}, "
+        f"columns={{{every}}})"
+    )
+    return Source(
+        os.fspath(path),
+        lambda expressions: connection.sql(f"SELECT {expressions} FROM {table}"),
+        tuple(f"c{at}" for at in places),
+        ("CSV",) * len(places),
+        _guess_records(path),
+    )
+
+
+def _literal_path(path: Path) -> str:
+    """A path as SQL writes it, with no character left that DuckDB would take for a pattern."""
+    return quoted_text(glob.escape(os.fspath(path)))
+
+
+def _header(path: Path, delimiter: str) -> tuple[list[str], int]:
+    """The names of the columns, and the number of lines that they take up."""
+    try:
+        with open(path, encoding="utf-8-sig", newline="") as file:
+            reader = csv.reader(file, delimiter=delimiter, strict=True)
+            for row in reader:
+                if row:
+                    return row, reader.line_num
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise DataError(f"{path} cannot be read as CSV ({error})") from error
+    raise DataError(f"{path} cannot be read as CSV (it is empty; the first line should name the columns)")
+
+
+def _guess_records(path: Path) -> int:
+    with open(path, "rb") as file:
+        sample = file.read(SAMPLE)
+    lines = max(1, sample.count(b"\n"))
+    return int(path.stat().st_size * lines / max(1, len(sample)))

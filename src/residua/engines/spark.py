@@ -1,0 +1,216 @@
+"""Counting where a cluster has the data: every partition is counted where it lies, Spark adds the counts up.
+
+The driver gets counts and nothing else. Every worker needs this package installed.
+"""
+
+import csv
+import math
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from residua.engines.coding import block_of
+from residua.engines.kernel import ROWS, Integers, Set, Tally
+from residua.engines.limits import bytes_of
+from residua.engines.packing import Field, fields_of, packed_columns, unpack
+from residua.engines.protocol import Progress
+from residua.engines.sources import CSV, UNKNOWN, is_parquet
+from residua.errors import DataError
+from residua.schema import Schema
+from residua.schema.tables import is_a, places_of
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+REFUSED = -1  # the place that says that a partition has a value which the schema refuses
+
+
+@dataclass(frozen=True, slots=True)
+class Spark:
+    """Counting a Spark DataFrame, or a path or pattern of CSV or Parquet files that Spark can read.
+
+    `session` reads paths; the active one by default. `memory_limit` is for the counts that one task holds:
+    tables that do not fit take further passes, so cache a DataFrame that is costly to compute.
+    """
+
+    session: Any = None
+    memory_limit: str | int = "256MB"
+
+    def open(self, schema: Schema, data: object) -> "SparkEngine":
+        """An engine over a DataFrame or a path."""
+        frame: Any = data
+        if isinstance(data, str | os.PathLike):
+            with _explained():
+                frame = _read(self.session or _active_session(), os.fspath(data), schema.names)
+        elif not is_a(data, "pyspark", "DataFrame"):
+            raise DataError(
+                f"Spark counts its own DataFrames and files, not {type(data).__qualname__}; leave engine= out"
+            )
+        places = places_of(frame.columns, schema.names)
+        # By position: names may need quoting, and Spark takes 'Age' and 'age' for one.
+        named = frame.toDF(*(f"c{at}" for at in range(len(frame.columns))))
+        # The counts of a task are there twice while they are sent.
+        cells = bytes_of(self.memory_limit) // 16
+        return SparkEngine(schema, named.select(*(f"c{at}" for at in places)), cells)
+
+
+class SparkEngine:
+    """Counts over a DataFrame whose columns are those of the schema, in its order; made by `Spark.open`."""
+
+    def __init__(self, schema: Schema, frame: Any, cells_at_once: int) -> None:
+        self._schema = schema
+        self._frame = frame
+        self._fields = fields_of(schema, [kind for _, kind in frame.dtypes])
+        self._records: int | None = None
+        self.about = UNKNOWN
+        self.cells_at_once = cells_at_once
+
+    @property
+    def records(self) -> int:
+        """Number of records that the schema's policies leave; known after the first pass."""
+        if self._records is None:
+            self.tally([()])
+        assert self._records is not None
+        return self._records
+
+    def tally(self, sets: Sequence[Set], progress: Progress | None = None) -> list[Integers]:
+        """Exact counts of each attribute set, in one pass over the data: (cells,) for each, row-major."""
+        sizes = self._schema.sizes
+        columns = [self._frame[name] for name in self._frame.columns]
+        packed = self._frame.select(*packed_columns(self._schema, self._fields, columns))
+        counted = partial(
+            _partial_counts, self._schema.record(), self._fields, [tuple(each) for each in sets]
+        )
+        with _explained():
+            parts = packed.mapInArrow(counted, "place long, count long")
+            summed = parts.groupBy("place").sum("count").toArrow()
+        places, counts = (summed.column(at).to_numpy() for at in (0, 1))
+        if (places == REFUSED).any():
+            self._refuse()
+        flat: Integers = np.zeros(sum(math.prod(sizes[at] for at in each) for each in sets), dtype=np.int64)
+        flat[places] = counts
+        ends = np.cumsum([math.prod(sizes[at] for at in each) for each in sets])
+        found = np.split(flat, ends[:-1])
+        self._records = int(found[0].sum())
+        if progress is not None:
+            progress(f"counting {len(sets):,} tables, {self._records:,} records", 1.0)
+        return found
+
+    def _refuse(self) -> None:
+        """Raise the error about the first value that the schema refuses."""
+        problems = self._frame.mapInArrow(
+            partial(_problems, self._schema.record()), "partition long, problem string"
+        ).collect()
+        raise DataError(min(problems).problem if problems else "the data changed while being counted")
+
+
+def _partial_counts(
+    record: dict[str, Any],
+    fields: Sequence[Field],
+    sets: Sequence[Set],
+    batches: Iterator["pa.RecordBatch"],
+) -> Iterator["pa.RecordBatch"]:
+    """Counts of one partition: the places of the cells that are not empty, all sets end to end."""
+    schema = Schema.from_record(record)
+    tally = Tally(schema.sizes, sets)
+    try:
+        for _, table in _gathered(batches):
+            tally.add(block_of(unpack(schema, fields, table), schema.sizes))
+    except DataError:
+        # Raised here it would be retried and written to logs; `_problems` says what it is about.
+        yield _batch(place=np.array([REFUSED]), count=np.array([1]))
+        return
+    places = np.flatnonzero(tally.flat)
+    for start in range(0, len(places), ROWS):
+        some = places[start : start + ROWS]
+        yield _batch(place=some, count=tally.flat[some])
+
+
+def _problems(record: dict[str, Any], batches: Iterator["pa.RecordBatch"]) -> Iterator["pa.RecordBatch"]:
+    """The error about the first value of one partition that the schema refuses, if there is one."""
+    from pyspark import TaskContext
+
+    schema = Schema.from_record(record)
+    number = TaskContext.get().partitionId()
+    try:
+        for first, table in _gathered(batches):
+            schema.encode(table.rename_columns(schema.names), first_row=first)
+    except DataError as error:
+        yield _batch(partition=[number], problem=[f"partition {number} of the Spark data: {error}"])
+
+
+def _gathered(batches: Iterator["pa.RecordBatch"]) -> Iterator[tuple[int, "pa.Table"]]:
+    """Tables of many records out of small batches, each with the number of its first record."""
+    import pyarrow as pa
+
+    first, waiting, rows = 0, [], 0
+    for batch in batches:
+        waiting.append(batch)
+        rows += batch.num_rows
+        if rows >= ROWS:
+            yield first, pa.Table.from_batches(waiting)
+            first, waiting, rows = first + rows, [], 0
+    if waiting:
+        yield first, pa.Table.from_batches(waiting)
+
+
+def _batch(**columns: Any) -> "pa.RecordBatch":
+    import pyarrow as pa
+
+    return pa.RecordBatch.from_pydict(columns)
+
+
+@contextmanager
+def _explained() -> Iterator[None]:
+    """What Spark cannot do within is a DataError."""
+    from py4j.protocol import Py4JJavaError
+    from pyspark.errors import PySparkException
+
+    try:
+        yield
+    except (PySparkException, Py4JJavaError) as error:
+        # The last cause is the first one; what follows it is where in Spark's own code this happened.
+        reason = str(error).rpartition("Caused by: ")[2].split("\n\tat ")[0].split("JVM stacktrace")[0]
+        raise DataError(f"Spark cannot read the data ({' '.join(reason.split())[:600]})") from error
+
+
+def _active_session() -> Any:
+    from pyspark.sql import SparkSession
+
+    session = SparkSession.getActiveSession()
+    if session is None:
+        raise DataError("no Spark session is active; start one, or give it: engine=rs.engines.Spark(session)")
+    return session
+
+
+def _read(session: Any, path: str, names: Sequence[str]) -> Any:
+    """A DataFrame of files: Parquet as it is, CSV with every value as the text that stands there."""
+    if is_parquet(path):
+        return session.read.parquet(path)
+    delimiter = CSV.get(os.path.splitext(path)[1].lower())
+    if delimiter is None:
+        raise DataError(f"{path}: the ending is not known; use .csv, .tsv or .parquet, or give a DataFrame")
+    first = session.read.text(path).first()
+    if first is None:
+        raise DataError(f"{path} cannot be read as CSV (it is empty; the first line should name the columns)")
+    [header] = csv.reader([first.value.removeprefix("\ufeff")], delimiter=delimiter)
+    places_of(header, names)
+    frame = session.read.option("columnPruning", False).csv(
+        path,
+        schema=", ".join(f"`{name.replace('`', '``')}` STRING" for name in header),
+        header=True,
+        enforceSchema=False,
+        sep=delimiter,
+        quote='"',
+        escape='"',
+        multiLine=True,
+        mode="FAILFAST",
+    )
+    return frame.na.fill(
+        ""
+    )  # an empty field is the empty text, and what that means is the attribute's to say
