@@ -1,4 +1,4 @@
-"""Strategies that do not look at the workload, for comparison: identity, hierarchical, wavelet.
+"""Strategies for comparison that do not look at the workload: identity, hierarchical, wavelet.
 
 Each is a Kronecker product of one fixed matrix per attribute in use.
 """
@@ -12,6 +12,8 @@ from numpy.typing import NDArray
 from residua.bounds import svd_or_nothing
 from residua.errors import Infeasible
 from residua.mechanisms.draft import Draft
+from residua.privacy import NoiseLaw
+from residua.strategy.noise_laws import column_costs
 from residua.strategy.product import ProductStrategy, StrategyFactor
 from residua.workload import Workload
 
@@ -63,7 +65,29 @@ def wavelet_matrix(cells: int) -> Array:
     return np.array(rows)
 
 
-def baseline(work: Workload, matrix: Callable[[int], Array]) -> Draft:
+def best_branching(cells: int) -> int:
+    """The number of branches of HB: the one with the least mean error over all ranges of a full tree.
+
+    A tree of height h with b branches has a mean variance in proportion to `(b - 1) h^3 - 2 (b + 1) h^2 / 3`
+    (Qardaji, Yang and Li, 2013).
+    """
+    if cells <= 3:
+        return 2
+
+    def error(branches: int) -> float:
+        height = math.ceil(math.log(cells, branches) - 1e-12)
+        return (branches - 1) * height**3 - 2 * (branches + 1) * height**2 / 3
+
+    return min(range(2, cells + 1), key=error)
+
+
+def hb_matrix(cells: int) -> Array:
+    """The tree with the best number of branches for ranges, without its root (HB)."""
+    rows = hierarchical_matrix(cells, best_branching(cells))
+    return rows if cells == 1 else rows[1:]
+
+
+def baseline(work: Workload, matrix: Callable[[int], Array], law: NoiseLaw = "gaussian") -> Draft:
     """The product of `matrix(size)` over the attributes in use, scaled to cost 1."""
     factors = []
     for axis in work.attributes:
@@ -73,6 +97,14 @@ def baseline(work: Workload, matrix: Callable[[int], Array]) -> Draft:
                 f"attribute {work.schema.names[axis]!r} has {size:,} cells; a baseline holds at most "
                 f"{MOST_CELLS:,}"
             )
-        rows = matrix(size)
-        factors.append(StrategyFactor((axis,), (size,), rows / math.sqrt((rows * rows).sum(axis=0).max())))
-    return Draft(ProductStrategy(tuple(factors), 1.0), svd_or_nothing(work), "all mechanisms")
+        factors.append(StrategyFactor((axis,), (size,), at_cost_one(matrix(size), law)))
+    strategy = ProductStrategy(tuple(factors), 2.0 if law == "laplace" else 1.0, law=law)
+    return Draft(
+        strategy, svd_or_nothing(work), "all Laplace noise" if law == "laplace" else "all mechanisms"
+    )
+
+
+def at_cost_one(rows: Array, law: NoiseLaw) -> Array:
+    """The rows scaled so that noise of parameter 1 costs 1."""
+    most = float(column_costs(law, rows).max())
+    return rows / (most if law == "laplace" else math.sqrt(most))

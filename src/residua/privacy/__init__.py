@@ -4,12 +4,14 @@ from residua.privacy.budgets import Budget, approx_dp, budget_from_record, gdp, 
 from residua.privacy.conversions import pure_delta_of, rho_for, zcdp_delta_of, zcdp_epsilon_of
 from residua.privacy.exact import Number
 from residua.privacy.gaussian import cost_for, delta_of, epsilon_of
+from residua.privacy.laws import NoiseLaw
 from residua.privacy.statement import Privacy
 from residua.privacy.unit import Neighbours, Unit
 
 __all__ = [
     "Budget",
     "Neighbours",
+    "NoiseLaw",
     "Number",
     "Privacy",
     "Unit",

@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 from residua.errors import BudgetError, FileFormatError
 from residua.privacy import gaussian
 from residua.privacy.exact import Number, exact_text, positive, probability
+from residua.privacy.laws import NoiseLaw
 from residua.privacy.statement import Privacy
 
 
@@ -21,6 +22,8 @@ class Budget(ABC):
     """
 
     definition: ClassVar[str]
+    law: ClassVar[NoiseLaw] = "gaussian"
+    """The law of the noise that is planned for it."""
 
     @abstractmethod
     def describe(self) -> str:
@@ -118,6 +121,7 @@ class _ApproxDp(Budget):
 @dataclass(frozen=True, slots=True, repr=False)
 class _PureDp(Budget):
     definition = "pure_dp"
+    law = "laplace"
     epsilon: Fraction
 
     def describe(self) -> str:

@@ -8,12 +8,16 @@ from typing import Any, Literal, Protocol
 import numpy as np
 
 from residua.errors import BudgetError, FileFormatError
+from residua.privacy.laws import NoiseLaw
 
 Neighbours = Literal["add_remove", "replace_one"]
 
 
 class Spendable(Protocol):
     """A budget, as far as a unit needs to know it."""
+
+    @property
+    def law(self) -> NoiseLaw: ...
 
     def gaussian_cost(self) -> Fraction: ...
 
@@ -79,6 +83,15 @@ class Unit:
     def record_epsilon(self, budget: Spendable) -> Fraction:
         """Pure epsilon one record may have, under this neighbour relation, if a person has the budget."""
         return budget.laplace_epsilon() / self.pure_factor
+
+    def allowance(self, budget: Spendable) -> Fraction:
+        """What one record may cost in the currency of the budget's noise: Gaussian cost, or pure epsilon.
+
+        >>> from residua.privacy import pure_dp
+        >>> Unit(max_records=2).allowance(pure_dp("0.5"))
+        Fraction(1, 4)
+        """
+        return self.record_epsilon(budget) if budget.law == "laplace" else self.record_cost(budget)
 
     def describe(self) -> str:
         """What neighbouring datasets differ by, in plain words.

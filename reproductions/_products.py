@@ -1,0 +1,100 @@
+"""What the reproductions of HDMM's tables share: the multi-dimensional workloads and figures of methods."""
+
+import math
+from collections.abc import Callable, Iterable
+from itertools import combinations
+
+import numpy as np
+from _census import sf1
+from _figures import CATEGORICAL, NUMERIC
+from threadpoolctl import threadpool_limits
+
+import residua as rs
+from residua.planning import LAPLACE_METHODS, METHODS
+from residua.privacy import NoiseLaw
+from residua.workload import Group, Identity, Workload
+from residua.workload.explicit import Explicit
+from residua.workload.groups import Factor
+from residua.workload.intervals import Prefix
+
+ALLOWED = 0.01  # above the printed figure: searches may end in different places
+SMALL = 5_000
+GAUSSIAN_VARIANCE = 1 / float(rs.approx_dp(1, 1e-6).gaussian_cost())
+
+
+def schema_of(name: str) -> rs.Schema:
+    return rs.Schema.of_sizes([*NUMERIC[name], *CATEGORICAL[name]])
+
+
+def marginals_on(name: str, subsets: Iterable[tuple[int, ...]], *, prefix: bool) -> Workload:
+    """Marginals on these attributes; with `prefix`, cumulative along numeric ones."""
+    schema = schema_of(name)
+    numeric = len(NUMERIC[name]) if prefix else 0
+    groups = []
+    for number, subset in enumerate(subsets):
+        factors = tuple(
+            Factor((at,), Prefix(schema.sizes[at]) if at < numeric else Identity(schema.sizes[at]))
+            for at in subset
+        )
+        groups.append(Group(f"table {number}", factors))
+    return Workload(schema, tuple(groups))
+
+
+def up_to(name: str, ways: Iterable[int]) -> list[tuple[int, ...]]:
+    axes = range(len(NUMERIC[name]) + len(CATEGORICAL[name]))
+    return [subset for way in ways for subset in combinations(axes, way)]
+
+
+def small(name: str) -> list[tuple[int, ...]]:
+    """Attributes of every marginal with fewer than 5,000 cells."""
+    sizes = schema_of(name).sizes
+    return [s for s in up_to(name, range(len(sizes) + 1)) if math.prod(sizes[at] for at in s) < SMALL]
+
+
+def cps_prefix_marginals() -> Workload:
+    """One product: prefixes of numeric attributes, which include totals, times cells and totals of others."""
+    schema = schema_of("CPS")
+    factors = []
+    for at, size in enumerate(schema.sizes):
+        both = Explicit((size,), np.concatenate([np.ones((1, size)), np.eye(size)]), None, None)
+        factors.append(Factor((at,), Prefix(size) if at < len(NUMERIC["CPS"]) else both))
+    return Workload(schema, (Group("all", tuple(factors)),))
+
+
+WORKLOADS: dict[tuple[str, str], Callable[[], Workload]] = {
+    ("Census", "SF1"): sf1,
+    ("Census", "SF1+"): lambda: sf1(by_state=True),
+    ("CPS", "All Marginals"): lambda: marginals_on("CPS", up_to("CPS", range(6)), prefix=False),
+    ("CPS", "All Prefix-Marginals"): cps_prefix_marginals,
+    ("Adult", "<=3D Marginals"): lambda: marginals_on("Adult", up_to("Adult", range(4)), prefix=False),
+    ("Adult", "2D Prefix-Marginals"): lambda: marginals_on("Adult", up_to("Adult", [2]), prefix=True),
+    ("Loans", "Small Marginals"): lambda: marginals_on("Loans", small("Loans"), prefix=False),
+    ("Loans", "Small Prefix-Marginals"): lambda: marginals_on("Loans", small("Loans"), prefix=True),
+}
+
+
+def rmse(work: Workload, law: NoiseLaw, method: str) -> float:
+    """Root mean square error at epsilon 1 (and delta 1e-6, Gaussian noise), before rounding to integers."""
+    known = LAPLACE_METHODS if law == "laplace" else METHODS
+    with threadpool_limits(limits=1, user_api="blas"):
+        mechanism = known[method](work, 1e-3, None).mechanism
+    total = sum(mechanism.totals(part)[1] for part in work.parts)
+    return math.sqrt(total / work.count * (1.0 if law == "laplace" else GAUSSIAN_VARIANCE))
+
+
+def identity(work: Workload, law: NoiseLaw) -> float:
+    """The error of measuring every cell of the attributes in use."""
+    unit = 2.0 if law == "laplace" else GAUSSIAN_VARIANCE
+    total = 0.0
+    for group in work.groups():
+        rest = math.prod(work.schema.sizes[at] for at in work.attributes if at not in group.attributes)
+        total += rest * math.prod(float(np.trace(f.queries.gram())) for f in group.factors)
+    return math.sqrt(unit * total / work.count)
+
+
+def noise_on_answers(work: Workload, law: NoiseLaw) -> float:
+    """The error of noise added to every answer, without least squares: the paper's Laplace and Gaussian."""
+    longest = 0.0
+    for group in work.groups():
+        longest += math.prod(float(f.queries.matrix().sum(axis=0).max()) for f in group.factors)
+    return math.sqrt(2.0) * longest if law == "laplace" else math.sqrt(GAUSSIAN_VARIANCE * longest)

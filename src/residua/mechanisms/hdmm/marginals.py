@@ -1,0 +1,160 @@
+"""OPT_M and more: the best weights found for measured marginals that contain each other (claim H-023).
+
+With one strategy per attribute fixed, a term on attributes S at weight `t` gives every residual inside S the
+precision `t^2 / prod s_i`, the product over what S has more. Laplace noise allows a sum of weights of one,
+Gaussian noise a sum of squares, for which the problem is convex. With plain cells for every attribute this is
+the paper's OPT_M.
+"""
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from residua.errors import Infeasible
+from residua.mechanisms.draft import Draft, Progress
+from residua.mechanisms.hdmm.bounds import lower_bound
+from residua.mechanisms.hdmm.demand import Kernel, demands
+from residua.mechanisms.hdmm.weighing import Weighing, best_weights
+from residua.privacy import NoiseLaw
+from residua.strategy.nested import NestedStrategy, Subset, Term, distinct
+from residua.workload import Workload
+
+Array = NDArray[np.float64]
+
+MOST_CELLS = 100_000_000  # of a marginal that is measured
+MOST_TERMS = 60_000
+MOST_COVERING = 2_000  # unions of groups of one size that are considered
+ALL_SUBSETS = 14  # attributes up to which every subset may be measured
+DENSE = 20_000_000  # numbers up to which a full matrix is held
+
+
+def marginals(work: Workload, law: NoiseLaw, progress: Progress | None = None) -> Draft:
+    """The best weights found for marginals of plain cells, at cost 1."""
+    kernels = plain_kernels(work)
+    return Draft(weighted_terms(work, law, kernels, progress)[0], *lower_bound(work, law))
+
+
+def plain_kernels(work: Workload) -> dict[int, Kernel]:
+    """Every cell of every attribute in use."""
+    numbers: dict[int, Kernel] = {}
+    sizes = {at: work.schema.sizes[at] for at in work.attributes}
+    for size in sorted(set(sizes.values())):
+        numbers[size] = Kernel.of(np.eye(size), -size)
+    return {at: numbers[size] for at, size in sizes.items()}
+
+
+def weighted_terms(
+    work: Workload, law: NoiseLaw, kernels: Mapping[int, Kernel], progress: Progress | None = None
+) -> tuple[NestedStrategy, float]:
+    """The nested strategy at cost 1 with the best weights found, and its total weighted variance."""
+    problem = weighing_of(work, law, kernels)
+    weights, value = best_weights(problem, progress)
+    return weighted_strategy(work, kernels, problem, weights), noise_of(law) * value
+
+
+def weighing_of(work: Workload, law: NoiseLaw, kernels: Mapping[int, Kernel]) -> Weighing:
+    """The terms that may be measured, and what is to be weighed."""
+    demand = demands(work, kernels)
+    residuals = list(demand)
+    terms = _terms(work, residuals)
+    own = {tuple(sorted(group.attributes)) for group in work.groups()}
+    asked = np.array([subset in own for subset in terms])
+    fits = len(terms) * len(residuals) <= DENSE
+    gives = _gives(terms, residuals, kernels) if fits else _sparse_gives(terms, residuals, kernels)
+    return Weighing(gives, np.array([demand[residual] for residual in residuals]), law, terms, asked)
+
+
+def weighted_strategy(
+    work: Workload, kernels: Mapping[int, Kernel], problem: Weighing, weights: Array
+) -> NestedStrategy:
+    """The strategy of terms with these weights, which must cost 1."""
+    chosen = [
+        Term(subset, noise_of(problem.law) / float(weight) ** 2)
+        for subset, weight in zip(problem.terms, weights, strict=True)
+        if weight > 0
+    ]
+    sizes = work.schema.sizes
+    matrices, numbers = distinct([kernels[at].matrix if at in kernels else None for at in range(len(sizes))])
+    return NestedStrategy(sizes, matrices, numbers, tuple(chosen), problem.law)
+
+
+def noise_of(law: NoiseLaw) -> float:
+    """Variance of noise of parameter 1."""
+    return 2.0 if law == "laplace" else 1.0
+
+
+def _gives(terms: Sequence[Subset], residuals: Sequence[Subset], kernels: Mapping[int, Kernel]) -> Array:
+    """What every term gives every residual at weight 1, (terms, residuals)."""
+    used = sorted({at for subset in terms for at in subset})
+    inside = np.array([[at in subset for at in used] for subset in terms], dtype=np.float64)
+    wanted = np.array([[at in residual for at in used] for residual in residuals], dtype=np.float64)
+    logs = np.array([math.log(kernels[at].spread) for at in used])
+    missing = (1.0 - inside) @ wanted.T  # attributes of the residual that the term lacks
+    gives = np.where(missing == 0, np.exp((wanted @ logs)[None, :] - (inside @ logs)[:, None]), 0.0)
+    return np.asarray(gives)
+
+
+def _sparse_gives(terms: Sequence[Subset], residuals: Sequence[Subset], kernels: Mapping[int, Kernel]) -> Any:
+    """The same as a sparse array."""
+    from scipy.sparse import csr_array
+
+    place = {residual: at for at, residual in enumerate(residuals)}
+    entries = [
+        (row, place[kept], amount)
+        for row, subset in enumerate(terms)
+        for kept, amount in _given(subset, kernels)
+        if kept in place
+    ]
+    rows, columns, amounts = zip(*entries, strict=True)
+    return csr_array((amounts, (rows, columns)), shape=(len(terms), len(residuals)))
+
+
+def _terms(work: Workload, residuals: Sequence[Subset]) -> list[Subset]:
+    """Attributes of every term that is considered."""
+    used = sorted({at for residual in residuals for at in residual})
+    sizes = work.schema.sizes
+    if len(used) <= ALL_SUBSETS:
+        subsets = [each for ways in range(len(used) + 1) for each in combinations(used, ways)]
+    else:
+        wanted = set(residuals)
+        grown = wanted | {
+            tuple(sorted((*residual, at)))
+            for residual in residuals
+            for at in used
+            if at not in residual and len(wanted) * len(used) <= MOST_TERMS
+        }
+        ways = max(map(len, residuals))
+        subsets = sorted(grown | set(_covering(used, ways)), key=lambda each: (len(each), each))
+    kept = [each for each in subsets if math.prod(sizes[at] for at in each) <= MOST_CELLS]
+    missing = [each for each in residuals if math.prod(sizes[at] for at in each) > MOST_CELLS]
+    if missing:
+        raise Infeasible(
+            f"a table of {math.prod(sizes[at] for at in missing[0]):,} cells is asked for, more than the "
+            f"{MOST_CELLS:,} that are counted; use coarser attributes or fewer of them in one table"
+        )
+    return kept
+
+
+def _covering(used: Sequence[int], ways: int) -> Iterator[Subset]:
+    """Unions of so many groups of attributes: few large marginals that together contain all small ones."""
+    for size in range(2, len(used) // ways + 1):
+        groups = [tuple(used[start : start + size]) for start in range(0, len(used), size)]
+        if math.comb(len(groups), ways) <= MOST_COVERING:
+            for chosen in combinations(groups, min(ways, len(groups))):
+                yield tuple(sorted(at for group in chosen for at in group))
+
+
+def _given(subset: Subset, kernels: Mapping[int, Kernel]) -> Iterator[tuple[Subset, float]]:
+    """The residuals that a term measures and the precision of each at weight 1."""
+    found: list[tuple[Subset, float]] = [((), 1.0)]
+    for at in subset:
+        found = [
+            each
+            for kept, amount in found
+            for each in (((*kept, at), amount), (kept, amount / kernels[at].spread))
+        ]
+    yield from found

@@ -1,0 +1,158 @@
+"""OPT_0: the best strategy found on the cells of one attribute, for a gram matrix of what is asked.
+
+For Gaussian noise that is the certified optimum. For Laplace noise it is searched for among p-Identity
+strategies: every cell and p weighted sums of cells, `A = [I; T] D` with T >= 0 and D such that every column
+sums to 1. Cells that all queries treat alike are one cell here, and cells that none asks about are none
+(claim H-010).
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from residua.linalg.rows import inverse_gram
+from residua.linalg.threads import threads_for
+from residua.mechanisms.hdmm.descent import downhill
+from residua.privacy import NoiseLaw
+from residua.solve.cells import solve_cells
+
+Array = NDArray[np.float64]
+
+CELLS_PER_ROW = 16  # there is one weighted sum for so many cells, as in the paper
+FEW_CELLS, MANY_CELLS = 128, 512  # up to these every kind of start is tried, and some kinds
+MORE_STARTS = ((0, 0.1), (2, 0.1), (1, 0.3), (1, 1.0), (2, 0.3), (2, 1.0), (4, 0.3), (0, 0.3))
+"""Further random starts: how many more weighted sums, and how large they are."""
+STEPS = 500
+LARGEST = 1e4  # weight of a cell in a sum: beyond it the cell itself is hardly measured any more
+STEP_GAIN = 1e-8  # relative; the search ends where a step gains less
+ALIKE = 1e-12  # relative difference of grams that is rounding
+GAUSSIAN_GAP = 1e-4
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Found:
+    """A strategy at cost 1, (rows, cells), and the total variance `tr(G (A'A)^+)` at noise variance 1."""
+
+    matrix: Array
+    value: float
+    weights: Array | None = None
+    """The T of a p-Identity strategy on the cells that differ, to start from again."""
+
+
+def opt0(gram: Array, law: NoiseLaw, *, seed: int = 0, start: Array | None = None) -> Found:
+    """The best strategy found for a gram matrix, (cells, cells), of which no more than this is asked.
+
+    The same seed gives the same strategy; `start` is the `weights` of one found for a similar gram.
+    """
+    kind, count = _kinds(gram)
+    if count == 0:
+        raise ValueError("nothing is asked of these cells")
+    first = np.array([np.flatnonzero(kind == number)[0] for number in range(count)])
+    small = gram[np.ix_(first, first)]
+    found = _gaussian(small) if law == "gaussian" else _laplace(small, seed, start)
+    if count == len(gram):
+        return found
+    matrix = np.zeros((len(found.matrix), len(gram)))
+    matrix[:, kind >= 0] = found.matrix[:, kind[kind >= 0]]
+    return Found(matrix, found.value, found.weights)
+
+
+def _kinds(gram: Array) -> tuple[NDArray[np.int64], int]:
+    """For each cell the number of its kind, -1 where nothing is asked of it, and how many kinds there are."""
+    scale = ALIKE * float(np.abs(gram).max())
+    own = np.diagonal(gram)
+    kind = np.full(len(gram), -1, dtype=np.int64)
+    count = 0
+    for cell in np.flatnonzero(own > scale).tolist():
+        if kind[cell] < 0:
+            # |q_i - q_j|^2 over all queries: zero where each treats the two cells alike.
+            apart = own + own[cell] - 2 * gram[cell]
+            kind[(apart <= scale) & (kind < 0) & (own > scale)] = count
+            count += 1
+    return kind, count
+
+
+def _gaussian(gram: Array) -> Found:
+    values, vectors = np.linalg.eigh(gram)
+    kept = values > ALIKE * values[-1]
+    root = np.sqrt(values[kept])[:, None] * vectors[:, kept].T
+    with threads_for(len(root)):
+        solution = solve_cells(root, GAUSSIAN_GAP).require(GAUSSIAN_GAP, "the solver of one attribute")
+    matrix = solution.strategy
+    inverse = inverse_gram(matrix)[0]
+    return Found(matrix, float(np.sum(gram * inverse)))
+
+
+def _laplace(gram: Array, seed: int, start: Array | None) -> Found:
+    cells = len(gram)
+    best: Found | None = None
+    with threads_for(cells):
+        for weights in _starts(gram, seed) if start is None or start.shape[1] != cells else (start,):
+            found = _searched(gram, weights)
+            if best is None or found.value < best.value:
+                best = found
+    if best is None:
+        raise ArithmeticError("no start was tried")
+    return best
+
+
+def _starts(gram: Array, seed: int) -> Iterator[Array]:
+    """Weights to start from, (p, cells): none, random ones, and overlapping hats along the cells."""
+    cells = len(gram)
+    yield np.zeros((0, cells))
+    if cells == 1:
+        return
+    p = max(1, cells // CELLS_PER_ROW)
+    random = np.random.default_rng(seed)
+    alike = gram[0, 0] - gram[0, 1]
+    if np.abs(gram - gram[0, 1] - alike * np.eye(cells)).max() <= ALIKE * np.abs(gram).max():
+        # All cells alike: one sum of all is all that can help, and only its weight is to be found.
+        tried = [np.full((1, cells), weight) for weight in np.geomspace(1e-4, 10.0, 60)]
+        yield min(tried, key=lambda weights: evaluated(gram, weights)[0])
+        return
+    yield random.random((p, cells))
+    if cells <= MANY_CELLS:
+        yield _hats(cells, p)
+        for more, height in MORE_STARTS if cells <= FEW_CELLS else MORE_STARTS[:3]:
+            yield height * random.random((p + more, cells))
+
+
+def _hats(cells: int, p: int) -> Array:
+    at = (np.arange(cells) + 0.5) / cells * p
+    return np.asarray(0.3 * np.maximum(0.0, 1.0 - np.abs(at - np.arange(p)[:, None] - 0.5)))
+
+
+def _searched(gram: Array, start: Array) -> Found:
+    """The local optimum that quasi-Newton steps reach from these weights."""
+    weights = descended(lambda weights: evaluated(gram, weights), start)
+    return Found(p_identity(weights), evaluated(gram, weights)[0], weights)
+
+
+def p_identity(weights: Array) -> Array:
+    """The p-Identity strategy with these weighted sums, (p, cells), as rows whose columns sum to 1."""
+    return np.asarray(np.concatenate([np.eye(weights.shape[1]), weights]) / (1.0 + weights.sum(axis=0)))
+
+
+def descended(value_of: Callable[[Array], tuple[float, Array]], start: Array) -> Array:
+    """The weights that quasi-Newton steps reach from `start`, rows of zeros left out."""
+    if not len(start):
+        return start
+    weights = downhill(value_of, start, steps=STEPS, gain=STEP_GAIN, most=LARGEST)
+    return np.asarray(weights[weights.max(axis=1) > 0])
+
+
+def evaluated(gram: Array, weights: Array) -> tuple[float, Array]:
+    """`tr(G (A'A)^-1)` of a p-Identity strategy and its gradient in the weights, (p, cells) (claim H-011).
+
+    One product of (p, cells) with (cells, cells); `(A'A)^-1 = D^-1 (I - T'(I + T T')^-1 T) D^-1`.
+    """
+    p = len(weights)
+    sums = 1.0 + weights.sum(axis=0)
+    lifted = np.linalg.solve(np.eye(p) + weights @ weights.T, weights)
+    through = (lifted * sums) @ gram
+    own = sums * np.diagonal(gram) - np.einsum("ki,ki->i", weights, through)
+    through = through * sums
+    gradient = 2.0 * (own - through + (through @ weights.T) @ lifted)
+    return float(sums @ own), gradient

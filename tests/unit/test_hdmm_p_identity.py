@@ -1,0 +1,111 @@
+"""OPT_0 for Laplace noise: values, gradients, cells that are alike (claims H-010 and H-011)."""
+
+import numpy as np
+import pytest
+from scipy.optimize import check_grad
+
+import residua as rs
+from residua.mechanisms.hdmm.demand import Kernel
+from residua.mechanisms.hdmm.marginals import weighted_terms
+from residua.mechanisms.hdmm.p_identity import evaluated, opt0, p_identity
+from residua.mechanisms.hdmm.refine import Around
+from residua.workload.explicit import Explicit
+from residua.workload.intervals import Prefix, Ranges
+
+
+def direct(gram, matrix):
+    return float(np.trace(gram @ np.linalg.pinv(matrix.T @ matrix)))
+
+
+@pytest.mark.parametrize("p", [0, 1, 3, 7])
+def test_values_are_those_of_a_dense_inverse(p):
+    weights = np.random.default_rng(p).random((p, 6))
+    gram = Ranges(6).gram()
+    assert evaluated(gram, weights)[0] == pytest.approx(direct(gram, p_identity(weights)))
+
+
+def test_gradients_are_those_of_finite_differences():
+    gram, start = Prefix(5).gram(), np.random.default_rng(1).random((2, 5))
+
+    def value(flat):
+        return evaluated(gram, flat.reshape(2, 5))[0]
+
+    def gradient(flat):
+        return evaluated(gram, flat.reshape(2, 5))[1].reshape(-1)
+
+    assert check_grad(value, gradient, start.reshape(-1)) < 1e-4 * abs(value(start.reshape(-1)))
+
+
+@pytest.mark.parametrize("queries", [Prefix(24), Ranges(24)])
+def test_every_column_sums_to_one_and_the_value_is_the_strategys(queries):
+    found = opt0(queries.gram(), "laplace")
+    assert np.abs(found.matrix).sum(axis=0) == pytest.approx(np.ones(24))
+    assert found.value == pytest.approx(direct(queries.gram(), found.matrix))
+    assert found.value < np.trace(queries.gram())  # plain cells
+
+
+def test_the_same_seed_finds_the_same_strategy():
+    gram = Prefix(20).gram()
+    assert np.array_equal(opt0(gram, "laplace", seed=3).matrix, opt0(gram, "laplace", seed=3).matrix)
+
+
+def test_a_total_is_measured_once():
+    found = opt0(np.ones((9, 9)), "laplace")
+    assert np.array_equal(found.matrix, np.ones((1, 9)))
+    assert found.value == pytest.approx(1)
+
+
+def test_cells_that_all_queries_treat_alike_are_measured_together():
+    rows = np.array([[1, 1, 1, 0, 0, 0], [0, 0, 0, 1, 1, 0]], dtype=float)
+    found = opt0(Explicit((6,), rows, None, None).gram(), "laplace")
+    assert found.value == pytest.approx(2)  # two counts on disjoint cells cost no more than one
+    assert not found.matrix[:, 5].any()  # nobody asks about the last cell
+
+
+def test_cells_alike_with_totals_get_the_best_weight_of_the_total():
+    cells = 100
+    gram = np.eye(cells) + 1.0
+
+    def mixed(part):
+        return direct(gram, np.concatenate([(1 - part) * np.eye(cells), np.full((1, cells), part)]))
+
+    best = min(mixed(part) for part in np.linspace(0.01, 0.9, 90))
+    assert opt0(gram, "laplace").value <= best * (1 + 1e-6)
+
+
+@pytest.mark.parametrize(("family", "published"), [(Prefix, 5.32), (Ranges, 5.55)])
+def test_published_errors_are_reached(family, published):
+    queries = family(64)
+    found = opt0(queries.gram(), "laplace")
+    assert np.sqrt(2 * found.value / queries.count) <= published + 0.005
+
+
+def test_gaussian_noise_gets_the_certified_optimum():
+    queries = Prefix(16)
+    found = opt0(queries.gram(), "gaussian")
+    assert (found.matrix**2).sum(axis=0).max() == pytest.approx(1)
+    assert found.value == pytest.approx(direct(queries.gram(), found.matrix))
+    assert found.value < opt0(queries.gram(), "laplace").value
+
+
+@pytest.mark.parametrize("attribute", [0, 1])
+def test_an_attribute_of_a_nested_strategy_has_the_right_gradient(attribute):
+    """And its value at the weights in use is the strategy's own total (claim H-026)."""
+    work = rs.all_tables(rs.Schema.of_sizes([6, 5, 3]), (1, 2), numeric=rs.prefix, categorical=rs.identity)
+    random = np.random.default_rng(2)
+    kernels = {}
+    for at, size in enumerate((6, 5, 3)):
+        weights = random.random((2, size))
+        kernels[at] = Kernel.of(p_identity(weights), at, weights)
+    strategy, value = weighted_terms(work, "laplace", kernels)
+    around = Around.of(work, attribute, kernels, strategy)
+    start = kernels[attribute].weights
+    assert around.value(start)[0] == pytest.approx(value)
+
+    def flat(numbers):
+        return around.value(numbers.reshape(start.shape))[0]
+
+    def slope(numbers):
+        return around.value(numbers.reshape(start.shape))[1].reshape(-1)
+
+    assert check_grad(flat, slope, start.reshape(-1)) < 1e-4 * value
