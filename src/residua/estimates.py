@@ -11,6 +11,13 @@ from numpy.typing import NDArray
 from residua.linalg.keys import RowIndex
 from residua.measurements import Measurements
 from residua.strategy.batches import Batch
+from residua.strategy.mechanism import Mechanism
+from residua.strategy.nested import NestedStrategy
+from residua.strategy.nested_estimates import nested_estimates
+from residua.strategy.overlap import OverlapStrategy
+from residua.strategy.overlap_estimates import residual_estimates
+from residua.strategy.union import UnionStrategy
+from residua.strategy.union_integers import union_estimate
 
 Array = NDArray[np.float64]
 Subsets = NDArray[np.int32]
@@ -24,14 +31,21 @@ class Estimates:
     cells: tuple[Array, ...]
 
     @classmethod
-    def of(cls, batches: Sequence[Batch], measurements: Measurements) -> "Estimates":
-        """The estimates from a plan's measurements."""
+    def of(cls, mechanism: Mechanism, batches: Sequence[Batch], measurements: Measurements) -> "Estimates":
+        """The estimates from the measurements of a plan's batches."""
+        if isinstance(mechanism, OverlapStrategy):
+            runs = list(residual_estimates(mechanism, batches, measurements.values))
+            return cls(tuple(table for table, _ in runs), tuple(found for _, found in runs))
+        if isinstance(mechanism, NestedStrategy):
+            found = list(nested_estimates(mechanism, batches, measurements.values))
+            return cls(tuple(table for table, _ in found), tuple(own for _, own in found))
+        if isinstance(mechanism, UnionStrategy):
+            table, joint = union_estimate(mechanism, measurements.values)
+            return cls((table,), (joint,))
         tables, cells = [], []
         for batch, values in zip(batches, measurements.values, strict=True):
-            tensor = batch.estimate(values).reshape(len(values), *batch.sizes)
-            order = np.argsort(batch.subsets[0])  # of every block: they have one layout
             tables.append(np.sort(batch.subsets, axis=1))
-            cells.append(np.ascontiguousarray(tensor.transpose(0, *(1 + order))))
+            cells.append(batch.ascending(values))
         return cls(tuple(tables), tuple(cells))
 
     @cached_property

@@ -13,8 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from residua.estimates import Estimates
-from residua.strategy.block_strategy import BlockStrategy
+from residua.strategy.layered import Layered
 from residua.strategy.mechanism import Mechanism
+from residua.strategy.nested import NestedStrategy
 from residua.workload import Factor, Group, Tables
 
 Array = NDArray[np.float64]
@@ -27,11 +28,12 @@ class Estimator:
     """Least-squares estimates of marginals, and of any query on them."""
 
     def __init__(self, mechanism: Mechanism, estimates: Estimates) -> None:
-        self._mechanism, self._estimates = mechanism, estimates
+        self._mechanism = mechanism.blocks if isinstance(mechanism, NestedStrategy) else mechanism
+        self._estimates = estimates
 
     def marginals(self, subsets: Subsets, sizes: Sequence[int]) -> Array:
         """Estimates of marginals of one shape: (k, ways) ascending attributes to (k, sizes...)."""
-        if not isinstance(self._mechanism, BlockStrategy):
+        if not isinstance(self._mechanism, Layered):
             return self._joint(subsets, sizes)
         ways = subsets.shape[1]
         result = np.zeros((len(subsets), *sizes))
@@ -42,7 +44,7 @@ class Estimator:
 
     def _add(self, result: Array, subsets: Subsets, kept: tuple[int, ...], sizes: Sequence[int]) -> None:
         """Add what the blocks on the places `kept` measured, spread over the other places."""
-        measures = self._mechanism.measures if isinstance(self._mechanism, BlockStrategy) else ()
+        measures = self._mechanism.measures if isinstance(self._mechanism, Layered) else ()
         owners, places = self._estimates.index.find(subsets[:, kept])
         shape = [sizes[at] if at in kept else 1 for at in range(len(sizes))]
         others = [at for at in range(len(sizes)) if at not in kept]

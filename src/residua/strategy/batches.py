@@ -17,11 +17,16 @@ from residua.errors import Infeasible
 from residua.linalg.centring import centred_columns
 from residua.linalg.keys import distinct_rows
 from residua.linalg.rows import pseudo_inverse
+from residua.privacy import NoiseLaw
 from residua.strategy.block_strategy import BlockStrategy
 from residua.strategy.blocks import Shape
-from residua.strategy.integers import column_norm
+from residua.strategy.integers import column_norm, column_sum
+from residua.strategy.layered import Layered
 from residua.strategy.mechanism import Mechanism
+from residua.strategy.nested import NestedStrategy, Term
+from residua.strategy.overlap import OverlapStrategy
 from residua.strategy.product import ProductStrategy
+from residua.strategy.union import UnionStrategy
 
 Array = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -33,8 +38,10 @@ class Batch:
     """Blocks that measure `multiplier * kron(matrices)` of their own marginals.
 
     `subsets` is (blocks, attributes), attributes in the order of the matrices' axes; `sizes` has the cells of
-    each of them. `inverses` turn measured numbers into estimates of cells, (cells, rows) for each matrix.
-    `variances` are the exact noise variances, one per distinct value, and `owners` says which is whose.
+    each of them. `inverses` turn measured numbers into estimates of cells, (cells, rows) for each matrix;
+    there are none where the blocks have to be solved with others.
+    `variances` are the exact variances of Gaussian noise, one per distinct value, and `owners` says which is
+    whose. A batch with `scales` has Laplace noise of those exact scales instead, and no `variances`.
     """
 
     subsets: Subsets
@@ -44,6 +51,12 @@ class Batch:
     multiplier: int
     variances: tuple[Fraction, ...]
     owners: Integers
+    scales: tuple[Fraction, ...] | None = None
+
+    @property
+    def law(self) -> NoiseLaw:
+        """The law of the noise."""
+        return "gaussian" if self.scales is None else "laplace"
 
     @property
     def cells(self) -> int:
@@ -59,6 +72,18 @@ class Batch:
         """Largest absolute entry of the whole matrix."""
         return self.multiplier * math.prod(int(np.abs(matrix).max()) for matrix in self.matrices)
 
+    def costs(self) -> tuple[Fraction, ...]:
+        """Privacy cost of one block for each of the noise parameters, exactly (claims I-005 and H-001).
+
+        Gaussian noise: largest squared length of a column over the variance. Laplace noise: largest sum of
+        the absolute entries of a column over the scale, an epsilon of pure DP.
+        """
+        if self.scales is None:
+            norm = self.multiplier**2 * math.prod(column_norm(matrix) for matrix in self.matrices)
+            return tuple(norm / variance for variance in self.variances)
+        norm = self.multiplier * math.prod(column_sum(matrix) for matrix in self.matrices)
+        return tuple(norm / scale for scale in self.scales)
+
     def apply(self, counts: Integers) -> Integers:
         """Exact answers to the measured queries, modulo 2^64: (blocks, cells) to (blocks, rows)."""
         records = int(counts[0].sum()) if len(counts) else 0
@@ -71,6 +96,12 @@ class Batch:
     def estimate(self, values: Integers) -> Array:
         """Least-squares estimate of the measured part of each marginal: (blocks, rows) to (blocks, cells)."""
         return np.asarray(_along_axes(values.astype(np.float64) / self.multiplier, self.inverses))
+
+    def ascending(self, values: Integers) -> Array:
+        """The same, (blocks, sizes...), with axes in the order of the attributes."""
+        tensor = self.estimate(values).reshape(len(values), *self.sizes)
+        order = np.argsort(self.subsets[0])  # of every block: they have one layout
+        return np.ascontiguousarray(tensor.transpose(0, *(1 + order)))
 
 
 def _along_axes(values: NDArray[Any], matrices: Sequence[NDArray[Any]]) -> NDArray[Any]:
@@ -88,53 +119,73 @@ def _along_axes(values: NDArray[Any], matrices: Sequence[NDArray[Any]]) -> NDArr
 
 def batches_of(mechanism: Mechanism) -> list[Batch]:
     """The batches of an integer mechanism, in an order that its content determines."""
-    if isinstance(mechanism, BlockStrategy):
+    if isinstance(mechanism, BlockStrategy | OverlapStrategy):
         return list(_block_batches(mechanism))
     if isinstance(mechanism, ProductStrategy):
         return [_product_batch(mechanism)]
+    if isinstance(mechanism, NestedStrategy):
+        return list(_nested_batches(mechanism))
+    if isinstance(mechanism, UnionStrategy):
+        return list(_union_batches(mechanism))
     raise TypeError(f"{type(mechanism).__name__} has no batches")
 
 
 def exact_cost(batches: Sequence[Batch]) -> Fraction:
-    """Privacy cost of adding or removing one record, from the integers and variances in use (claim I-005)."""
+    """Privacy cost of adding or removing one record, from the integers and noise in use (claim I-005).
+
+    The largest entry of the privacy matrix where the noise is Gaussian, an epsilon where it is Laplace; the
+    two do not add up.
+    """
+    if len({batch.law for batch in batches}) > 1:
+        raise ValueError("costs of Gaussian and of Laplace noise do not add up")
     total = Fraction(0)
     for batch in batches:
-        norm = batch.multiplier**2 * math.prod(column_norm(matrix) for matrix in batch.matrices)
-        blocks = np.bincount(batch.owners, minlength=len(batch.variances)).tolist()
-        total += sum(
-            (many * norm / variance for many, variance in zip(blocks, batch.variances, strict=True)),
-            Fraction(0),
-        )
+        costs = batch.costs()
+        blocks = np.bincount(batch.owners, minlength=len(costs)).tolist()
+        total += sum((many * cost for many, cost in zip(blocks, costs, strict=True)), Fraction(0))
     return total
 
 
-def _block_batches(strategy: BlockStrategy) -> Iterator[Batch]:
+def batched_rows(strategy: Layered) -> Iterator[tuple[int, Integers]]:
+    """For each batch of a strategy, in order, its layer and the rows of its blocks there."""
+    measures = {measure: number for number, measure in enumerate(dict.fromkeys(strategy.measures))}
+    measured = np.array([measures[measure] for measure in strategy.measures], dtype=np.int64)
+    for number, layer in enumerate(strategy.layers):
+        if not layer.layout:
+            yield number, np.arange(len(layer.noise), dtype=np.int64)
+            continue
+        first, inverse = distinct_rows(np.concatenate([layer.shapes, measured[layer.subsets]], axis=1))
+        for kind in range(len(first)):
+            yield number, np.flatnonzero(inverse == kind).astype(np.int64)
+
+
+def _block_batches(strategy: BlockStrategy | OverlapStrategy) -> Iterator[Batch]:
     if strategy.grain is None:
         raise Infeasible(
             "only a plan that rs.plan made can be measured; this one describes measurements made before"
         )
-    for layer in strategy.layers:
+    for number, mine in batched_rows(strategy):
+        layer = strategy.layers[number]
         order = [place for places in layer.layout for place in places]
-        first, inverse = distinct_rows(layer.shapes) if layer.layout else _one(len(layer.noise))
-        for number, row in enumerate(first.tolist()):
-            mine = np.flatnonzero(inverse == number)
-            shapes = [strategy.shapes[at] for at in layer.shapes[row].tolist()]
-            norm = layer.multiplier**2 * math.prod(shape.exact_norm for shape in shapes)
-            if layer.shares is None:
-                raise ValueError("only an integer strategy can be measured")
-            shares, owners = np.unique(layer.shares[mine], return_inverse=True)
-            yield Batch(
-                layer.subsets[mine][:, order],
-                tuple(size for shape in shapes for size in shape.sizes),
-                tuple(shape.matrix.astype(np.int64) for shape in shapes),
-                tuple(_kernels(shapes, layer.subsets[row][order].tolist(), strategy)),
-                layer.multiplier,
-                tuple(Fraction(norm) * Fraction(2) ** strategy.grain / share for share in shares.tolist()),
-                owners.astype(np.int64),
-            )
+        row = int(mine[0])
+        shapes = [strategy.shapes[at] for at in layer.shapes[row].tolist()]
+        norm = layer.multiplier**2 * math.prod(shape.exact_norm for shape in shapes)
+        if layer.shares is None:
+            raise ValueError("only an integer strategy can be measured")
+        separate = isinstance(strategy, BlockStrategy) or strategy.division.any_alone(number, mine)
+        shares, owners = np.unique(layer.shares[mine], return_inverse=True)
+        yield Batch(
+            layer.subsets[mine][:, order],
+            tuple(size for shape in shapes for size in shape.sizes),
+            tuple(shape.matrix.astype(np.int64) for shape in shapes),
+            tuple(_kernels(shapes, layer.subsets[row][order].tolist(), strategy)) if separate else (),
+            layer.multiplier,
+            tuple(Fraction(norm) * Fraction(2) ** strategy.grain / share for share in shares.tolist()),
+            owners.astype(np.int64),
+        )
 
 
-def _kernels(shapes: Sequence[Shape], attributes: Sequence[int], strategy: BlockStrategy) -> Iterator[Array]:
+def _kernels(shapes: Sequence[Shape], attributes: Sequence[int], strategy: Layered) -> Iterator[Array]:
     """What measured numbers contribute to the cells of each shape: `C B^+`, with C that of its attributes."""
     start = 0
     for shape in shapes:
@@ -145,12 +196,9 @@ def _kernels(shapes: Sequence[Shape], attributes: Sequence[int], strategy: Block
         start = stop
 
 
-def _one(count: int) -> tuple[Integers, Integers]:
-    return np.zeros(1, dtype=np.int64), np.zeros(count, dtype=np.int64)
-
-
 def _product_batch(strategy: ProductStrategy) -> Batch:
-    cost = strategy.exact_cost()
+    parameter = (Fraction(strategy.exact_norm) / strategy.exact_cost(),)
+    laplace = strategy.law == "laplace"
     order = [at for factor in strategy.factors for at in factor.attributes]
     return Batch(
         np.array([order], dtype=np.int32).reshape(1, -1),
@@ -158,9 +206,61 @@ def _product_batch(strategy: ProductStrategy) -> Batch:
         tuple(factor.matrix.astype(np.int64) for factor in strategy.factors),
         tuple(pseudo_inverse(factor.matrix) for factor in strategy.factors),
         1,
-        (Fraction(strategy.exact_norm) / cost,),
+        () if laplace else parameter,
         np.zeros(1, dtype=np.int64),
+        parameter if laplace else None,
     )
+
+
+def nested_order(strategy: NestedStrategy) -> list[list[Term]]:
+    """The terms of each batch: those that measure the same matrices."""
+    kinds: dict[object, list[Term]] = {}
+    for term in strategy.terms:
+        key = tuple(strategy.chosen[at] for at in term.attributes)
+        kinds.setdefault(key, []).append(term)
+    return list(kinds.values())
+
+
+def _nested_batches(strategy: NestedStrategy) -> Iterator[Batch]:
+    if strategy.grain is None:
+        raise ValueError("only an integer strategy can be measured")
+    unit = Fraction(2) ** strategy.grain
+    for terms in nested_order(strategy):
+        matrices = strategy.matrices_of(terms[0])
+        found = tuple(strategy.exact_norm(term) * unit / Fraction(term.share or 0) for term in terms)
+        parameters = tuple(dict.fromkeys(found))
+        laplace = strategy.law == "laplace"
+        yield Batch(
+            np.array([term.attributes for term in terms], dtype=np.int32).reshape(len(terms), -1),
+            tuple(matrix.shape[1] for matrix in matrices),
+            tuple(matrix.astype(np.int64) for matrix in matrices),
+            tuple(pseudo_inverse(matrix) for matrix in matrices),
+            strategy.multiplier,
+            () if laplace else parameters,
+            np.array([parameters.index(each) for each in found], dtype=np.int64),
+            parameters if laplace else None,
+        )
+
+
+def _union_batches(strategy: UnionStrategy) -> Iterator[Batch]:
+    if strategy.grain is None:
+        raise ValueError("only an integer strategy can be measured")
+    unit = Fraction(2) ** strategy.grain
+    for term in strategy.terms:
+        pairs = zip(strategy.axes, term.matrices, strict=True)
+        mine = [(axis, matrix) for axis, matrix in pairs if matrix is not None]
+        parameter = (strategy.exact_norm(term) * unit / Fraction(term.share or 0),)
+        laplace = strategy.law == "laplace"
+        yield Batch(
+            np.array([[at for axis, _ in mine for at in axis.attributes]], dtype=np.int32).reshape(1, -1),
+            tuple(size for axis, _ in mine for size in axis.sizes),
+            tuple(matrix.astype(np.int64) for _, matrix in mine),
+            (),
+            strategy.multiplier,
+            () if laplace else parameter,
+            np.zeros(1, dtype=np.int64),
+            parameter if laplace else None,
+        )
 
 
 def record_limit(batches: Sequence[Batch], tail: Sequence[int]) -> int:

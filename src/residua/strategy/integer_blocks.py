@@ -6,9 +6,10 @@ variance of a block's noise is then the rational number `norm / cost` (claim I-0
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from fractions import Fraction
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,9 +28,11 @@ from residua.strategy.integers import (
     refuse_unfit,
 )
 from residua.strategy.lattice import short_basis
+from residua.strategy.layered import Layered
 
 Array = NDArray[np.float64]
 Integers = NDArray[np.int64]
+Blocks = TypeVar("Blocks", bound=Layered)
 
 ALL_BITS = 36  # of the entries of a product: leaves room for a hundred million records in 64 bits
 FEW_BITS = 14  # of the entries of a factor; more only where these change what is measured
@@ -48,6 +51,23 @@ def integer_blocks(
     `spans` has integer rows with the row space of a shape: for shapes that are not complete, and for those
     that are centred under another measure than the uniform one.
     """
+    found = in_integers(
+        ideal,
+        allowed,
+        lambda number, bits, few: integer_shape(ideal.shapes[number], spans.get(number), bits, few),
+    )
+    _check_centring(found)
+    return with_budget(found, allowed)
+
+
+def in_integers(
+    ideal: Blocks, allowed: Fraction, integer_shape_of: Callable[[int, int, int], Shape]
+) -> Blocks:
+    """The strategy with every shape in integers, and costs as shares of the whole.
+
+    `integer_shape_of` takes the number of a shape, the most bits that its entries may have, and the bits that
+    are enough where nothing needs rounding.
+    """
     if any(measure.weights is not None and measure.numerators is None for measure in ideal.measures):
         raise Infeasible("a plan whose measure has real weights cannot be measured; round them first")
     whole = ideal.cost()
@@ -62,13 +82,11 @@ def integer_blocks(
             if key not in numbers:
                 numbers[key] = len(shapes)
                 even = -(-even_bits(allowed) // len(layer.layout))
-                shapes.append(_integer_shape(ideal.shapes[number], spans.get(number), bits, min(bits, even)))
+                shapes.append(integer_shape_of(number, bits, min(bits, even)))
             chosen[layer.shapes == number] = numbers[key]
         multiplier = 1 if layer.layout else 2 ** even_bits(allowed)
         layers.append(replace(layer, shapes=chosen, costs=layer.costs / whole, multiplier=multiplier))
-    found = replace(ideal, shapes=tuple(shapes), layers=tuple(layers))
-    _check_centring(found)
-    return with_budget(found, allowed)
+    return replace(ideal, shapes=tuple(shapes), layers=tuple(layers))
 
 
 def _check_centring(strategy: BlockStrategy) -> None:
@@ -89,7 +107,7 @@ def _check_centring(strategy: BlockStrategy) -> None:
                         raise ArithmeticError("a block was rounded off centre: its answers would be biased")
 
 
-def with_budget(strategy: BlockStrategy, allowed: Fraction) -> BlockStrategy:
+def with_budget(strategy: Blocks, allowed: Fraction) -> Blocks:
     """The integer strategy with its costs scaled to use up `allowed`, exactly accounted."""
     whole = math.fsum(float(layer.costs.sum()) for layer in strategy.layers)
     grain = GRAINS - math.ceil(math.log2(allowed))
@@ -113,7 +131,7 @@ def with_budget(strategy: BlockStrategy, allowed: Fraction) -> BlockStrategy:
     return result
 
 
-def _bits(ideal: BlockStrategy, layer: Layer, whole: float, allowed: float) -> int:
+def _bits(ideal: Layered, layer: Layer, whole: float, allowed: float) -> int:
     """The most bits of each factor's entries that fit 64-bit arithmetic with the noise of this layer."""
     factors = len(layer.layout)
     if not factors:
@@ -124,7 +142,7 @@ def _bits(ideal: BlockStrategy, layer: Layer, whole: float, allowed: float) -> i
     return max(LEAST_BITS, min(ALL_BITS, int(room)) // factors)
 
 
-def _integer_shape(shape: Shape, span: Integers | None, bits: int, few: int) -> Shape:
+def integer_shape(shape: Shape, span: Integers | None, bits: int, few: int) -> Shape:
     """The shape in integers of at most so many bits, or of `few` where nothing needs rounding."""
     matrix, rank, sizes = shape.matrix, shape.rank, shape.sizes
     if shape.complete and len(sizes) == 1 and _is_contrast(matrix):

@@ -175,6 +175,14 @@ def column_norm(matrix: Integers) -> int:
     return max(sum(int(entry) ** 2 for entry in column) for column in matrix.T)
 
 
+def column_sum(matrix: Integers) -> int:
+    """Largest sum of the absolute entries of a column, exactly."""
+    largest = int(np.abs(matrix).max())
+    if largest * len(matrix) < 2**63:
+        return int(np.sum(np.abs(matrix), axis=0).max())
+    return max(sum(abs(int(entry)) for entry in column) for column in matrix.T)
+
+
 def even_bits(allowed: Fraction) -> int:
     """Bits of the entries that make noise of the whole budget span about a thousand units, or more."""
     return EVEN_BITS + max(0, math.ceil(0.5 * math.log2(allowed)))

@@ -7,10 +7,14 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
-from residua.strategy import integer_blocks, integer_product
+from residua.strategy import integer_blocks, integer_product, nested_integers, union_integers
 from residua.strategy.block_strategy import BlockStrategy
 from residua.strategy.mechanism import Mechanism
+from residua.strategy.nested import NestedStrategy
+from residua.strategy.overlap import OverlapStrategy
+from residua.strategy.overlap import integers as overlap_integers
 from residua.strategy.product import ProductStrategy
+from residua.strategy.union import UnionStrategy
 
 Integers = NDArray[np.int64]
 
@@ -27,8 +31,14 @@ def integer_mechanism(
     whole: Mechanism
     if isinstance(ideal, BlockStrategy):
         whole = integer_blocks.integer_blocks(ideal, spans, allowed)
+    elif isinstance(ideal, OverlapStrategy):
+        whole = overlap_integers.integer_overlap(ideal, spans, allowed)
     elif isinstance(ideal, ProductStrategy):
         whole = integer_product.integer_product(ideal, spans, allowed)
+    elif isinstance(ideal, NestedStrategy):
+        whole = nested_integers.integer_nested(ideal, allowed)
+    elif isinstance(ideal, UnionStrategy):
+        whole = union_integers.integer_union(ideal, allowed)
     else:
         raise TypeError(f"no integer form is known of {type(ideal).__name__}")
     return rebudgeted(whole, allowed, replacing=True) if replacing else whole
@@ -39,8 +49,12 @@ def rebudgeted(mechanism: Mechanism, allowed: Fraction, *, replacing: bool) -> M
     if replacing:
         ratio = mechanism.replacement_cost() / mechanism.cost() * (1 + 1e-9)
         allowed = allowed / Fraction(math.ceil(ratio * 2**RATIO_BITS), 2**RATIO_BITS)
-    if isinstance(mechanism, BlockStrategy):
+    if isinstance(mechanism, BlockStrategy | OverlapStrategy):
         return integer_blocks.with_budget(mechanism, allowed)
     if isinstance(mechanism, ProductStrategy):
         return integer_product.with_budget(mechanism, allowed)
+    if isinstance(mechanism, NestedStrategy):
+        return nested_integers.with_budget(mechanism, allowed)
+    if isinstance(mechanism, UnionStrategy):
+        return union_integers.with_budget(mechanism, allowed)
     raise TypeError(f"no integer form is known of {type(mechanism).__name__}")

@@ -23,9 +23,14 @@ class KnownParts:
     """The blocks of one strategy, how to find them, and what has been worked out about their parts."""
 
     def __init__(
-        self, measures: tuple[Measure, ...], shapes: tuple[Shape, ...], layers: tuple[Layer, ...]
+        self,
+        measures: tuple[Measure, ...],
+        shapes: tuple[Shape, ...],
+        layers: tuple[Layer, ...],
+        elsewhere: Sequence[NDArray[np.int32]] = (),
     ) -> None:
         self.measures, self.shapes, self.layers = measures, shapes, layers
+        self.elsewhere = RowIndex(elsewhere, len(measures))
         self._known: dict[object, Any] = {}
         self._listed = 0
 
@@ -33,6 +38,10 @@ class KnownParts:
     def index(self) -> RowIndex:
         """Finds the layer and row of the block on a subset."""
         return RowIndex([layer.subsets for layer in self.layers], len(self.measures))
+
+    def is_elsewhere(self, attributes: tuple[int, ...]) -> bool:
+        """Whether what is asked of this subset is answered by another part of the mechanism."""
+        return bool(self.elsewhere.find(np.array([attributes], dtype=np.int32).reshape(1, -1))[0][0] >= 0)
 
     def block(self, attributes: tuple[int, ...]) -> tuple[float | None, list[Measured]]:
         """Noise variance of the block on a subset (None if not measured), and its shapes."""

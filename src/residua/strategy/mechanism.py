@@ -7,13 +7,14 @@ from typing import Any, ClassVar, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from residua.privacy import NoiseLaw
 from residua.workload import Group, Tables
 
 Array = NDArray[np.float64]
 
 
 class Mechanism(Protocol):
-    """Measurements of a dataset with Gaussian noise, answered by least squares.
+    """Measurements of a dataset with noise of one law, answered by least squares.
 
     Figures are those of the best linear unbiased answer from all measurements. A group that the
     measurements cannot answer raises NotInSpan.
@@ -21,8 +22,12 @@ class Mechanism(Protocol):
 
     kind: ClassVar[str]
 
+    @property
+    def law(self) -> NoiseLaw:
+        """The law of the noise; it decides what a privacy cost is."""
+
     def cost(self) -> float:
-        """Privacy cost, `max_i X_ii`: adding or removing one record."""
+        """Privacy cost of adding or removing one record: `max_i X_ii`; an epsilon for Laplace noise."""
 
     def exact_cost(self) -> Fraction:
         """Privacy cost of adding or removing one record, exactly; only integer mechanisms have one."""
@@ -31,7 +36,7 @@ class Mechanism(Protocol):
         """Privacy cost of replacing one record, `max_ij (e_i - e_j)' X (e_i - e_j)`, or a bound on it."""
 
     def scaled(self, factor: float) -> "Mechanism":
-        """The same measurements with every noise variance divided by `factor`: cost times `factor`."""
+        """The same measurements at `factor` times the cost; see `noise_laws.variance_ratio`."""
 
     def variances(self, group: Group) -> Array:
         """Variance of each query's answer, shape (count,)."""

@@ -16,8 +16,16 @@ from numpy.typing import NDArray
 
 from residua.errors import FileFormatError, WorkloadError
 from residua.linalg.squares import join, spread
-from residua.strategy.integers import column_norm
+from residua.privacy import NoiseLaw
+from residua.strategy.integers import column_norm, column_sum
 from residua.strategy.mechanism import totals_by_table
+from residua.strategy.noise_laws import (
+    column_costs,
+    largest_difference,
+    noise_law,
+    parameter_of,
+    variance_ratio,
+)
 from residua.strategy.product_parts import (
     TIED_CELLS,
     StrategyFactor,
@@ -41,7 +49,7 @@ ROUNDING = float(np.finfo(np.float64).eps)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ProductStrategy:
-    """`(kron_s B_s) x` plus independent Gaussian noise of one variance.
+    """`(kron_s B_s) x` plus independent noise of one variance, Gaussian unless `law` says Laplace.
 
     An integer strategy costs exactly `share` grains of `2^-grain`; a real one serves to be compared with.
     """
@@ -50,17 +58,22 @@ class ProductStrategy:
     noise_variance: float
     share: int | None = None
     grain: int | None = None
+    law: NoiseLaw = "gaussian"
 
     kind: ClassVar[str] = "product"
 
     def cost(self) -> float:
         """Privacy cost of adding or removing one record."""
-        return math.prod(float(factor.costs().max()) for factor in self.factors) / self.noise_variance
+        if self.law == "laplace" and self.share is not None:
+            return float(self.exact_cost())  # integer noise is a little narrower than its scale says
+        norm = math.prod(float(column_costs(self.law, factor.matrix).max()) for factor in self.factors)
+        return norm / parameter_of(self.law, self.noise_variance)
 
     @property
     def exact_norm(self) -> int:
-        """Largest squared length of a column of the integer matrix, exactly."""
-        return math.prod(column_norm(factor.matrix.astype(np.int64)) for factor in self.factors)
+        """Cost of the integer matrix at noise of parameter 1, exactly: of a column, squared length or sum."""
+        size = column_sum if self.law == "laplace" else column_norm
+        return math.prod(size(factor.matrix.astype(np.int64)) for factor in self.factors)
 
     def exact_cost(self) -> Fraction:
         """Privacy cost of an integer strategy, exactly."""
@@ -71,8 +84,10 @@ class ProductStrategy:
     def replacement_cost(self) -> float:
         """Privacy cost of replacing one record, never rounded down (claim A-005).
 
-        For many joint cells, 4 times `cost`, which is a bound.
+        For many joint cells, 4 times `cost` (2 times for Laplace noise), which is a bound.
         """
+        if self.law == "laplace":
+            return self.cost() * largest_difference([factor.matrix for factor in self.factors])
         if math.prod(factor.matrix.shape[1] for factor in self.factors) > TIED_CELLS:
             return 4 * self.cost()
         square = join([factor.matrix.T @ factor.matrix for factor in self.factors])
@@ -83,8 +98,8 @@ class ProductStrategy:
         return (worst + 4 * steps * ROUNDING * float(own.max())) / self.noise_variance
 
     def scaled(self, factor: float) -> "ProductStrategy":
-        """The same measurement with the noise variance divided by `factor`."""
-        return replace(self, noise_variance=self.noise_variance / factor)
+        """The same measurement at `factor` times the privacy cost."""
+        return replace(self, noise_variance=self.noise_variance / variance_ratio(self.law, factor))
 
     def variances(self, group: Group) -> Array:
         """Variance of each query's answer, shape (count,)."""
@@ -159,7 +174,7 @@ class ProductStrategy:
             "noise_variance": self.noise_variance,
             "share": None if self.share is None else str(self.share),
             "grain": self.grain,
-        }
+        } | ({"law": self.law} if self.law != "gaussian" else {})
 
     @classmethod
     def from_record(cls, record: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> "ProductStrategy":
@@ -175,7 +190,8 @@ class ProductStrategy:
             for part in record["factors"]
         )
         share = None if record["share"] is None else int(record["share"])
-        return cls(factors, float(record["noise_variance"]), share, record["grain"])
+        law = noise_law(record.get("law", "gaussian"))
+        return cls(factors, float(record["noise_variance"]), share, record["grain"], law)
 
     def _scale(self, asked: Iterable[StrategyFactor]) -> float:
         """Noise variance times the variance of a total over each factor that is not among those asked."""

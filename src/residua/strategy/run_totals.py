@@ -1,29 +1,48 @@
 """The sum of the variances of many tables at once, by looking up distinct parts instead of tables."""
 
 import math
+from collections.abc import Iterator
 from itertools import combinations
 
 import numpy as np
 from numpy.typing import NDArray
 
 from residua.linalg.keys import distinct_rows
-from residua.strategy.blocks import Layer
+from residua.strategy.blocks import Layer, Shape
 from residua.strategy.known_parts import KnownParts, not_together
 from residua.strategy.parts import parts_of
-from residua.workload import Factor, Tables
+from residua.workload import Factor, Identity, Tables, Total
 
 Array = NDArray[np.float64]
 Integers = NDArray[np.int64]
 Subsets = NDArray[np.int32]
 
+ROUNDING = 1e-12  # relative; variances this close are one
+
 
 def total_of_run(known: KnownParts, tables: Tables) -> float:
     """Sum of the variances of all queries of all tables; their families have one attribute each."""
     run = _RunTotal(known, tables)
-    ways = tables.ways
-    return math.fsum(
-        run.total(chosen) for size in range(ways + 1) for chosen in combinations(range(ways), size)
-    )
+    return math.fsum(float(run.by_table(chosen).sum()) for chosen in _every_choice(tables.ways))
+
+
+def least_accurate(known: KnownParts, tables: Tables) -> int | None:
+    """Place of the table with the largest variance; None unless all queries of a table have the same one.
+
+    As for marginals: then the largest variance of a table is its mean.
+    """
+    run = _RunTotal(known, tables)
+    if not run.even():
+        return None
+    counts = np.zeros(len(tables.schema))
+    for at, factor in run.factors.items():
+        counts[at] = float(factor.queries.count)
+    totals = np.sum([run.by_table(chosen) for chosen in _every_choice(tables.ways)], axis=0)
+    return int(np.argmax(totals / counts[run.subsets].prod(axis=1)))
+
+
+def _every_choice(ways: int) -> Iterator[tuple[int, ...]]:
+    return (chosen for size in range(ways + 1) for chosen in combinations(range(ways), size))
 
 
 class _RunTotal:
@@ -45,24 +64,33 @@ class _RunTotal:
             (alone,) = parts_of([factor], [(0,)], known.measures, [])
             self.vanishing[:, at] = known.vanishes(mean), known.vanishes(alone)
 
-    def total(self, chosen: tuple[int, ...]) -> float:
-        """What the blocks on these places of every table contribute."""
+    def even(self) -> bool:
+        """Whether all queries of each table have the same variance, every cell being treated alike."""
+        if not all(isinstance(factor.queries, Identity | Total) for factor in self.factors.values()):
+            return False
+        return all(measure.weights is None for measure in self.known.measures) and all(
+            len(shape.sizes) == 1 and _even(shape) for shape in self.known.shapes
+        )
+
+    def by_table(self, chosen: tuple[int, ...]) -> Array:
+        """What the blocks on these places of every table add to the sum of its variances, (tables,)."""
         kept = self.subsets[:, chosen]
         others = [place for place in range(self.tables.ways) if place not in chosen]
         scale = self.means[self.subsets[:, others]].prod(axis=1)
         nothing = self.vanishing[0, self.subsets[:, others]].any(axis=1) | self.vanishing[1, kept].any(axis=1)
         owners, places = self.known.index.find(kept)
+        nothing |= self.known.elsewhere.find(kept)[0] >= 0
         lost = (owners < 0) & ~nothing
         if lost.any():
             row = int(np.argmax(lost))
             raise not_together(self.tables[row].name, kept[row].tolist())
-        sums = []
+        sums = np.zeros(len(kept))
         for owner in np.unique(owners[(owners >= 0) & ~nothing]).tolist():
             here = (owners == owner) & ~nothing
             layer = self.known.layers[owner]
             figures = self._figures(layer, np.flatnonzero(here), kept[here], places[here])
-            sums.append(float(np.sum(scale[here] * layer.noise[places[here]] * figures)))
-        return math.fsum(sums)
+            sums[here] = scale[here] * layer.noise[places[here]] * figures
+        return sums
 
     def _figures(self, layer: Layer, tables: NDArray[np.intp], kept: Subsets, rows: Integers) -> Array:
         """Sum of the variances at noise 1 of each table in its block, each distinct case worked out once."""
@@ -99,3 +127,9 @@ class _RunTotal:
                 self.known.refuse_outside(part, self.tables[int(tables[row])].name, attributes)
             values[place] = math.prod(self.known.summed(part, weighted=False) for part in parts)
         return np.asarray(values[inverse])
+
+
+def _even(shape: Shape) -> bool:
+    """Whether the shape answers all cells with the same variance."""
+    variances = np.sum(shape.inverse**2, axis=1)
+    return bool(np.ptp(variances) <= ROUNDING * variances.max())

@@ -6,6 +6,7 @@ block `X = X_1 + X_2` and the combined estimate is `X^+ (X_1 e_1 + X_2 e_2)` (cl
 
 import math
 from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,9 +19,14 @@ from residua.privacy import privacy_cost
 from residua.release import Release
 from residua.strategy.block_strategy import BlockStrategy
 from residua.strategy.blocks import Layer, Shape
+from residua.strategy.layered import Layered
+from residua.strategy.mechanism import Mechanism
+from residua.strategy.overlap import OverlapStrategy
+from residua.strategy.overlap_estimates import coupled_estimates, measured_numbers
 from residua.workload import Workload
 
 Array = NDArray[np.float64]
+Subsets = NDArray[np.int32]
 
 MOST_CELLS = 2_500  # of a block that both releases measure in different ways
 RANK_RATIO = 1e-11
@@ -30,11 +36,12 @@ def combine(first: Release, second: Release) -> Release:
     """One release from two on the same schema: better answers, and the privacy cost of both.
 
     Blocks that both measured in the same way are averaged; blocks measured in different ways are solved
-    together, up to 2,500 cells.
+    together, up to 2,500 cells. Where blocks of a plan overlap, all blocks that touch each other are solved
+    together.
     """
     _refuse_strangers(first, second)
     ours, theirs = first.plan.mechanism, second.plan.mechanism
-    if not isinstance(ours, BlockStrategy) or not isinstance(theirs, BlockStrategy):
+    if not isinstance(ours, Layered) or not isinstance(theirs, Layered):
         raise Infeasible(
             "only releases of block plans can be combined; plan with method 'querysmasher' or "
             "'residualplanner'"
@@ -44,8 +51,12 @@ def combine(first: Release, second: Release) -> Release:
             "the two plans split queries by different weights; plan both with method 'querysmasher', whose "
             "weights are always the same"
         )
-    blocks = list(_merged(_Blocks(first, ours), _Blocks(second, theirs)))
-    mechanism, estimates = _assembled(blocks, ours)
+    mechanism: Mechanism
+    if isinstance(ours, BlockStrategy) and isinstance(theirs, BlockStrategy):
+        blocks = list(_merged(_Blocks(first, ours), _Blocks(second, theirs)))
+        mechanism, estimates = _assembled(blocks, ours)
+    else:
+        mechanism, estimates = _side_by_side(first, ours, second, theirs)
     work = first.plan.workload + second.plan.workload
     plan = _plan_of(first.plan, second.plan, mechanism, work)
     audit = {
@@ -174,7 +185,39 @@ def _assembled(blocks: list[_Merged], like: BlockStrategy) -> tuple[BlockStrateg
     return strategy, Estimates(tuple(tables), tuple(cells))
 
 
-def _plan_of(first: Plan, second: Plan, mechanism: BlockStrategy, work: Workload) -> Plan:
+def _side_by_side(
+    first: Release, ours: Layered, second: Release, theirs: Layered
+) -> tuple[OverlapStrategy, Estimates]:
+    """The blocks of both releases as one overlapping strategy, and least squares over all their numbers."""
+    numbers = {}
+    start = 0
+    for release, strategy in ((first, ours), (second, theirs)):
+        if isinstance(release.measurements, Estimates):
+            raise Infeasible(
+                "a release that was combined before has no measurements of its own left to combine with "
+                "blocks that overlap; combine releases of block plans first, or plan with 'querysmasher'"
+            )
+        found = measured_numbers(strategy, release.plan.batches, release.measurements.values)
+        numbers.update({(start + layer, row): own for (layer, row), own in found.items()})
+        start += len(strategy.layers)
+    moved = (replace(layer, shapes=layer.shapes + len(ours.shapes)) for layer in theirs.layers)
+    layers = tuple(replace(layer, shares=None) for layer in (*ours.layers, *moved))
+    both = OverlapStrategy(ours.sizes, ours.measures, ours.shapes + theirs.shapes, layers)
+    runs = [*_alone(both, first, second), *coupled_estimates(both, numbers)]
+    return both, Estimates(tuple(table for table, _ in runs), tuple(cells for _, cells in runs))
+
+
+def _alone(both: OverlapStrategy, first: Release, second: Release) -> Iterator[tuple[Subsets, Array]]:
+    """Estimates of the blocks that one release alone measured, and nothing else touches."""
+    for layer in both.alone.layers:
+        for side in (first.estimates, second.estimates):
+            runs, places = side.index.find(layer.subsets)
+            for run in np.unique(runs[runs >= 0]).tolist():
+                here = runs == run
+                yield layer.subsets[here], side.cells[run][places[here]]
+
+
+def _plan_of(first: Plan, second: Plan, mechanism: Mechanism, work: Workload) -> Plan:
     """What the combination answers and proves, as a plan that has been measured already."""
     budget = privacy_cost(first.budget.gaussian_cost() + second.budget.gaussian_cost())
     figures = Figures.of(mechanism, work, totals_of(mechanism, work))
