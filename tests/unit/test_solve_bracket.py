@@ -7,7 +7,7 @@ import pytest
 from numpy.typing import NDArray
 
 from residua.solve.bracket import bracket
-from residua.solve.targets import _sight
+from residua.solve.targets import sight_of
 
 Array = NDArray[np.float64]
 
@@ -72,10 +72,10 @@ def test_slopes_and_curvature_for_targets_are_derivatives(seed: int) -> None:
     step, h = draw.standard_normal(len(weights)), 1e-5
 
     def look(at: Array) -> tuple[float, Array]:
-        seen = _sight(rows, root, at[: len(rows)], at[len(rows) :])
+        seen = sight_of(rows, root, at[: len(rows)], at[len(rows) :])
         return float(seen.scales.sum()), seen.slopes
 
-    seen = _sight(rows, root, weights[: len(rows)], weights[len(rows) :])
+    seen = sight_of(rows, root, weights[: len(rows)], weights[len(rows) :])
     (norm_ahead, ahead), (norm_behind, behind) = look(weights + h * step), look(weights - h * step)
     rise = 2 * (np.log(norm_ahead) - np.log(norm_behind)) / (2 * h)
     assert seen.slopes @ step == pytest.approx(rise, rel=1e-7, abs=1e-8)

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from residua.solve.bracket import Bracket, _singular, _squared, bracket
 from residua.solve.cells import solve_cells
 from residua.solve.circulant import solve_circulant
-from residua.solve.targets import _sight
+from residua.solve.targets import sight_of
 
 Array = NDArray[np.float64]
 
@@ -198,7 +198,7 @@ def test_hostile_target_brackets_are_true(seed: int) -> None:
     finite = 0
     for _ in range(100):
         rows, root, u, v = hostile_targets(draw)
-        seen = _sight(rows, root, u, v)
+        seen = sight_of(rows, root, u, v)
         L, R = balls(rows), balls(root)
         norm = root_trace(L.transpose() * diagonal(u) * L * R * diagonal(v) * R.transpose())
         assert norm**2 / (total(u) * total(v)) >= arb(seen.lower)

@@ -5,9 +5,10 @@ singular where a query leaves the row space. With `slopes = -phi'` the optimalit
 `price - slopes = z >= 0` and `w_i z_i = 0`; they are followed along `w_i z_i = mu`, mu -> 0.
 A weight that tends to zero, which stalls methods that work with logarithms, only adds a large number to
 the diagonal of the system here. The Hessian is never formed: conjugate gradients need 5 to 20 products.
+Weights may be held to several sums at once; then conjugate gradients are projected (claim J-005).
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 import numpy as np
@@ -39,19 +40,22 @@ def newton_steps(
     gap: float,
     tolerance: float,
     keep_going: Callable[[], bool],
+    pieces: Sequence[int] = (),
 ) -> None:
     """Walk from `start` (positive weights) towards the optimum, showing every point to `look`.
 
     `look` returns the landscape at given weights and remembers the best bracket; `gap` is the relative
-    gap at the start, `tolerance` the wanted one; `keep_going` is asked after every step.
+    gap at the start, `tolerance` the wanted one; `keep_going` is asked after every step. With `pieces`,
+    consecutive weights in so many each are held to a sum of 1, and `price` is only what they are worth.
     """
+    sums = _Sums(pieces)
     value = float(price @ start)
     target = 0.3 * min(gap, 10.0) * value / len(start)
-    weights = np.maximum(start, target / price)  # vanishing weights would take many steps to grow
+    weights = sums.kept(np.maximum(start, target / price))  # vanishing weights would take many steps to grow
     slack = target / weights
     seen = look(weights)
     while keep_going():
-        step = _direction(seen, weights, slack, seen.slopes - price + target / weights)
+        step = _direction(seen, weights, slack, seen.slopes - price + target / weights, sums)
         slack_step = (target - slack * (weights + step)) / weights
         length, slack_length = _longest_step(weights, step), _longest_step(slack, slack_step)
         weights = weights + length * step
@@ -62,19 +66,41 @@ def newton_steps(
         target = max(shrink * float(weights @ slack), LAST_TARGET * tolerance * value) / len(start)
 
 
-def _direction(seen: Landscape, weights: Array, slack: Array, residual: Array) -> Array:
+class _Sums:
+    """Consecutive pieces of the weights that keep their sums; none of them where there are no pieces."""
+
+    def __init__(self, pieces: Sequence[int]) -> None:
+        self.starts = np.concatenate([[0], np.cumsum(pieces)[:-1]]).astype(np.intp) if pieces else None
+        self.whose = np.repeat(np.arange(len(pieces)), pieces)
+
+    def kept(self, weights: Array) -> Array:
+        """The weights with each piece scaled to sum 1."""
+        if self.starts is None:
+            return weights
+        return np.asarray(weights / np.add.reduceat(weights, self.starts)[self.whose])
+
+    def scaled(self, preconditioner: Array, residual: Array) -> Array:
+        """The preconditioned residual, projected on directions that change no sum."""
+        scaled = preconditioner * residual
+        if self.starts is None:
+            return scaled
+        means = np.add.reduceat(scaled, self.starts) / np.add.reduceat(preconditioner, self.starts)
+        return scaled - preconditioner * means[self.whose]
+
+
+def _direction(seen: Landscape, weights: Array, slack: Array, residual: Array, sums: _Sums) -> Array:
     """Solve (Hessian + diag(slack / weights)) d = residual by preconditioned conjugate gradients."""
     pull = slack / weights
     preconditioner = 1.0 / (seen.hessian_diagonal() + pull)
     solution = np.zeros_like(weights)
-    conjugate = scaled = preconditioner * residual
+    conjugate = scaled = sums.scaled(preconditioner, residual)
     size = first = float(residual @ scaled)
-    for _ in range(INNER_STEPS):
+    for _ in range(INNER_STEPS if first > 0 else 0):
         image = seen.hessian_times(conjugate) + pull * conjugate
         length = size / float(conjugate @ image)
         solution += length * conjugate
         residual = residual - length * image
-        scaled = preconditioner * residual
+        scaled = sums.scaled(preconditioner, residual)
         size, previous = float(residual @ scaled), size
         if size <= INNER_DECREASE * first:
             break

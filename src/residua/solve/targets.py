@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from residua.linalg.graded import jacobi_svd
 from residua.linalg.rows import graded_root
 from residua.solve.bracket import GRADED, SMALLEST_RATIO, UNIT_ROUNDOFF
+from residua.solve.cells import Progress
 from residua.solve.newton import newton_steps
 from residua.solve.solution import Solution
 
@@ -55,17 +56,22 @@ class TargetSolution:
 
 
 def solve_targets(
-    coefficients: Array, root: Array, targets: Array, tolerance: float = 1e-6
+    coefficients: Array,
+    root: Array,
+    targets: Array,
+    tolerance: float = 1e-6,
+    progress: Progress | None = None,
 ) -> TargetSolution:
     """The cheapest mechanism found that answers query j with variance at most `targets[j]`.
 
     The queries are `coefficients @ root`: L, shape (queries, rank), times R, shape (rank, cells), with
-    independent rows. Deterministic; the caller checks the gap with `require`.
+    independent rows. Deterministic; the caller checks the gap with `require`. `progress` is called with the
+    number of evaluations so far and the gap.
     """
     support = np.flatnonzero(np.any(root != 0, axis=0))
     rows = coefficients / np.sqrt(targets)[:, None]  # from here on every target is 1
     asked = np.flatnonzero(np.any(rows != 0, axis=1))
-    search = _TargetSearch(rows[asked], root[:, support], tolerance)
+    search = _TargetSearch(rows[asked], root[:, support], tolerance, progress)
     weights = search.fixed_point()
     price = np.ones(len(weights))
     newton_steps(search.look, weights, price, search.gap, tolerance, search.keep_going)
@@ -73,7 +79,7 @@ def solve_targets(
 
 
 @dataclass(frozen=True, slots=True)
-class _Sight:
+class Sight:
     """The landscape of `-2 log || diag(u)^1/2 L R diag(v)^1/2 ||_*` at one (u, v), and its bracket.
 
     With K = F'F: `cell_directions` is F R, shape (rank, cells), `row_directions` is L F^-1, shape
@@ -111,7 +117,7 @@ class _Sight:
         return np.asarray(self.scales[:, None] + self.scales[None, :])
 
 
-def _sight(rows: Array, root: Array, u: Array, v: Array) -> _Sight:
+def sight_of(rows: Array, root: Array, u: Array, v: Array) -> Sight:
     """Bracket and landscape at positive weights u (queries) and v (cells), for targets of 1.
 
     With triangles `P = A'A` and `Q = C'C` the norm is that of `A C' = left diag(s) right'`, and
@@ -135,7 +141,7 @@ def _sight(rows: Array, root: Array, u: Array, v: Array) -> _Sight:
     columns = np.sqrt(costs) + unit * (np.linalg.norm(half, axis=0) @ np.abs(root))
     upper = float(deviations.max() * columns.max()) ** 2 * (1 + rounding) if lost < 0.5 else np.inf
     slopes = np.concatenate([variances, costs]) / float(scales.sum())
-    return _Sight(z, y, scales, slopes, lower, upper, deviations)
+    return Sight(z, y, scales, slopes, lower, upper, deviations)
 
 
 def _factors(
@@ -167,23 +173,31 @@ def _rounding_of(half: Array, back: Array, lengths: Array, scales: Array) -> tup
 class _TargetSearch:
     """The best bounds seen so far; every evaluation goes through `look`."""
 
-    def __init__(self, rows: Array, root: Array, tolerance: float) -> None:
-        self.rows, self.root, self.tolerance = rows, root, tolerance
+    def __init__(
+        self,
+        rows: Array,
+        root: Array,
+        tolerance: float,
+        progress: Progress | None = None,
+    ) -> None:
+        self.rows, self.root, self.tolerance, self.progress = rows, root, tolerance, progress
         self.evaluations = 0
         self.lower = 0.0
         self.lower_weights = np.ones(len(rows) + root.shape[1])
-        self.best: _Sight | None = None
+        self.best: Sight | None = None
         self.gaps: list[float] = []
 
-    def look(self, weights: Array) -> _Sight:
+    def look(self, weights: Array) -> Sight:
         self.evaluations += 1
         u, v = np.split(weights, [len(self.rows)])
-        seen = _sight(self.rows, self.root, u, v)
+        seen = sight_of(self.rows, self.root, u, v)
         if seen.lower > self.lower:
             self.lower, self.lower_weights = seen.lower, weights
         if self.best is None or seen.upper < self.best.upper:
             self.best = seen
         self.gaps.append(self.gap)
+        if self.progress is not None:
+            self.progress(self.evaluations, self.gap)
         return seen
 
     def fixed_point(self) -> Array:

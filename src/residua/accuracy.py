@@ -1,0 +1,302 @@
+"""Accuracy targets: how wrong a number may be, in the words of a statistician, as a variance.
+
+rs.variance(25)   rs.stddev(5)   rs.half_width(10, level=0.95)   25.0, which is a variance
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from itertools import islice
+from statistics import NormalDist
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from residua.errors import BudgetError, WorkloadError
+from residua.mechanisms.draft import Caps
+from residua.schema.wording import hint, short
+from residua.workload import Group, Tables, Workload
+from residua.workload.queries import spelled
+
+Array = NDArray[np.float64]
+
+Kind = Literal["variance", "stddev", "half_width"]
+
+SMALLEST, LARGEST = 1e-100, 1e100  # variances beyond which floats could not hold what is made of them
+SUGGESTED = 2_000  # names looked through for one that was meant
+FEW_TABLES = 40  # up to which one target for everything is told of each table
+LISTED_TABLES = 1_000  # tables of one run that may each have a variance per query
+
+_WORDS = {"variance": "a variance", "stddev": "a standard deviation", "half_width": "a half-width"}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Target:
+    """The largest error that numbers may have: one figure for all, or an array of one per query.
+
+    Built by `variance`, `stddev` or `half_width`; wherever a target is asked for, a bare number or array is
+    a variance.
+    """
+
+    kind: Kind
+    amount: Array  # () or (queries,)
+    level: float | None = None
+
+    def __post_init__(self) -> None:
+        amount = self.amount
+        if amount.ndim > 1 or not amount.size:
+            raise BudgetError(
+                f"a target is one number, or an array of one per query, not one of shape {amount.shape}"
+            )
+        good = np.isfinite(amount) & (amount > 0)
+        if not good.all():
+            at = int(np.argmin(good.reshape(-1)))
+            which = f" (query {at})" if amount.ndim else ""
+            raise BudgetError(
+                f"a target is above zero: no noise would be left at {_WORDS[self.kind]} of "
+                f"{float(amount.reshape(-1)[at])!r}{which}; give {_WORDS[self.kind]} such as 5"
+            )
+        amount.setflags(write=False)
+        allowed = self.variances
+        if float(allowed.max()) > LARGEST or float(allowed.min()) < SMALLEST:
+            raise BudgetError("a target's variance must lie between 1e-100 and 1e100")
+
+    @property
+    def variances(self) -> Array:
+        """The variance that it allows: of shape (), or (queries,)."""
+        if self.kind == "variance":
+            return self.amount
+        if self.kind == "stddev":
+            return np.asarray(self.amount**2)
+        return np.asarray((self.amount / NormalDist().inv_cdf(0.5 + (self.level or 0.95) / 2)) ** 2)
+
+    def same(self, other: "Target") -> bool:
+        """Whether both ask for the same in the same words."""
+        alike = self.kind == other.kind and self.level == other.level
+        return alike and np.array_equal(self.amount, other.amount)
+
+    def describe(self) -> str:
+        """A few words.
+
+        >>> half_width(20).describe()
+        'half-width 20 at 95%'
+        """
+        low, high = float(self.amount.min()), float(self.amount.max())
+        figure = f"{low:.6g}" if low == high else f"{low:.4g} to {high:.4g}"
+        if self.kind == "half_width":
+            return f"half-width {figure} at {100 * (self.level or 0.95):.4g}%"
+        return f"{self.kind} {figure}"
+
+    def record(self, arrays: dict[str, NDArray[Any]]) -> dict[str, Any]:
+        """The target as JSON can hold it; an array goes into `arrays`."""
+        if not self.amount.ndim:
+            return {"kind": self.kind, "amount": float(self.amount), "level": self.level}
+        key = f"targets.{len(arrays)}"
+        arrays[key] = self.amount
+        return {"kind": self.kind, "amount": key, "level": self.level}
+
+    @classmethod
+    def from_record(cls, record: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> "Target":
+        """The target that `record` wrote."""
+        written = record["amount"]
+        amount = arrays[written] if isinstance(written, str) else written
+        return cls(record["kind"], np.array(amount, dtype=np.float64), record["level"])
+
+    def __repr__(self) -> str:
+        amount = f"{float(self.amount):g}" if not self.amount.ndim else f"array of {self.amount.size}"
+        return f"{self.kind}({amount}{'' if self.level is None else f', level={self.level:g}'})"
+
+
+TargetLike = Target | ArrayLike
+Targets = TargetLike | Mapping[str, TargetLike]
+"""One target for everything, or one for each name of a table or of a run of tables."""
+
+
+def variance(amount: ArrayLike) -> Target:
+    """A target: the largest variance that numbers may have.
+
+    >>> variance(25)
+    variance(25)
+    """
+    return Target("variance", _numbers(amount, "a variance"))
+
+
+def stddev(amount: ArrayLike) -> Target:
+    """A target: the largest standard deviation that numbers may have.
+
+    >>> float(stddev(5).variances)
+    25.0
+    """
+    return Target("stddev", _numbers(amount, "a standard deviation"))
+
+
+def half_width(amount: ArrayLike, level: float = 0.95) -> Target:
+    """A target: the largest half-width of numbers' confidence intervals at this level.
+
+    >>> round(float(half_width(1.96).variances), 4)
+    1.0
+    """
+    if isinstance(level, bool) or not isinstance(level, int | float) or not 0 < level < 1:
+        raise BudgetError(f"the level of an interval is between 0 and 1, such as 0.95, not {level!r}")
+    return Target("half_width", _numbers(amount, "a half-width"), float(level))
+
+
+def target_of(given: object, who: str) -> Target:
+    """The target that was given: itself, or a bare number or array of variances."""
+    try:
+        return given if isinstance(given, Target) else Target("variance", _numbers(given, "a variance"))
+    except BudgetError as error:
+        raise BudgetError(f"{who}: {error}") from None
+
+
+def _numbers(given: Any, what: str) -> Array:
+    try:
+        array = np.asarray(given)
+    except ValueError as error:
+        raise BudgetError(f"a target is {what}, not {short(given)}: {error}") from error
+    if array.dtype.kind not in "iuf":
+        raise BudgetError(
+            f"a target is {what} such as 25, rs.stddev(5) or rs.half_width(10), not {short(given)}"
+        )
+    return array.astype(np.float64)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Asked:
+    """A workload cut so that each part has one target: the parts, what each allows, and who asked.
+
+    `given` is what was asked for, every bare number as a variance. `keys` are names as the user gave them, or
+    those of the tables where one target is for everything.
+    """
+
+    given: Target | Mapping[str, Target]
+    work: Workload
+    caps: Caps
+    keys: tuple[str, ...]
+    targets: tuple[Target, ...]
+
+
+def asked_of(work: Workload, targets: Targets) -> Asked:
+    """What targets ask of a workload; names that it lacks and tables without a target are refused."""
+    given = normal_targets(targets)
+    entries = list(_for_all(work, given) if isinstance(given, Target) else _named(work, given))
+    parts, keys, asked = zip(*entries, strict=True)
+    caps = tuple(_cap(part, target) for part, target in zip(parts, asked, strict=True))
+    return Asked(given, Workload(work.schema, tuple(parts)), caps, tuple(keys), tuple(asked))
+
+
+def normal_targets(targets: Targets) -> Target | Mapping[str, Target]:
+    """The targets with every bare number as a variance."""
+    if isinstance(targets, Mapping):
+        return {name: target_of(each, f"target of {name!r}") for name, each in targets.items()}
+    return target_of(targets, "targets")
+
+
+Entry = tuple[Group | Tables, str, Target]
+
+
+def _named(work: Workload, targets: Mapping[str, Target]) -> Iterator[Entry]:
+    """Parts with the targets of their names, runs cut where their tables are named differently."""
+    found: set[str] = set()
+    for part in work.parts:
+        if part.name is not None:
+            if part.name not in targets:
+                raise _missing(part.name, targets)
+            found.add(part.name)
+            yield from _listed(part, part.name, targets[part.name])
+            continue
+        left = np.ones(len(part), dtype=np.bool_)
+        for name, target in targets.items():
+            chosen = part.named(name)
+            if len(chosen):
+                found.add(name)
+                left[chosen] = False
+                yield from _listed(part.take(chosen), name, target)
+        if left.any():
+            raise _missing(part[int(np.argmax(left))].name, targets)
+    for name in targets:
+        if name not in found:
+            names = [*islice(work.names, SUGGESTED)]
+            raise WorkloadError(
+                f"targets: the workload has no table named {name!r}{hint(name, names)}; "
+                f"it has {', '.join(map(repr, names[:3]))}{', ...' if len(names) > 3 else ''}"
+            )
+
+
+def _missing(name: str, targets: Mapping[str, Target]) -> WorkloadError:
+    return WorkloadError(
+        f"table {name!r} has no target{hint(name, targets)}; name it in targets too, or leave the table out "
+        "of the workload"
+    )
+
+
+def _for_all(work: Workload, target: Target) -> Iterator[Entry]:
+    """Parts with one target for everything, or with a piece each of one figure per query."""
+    if not target.amount.ndim:
+        few = work.tables <= FEW_TABLES
+        for part in work.parts:
+            if few and isinstance(part, Tables) and part.name is None:
+                yield from ((part.take(np.array([at])), part[at].name, target) for at in range(len(part)))
+            else:
+                yield part, _title(part), target
+        return
+    if len(target.amount) != work.count:
+        raise WorkloadError(
+            f"targets: {len(target.amount):,} figures for {spelled(work.count)} queries; give one per query, "
+            "in the order of the answers, or targets by name of table"
+        )
+    start = 0
+    for group in work.groups():
+        stop = start + group.count
+        yield group, group.name, Target(target.kind, target.amount[start:stop].copy(), target.level)
+        start = stop
+
+
+def _title(part: Group | Tables) -> str:
+    """What a part is called where one target is for everything."""
+    if part.name is not None:
+        return part.name
+    if len(part) == 1:
+        return part[0].name
+    return f"{len(part):,} tables on {part.ways} attribute{'s' * (part.ways != 1)}"
+
+
+def _listed(part: Group | Tables, name: str, target: Target) -> Iterator[Entry]:
+    """A part with its target; a run of tables with a figure per query becomes single tables."""
+    if not target.amount.ndim or isinstance(part, Group):
+        yield part, name, target
+        return
+    if len(part) > LISTED_TABLES:
+        raise WorkloadError(
+            f"target of {name!r}: one figure per query is for single tables, and these are {len(part):,}; "
+            "give one figure"
+        )
+    for group in part:
+        yield group, name, target
+
+
+def _cap(part: Group | Tables, target: Target) -> float | Array:
+    if not target.amount.ndim:
+        return float(target.variances)
+    if len(target.amount) != part.count:
+        raise WorkloadError(
+            f"target of {part.name!r}: {len(target.amount):,} figures for {spelled(part.count)} queries; "
+            "give one number, or one per query in the order of the answers"
+        )
+    return target.variances
+
+
+def weighted_caps(work: Workload) -> Caps:
+    """What a largest weighted variance of 1 allows each query: one over its weight."""
+    return tuple(_weight_caps(part) for part in work.parts)
+
+
+def _weight_caps(part: Group | Tables) -> float | Array:
+    if isinstance(part, Tables) or all(factor.queries.weights is None for factor in part.factors):
+        return 1.0 / part.weight
+    weights: Array = np.ones(1)
+    for factor in part.factors:
+        own = factor.queries.weights
+        here = np.ones(factor.queries.count) if own is None else own
+        weights = np.multiply.outer(weights, here).reshape(-1)
+    return np.asarray(1.0 / (part.weight * weights))

@@ -1,0 +1,231 @@
+"""Plans whose accuracy is bounded query by query: targets for variances, and the least largest variance."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+
+from residua._plan import Figures, Plan, certified, totals_of
+from residua.accuracy import Asked, Targets, asked_of, weighted_caps
+from residua.bounds import all_invariant
+from residua.errors import BudgetError, Infeasible, WorkloadError
+from residua.fitness import Fitness, fitness_of, largest_ratio, ratios_of
+from residua.mechanisms.draft import Caps, Progress, TargetDraft
+from residua.mechanisms.scales import block_targets
+from residua.mechanisms.scales.loss import Loss, block_loss
+from residua.mechanisms.targets import dense_targets, suits
+from residua.privacy import Budget, Unit, privacy_cost
+from residua.privacy.exact import text_above
+from residua.strategy.integral import integer_mechanism, rebudgeted
+from residua.strategy.mechanism import Mechanism
+from residua.workload import Workload
+
+METHODS = ("auto", "dense", "querysmasher")
+DIGITS = 7  # of the privacy cost that targets turn out to need
+MARGIN = Fraction(1) + Fraction(1, 10**9)  # more than floats lose between two ways to add up a variance
+SETTLING = 6  # times that the noise is set again: rounding it to integers is all that is left to settle
+INNER = 0.8  # of the gap, for the solver; the rest is for rounding to integers
+PROTECTS_NOBODY = 1e15  # a privacy cost that even 64-bit integers could not hold the noise of
+DROWNS_ALL = 1e-24
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """What a plan is made for, besides its workload: whose privacy, how, and how close to the optimum."""
+
+    unit: Unit
+    method: str
+    gap: float
+    refine: bool = False
+    progress: Progress | None = None
+
+    @property
+    def replacing(self) -> bool:
+        return self.unit.neighbours == "replace_one"
+
+    def cost_of(self, mechanism: Mechanism) -> float:
+        """What a mechanism costs one record."""
+        return mechanism.replacement_cost() if self.replacing else mechanism.cost()
+
+
+def plan_for_targets(
+    work: Workload, budget: Budget | None, targets: Targets, wish: Wish, *, relax: bool = False
+) -> Plan:
+    """The plan that meets every target with the least privacy, or by the widest margin at a budget.
+
+    A budget that cannot meet them is refused, unless `relax` allows all targets the same factor.
+    """
+    asked = asked_of(work, targets)
+    draft = _draft(asked.work, asked.caps, wish)
+    _refuse_extremes(draft, wish)
+    if budget is None:
+        budget, mechanism = _cheapest(draft, asked, wish)
+    else:
+        mechanism = _within(draft, budget, wish)
+    allowed = wish.unit.record_cost(budget)
+    least = 0.0 if wish.replacing else draft.lower_cost
+    factor = float(wish.unit.factor)
+    fitness = fitness_of(asked, mechanism, draft.prices, float(allowed) * factor, least * factor)
+    if fitness.factor > 1 and not relax:
+        raise _too_small(budget, wish.unit, fitness)
+    return _plan(work, budget, mechanism, draft, wish, "targets", fitness.factor, fitness)
+
+
+def plan_for_largest(work: Workload, budget: Budget, wish: Wish) -> Plan:
+    """The plan with the least largest variance (each times the query's weight) at a budget."""
+    caps = weighted_caps(work)
+    draft = _draft(work, caps, wish)
+    mechanism = _within(draft, budget, wish)
+    largest = max(largest_ratio(mechanism, part, cap) for part, cap in zip(work.parts, caps, strict=True))
+    return _plan(work, budget, mechanism, draft, wish, "max_variance", largest, None)
+
+
+def plan_for_loss(work: Workload, budget: Budget, loss: Loss, wish: Wish) -> Plan:
+    """The plan with the least loss of one mean variance per name of tables, at a budget."""
+    if wish.method not in ("auto", "querysmasher"):
+        raise WorkloadError(f"method {wish.method!r} does not plan for a loss of your own; use 'auto'")
+    allowed = float(wish.unit.record_cost(budget))
+    draft = block_loss(work, loss, INNER * wish.gap, wish.progress, cost=allowed)
+    mechanism = integer_mechanism(
+        draft.mechanism, draft.spans, wish.unit.record_cost(budget), replacing=wish.replacing
+    )
+    sums: dict[str, tuple[float, int]] = {}
+    for name in work.names:
+        parts = work.select(name).parts
+        sums[name] = (sum(mechanism.totals(part)[1] for part in parts), sum(part.count for part in parts))
+    value = loss_at(loss, {name: total / count for name, (total, count) in sums.items()})
+    real = draft.mechanism.scaled(allowed / wish.cost_of(draft.mechanism))
+    lower = 0.0 if wish.replacing else draft.lower_bound
+    return Plan(
+        work,
+        budget,
+        wish.unit,
+        wish.method,
+        mechanism,
+        certified(value, lower, draft.scope, "loss"),
+        "loss",
+        Figures.of(real, work, totals_of(real, work)),
+        Figures.of(mechanism, work, totals_of(mechanism, work)),
+    )
+
+
+def loss_at(loss: Loss, variances: Mapping[str, float]) -> float:
+    """The loss of these mean variances by name."""
+    import cvxpy
+
+    return float(loss({name: cvxpy.Constant(value) for name, value in variances.items()}).value)
+
+
+def _draft(work: Workload, caps: Caps, wish: Wish) -> TargetDraft:
+    if wish.method not in METHODS:
+        raise WorkloadError(
+            f"method {wish.method!r} does not plan for the accuracy of each query; use {', '.join(METHODS)}"
+        )
+    if wish.method == "dense" or (wish.method == "auto" and _better_dense(work, caps, wish.refine)):
+        return dense_targets(work, caps, INNER * wish.gap, wish.progress, wish.refine)
+    if wish.refine:
+        raise WorkloadError(
+            "refine is for workloads on few cells, where all mechanisms can be compared; leave it out here"
+        )
+    return block_targets(work, caps, INNER * wish.gap, wish.progress)
+
+
+def _better_dense(work: Workload, caps: Caps, refine: bool) -> bool:
+    """Whether all mechanisms can be compared; of marginals with one target a table, blocks are as good."""
+    plain = all_invariant(work) and not any(np.ndim(cap) for cap in caps)
+    return suits(work, caps) and (refine or not plain)
+
+
+def _refuse_extremes(draft: TargetDraft, wish: Wish) -> None:
+    own = wish.cost_of(draft.mechanism)
+    if own <= 1e-9 * draft.mechanism.cost():
+        raise Infeasible(
+            "the workload asks only for the number of records, which replacing one record cannot change: "
+            "publish it as it is, or protect adding and removing records (neighbours='add_remove')"
+        )
+    if own > PROTECTS_NOBODY:
+        raise Infeasible(
+            f"the targets need a privacy cost of {own:.1e}, which protects nobody; allow variances "
+            f"{own:.1e} times as large for a cost of 1"
+        )
+    if own < DROWNS_ALL:
+        raise Infeasible(
+            f"the targets allow so much noise (a privacy cost of {own:.1e}) that 64-bit integers do not hold "
+            f"it; ask for variances {DROWNS_ALL / own:.1e} times smaller"
+        )
+
+
+def _cheapest(draft: TargetDraft, asked: Asked, wish: Wish) -> tuple[Budget, Mechanism]:
+    """The least budget, to a few digits, at which what is released meets every target (claim G-001)."""
+    allowed = Fraction(wish.cost_of(draft.mechanism))
+    mechanism = integer_mechanism(draft.mechanism, draft.spans, allowed, replacing=wish.replacing)
+    for _ in range(SETTLING):
+        worst = Fraction(max(ratios_of(asked, mechanism)))
+        needed = allowed * worst * MARGIN * wish.unit.factor
+        budget = privacy_cost(text_above(needed, DIGITS))
+        allowed = wish.unit.record_cost(budget)
+        mechanism = rebudgeted(mechanism, allowed, replacing=wish.replacing)
+        if max(ratios_of(asked, mechanism)) <= 1:
+            return budget, mechanism
+    raise Infeasible(
+        "rounded to integers, the noise cannot be set so that every target holds; plan with targets that "
+        "differ less"
+    )
+
+
+def _within(draft: TargetDraft, budget: Budget, wish: Wish) -> Mechanism:
+    allowed = wish.unit.record_cost(budget)
+    return integer_mechanism(draft.mechanism, draft.spans, allowed, replacing=wish.replacing)
+
+
+def _too_small(budget: Budget, unit: Unit, fitness: Fitness) -> Infeasible:
+    """The error for a budget that cannot meet the targets, which says by how much."""
+    worst = max(fitness.met, key=lambda line: line.ratio)
+    return Infeasible(
+        f"{budget!r} is a privacy cost of {float(budget.gaussian_cost()):.4g}, and these targets need "
+        f"{fitness.needed:.4g}, {fitness.factor:.4g} times that: at this budget the variances of "
+        f"{worst.name!r} would reach {fitness.factor:.4g} times their target ({worst.target.describe()}). "
+        "Give no budget to spend what it takes, or relax=True to allow all targets the same factor"
+    )
+
+
+def _plan(
+    work: Workload,
+    budget: Budget,
+    mechanism: Mechanism,
+    draft: TargetDraft,
+    wish: Wish,
+    objective: str,
+    value: float,
+    fitness: Fitness | None,
+) -> Plan:
+    """The plan with its figures, and its certificate on the objective's value."""
+    allowed = float(wish.unit.record_cost(budget))
+    real = draft.mechanism.scaled(allowed / wish.cost_of(draft.mechanism))
+    ideal = Figures.of(real, work, totals_of(real, work))
+    released = Figures.of(mechanism, work, totals_of(mechanism, work))
+    # A bound proved for adding or removing a record says nothing about replacing one.
+    lower = 0.0 if wish.replacing else draft.lower_cost / allowed
+    certificate = certified(value, lower, draft.scope, objective)
+    return Plan(
+        work, budget, wish.unit, wish.method, mechanism, certificate, objective, ideal, released, fitness
+    )
+
+
+def refuse_odd_wishes(budget: Budget | None, targets: Targets | None, objective: object) -> None:
+    """Raise for arguments that contradict each other."""
+    if targets is not None and objective != "total_variance":
+        raise WorkloadError(
+            "targets already say what matters, the least privacy that meets them; leave out "
+            f"objective={objective!r}, or leave out targets"
+        )
+    if (
+        (targets is not None or objective != "total_variance")
+        and budget is not None
+        and budget.law == "laplace"
+    ):
+        raise BudgetError(
+            f"targets and largest variances are planned with Gaussian noise, which cannot give {budget!r}; "
+            "give zcdp(rho) or approx_dp(epsilon, delta)"
+        )

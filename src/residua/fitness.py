@@ -1,0 +1,188 @@
+"""How a plan meets its accuracy targets: which of them bind, and what laxer ones would save."""
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from residua.accuracy import Asked, Target, Targets, asked_of, normal_targets
+from residua.errors import WorkloadError
+from residua.mechanisms.draft import Array, Scope
+from residua.strategy.alike import least_accurate_tables
+from residua.strategy.mechanism import Mechanism
+from residua.workload import Group, Tables, Workload
+from residua.workload.queries import spelled
+
+BINDING = 1e-4  # share of the price from which a target is said to bind
+LAXER = 0.1  # by how much a target is relaxed where its price is told
+MOST_LINES = 40
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class MetTarget:
+    """One target: the largest ratio of a variance to what it allows, and its share of the price.
+
+    `ratio` is that of what is released. `share` is between 0 and 1: allowing all queries of this target
+    `1 + e` times the variance saves at most `e * share / (1 + e * share)` of the privacy cost (claim G-003).
+    """
+
+    name: str
+    target: Target
+    queries: int
+    ratio: float
+    share: float
+
+    @property
+    def binds(self) -> bool:
+        """Whether a laxer target would save privacy."""
+        return self.share >= BINDING
+
+    def saving(self, laxer: float = LAXER) -> float:
+        """The part of the privacy cost that `1 + laxer` times the variance would save at most."""
+        return laxer * self.share / (1 + laxer * self.share)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Fitness:
+    """The targets of a plan and how each is met.
+
+    `factor` is the largest ratio of a variance to its target: at most 1 where all are met. `needed` is the
+    privacy cost at which it would be 1, and `least` what no mechanism in the certificate's scope can go
+    below; both are for the plan's unit of privacy. `least` is 0 where nothing is proved.
+    """
+
+    targets: Target | Mapping[str, Target]
+    met: tuple[MetTarget, ...]
+    needed: float
+    least: float
+
+    @property
+    def factor(self) -> float:
+        """Largest ratio of a variance to its target."""
+        return max(line.ratio for line in self.met)
+
+    def answers(self, targets: Targets) -> bool:
+        """Whether these are the targets."""
+        theirs = normal_targets(targets)
+        if isinstance(theirs, Target) or isinstance(self.targets, Target):
+            return (
+                isinstance(theirs, Target) and isinstance(self.targets, Target) and theirs.same(self.targets)
+            )
+        return theirs.keys() == self.targets.keys() and all(
+            target.same(theirs[name]) for name, target in self.targets.items()
+        )
+
+    @property
+    def binding(self) -> tuple[MetTarget, ...]:
+        """The targets that a laxer figure of would save privacy, the dearest first."""
+        return tuple(sorted((line for line in self.met if line.binds), key=lambda line: -line.share))
+
+    def describe(self, scope: Scope) -> Iterator[str]:
+        """Lines for people; `scope` is the certificate's."""
+        head = ("target", "asked", "numbers", "largest / asked", f"{LAXER:.0%} more variance saves")
+        rows = [
+            (
+                line.name,
+                line.target.describe(),
+                spelled(line.queries),
+                f"{line.ratio:.4f}",
+                f"up to {line.saving():.2%}" if line.binds else "nothing",
+            )
+            for line in self.met[:MOST_LINES]
+        ]
+        widths = [max(len(row[at]) for row in (head, *rows)) for at in range(len(head))]
+        for row in (head, *rows):
+            cells = zip(row, widths, range(len(row)), strict=True)
+            yield "  ".join(cell.ljust(w) if at < 2 else cell.rjust(w) for cell, w, at in cells).rstrip()
+        if len(self.met) > MOST_LINES:
+            yield f"... and {len(self.met) - MOST_LINES:,} more targets"
+        if self.factor > 1:
+            yield f"RELAXED: at this budget variances reach {self.factor:.4g} times their targets."
+        elif self.factor < 1 - 1e-3:
+            yield f"At this budget every variance is at most {self.factor:.4g} times its target."
+        yield f"A privacy cost of {self.needed:.6g} meets them exactly{self._proved(scope)}."
+
+    def _proved(self, scope: Scope) -> str:
+        if not self.least > 0:
+            return ""
+        whom = "no mechanism" if scope == "all mechanisms" else "none that measures the same blocks"
+        return f"; {whom} could below {self.least:.6g}"
+
+    def record(self, arrays: dict[str, NDArray[Any]]) -> dict[str, Any]:
+        """The targets and how they are met, as JSON can hold them."""
+        single = isinstance(self.targets, Target)
+        named = {"": self.targets} if isinstance(self.targets, Target) else self.targets
+        return {
+            "single": single,
+            "targets": [[name, target.record(arrays)] for name, target in named.items()],
+            "met": [
+                [line.name, line.target.record(arrays), line.queries, line.ratio, line.share]
+                for line in self.met
+            ],
+            "needed": self.needed,
+            "least": self.least,
+        }
+
+    @classmethod
+    def from_record(cls, record: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> "Fitness":
+        """What `record` wrote."""
+        named = {name: Target.from_record(each, arrays) for name, each in record["targets"]}
+        met = tuple(
+            MetTarget(name, Target.from_record(target, arrays), int(queries), float(ratio), float(share))
+            for name, target, queries, ratio, share in record["met"]
+        )
+        targets = named[""] if record["single"] else named
+        return cls(targets, met, float(record["needed"]), float(record["least"]))
+
+    def at(self, work: Workload, mechanism: Mechanism, cost: float) -> "Fitness":
+        """The same targets under a mechanism that differs in its noise only, at another privacy cost."""
+        asked = asked_of(work, self.targets)
+        ratios: dict[str, float] = {}
+        for key, ratio in zip(asked.keys, ratios_of(asked, mechanism), strict=True):
+            ratios[key] = max(ratio, ratios.get(key, 0.0))
+        met = tuple(
+            MetTarget(line.name, line.target, line.queries, ratios[line.name], line.share)
+            for line in self.met
+        )
+        return Fitness(self.targets, met, cost * max(ratios.values()), self.least)
+
+
+def fitness_of(
+    asked: Asked, mechanism: Mechanism, prices: tuple[Array, ...], cost: float, least: float
+) -> Fitness:
+    """How a mechanism meets targets, from the prices that its method found."""
+    lines: dict[str, MetTarget] = {}
+    for part, key, target, ratio, price in zip(
+        asked.work.parts, asked.keys, asked.targets, ratios_of(asked, mechanism), prices, strict=True
+    ):
+        before = lines.get(key, MetTarget(key, target, 0, 0.0, 0.0))
+        queries, share = before.queries + part.count, before.share + float(price.sum())
+        lines[key] = MetTarget(key, target, queries, max(ratio, before.ratio), min(share, 1.0))
+    met = tuple(lines.values())
+    return Fitness(asked.given, met, cost * max(line.ratio for line in met), least)
+
+
+def ratios_of(asked: Asked, mechanism: Mechanism) -> list[float]:
+    """For each part the largest ratio of a variance to what is allowed."""
+    return [
+        largest_ratio(mechanism, part, cap) for part, cap in zip(asked.work.parts, asked.caps, strict=True)
+    ]
+
+
+def largest_ratio(mechanism: Mechanism, part: Group | Tables, cap: float | Array) -> float:
+    """Largest ratio of a variance of this part to what is allowed."""
+    if isinstance(part, Group) and np.ndim(cap):
+        return float(np.max(mechanism.variances(part) / cap))
+    worst = 0.0
+    for group in least_accurate_tables(mechanism, part):
+        largest = mechanism.largest(group)
+        if math.isnan(largest):
+            raise WorkloadError(
+                f"table {group.name!r} has {spelled(group.count)} queries, too many to go through, so no "
+                "target can be promised for each of them; ask fewer queries, or plan for total variance"
+            )
+        worst = max(worst, largest)
+    return worst / float(cap)

@@ -1,0 +1,118 @@
+"""A loss of one's own: the best noise for it, the bound, and what is refused."""
+
+import cvxpy as cp
+import numpy as np
+import pytest
+
+import residua as rs
+from residua.decompose import decompose
+from residua.errors import Infeasible, WorkloadError
+from residua.mechanisms.blocks import solve_blocks
+from residua.mechanisms.scales import block_targets
+from residua.mechanisms.scales import loss as scales_loss
+from residua.mechanisms.scales.loss import block_loss
+from residua.mechanisms.shapes import Optimal
+
+sizes = rs.Schema.of_sizes
+
+
+@pytest.fixture
+def stakeholders():
+    schema = sizes([5, 4, 3, 6])
+    alicia = rs.table(schema, ["a0", "a1"], name="alicia") + rs.table(schema, ["a2"], name="alicia")
+    bob = rs.table(schema, ["a1", "a2", "a3"], name="bob")
+    return alicia + bob + rs.marginals(schema, ways=2, name="carol")
+
+
+def totals(work, variances):
+    return {name: work.select(name).count * variances[name] for name in variances}
+
+
+def test_total_variance_as_a_loss_is_the_closed_form(stakeholders):
+    found = block_loss(stakeholders, lambda v: sum(totals(stakeholders, v).values()), 1e-6)
+    parts = decompose(stakeholders)
+    closed = solve_blocks(parts, stakeholders.schema.sizes, Optimal(), 1e-6).total
+    assert found.value == pytest.approx(closed, rel=1e-6)
+    assert found.lower_bound == pytest.approx(closed, rel=1e-5)
+    assert found.mechanism.cost() == pytest.approx(1)
+    assert found.scope == "all mechanisms"
+
+
+def test_the_unhappiest_stakeholder_is_as_happy_as_can_be(stakeholders):
+    found = block_loss(stakeholders, lambda v: cp.maximum(*totals(stakeholders, v).values()), 1e-6)
+    shares = totals(stakeholders, found.variances)
+    assert max(shares.values()) == pytest.approx(found.value)
+    assert shares["bob"] == pytest.approx(shares["carol"], rel=1e-4)  # neither gains without the other losing
+    assert shares["alicia"] < shares["bob"]
+    assert found.lower_bound <= found.value <= found.lower_bound * (1 + 1e-5)
+    for name, variance in found.variances.items():
+        listed = [found.mechanism.variances(group) for group in stakeholders.select(name).groups()]
+        assert np.concatenate(listed).mean() == pytest.approx(variance)
+
+
+def test_the_largest_variance_of_marginals_as_a_loss_is_that_of_equal_caps():
+    work = rs.marginals(sizes([3, 4, 2]), ways=1) + rs.marginals(sizes([3, 4, 2]), ways=2)
+    found = block_loss(work, lambda v: cp.maximum(*v.values()), 1e-6)
+    assert found.value == pytest.approx(block_targets(work, [1.0, 1.0], 1e-6).mechanism.cost(), rel=1e-5)
+
+
+def test_a_budget_scales_noise_and_a_loss_need_not_scale_with_it(stakeholders):
+    twice = block_loss(stakeholders, lambda v: cp.square(v["bob"]) + v["carol"] + v["alicia"], 1e-6, cost=2.0)
+    assert twice.mechanism.cost() == pytest.approx(2)
+    once = block_loss(stakeholders, lambda v: cp.square(v["bob"] / 2) + (v["carol"] + v["alicia"]) / 2, 1e-6)
+    assert twice.value == pytest.approx(once.value, rel=1e-5)
+
+
+def test_total_variance_with_a_target_beside_it(stakeholders):
+    def mixed(v):
+        return sum(totals(stakeholders, v).values()) + cp.transforms.indicator([v["bob"] <= 1.5])
+
+    free = block_loss(stakeholders, lambda v: sum(totals(stakeholders, v).values()), 1e-6)
+    bound = block_loss(stakeholders, mixed, 1e-6)
+    assert free.variances["bob"] > 1.5
+    assert bound.variances["bob"] == pytest.approx(1.5, rel=1e-5)
+    assert bound.value > free.value
+
+
+def test_shapes_that_depend_on_the_loss_leave_a_gap_that_is_stated():
+    schema = sizes([5, 4])
+    work = rs.marginals(schema, ways=1) + rs.all_tables(schema, ways=2, family=rs.prefix, name="pairs")
+    found = block_loss(work, lambda v: cp.maximum(v["a0"], v["pairs"]) + 0.1 * v["a1"], 1e-5)
+    assert found.scope == "this block structure"
+    assert found.lower_bound <= found.value <= 1.01 * found.lower_bound
+
+
+@pytest.mark.parametrize(
+    ("loss", "message"),
+    [
+        (lambda v: cp.sqrt(v["bob"]), "not convex by the rules of cvxpy"),
+        (lambda v: v["carol"] - v["bob"], "falls where a variance grows"),
+        (lambda v: cp.square(v["bob"] - 5), "falls where a variance grows"),
+        (lambda v: v["bobby"], "table 'bobby', which the workload does not have .did you mean 'bob'"),
+        (lambda v: 3.0, "must return one cvxpy expression"),
+        (lambda v: cp.hstack([v["bob"], v["carol"]]), "must return one cvxpy expression"),
+        (lambda v: cp.Constant(1.0), "same for all variances"),
+    ],
+)
+def test_a_loss_that_cannot_be_planned_is_refused_with_the_reason(stakeholders, loss, message):
+    with pytest.raises(WorkloadError, match=message):
+        block_loss(stakeholders, loss, 1e-4)
+
+
+def test_conditions_that_the_budget_cannot_meet_are_refused(stakeholders):
+    with pytest.raises(Infeasible, match="no plan of this privacy cost meets the conditions"):
+        block_loss(stakeholders, lambda v: v["carol"] + cp.transforms.indicator([v["bob"] <= 0.1]), 1e-4)
+
+
+def test_without_the_extra_the_error_says_what_to_install(stakeholders, monkeypatch):
+    def missing(name):
+        raise ImportError(name)
+
+    monkeypatch.setattr(scales_loss, "import_module", missing)
+    with pytest.raises(Infeasible, match=r"pip install 'residua\[convex\]'"):
+        block_loss(stakeholders, lambda v: v["bob"], 1e-4)
+
+
+def test_many_tables_without_a_name_are_refused_with_a_remedy(stakeholders):
+    with pytest.raises(WorkloadError, match="give a run one"):
+        block_loss(rs.marginals(sizes([2] * 30), ways=3), lambda v: cp.maximum(*v.values()), 1e-4)
