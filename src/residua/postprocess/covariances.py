@@ -1,0 +1,198 @@
+"""The true covariance of each piece of a table, as a product of small ones in their eigenvectors.
+
+For blocks that are centred evenly these are all of the covariance: pieces on different attributes are
+independent. For other plans a piece's own covariance is true, and what it has in common with other pieces is
+left out of account (claim P-102).
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from residua.errors import Infeasible, NotInSpan
+from residua.linalg.centring import centred_columns
+from residua.postprocess.pieces import centred
+from residua.schema import Schema
+from residua.strategy.block_strategy import BlockStrategy
+from residua.strategy.mechanism import Mechanism
+from residua.strategy.product import ProductStrategy
+from residua.workload import Factor, Group, Identity
+
+Array = NDArray[np.float64]
+Subset = tuple[int, ...]
+
+EVEN = 1e-6  # relative spread of eigenvalues that rounding to integers leaves of equal ones
+UNSEEN = 1e-9  # of the largest eigenvalue: what rounding leaves of a direction that is not measured
+LOOSE = 1e6  # how much less certain than anything measured is what is not measured
+MOST_JOINT = 3_000  # cells of a piece whose covariance is decomposed as a whole
+
+
+@dataclass(frozen=True, eq=False)
+class Square:
+    """Covariance on cells of some attributes, centred: eigenvectors (cells, cells) and values (cells,)."""
+
+    vectors: Array
+    values: Array
+    sizes: tuple[int, ...]
+
+    @classmethod
+    def of(cls, covariance: Array, sizes: Sequence[int]) -> "Square":
+        """The decomposition of a covariance over cells of these sizes, row-major; it is centred first."""
+        tensor = centred(covariance.reshape(*sizes, *sizes))
+        values, vectors = np.linalg.eigh(tensor.reshape(covariance.shape))
+        values = np.where(values > UNSEEN * max(float(values[-1]), 0.0), values, 0.0)
+        return cls(vectors, values, tuple(sizes))
+
+    @cached_property
+    def even(self) -> bool:
+        """Whether every centred direction is equally uncertain; only asked of one attribute."""
+        seen = self.values[self.values > 0]
+        complete = len(seen) == math.prod(size - 1 for size in self.sizes)
+        return complete and len(self.sizes) == 1 and bool(np.ptp(seen) <= EVEN * seen.max(initial=0.0))
+
+
+Squares = tuple[tuple[tuple[int, ...], Square], ...]
+"""Squares, each on some places of a table, that together make up its covariance."""
+
+
+def turned(cells: Array, squares: Squares, *, back: bool = False) -> Array:
+    """Stacked tables (tables, sizes...) in the coordinates of the eigenvectors, or back from them."""
+    for places, square in squares:
+        axes = [1 + place for place in places]
+        ends = list(range(cells.ndim - len(axes), cells.ndim))
+        moved = np.moveaxis(cells, axes, ends)
+        flat = moved.reshape(*moved.shape[: ends[0]], -1)
+        product = flat @ (square.vectors.T if back else square.vectors)
+        cells = np.moveaxis(product.reshape(moved.shape), ends, axes)
+    return cells
+
+
+@dataclass(frozen=True, eq=False)
+class PieceError:
+    """Covariance of one piece: `scale` times the product of squares, each on some places of the piece."""
+
+    scale: float
+    squares: Squares
+
+    @cached_property
+    def measured(self) -> bool:
+        """Whether anything is known about the piece."""
+        return self.scale > 0 and all(square.values.any() for _, square in self.squares)
+
+    @cached_property
+    def even(self) -> bool:
+        """Whether every direction of the piece is equally uncertain."""
+        return not self.measured or all(square.even for _, square in self.squares)
+
+    @property
+    def variance(self) -> float:
+        """Mean variance over the directions that are measured."""
+        return self.scale * math.prod(
+            float(square.values[square.values > 0].mean()) if square.values.any() else 0.0
+            for _, square in self.squares
+        )
+
+    def variances(self, sizes: Sequence[int]) -> Array:
+        """Variance along each product of eigenvectors, shape (sizes...); zero where nothing is measured."""
+        result = np.full((1,) * len(sizes), self.scale)
+        for places, square in self.squares:
+            shape = [sizes[axis] if axis in places else 1 for axis in range(len(sizes))]
+            result = result * square.values.reshape(shape)
+        return np.asarray(np.broadcast_to(result, tuple(sizes)))
+
+    def weights(self, sizes: Sequence[int]) -> Array:
+        """One over the variances; what is not measured has a tiny weight, so that it stays near even."""
+        if self.even:
+            return np.full(tuple(sizes), 1.0 / self.variance if self.measured else 1.0 / LOOSE)
+        found = self.variances(sizes)
+        return 1.0 / np.where(found > 0, found, LOOSE * float(found.max()))
+
+    def rotated(self, pieces: Array, *, back: bool = False) -> Array:
+        """Stacked pieces (tables, sizes...) in coordinates where they are uncorrelated, or back from them."""
+        if self.even:
+            return pieces  # uncorrelated in any coordinates
+        return turned(pieces, self.squares, back=back)
+
+    @property
+    def alike(self) -> object:
+        """Equal for pieces whose covariances differ by a factor."""
+        return () if self.even else tuple((places, id(square)) for places, square in self.squares)
+
+
+class PieceErrors:
+    """Finds the covariance of the piece on any subset of attributes, each distinct one worked out once."""
+
+    def __init__(self, mechanism: Mechanism, schema: Schema) -> None:
+        self._mechanism, self._schema = mechanism, schema
+        self._squares: dict[object, Square] = {}
+        self._known: dict[Subset, PieceError] = {}
+
+    def __getitem__(self, subset: Subset) -> PieceError:
+        if subset not in self._known:
+            self._known[subset] = self._found(subset)
+        return self._known[subset]
+
+    def _found(self, subset: Subset) -> PieceError:
+        mechanism = self._mechanism
+        if type(mechanism) is BlockStrategy:
+            return self._of_block(mechanism, subset)
+        if isinstance(mechanism, ProductStrategy):
+            return self._of_product(mechanism, subset)
+        return self._of_any(mechanism, subset)
+
+    def _of_block(self, strategy: BlockStrategy, subset: Subset) -> PieceError:
+        noise, measured = strategy.known.block(subset)
+        squares = []
+        for attributes, number, shape in measured:
+            measures = tuple(strategy.measures[at] for at in attributes)
+            key = (number, measures)
+            if key not in self._squares:
+                kernel = centred_columns(shape.inverse, shape.sizes, measures)
+                self._squares[key] = Square.of(kernel @ kernel.T, shape.sizes)
+            squares.append((tuple(subset.index(at) for at in attributes), self._squares[key]))
+        return PieceError(noise or 0.0, tuple(squares))
+
+    def _of_product(self, strategy: ProductStrategy, subset: Subset) -> PieceError:
+        squares, scale = [], strategy.noise_variance
+        for factor in strategy.factors:
+            kept = tuple(place for place, at in enumerate(factor.attributes) if at in subset)
+            if not kept:
+                scale *= float(factor.inverse.sum())
+                continue
+            key = (id(factor), kept)
+            if key not in self._squares:
+                gone = tuple(place for place in range(len(factor.sizes)) if place not in kept)
+                tensor = factor.inverse.reshape(*factor.sizes, *factor.sizes)
+                tensor = tensor.sum(axis=(*gone, *(len(factor.sizes) + place for place in gone)))
+                sizes = tuple(factor.sizes[place] for place in kept)
+                cells = math.prod(sizes)
+                self._squares[key] = Square.of(tensor.reshape(cells, cells), sizes)
+            squares.append((tuple(subset.index(factor.attributes[at]) for at in kept), self._squares[key]))
+        met = sum(len(places) for places, _ in squares)
+        return PieceError(scale if met == len(subset) else 0.0, tuple(squares) if met == len(subset) else ())
+
+    def _of_any(self, mechanism: Mechanism, subset: Subset) -> PieceError:
+        """From the covariance of all cells of the marginal: for every mechanism, if it is small."""
+        sizes = [self._schema.sizes[at] for at in subset]
+        cells = math.prod(sizes)
+        if cells > MOST_JOINT:
+            raise Infeasible(
+                f"a table of {cells:,} cells of this plan is too large to be post-processed (the most is "
+                f"{MOST_JOINT:,}); plan with method 'querysmasher' or 'residualplanner'"
+            )
+        factors = (Factor((at,), Identity(size)) for at, size in zip(subset, sizes, strict=True))
+        group = Group("cells", tuple(factors))
+        try:
+            covariance = mechanism.covariance(group, group)
+        except NotInSpan as error:
+            names = " x ".join(self._schema.names[at] for at in subset)
+            raise Infeasible(
+                f"this plan does not measure every cell of {names}, which post-processing starts from; plan "
+                "with method 'querysmasher', or publish that table cell by cell too"
+            ) from error
+        square = Square.of(covariance, sizes)
+        return PieceError(1.0, ((tuple(range(len(subset))), square),))

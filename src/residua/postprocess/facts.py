@@ -1,0 +1,184 @@
+"""Public facts that post-processed tables must satisfy: known tables, and cells that cannot occur."""
+
+import warnings
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from residua.errors import DataError, SchemaError, WorkloadError
+from residua.schema import Schema
+from residua.workload import Group, Identity, Workload
+
+Array = NDArray[np.float64]
+Flags = NDArray[np.bool_]
+Subset = tuple[int, ...]
+
+AGREEMENT = 1e-6  # records by which two facts may differ
+
+
+class PublicFactWarning(UserWarning):
+    """Public facts are taken as exactly true: they are not protected by the release's privacy."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Fact:
+    """Something that is publicly known about tables; made by `residua.known` and `residua.impossible`.
+
+    For each table its attributes, ascending, and an array (sizes...): the counts of a known table, or for
+    cells that cannot occur True.
+    """
+
+    schema: Schema
+    tables: tuple[tuple[Subset, NDArray[np.generic]], ...]
+    impossible: bool
+    words: str
+
+
+def known(work: Workload, counts: ArrayLike) -> Fact:
+    """The fact that these tables are publicly known, with their counts in the workload's order.
+
+    The tables must ask for cells, not for sums of cells. Counts that come from the data and were never public
+    must not be given: they would be published as they are.
+
+    >>> from residua.schema import Schema
+    >>> from residua.workload import marginals
+    >>> known(marginals(Schema.of_sizes([2, 3]), ways=0), 1000).words
+    'the number of records'
+    """
+    if not isinstance(work, Workload):
+        raise WorkloadError(
+            f"a known table is given by a workload, such as rs.table(schema, ...), not {work!r}"
+        )
+    values = np.atleast_1d(np.asarray(counts, dtype=np.float64)).reshape(-1)
+    if values.size != work.count:
+        raise DataError(f"{work.count:,} known counts are needed, one for each query, not {values.size:,}")
+    if not np.isfinite(values).all() or values.min() < 0:
+        raise DataError("known counts are finite and not negative")
+    tables, start = [], 0
+    for group in work.groups():
+        if not all(isinstance(factor.queries, Identity) for factor in group.factors):
+            raise WorkloadError(
+                f"table {group.name!r} asks for {group.title}; only tables that ask for every cell can be "
+                "given as known, such as rs.table(schema, ['age', 'sex'])"
+            )
+        shape = [factor.queries.cells for factor in group.factors]
+        part = values[start : start + group.count].reshape(shape)
+        tables.append(_ascending(group, part))
+        start += group.count
+    return Fact(work.schema, tuple(tables), False, _words(work))
+
+
+def impossible(work: Workload) -> Fact:
+    """The fact that no record can satisfy these queries: structural zeros.
+
+    >>> from residua.schema import Schema
+    >>> from residua.workload import table
+    >>> fact = impossible(table(Schema.of_sizes([2, 3]), ["a0"]))
+    >>> fact.tables[0][1]
+    array([ True,  True])
+    """
+    if not isinstance(work, Workload):
+        raise WorkloadError(f"what is impossible is given by a workload, such as rs.sql(...), not {work!r}")
+    tables = []
+    for group in work.groups():
+        cells = np.ones((), dtype=bool)
+        for factor in group.factors:
+            rows = factor.queries.matrix()
+            if rows.min() < 0:
+                raise WorkloadError(
+                    f"table {group.name!r} subtracts cells; an impossible query only adds them"
+                )
+            cells = np.multiply.outer(cells, (rows > 0).any(axis=0).reshape(factor.queries.sizes))
+        tables.append(_ascending(group, cells))
+    return Fact(work.schema, tuple(tables), True, _words(work))
+
+
+def _ascending(group: Group, cells: NDArray[np.generic]) -> tuple[Subset, NDArray[np.generic]]:
+    order = np.argsort(group.attributes)
+    return tuple(sorted(group.attributes)), cells.transpose(order)
+
+
+def _words(work: Workload) -> str:
+    names = ["the number of records" if not group.factors else repr(group.name) for group in work.groups()]
+    return ", ".join(names[:3]) + (f" and {len(names) - 3} more tables" if len(names) > 3 else "")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Facts:
+    """All facts given: counts of known tables, and which cells can occur in tables with structural zeros."""
+
+    counts: Mapping[Subset, Array]
+    allowed: Mapping[Subset, Flags]
+    words: str
+
+    @classmethod
+    def of(cls, given: Fact | Iterable[Fact], schema: Schema) -> "Facts":
+        """The facts put together, with a warning of what they mean for privacy."""
+        facts = [given] if isinstance(given, Fact) else list(given)
+        counts: dict[Subset, Array] = {}
+        allowed: dict[Subset, Flags] = {}
+        for fact in facts:
+            if not isinstance(fact, Fact):
+                raise WorkloadError(f"a fact is made by rs.known or rs.impossible, not {fact!r}")
+            if fact.schema != schema:
+                raise SchemaError("a fact and the release have different schemas; build both from one schema")
+            for subset, cells in fact.tables:
+                if fact.impossible:
+                    allowed[subset] = allowed.get(subset, np.ones(cells.shape, dtype=bool)) & ~cells.astype(
+                        bool
+                    )
+                else:
+                    counts[subset] = cells.astype(np.float64)
+        words = "; ".join(("impossible: " if fact.impossible else "known: ") + fact.words for fact in facts)
+        if facts:
+            _warn(words)
+        found = cls(counts, allowed, words)
+        found._refuse_contradictions(schema)
+        return found
+
+    def __bool__(self) -> bool:
+        return bool(self.counts or self.allowed)
+
+    def margin(self, subset: Subset) -> Array | None:
+        """The counts of a table that is known, by itself or as a margin of a known one."""
+        for whole, cells in self.counts.items():
+            if set(subset) <= set(whole):
+                return np.asarray(cells.sum(axis=tuple(i for i, at in enumerate(whole) if at not in subset)))
+        return None
+
+    def cells(self, subset: Sequence[int], sizes: Sequence[int]) -> Flags | None:
+        """Which cells of a table can occur, shape (sizes...); None where all can."""
+        result: Flags | None = None
+        for part, mask in self.allowed.items():
+            if set(part) <= set(subset):
+                shape = [size if at in part else 1 for at, size in zip(subset, sizes, strict=True)]
+                here = np.broadcast_to(mask.reshape(shape), tuple(sizes))
+                result = here if result is None else result & here
+        return result
+
+    def _refuse_contradictions(self, schema: Schema) -> None:
+        for subset, cells in self.counts.items():
+            names = " x ".join(schema.names[at] for at in subset) or "the number of records"
+            for size_less in self.counts:
+                shared = tuple(sorted(set(subset) & set(size_less)))
+                other = self.counts[size_less].sum(
+                    axis=tuple(i for i, at in enumerate(size_less) if at not in shared)
+                )
+                mine = cells.sum(axis=tuple(i for i, at in enumerate(subset) if at not in shared))
+                if np.abs(mine - other).max() > AGREEMENT * max(1.0, float(cells.sum())):
+                    raise DataError(f"known tables contradict each other: {names} does not add up to another")
+            mask = self.cells(subset, cells.shape)
+            if mask is not None and cells[~mask].any():
+                raise DataError(f"known counts of {names} are in cells that are said to be impossible")
+
+
+def _warn(words: str) -> None:
+    warnings.warn(
+        f"these public facts are taken as exactly true and shown as they are ({words}). The privacy of the "
+        "release does not cover them: use only what anyone may know without this data. A count taken from "
+        "the records themselves would be published without any protection.",
+        PublicFactWarning,
+        stacklevel=6,
+    )

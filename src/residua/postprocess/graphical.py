@@ -1,0 +1,260 @@
+"""Graphical models of a release by mbi: their size, their fit, their rows. The only code that knows mbi."""
+
+import math
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from residua.errors import Infeasible
+from residua.postprocess.observations import Observation
+from residua.postprocess.stacks import Stack, Subset, TableSet
+from residua.schema import Schema
+
+Array = NDArray[np.float64]
+Codes = NDArray[np.int64]
+
+MOST_MEGABYTES = 256.0  # of a model's tables; fitting takes several times as much
+COMPONENTS = 200  # of the mixture that stands in for a model that is too large
+LEARNING_RATE = 0.1
+EMPTY = 0.05  # records that an empty cell starts with
+TRIED = 400  # tables looked at for advice on which to leave out
+
+
+def load_mbi() -> ModuleType:
+    """The package mbi, or an error that says how to get it."""
+    try:
+        with warnings.catch_warnings():
+            # Advice about settings of the whole process, which are not ours to change; 64 bits are set below.
+            warnings.filterwarnings("ignore", message="JAX is running in float32 mode")
+            warnings.filterwarnings("ignore", message="JAX persistent compilation cache is enabled")
+            import mbi
+    except ImportError as error:
+        raise Infeasible(
+            "synthetic rows need the package mbi; install it with pip install 'residua[synth]'"
+        ) from error
+    return mbi  # type: ignore[no-any-return]  # mbi has no types
+
+
+@dataclass(frozen=True, eq=False)
+class Query:
+    """An observation as mbi calls it: from a factor to the numbers observed."""
+
+    observation: Observation
+
+    def __call__(self, factor: Any) -> Any:
+        import jax.numpy as jnp
+
+        seen = self.observation
+        tensor = factor.datavector(flatten=False)
+        if seen.error is None:
+            return tensor.reshape(-1)
+        for axis, mean in enumerate(seen.means):
+            shape = [-1 if at == axis else 1 for at in range(tensor.ndim)]
+            tensor = tensor - jnp.asarray(mean.reshape(shape)) * tensor.sum(axis=axis, keepdims=True)
+        if seen.seen is None or seen.scales is None:
+            return tensor.reshape(-1)
+        for places, square in seen.error.squares:
+            ends = list(range(tensor.ndim - len(places), tensor.ndim))
+            moved = jnp.moveaxis(tensor, places, ends)
+            turned = moved.reshape(*moved.shape[: ends[0]], -1) @ jnp.asarray(square.vectors)
+            tensor = jnp.moveaxis(turned.reshape(moved.shape), ends, places)
+        kept = np.flatnonzero(seen.seen)
+        return tensor.reshape(-1)[kept] / jnp.asarray(seen.scales)
+
+    def op_norm_sq(self) -> float:
+        """A bound on the squared norm of the query, which sets the first step of the fit."""
+        seen = self.observation
+        centring = (np.eye(len(mean)) - np.outer(mean, np.ones(len(mean))) for mean in seen.means)
+        bound = math.prod(float(np.linalg.norm(each, 2)) ** 2 for each in centring)
+        return bound if seen.scales is None else bound / float(seen.scales.min()) ** 2
+
+
+class Graphical:
+    """A model structure: attributes, tables, what is observed of them, and how rows are made."""
+
+    def __init__(
+        self,
+        schema: Schema,
+        tables: TableSet,
+        observed: Sequence[Observation],
+        allowed: Sequence[tuple[Subset, NDArray[np.bool_]]],
+        oracle: str,
+        iterations: int,
+    ) -> None:
+        self.mbi = load_mbi()
+        self.attributes = tuple(sorted({at for subset in tables.places for at in subset}))
+        self.names = [schema.names[at] for at in self.attributes]
+        self.schema, self.oracle, self.iterations = schema, oracle, iterations
+        sizes = [schema.sizes[at] for at in self.attributes]
+        self.domain = self.mbi.Domain(self.names, sizes)
+        self.largest = [row for stack in tables.stacks for row in stack.rows() if row]
+        self.queries = [(each, Query(each)) for each in observed]
+        self.constraints = [
+            self.mbi.Constraint(self.domain.project(self._named(subset)), invalid=np.argwhere(~mask))
+            for subset, mask in allowed
+            if not mask.all()
+        ]
+        if oracle == "exact":
+            self._refuse_large()
+
+    def _named(self, subset: Subset) -> tuple[str, ...]:
+        return tuple(self.schema.names[at] for at in subset)
+
+    def megabytes(self, tables: Sequence[Subset]) -> float:
+        """Size of the junction tree of a model of these tables."""
+        cliques = [self._named(subset) for subset in tables]
+        return float(self.mbi.junction_tree.hypothetical_model_size(self.domain, cliques))
+
+    def _refuse_large(self) -> None:
+        size = self.megabytes(self.largest)
+        if size <= MOST_MEGABYTES:
+            return
+        kept: list[Subset] = []
+        for subset in sorted(self.largest[:TRIED], key=self._cells):
+            if self.megabytes([*kept, subset]) <= MOST_MEGABYTES:
+                kept.append(subset)
+        left = [subset for subset in self.largest if subset not in kept]
+        shown = ", ".join(" x ".join(self._named(subset)) for subset in left[:3])
+        raise Infeasible(
+            f"a graphical model of these {len(self.largest)} tables has a junction tree of "
+            f"{_spelled(size)} megabytes, more than {MOST_MEGABYTES:,.0f}. It becomes feasible with fewer "
+            f"tables: {len(kept)} of them fit, without {shown}{' and others' if len(left) > 3 else ''} "
+            "(tables=rs.table(...) + ... chooses them); or with oracle='approximate', a mixture of products"
+        )
+
+    def _cells(self, subset: Subset) -> int:
+        return math.prod(self.schema.sizes[at] for at in subset)
+
+    def fit(self, tables: TableSet, start: TableSet, total: float) -> Any:
+        """The model that is nearest to what is observed of these tables, with this many records.
+
+        `start` has non-negative tables, from which an exact model starts.
+        """
+        with _wide():
+            measured = [
+                self.mbi.LinearMeasurement(
+                    seen.of(tables.marginal(seen.subset)), self._named(seen.subset), seen.stddev, query
+                )
+                for seen, query in self.queries
+            ]
+            return self._estimator().estimate(
+                self.domain,
+                measured,
+                known_total=total,
+                constraints=self.constraints,
+                iters=self.iterations,
+                warm_start=self._potentials(start) if self.oracle == "exact" else None,
+            )
+
+    def _potentials(self, tables: TableSet) -> Any:
+        """Those of the tree of tables that tells most: the model itself where all tables form a tree.
+
+        Tables are joined, those with the most information first, as long as they close no cycle (Chow and
+        Liu 1968); the others start without any say.
+        """
+        import jax.numpy as jnp
+
+        margins = {at: np.log(tables.marginal((at,)) + EMPTY) for at in self.attributes}
+        logs = {subset: np.log(tables.marginal(subset) + EMPTY) for subset in self.largest}
+        excess = {subset: logs[subset] - _added(subset, margins) for subset in self.largest}
+        total = math.log(float(tables.marginal(())) + EMPTY)
+        tells = {
+            subset: float(np.sum(tables.marginal(subset) * (excess[subset] + (len(subset) - 1) * total)))
+            for subset in self.largest
+        }
+        joined = {at: at for at in self.attributes}
+        unsaid = set(self.attributes)
+        arrays = {}
+        for subset in sorted(self.largest, key=lambda each: -tells[each]):
+            roots = {joined[at] for at in subset}
+            values = np.zeros_like(logs[subset])
+            if len(roots) == len(subset):
+                values = excess[subset]
+                joined = {at: min(roots) if root in roots else root for at, root in joined.items()}
+            new = [at for at in subset if at in unsaid]
+            unsaid -= set(new)
+            values = values + _added(
+                subset, {at: margins[at] if at in new else 0 * margins[at] for at in subset}
+            )
+            name = self._named(subset)
+            arrays[name] = self.mbi.Factor(self.domain.project(name), jnp.asarray(values))
+        return self.mbi.CliqueVector(self.domain, list(arrays), arrays)
+
+    def _estimator(self) -> Any:
+        if self.oracle == "exact":
+            return self.mbi.estimation.MirrorDescent()
+        import optax
+
+        return self.mbi.extensions.MixtureOfProductsEstimator(
+            optimizer=optax.adam(LEARNING_RATE), num_components=COMPONENTS
+        )
+
+    def tables_of(self, model: Any, like: TableSet) -> TableSet:
+        """The model's own marginals on the same attribute sets."""
+        with _wide():
+            stacks = []
+            for stack in like.stacks:
+                factors = [model.project(self._named(row)) for row in stack.rows()]
+                cells = [np.asarray(factor.datavector(flatten=False), np.float64) for factor in factors]
+                stacks.append(Stack(stack.subsets, np.stack(cells)))
+        return TableSet(tuple(stacks))
+
+    def rows_of(self, model: Any, rows: int, seed: int) -> Codes:
+        """Synthetic records as codes, (rows, attributes) in the order of `attributes`."""
+        with _wide():
+            if self.oracle == "exact":
+                with _seeded(seed):
+                    data = model.synthetic_data(rows).to_dict()
+                return np.column_stack([np.asarray(data[name], dtype=np.int64) for name in self.names])
+            products = {name: np.asarray(model.products[name], np.float64) for name in self.names}
+            return _from_mixture([products[name] for name in self.names], rows, seed)
+
+
+def _added(subset: Subset, vectors: Mapping[int, Array]) -> Array:
+    """Sums of one entry of each attribute's vector, shape (sizes...)."""
+    result: Array = np.zeros(())
+    for at in subset:
+        result = np.add.outer(result, vectors[at])
+    return result
+
+
+def _from_mixture(products: Sequence[Array], rows: int, seed: int) -> Codes:
+    """Records of a mixture of products with equal weights: (components, cells) for each attribute."""
+    generator = np.random.default_rng(seed)
+    components = generator.permutation(np.arange(rows) % len(products[0]))
+    columns = []
+    for each in products:
+        edges = np.cumsum(each / each.sum(axis=1, keepdims=True), axis=1)
+        place = (edges[components] < generator.random(rows)[:, None]).sum(axis=1)
+        columns.append(np.minimum(place, each.shape[1] - 1))
+    return np.column_stack(columns).astype(np.int64)
+
+
+@contextmanager
+def _wide() -> Iterator[None]:
+    """Within it JAX computes in 64 bits: counts of many records need them."""
+    import jax
+
+    with jax.enable_x64(True):
+        yield
+
+
+@contextmanager
+def _seeded(seed: int) -> Iterator[None]:
+    """Within it numpy's global numbers are drawn from a seed, as mbi draws rows from them; restored after."""
+    before = np.random.get_state()
+    np.random.seed(seed % 2**32)
+    try:
+        yield
+    finally:
+        np.random.set_state(before)
+
+
+def _spelled(megabytes: float) -> str:
+    return f"{megabytes:,.0f}" if megabytes < 1e9 else f"{megabytes:.1e}"

@@ -1,0 +1,185 @@
+"""Non-negative tables that agree on every margin, found from the total upwards.
+
+First the total, then every one-way margin given the total, every two-way margin given its one-way margins,
+and so on: each the nearest to the unbiased estimate in its own true covariance, given what is below it. From
+three attributes on, given margins may leave no non-negative table; then the tables of one size are solved
+together and the margins on two and more attributes give way, reluctantly (claims P-102 to P-105).
+
+Why not all at once, in the one joint covariance? Cutting off negative noise in thousands of cells pushes
+them up, and the cheapest way up is a larger total: it would end many standard errors too high.
+"""
+
+from collections.abc import Iterable, Sequence
+from itertools import combinations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from residua.errors import WorkloadError
+from residua.linalg.threads import threads_for
+from residua.postprocess.covariances import PieceErrors
+from residua.postprocess.facts import Facts
+from residua.postprocess.pieces import centred, spread
+from residua.postprocess.separable import with_margins, with_total
+from residua.postprocess.splitting import Splitting
+from residua.postprocess.stacks import Stack, Subset, TableSet, subsets_of
+
+Array = NDArray[np.float64]
+
+STIFFNESS = 10.0  # of margins against the tables above them, where they must give way
+NEAR = 1e-5  # of the noise: how far a local table is solved before its margins are set right
+TOGETHER = 1e-8  # records: how far tables are solved together
+
+
+def nonnegative_tables(tables: TableSet, errors: PieceErrors, facts: Facts) -> TableSet:
+    """The nearest non-negative tables that agree with each other and with the facts."""
+    for subset in facts.allowed:
+        if subset not in tables:
+            raise WorkloadError(
+                "a fact about impossible cells is on attributes that are in no table together; publish such "
+                "a table, or leave the fact out"
+            )
+    with threads_for(0):
+        return _Walk(tables, errors, facts).solve()
+
+
+class _Walk:
+    """The pieces found so far, and tables that are solved."""
+
+    def __init__(self, tables: TableSet, errors: PieceErrors, facts: Facts) -> None:
+        self.tables, self.errors, self.facts = tables, errors, facts
+        self.pieces: dict[Subset, Array] = {
+            subset: centred(tables.marginal(subset)) for subset in tables.places
+        }
+        self.solved: dict[Subset, Array] = {}
+
+    def solve(self) -> TableSet:
+        self._total()
+        for attribute in self.tables.subsets(1):
+            self._one_way(attribute)
+        for alike in self._kinds(self.tables.subsets(2)):
+            self._two_way(alike)
+        for ways in range(3, self.tables.ways + 1):
+            self._together(self.tables.subsets(ways), least=2)
+        if any(len(subset) > 1 for subset in self.facts.allowed):
+            self._together([row for stack in self.tables.stacks for row in stack.rows()], least=1)
+        return TableSet(
+            tuple(
+                Stack(stack.subsets, np.stack([self.solved[row] for row in stack.rows()]))
+                for stack in self.tables.stacks
+            )
+        )
+
+    def _total(self) -> None:
+        known = self.facts.margin(())
+        self._settle((), np.maximum(self.pieces[()], 0.0) if known is None else known)
+
+    def _settle(self, subset: Subset, cells: Array) -> None:
+        """Take a table as solved."""
+        self.solved[subset] = cells
+        self.pieces[subset] = centred(cells)
+
+    def _one_way(self, subset: Subset) -> None:
+        known = self.facts.margin(subset)
+        if known is not None:
+            self._settle(subset, known)
+            return
+        (stack,) = self._stacks([subset])
+        cells, allowed = stack.cells[0], self.facts.cells(subset, stack.sizes)
+        if not self.errors[subset].even:
+            cells = self._local(stack, {subset})[0]
+        result = np.zeros_like(cells)
+        mask = np.ones(cells.shape, dtype=bool) if allowed is None else allowed
+        total = np.asarray(self.solved[()]).reshape(1)
+        result[mask] = with_total(cells[mask][None], total)[0]
+        self._settle(subset, result)
+
+    def _kinds(self, subsets: Iterable[Subset]) -> list[list[Subset]]:
+        """Tables that are not known, by shape and covariance; known ones are settled."""
+        kinds: dict[object, list[Subset]] = {}
+        for subset in subsets:
+            known = self.facts.margin(subset)
+            if known is not None:
+                self._settle(subset, known)
+            else:
+                key = (self.pieces[subset].shape, self.errors[subset].alike)
+                kinds.setdefault(key, []).append(subset)
+        return list(kinds.values())
+
+    def _two_way(self, alike: list[Subset]) -> None:
+        (stack,) = self._stacks(alike)
+        cells = stack.cells
+        if not self.errors[alike[0]].even:
+            cells = self._local(stack, set(alike))
+        rows = np.stack([self.solved[subset[:1]] for subset in alike])
+        columns = np.stack([self.solved[subset[1:]] for subset in alike])
+        for subset, found in zip(alike, with_margins(cells, rows, columns), strict=True):
+            self._settle(subset, found)
+
+    def _local(self, stack: Stack, free: set[Subset]) -> Array:
+        """Tables that move in their own piece only, all with the same covariance but for a factor."""
+        fixed = self._stacks(stack.rows(), free)
+        noise = np.sqrt(min(self.errors[subset].variance for subset in free))
+        targets = {subset: self.pieces[subset] for subset in free}
+        errors = {subset: self.errors[subset] for subset in free}
+        return Splitting(fixed, [None], targets, errors).solve(NEAR * float(noise))[0]
+
+    def _together(self, subsets: Sequence[Subset], least: int) -> None:
+        """Solve tables that share margins; pieces on at least so many attributes move."""
+        parts = {
+            part
+            for subset in subsets
+            for size in range(least, len(subset) + 1)
+            for part in combinations(subset, size)
+            if self.facts.margin(part) is None
+        }
+        below = {
+            part for subset in subsets for n in range(least, len(subset)) for part in combinations(subset, n)
+        }
+        targets = {part: self.pieces[part] for part in sorted(parts, key=lambda part: (len(part), part))}
+        fixed = self._stacks(subsets, parts)
+        allowed = [
+            None
+            if not self.facts.allowed
+            else np.stack(
+                [
+                    np.ones(stack.sizes, dtype=bool) if mask is None else mask
+                    for mask in (self.facts.cells(row, stack.sizes) for row in stack.rows())
+                ]
+            )
+            for stack in fixed
+        ]
+        stiffness = dict.fromkeys(parts & below, STIFFNESS)
+        problem = Splitting(fixed, allowed, targets, {part: self.errors[part] for part in targets}, stiffness)
+        for number, (stack, made) in enumerate(zip(fixed, problem.solve(TOGETHER), strict=True)):
+            cells, mask = np.maximum(made, 0.0), allowed[number]
+            for row, table in zip(
+                stack.rows(), cells if mask is None else np.where(mask, cells, 0.0), strict=True
+            ):
+                self._settle(row, table)
+                self._settle_parts(row, least)
+
+    def _settle_parts(self, subset: Subset, least: int) -> None:
+        """Bring the margins of a solved table up to date."""
+        for size in range(least, len(subset)):
+            for part in combinations(subset, size):
+                gone = tuple(axis for axis, at in enumerate(subset) if at not in part)
+                self._settle(part, self.solved[subset].sum(axis=gone))
+
+    def _stacks(self, subsets: Sequence[Subset], without: set[Subset] | None = None) -> list[Stack]:
+        """Tables made of the present pieces, but for those in `without`, stacked by shape."""
+        kinds: dict[tuple[int, ...], list[Subset]] = {}
+        for subset in subsets:
+            kinds.setdefault(self.pieces[subset].shape, []).append(subset)
+        return [self._stack(rows, sizes, without or set()) for sizes, rows in kinds.items()]
+
+    def _stack(self, rows: list[Subset], sizes: tuple[int, ...], without: set[Subset]) -> Stack:
+        subsets, cells = subsets_of(rows), np.zeros((len(rows), *sizes))
+        for size in range(len(sizes) + 1):
+            for places in combinations(range(len(sizes)), size):
+                parts = [tuple(row[place] for place in places) for row in rows]
+                here = [at for at, part in enumerate(parts) if part not in without]
+                if here:
+                    stacked = np.stack([self.pieces[parts[at]] for at in here])
+                    cells[here] += spread(stacked, places, sizes)
+        return Stack(subsets, cells)

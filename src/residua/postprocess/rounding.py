@@ -1,0 +1,168 @@
+"""Whole numbers near non-negative tables, which still add up.
+
+The total is rounded first, then every one-way margin to add up to it, then every table on two attributes to
+add up to its one-way margins: there, rounding every cell up or down always suffices (claim P-106). A table on
+more attributes adds up to all its margins where such whole numbers are found; otherwise to its table without
+the last attribute and to that attribute's margin, which is always possible.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from residua.errors import Infeasible
+from residua.linalg.threads import threads_for
+from residua.postprocess.facts import Facts
+from residua.postprocess.separable import with_margins, with_total
+from residua.postprocess.stacks import Stack, Subset, TableSet
+
+Array = NDArray[np.float64]
+Flags = NDArray[np.bool_]
+Integers = NDArray[np.int64]
+
+WHOLE = 1e-6  # distance from a whole number that rounding errors leave
+MOST_NODES = 20  # of a search for whole numbers with more than two margins
+MOST_FACED = 4_000  # cells of a table for which whole numbers with all margins are looked for
+
+
+def rounded_tables(tables: TableSet, facts: Facts) -> TableSet:
+    """Whole numbers near non-negative tables, which add up to one total and to common one-way margins."""
+    found: dict[Subset, Array] = {(): np.rint(tables.marginal(()))}
+    with threads_for(0):
+        for ways in range(1, tables.ways + 1):
+            for subset in tables.subsets(ways):
+                found[subset] = _rounded(subset, tables.marginal(subset), found, facts)
+    return TableSet(
+        tuple(Stack(stack.subsets, np.stack([found[row] for row in stack.rows()])) for stack in tables.stacks)
+    )
+
+
+def _rounded(subset: Subset, cells: Array, found: dict[Subset, Array], facts: Facts) -> Array:
+    known = facts.margin(subset)
+    if known is not None:
+        if np.abs(known - np.rint(known)).max() > WHOLE:
+            raise Infeasible("a known table is not whole, so that nothing whole adds up to it")
+        return np.rint(known)
+    allowed = facts.cells(subset, cells.shape)
+    mask = np.ones(cells.shape, dtype=bool) if allowed is None else allowed
+    if len(subset) == 1:
+        return shared_out(cells, mask, int(found[()]))
+    if len(subset) > 2 and cells.size <= MOST_FACED:
+        faces = [(axis, found[subset[:axis] + subset[axis + 1 :]]) for axis in range(len(subset))]
+        whole = _with_faces(cells, mask, faces)
+        if whole is not None:
+            return whole
+    rows, columns = found[subset[:-1]].reshape(-1), found[subset[-1:]]
+    flat = controlled(cells.reshape(len(rows), -1), mask.reshape(len(rows), -1), rows, columns)
+    return flat.reshape(cells.shape)
+
+
+def shared_out(cells: Array, allowed: Flags, total: int) -> Array:
+    """Whole numbers with this sum, each cell moved to its floor or ceiling once the sum is right.
+
+    >>> shared_out(np.array([1.4, 1.4, 0.2]), np.array([True, True, True]), 3)
+    array([2., 1., 0.])
+    """
+    result = np.zeros_like(cells)
+    open_cells = cells[allowed]
+    if total and not open_cells.size:
+        raise Infeasible("every value of an attribute is said to be impossible, yet there are records")
+    near = with_total(open_cells[None], np.array([float(total)]))[0]
+    whole = np.floor(near + WHOLE)
+    extra = total - int(whole.sum())
+    if extra:
+        chosen = np.argsort(-(near - whole), kind="stable")[: max(extra, 0)]
+        whole[chosen] += 1
+    result[allowed] = whole
+    return result
+
+
+def controlled(cells: Array, allowed: Flags, rows: Array, columns: Array) -> Array:
+    """Whole numbers (n, m) with these whole margins, nearest to the cells moved to have them.
+
+    >>> controlled(np.full((2, 2), 0.5), np.ones((2, 2), dtype=bool), np.ones(2), np.ones(2)).sum(axis=0)
+    array([1., 1.])
+    """
+    moved = with_margins(cells[None], rows[None], columns[None], allowed[None])[0]
+    floor = np.floor(moved + WHOLE)
+    share = np.where(moved - floor > WHOLE, moved - floor, 0.0)
+    loose = np.flatnonzero(share)
+    short = (rows - floor.sum(axis=1), columns - floor.sum(axis=0))
+    if not any(each.any() for each in short):
+        return np.asarray(floor)
+    at_row, at_column = np.divmod(loose, cells.shape[1])
+    picked = _picked(share.reshape(-1)[loose], [(at_row, short[0]), (at_column, short[1])])
+    if picked is None:
+        raise Infeasible(
+            "no whole numbers add up to the margins: the impossible cells leave no room for them"
+        )
+    result = floor.reshape(-1)
+    result[loose] += picked
+    return np.asarray(result.reshape(cells.shape))
+
+
+def _picked(shares: Array, sums: Sequence[tuple[Integers, Array]]) -> Array | None:
+    """Which cells to round up, zeros and ones, for given numbers of them along each margin; None if none.
+
+    Two margins make a network, whose corners are whole; the corner nearest to the shares is taken.
+    """
+    from scipy.sparse import vstack
+
+    count = len(shares)
+    parts = vstack([_adding(places, len(short), count) for places, short in sums])
+    goal = np.concatenate([short for _, short in sums])
+    return _whole_solution(1.0 - 2.0 * shares, parts, goal, np.ones(count))
+
+
+def _with_faces(cells: Array, allowed: Flags, faces: Sequence[tuple[int, Array]]) -> Array | None:
+    """Whole numbers with all these margins, each summing out one axis; None where none are found."""
+    from scipy.sparse import hstack, vstack
+
+    open_cells = np.flatnonzero(allowed)
+    indices = np.unravel_index(open_cells, cells.shape)
+    count, blocks = len(open_cells), []
+    for axis, face in faces:
+        kept = [index for at, index in enumerate(indices) if at != axis]
+        blocks.append(_adding(np.ravel_multi_index(kept, face.shape), face.size, count))
+    parts = vstack(blocks)
+    floor = np.floor(cells.reshape(-1)[open_cells])
+    share = cells.reshape(-1)[open_cells] - floor
+    # A cell is its floor, plus one at a price that falls with its share, plus more, minus some.
+    found = _whole_solution(
+        np.concatenate([1.0 - 2.0 * share, 3.0 - 2.0 * share, 1.0 + 2.0 * share]),
+        hstack([parts, parts, -parts]),
+        np.concatenate([face.reshape(-1) for _, face in faces]) - parts @ floor,
+        np.concatenate([np.ones(count), np.full(count, np.inf), floor]),
+    )
+    if found is None:
+        return None
+    result = np.zeros(cells.size)
+    up, more, less = found.reshape(3, count)
+    result[open_cells] = floor + up + more - less
+    return np.asarray(result.reshape(cells.shape))
+
+
+def _adding(places: NDArray[np.integer[Any]], sums: int, count: int) -> Any:
+    """The sparse matrix that adds up the cells of each place, (sums, count)."""
+    from scipy.sparse import csr_array
+
+    return csr_array((np.ones(count), (places, np.arange(count))), shape=(sums, count))
+
+
+def _whole_solution(prices: Array, parts: Any, goal: Array, most: Array) -> Array | None:
+    """The cheapest whole numbers from zero to `most` with `parts @ x == goal`; None where none are found."""
+    from scipy.optimize import Bounds, LinearConstraint, milp
+
+    answer = milp(
+        prices,
+        integrality=np.ones(len(prices), dtype=np.int64),
+        bounds=Bounds(np.zeros(len(prices)), most),
+        constraints=LinearConstraint(parts, goal, goal),
+        options={"node_limit": MOST_NODES},
+    )
+    if answer.x is None:
+        return None
+    whole = np.rint(np.asarray(answer.x, dtype=np.float64))
+    return whole if np.array_equal(parts @ whole, goal) else None

@@ -1,0 +1,176 @@
+"""Synthetic rows: microdata drawn from a graphical model of what a release measured."""
+
+import os
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from residua.errors import DataError
+from residua.postprocess.covariances import PieceErrors
+from residua.postprocess.facts import Fact, Facts
+from residua.postprocess.graphical import Codes, Graphical
+from residua.postprocess.make import Unbiased, checked_replicates, nearest, refuse_without_total
+from residua.postprocess.observations import observations
+from residua.postprocess.processed import Processed
+from residua.postprocess.simulation import noisy
+from residua.postprocess.stacks import Stack, TableSet
+from residua.schema import Integer, Schema
+from residua.workload import Workload
+
+if TYPE_CHECKING:
+    import pyarrow
+
+Array = NDArray[np.float64]
+
+ORACLES = ("exact", "approximate")
+MOST_ROWS = 100_000_000
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Synthetic:
+    """Synthetic records that resemble what a release measured; nobody's record is among them on purpose.
+
+    `codes` is (rows, columns), the cell of each attribute. `counts` answers queries from the rows, `model`
+    from the model they were drawn from; both are biased, and have errors by simulation.
+    """
+
+    schema: Schema
+    columns: tuple[str, ...]
+    codes: Codes
+    counts: Processed
+    model: Processed
+
+    @property
+    def biased(self) -> bool:
+        """True: a model smooths what was measured, and rows are drawn from it."""
+        return True
+
+    @property
+    def release_hash(self) -> str:
+        """The hash of the release that the rows were made from."""
+        return self.counts.release_hash
+
+    @property
+    def note(self) -> str:
+        """What these rows are, in words that belong beside them."""
+        return (
+            f"{len(self.codes):,} synthetic records, drawn from a model. {self.counts.note} What the release "
+            "did not measure, such as relations between columns of no common table, is the model's invention."
+        )
+
+    def records(self) -> "pyarrow.Table":
+        """The rows as an Arrow table: whole numbers for integer attributes, labels for others."""
+        import pyarrow as pa
+
+        metadata = {**self.counts.metadata, "residua.note": self.note}
+        metadata["residua.simulated"] = str(self.counts.simulated).lower()
+        if self.counts.replicates:
+            metadata["residua.rmse"] = repr(self.counts.rmse)
+        columns = [self._column(name, self.codes[:, at]) for at, name in enumerate(self.columns)]
+        return pa.table(columns, names=list(self.columns)).replace_schema_metadata(metadata)
+
+    def _column(self, name: str, codes: Codes) -> "pyarrow.Array":
+        import pyarrow as pa
+
+        attribute = self.schema[name]
+        if isinstance(attribute, Integer) and attribute.size == attribute.inner_size:
+            return pa.array(codes + attribute.low)
+        labels = pa.array(list(attribute.labels()), pa.string())
+        return pa.DictionaryArray.from_arrays(pa.array(codes.astype(np.int32)), labels)
+
+    def write(self, path: str | os.PathLike[str]) -> None:
+        """Write the rows to a Parquet file, with the release's hash and the error in its metadata."""
+        from residua.answers import write_parquet
+
+        table = self.records()
+        write_parquet(path, table.schema, iter(table.to_batches()))
+
+    def __repr__(self) -> str:
+        mark = "SIMULATED " if self.counts.simulated else ""
+        return (
+            f"{mark}Synthetic({len(self.codes):,} rows, {len(self.columns)} columns, biased, "
+            f"from release {self.release_hash[:12]})"
+        )
+
+
+def synthetic(
+    source: Unbiased,
+    rows: int | None,
+    given: Fact | Iterable[Fact],
+    tables: Workload | None,
+    oracle: str,
+    iterations: int,
+    replicates: int,
+    seed: int,
+) -> Synthetic:
+    """Rows from a graphical model of some of the release's tables (by default all of them)."""
+    _refuse_options(rows, oracle, iterations)
+    plan = source.plan
+    facts = Facts.of(given, plan.schema)
+    refuse_without_total(plan, facts)
+    estimates = source.tables(tables)
+    errors = PieceErrors(plan.mechanism, plan.schema)
+    allowed = [(subset, mask) for subset, mask in facts.allowed.items() if subset in estimates]
+    seen = observations(estimates, errors, plan.mechanism, facts)
+    graphical = Graphical(plan.schema, estimates, seen, allowed, oracle, iterations)
+    known = facts.margin(())
+
+    def made(found: TableSet, number: int) -> tuple[TableSet, TableSet, Codes]:
+        total = max(1.0, float(found.marginal(()) if known is None else known))
+        start = nearest(found, plan, errors, facts)
+        model = graphical.fit(found, start, total)
+        count = max(1, round(total)) if rows is None else rows
+        codes = graphical.rows_of(model, count, seed + number)
+        counted = _counted(codes, graphical.attributes, found, total / count)
+        return graphical.tables_of(model, found), counted, codes
+
+    model, counted, codes = made(estimates, 0)
+    simulations: dict[int, tuple[TableSet, TableSet]] = {}
+
+    def again(number: int) -> tuple[TableSet, TableSet]:
+        if number not in simulations:
+            simulations[number] = made(noisy(model, source.noise(number)), 1 + number)[:2]
+        return simulations[number]
+
+    def processed(kind: str, found: TableSet, which: Callable[[int], TableSet]) -> Processed:
+        return Processed(
+            kind, plan, found, source.release_hash, source.simulated, facts.words, checked, which
+        )
+
+    checked = checked_replicates(replicates)
+    return Synthetic(
+        plan.schema,
+        tuple(graphical.names),
+        codes,
+        processed("synthetic", counted, lambda number: again(number)[1]),
+        processed("modelled", model, lambda number: again(number)[0]),
+    )
+
+
+def _refuse_options(rows: object, oracle: object, iterations: object) -> None:
+    if rows is not None and (
+        not isinstance(rows, int) or isinstance(rows, bool) or not 0 < rows <= MOST_ROWS
+    ):
+        raise DataError(f"rows is a whole number from 1 to {MOST_ROWS:,}, or None, not {rows!r}")
+    if oracle not in ORACLES:
+        raise DataError(f"oracle is one of {', '.join(map(repr, ORACLES))}, not {oracle!r}")
+    if not isinstance(iterations, int) or isinstance(iterations, bool) or iterations < 1:
+        raise DataError(f"iterations is a whole number from 1, such as 1000, not {iterations!r}")
+
+
+def _counted(codes: Codes, attributes: tuple[int, ...], like: TableSet, weight: float) -> TableSet:
+    """Counts of rows, each standing for `weight` records, on the same attribute sets."""
+    place = {at: column for column, at in enumerate(attributes)}
+    stacks = []
+    for stack in like.stacks:
+        cells = []
+        for row in stack.rows():
+            columns = [codes[:, place[at]] for at in row]
+            flat = np.ravel_multi_index(columns, stack.sizes) if row else np.zeros(len(codes), np.int64)
+            counts = np.bincount(flat, minlength=int(np.prod(stack.sizes, dtype=np.int64)))
+            cells.append(weight * counts.reshape(stack.sizes))
+        stacks.append(Stack(stack.subsets, np.stack(cells)))
+    return TableSet(tuple(stacks))
