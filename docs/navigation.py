@@ -1,0 +1,16 @@
+"""Completes the navigation: a section whose pages share a folder gets the folder's other pages, by name."""
+
+from pathlib import Path
+from typing import Any
+
+
+def on_config(config: Any) -> Any:
+    """The configuration of the site with every page of every section's folder in the navigation."""
+    docs = Path(config["docs_dir"])
+    for section in config["nav"]:
+        for pages in section.values():
+            if isinstance(pages, list):
+                folder = docs / Path(pages[0]).parent
+                every = sorted(path.relative_to(docs).as_posix() for path in folder.glob("*.md"))
+                pages.extend(page for page in every if page not in pages)
+    return config

@@ -1,0 +1,145 @@
+"""What a report says, as plain data: every figure as the plan or the release gives it, nothing rounded."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from residua._summary import Certificate
+from residua.privacy import NoiseLaw, Privacy
+
+Array = NDArray[np.float64]
+Facts = tuple[tuple[str, str], ...]
+"""Names of things and what is known about them, in words."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Numbers:
+    """Published or predicted numbers of one table, the first ones where there are many.
+
+    `values`, `lower` and `upper` are None before any data is touched.
+    """
+
+    queries: tuple[str, ...]
+    stddev: Array
+    values: Array | None = None
+    lower: Array | None = None
+    upper: Array | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Picture:
+    """How a table is drawn: a line for each label, and in each line a mark for each series.
+
+    The number of label `i` and series `j` is at `places[i, j]` of the table's numbers.
+    """
+
+    axis: str
+    labels: tuple[str, ...]
+    series: tuple[str, ...]
+    places: NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Sheet:
+    """One table: its predicted error, and its numbers as far as there is room."""
+
+    name: str
+    asked: str
+    count: int
+    rmse: float
+    max_stddev: float
+    numbers: Numbers | None
+    picture: Picture | None = None
+
+    @property
+    def even(self) -> bool:
+        """Whether all numbers shown have the same standard deviation, as far as anybody would print it."""
+        return self.numbers is not None and float(np.ptp(self.numbers.stddev)) <= 1e-6 * self.rmse
+
+
+@dataclass(frozen=True, slots=True)
+class BudgetPoint:
+    """The same plan at another budget; `tables` are the typical errors of the first tables.
+
+    `cost` is the rho that is spent, or the epsilon where the noise gives pure DP.
+    """
+
+    words: str
+    amount: str
+    cost: float
+    epsilon: float
+    rmse: float
+    max_stddev: float
+    tables: tuple[float, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """A part of the privacy: what it was spent on, in how many blocks, and its share of the whole."""
+
+    words: str
+    blocks: int
+    fraction: float
+
+
+@dataclass(frozen=True, slots=True)
+class Goal:
+    """What the plan makes small: its value as released, its ideal value, and what no plan can be below.
+
+    `ideal` is nan where it was not kept, and `achieved` where there is no bound to compare it with.
+    """
+
+    words: str
+    achieved: float
+    ideal: float
+    certificate: Certificate
+
+
+@dataclass(frozen=True, slots=True)
+class TargetMet:
+    """An accuracy target in words, the largest ratio of a variance to it, and what 10% more would save."""
+
+    name: str
+    asked: str
+    numbers: int
+    ratio: float
+    saving: float
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Contents:
+    """Everything a report says about a plan, or about a release."""
+
+    title: str
+    released: bool
+    simulated: bool
+    level: float
+    margin: float
+    """Half-width of an interval in standard deviations."""
+    tables: int
+    numbers: int
+    rmse: float
+    max_stddev: float
+    privacy: Privacy
+    spent: str
+    """The budget in the words of its definition."""
+    goal: Goal
+    targets: tuple[TargetMet, ...]
+    law: NoiseLaw
+    sheets: tuple[Sheet, ...]
+    points: tuple[BudgetPoint, ...]
+    shares: tuple[Share, ...]
+    attributes: tuple[tuple[str, str, int, str], ...]
+    """Name, kind, cells and policy for other values."""
+    method: str
+    measured: tuple[str, ...]
+    history: Facts
+    identity: Mapping[str, str]
+    """Hashes and versions."""
+
+    @property
+    def numbers_shown(self) -> int:
+        """Numbers of all tables that the report lists one by one."""
+        return sum(0 if sheet.numbers is None else len(sheet.numbers.queries) for sheet in self.sheets)

@@ -1,0 +1,184 @@
+"""From a plan or a release to the contents of its report: only questions that both answer themselves."""
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
+from itertools import islice
+from typing import Any
+
+import numpy as np
+
+from residua._summary import OBJECTIVE_WORDS
+from residua.errors import WorkloadError
+from residua.fitness import Fitness
+from residua.privacy.laws import interval_margin
+from residua.report.budgets import budget_words, largest_of, points_of
+from residua.report.contents import Contents, Facts, Goal, Numbers, Sheet, TargetMet
+from residua.report.pictures import asked_words, picture_of
+from residua.report.shares import shares_of
+from residua.report.sources import SourcePlan, SourceRelease
+from residua.schema import Schema
+from residua.version import __version__
+from residua.workload import Group, Workload
+
+MOST_TABLES = 2_000  # of which the report says anything one by one
+MOST_NUMBERS = 60_000  # that are listed: about 7 MB of page
+MOST_CURVES = 4  # tables with a curve of their own
+
+
+def plan_contents(plan: SourcePlan, *, level: float = 0.95, title: str | None = None) -> Contents:
+    """What a report says about a plan, before any data is touched."""
+    return _contents(plan, None, level, title or "Plan for a private release")
+
+
+def release_contents(release: SourceRelease, *, level: float = 0.95, title: str | None = None) -> Contents:
+    """What a report says about a release."""
+    return _contents(release.plan, release, level, title or "Report on a private release")
+
+
+def _contents(plan: SourcePlan, release: SourceRelease | None, level: float, title: str) -> Contents:
+    if not isinstance(level, int | float) or not 0 < level < 1:
+        raise WorkloadError(f"a confidence level is between 0 and 1, such as 0.95, not {level!r}")
+    work = plan.workload
+    groups = list(islice(work.groups(), MOST_TABLES))
+    first = [Workload(work.schema, (group,)) for group in groups[:MOST_CURVES]]
+    combined = release is not None and "combined" in release.audit
+    return Contents(
+        title=title,
+        released=release is not None,
+        simulated=release is not None and release.simulated,
+        level=float(level),
+        margin=interval_margin(plan.mechanism.law, level),
+        tables=work.tables,
+        numbers=work.count,
+        rmse=plan.rmse,
+        max_stddev=largest_of(plan),
+        privacy=plan.privacy,
+        spent=budget_words(plan.budget),
+        goal=_goal(plan),
+        targets=_targets(plan.targets),
+        law=plan.mechanism.law,
+        sheets=tuple(_sheets(plan, release, groups, float(level))),
+        # What was measured twice cannot be measured again at another budget.
+        points=() if combined else points_of(plan, first),
+        shares=shares_of(plan),
+        attributes=tuple(_attributes(plan.schema)),
+        method=plan.method,
+        measured=tuple(plan.mechanism.describe()),
+        history=() if release is None else _history(release.audit),
+        identity=_identity(plan, release),
+    )
+
+
+def _goal(plan: SourcePlan) -> Goal:
+    proof = plan.certificate
+    words = OBJECTIVE_WORDS.get(proof.objective, proof.objective)
+    if proof.objective == "total_variance":
+        return Goal(words, plan.total_variance, plan.ideal.total_variance, proof)
+    achieved = proof.lower_bound * (1 + proof.gap) if proof.lower_bound > 0 else math.nan
+    return Goal(words, achieved, math.nan, proof)
+
+
+def _targets(fitness: Fitness | None) -> tuple[TargetMet, ...]:
+    met = () if fitness is None else fitness.met[:MOST_TABLES]
+    return tuple(
+        TargetMet(
+            line.name, line.target.describe(), line.queries, line.ratio, line.saving() if line.binds else 0.0
+        )
+        for line in met
+    )
+
+
+def _sheets(
+    plan: SourcePlan, release: SourceRelease | None, groups: Sequence[Group], level: float
+) -> Iterator[Sheet]:
+    room = room_for([group.count for group in groups], MOST_NUMBERS)
+    for group in groups:
+        work = Workload(plan.schema, (group,))
+        (summary,) = plan.summary(work)
+        numbers = _numbers(plan, release, group, room, level) if group.listable else None
+        yield Sheet(
+            group.name,
+            asked_words(group, plan.schema),
+            group.count,
+            summary.rmse,
+            summary.max_stddev,
+            numbers,
+            picture_of(group, plan.schema) if numbers is not None and group.count <= room else None,
+        )
+
+
+def _numbers(
+    plan: SourcePlan, release: SourceRelease | None, group: Group, room: int, level: float
+) -> Numbers:
+    work = Workload(plan.schema, (group,))
+    if release is None:
+        stddev = np.sqrt(plan.variances(work)[:room])
+        return Numbers(tuple(islice(group.descriptions(plan.schema), room)), stddev)
+    rows = release.answers(work, level=level).slice(0, room)
+    value, stddev, lower, upper = (
+        rows[name].to_numpy().astype(np.float64) for name in ("value", "stddev", "lower", "upper")
+    )
+    return Numbers(tuple(rows["query"].to_pylist()), stddev, value, lower, upper)
+
+
+def room_for(counts: Sequence[int], most: int) -> int:
+    """The most numbers that every table may list, such that all of them together list at most `most`.
+
+    >>> room_for([1, 5, 100], 26), room_for([3, 3], 100)
+    (20, 3)
+    """
+    left, waiting = most, sorted(counts)
+    for place, count in enumerate(waiting):
+        each = left // (len(waiting) - place)
+        if count > each:
+            return max(each, 1)
+        left -= count
+    return max(waiting, default=1)
+
+
+def _attributes(schema: Schema) -> Iterator[tuple[str, str, int, str]]:
+    policies = {
+        "error": "the release is refused",
+        "drop": "the record is left out",
+        "clip": "the nearest value is taken",
+        "other": "counted in a cell of their own",
+    }
+    for name in schema.names:
+        attribute = schema[name]
+        labels = attribute.labels()
+        shown = ", ".join(labels) if len(labels) <= 6 else f"{', '.join(labels[:3])}, ..., {labels[-1]}"
+        yield name, shown, attribute.size, policies[str(attribute.outside)]
+
+
+def _history(audit: Mapping[str, Any]) -> Facts:
+    """How a release came to be, in words."""
+    facts = [("measured", _spoken(str(audit["time"])))]
+    if audit["ledger"] is not None:
+        entry = audit["ledger"]
+        facts.append(("paid by", f"entry {entry['entry']} of the ledger of dataset {entry['dataset']!r}"))
+    else:
+        facts.append(("paid by", "no ledger: the noise was simulated"))
+    if audit.get("note"):
+        facts.append(("note", str(audit["note"])))
+    facts.append(("noise", str(audit["noise"])))
+    if "combined" in audit:
+        times = " and ".join(_spoken(str(part["time"])) for part in audit["combined"])
+        facts.append(("combined from", f"two releases, measured {times}"))
+    facts.append(
+        ("software", f"residua {audit['residua']}, numpy {audit['numpy']}, Python {audit['python']}")
+    )
+    return tuple(facts)
+
+
+def _spoken(time: str) -> str:
+    """`16 November 2026, 01:53 UTC` from the text of a time."""
+    moment = datetime.fromisoformat(time)
+    return f"{moment.day} {moment:%B %Y, %H:%M} {moment.tzname() or ''}".strip()
+
+
+def _identity(plan: SourcePlan, release: SourceRelease | None) -> dict[str, str]:
+    found = {"plan": plan.hash}
+    if release is not None:
+        found["release"] = release.hash
+    return found | {"report written by": f"residua {__version__}"}

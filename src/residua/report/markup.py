@@ -1,0 +1,72 @@
+"""Pieces of HTML, with everything that comes from outside escaped."""
+
+from collections.abc import Iterable, Sequence
+from html import escape
+
+Row = Sequence[str]
+
+
+def text(words: str) -> str:
+    """Words as HTML."""
+    return escape(words, quote=False)
+
+
+def attribute(words: str) -> str:
+    """Words as the value of an attribute, quotes included."""
+    return f'"{escape(words)}"'
+
+
+def paragraphs(lines: Iterable[str]) -> str:
+    """Each line as a paragraph."""
+    return "\n".join(f"<p>{text(line)}</p>" for line in lines)
+
+
+def table(
+    caption: str, head: Row, rows: Iterable[Row], *, left: Sequence[int] = (), tall: bool = False
+) -> str:
+    """A table of plain cells whose rows are named by their first cell; columns in `left` hold words."""
+    classes = [' class="left"' if at in left else "" for at in range(len(head))]
+    heads = "".join(
+        f'<th scope="col" class="left">{text(cell)}</th>'
+        if at == 0 or at in left
+        else f'<th scope="col">{text(cell)}</th>'
+        for at, cell in enumerate(head)
+    )
+    body = "\n".join(
+        f'<tr><th scope="row">{text(row[0])}</th>'
+        + "".join(f"<td{classes[at]}>{text(cell)}</td>" for at, cell in enumerate(row) if at)
+        + "</tr>"
+        for row in rows
+    )
+    return scrolled(
+        caption,
+        f"<table><caption>{text(caption)}</caption><thead><tr>{heads}</tr></thead><tbody>\n{body}\n</tbody></table>",
+        tall,
+    )
+
+
+def scrolled(name: str, inner: str, tall: bool = False) -> str:
+    """Something wide in a region of its own that scrolls, by keyboard too."""
+    kind = "scroll tall" if tall else "scroll"
+    return f'<div class="{kind}" role="region" aria-label={attribute(name)} tabindex="0">{inner}</div>'
+
+
+def facts(pairs: Iterable[Sequence[str]]) -> str:
+    """Names and what is known about them, as cards; a third part is small print."""
+    cells = []
+    for name, value, *small in pairs:
+        print_small = f"<small>{text(small[0])}</small>" if small else ""
+        cells.append(f"<div><dt>{text(name)}</dt><dd>{text(value)}{print_small}</dd></div>")
+    return f'<dl class="cards">{"".join(cells)}</dl>'
+
+
+def figure(svg: str, caption: str) -> str:
+    """A picture with words under it."""
+    return f"<figure>{svg}<figcaption>{text(caption)}</figcaption></figure>"
+
+
+def section(place: str, heading: str, *parts: str) -> str:
+    """A section with its heading."""
+    inner = "\n".join(part for part in parts if part)
+    named = f'<h2 id="h-{place}">{text(heading)}</h2>'
+    return f'<section id="{place}" aria-labelledby="h-{place}">{named}\n{inner}\n</section>'

@@ -1,0 +1,126 @@
+"""Where the budget went: the share of the privacy cost that each set of attributes took (claim V-002)."""
+
+import math
+from collections.abc import Iterator, Sequence
+from itertools import product
+
+import numpy as np
+from numpy.typing import NDArray
+
+from residua.report.contents import Share
+from residua.report.sources import SourcePlan
+from residua.strategy.batches import Batch
+from residua.strategy.block_strategy import BlockStrategy
+
+Array = NDArray[np.float64]
+
+MOST_SHARES = 12
+NEGLIGIBLE = 1e-9  # of the whole: what rounding leaves of nothing
+
+_Run = tuple[NDArray[np.int32], Array]
+"""Attributes of some blocks, (blocks, attributes), and the cost of each."""
+
+
+def shares_of(plan: SourcePlan) -> tuple[Share, ...]:
+    """The largest shares of the privacy, each with its attributes, and the rest by number of attributes."""
+    mechanism = plan.mechanism
+    runs = (
+        [(layer.subsets, layer.costs) for layer in mechanism.layers]
+        if isinstance(mechanism, BlockStrategy)
+        else list(_costs(plan.batches))
+    )
+    whole = math.fsum(float(costs.sum()) for _, costs in runs)
+    every = np.sort(np.concatenate([costs for _, costs in runs]))
+    least = float(every[-MOST_SHARES]) if len(every) > MOST_SHARES else 0.0
+    named, rest = _divided(runs, max(least, NEGLIGIBLE * whole), whole, plan.schema.names)
+    return (*sorted(named, key=lambda share: -share.fraction), *rest)
+
+
+def _costs(batches: Sequence[Batch]) -> Iterator[_Run]:
+    """The cost of each batch, shared out among the subsets of its attributes."""
+    found: dict[tuple[int, ...], float] = {}
+    for batch in batches:
+        costs = np.array([float(cost) for cost in batch.costs()])[batch.owners]
+        parts = _energies(batch)
+        for attributes, cost in zip(batch.subsets.tolist(), costs.tolist(), strict=True):
+            for asked, fraction in parts:
+                subset = tuple(sorted(attributes[place] for place in asked))
+                found[subset] = found.get(subset, 0.0) + cost * fraction
+    for ways in sorted({len(subset) for subset in found}):
+        chosen = sorted(subset for subset in found if len(subset) == ways)
+        table = np.array(chosen, dtype=np.int32).reshape(len(chosen), ways)
+        yield table, np.array([found[subset] for subset in chosen])
+
+
+def _energies(batch: Batch) -> list[tuple[tuple[int, ...], float]]:
+    """For sets of a batch's attributes, by place: the share of its squared entries that asks about them."""
+    parts: list[tuple[tuple[int, ...], float]] = [((), 1.0)]
+    start = 0
+    for matrix in batch.matrices:
+        stop = start
+        sizes: list[int] = []
+        while math.prod(sizes) < matrix.shape[1] or stop == start:
+            sizes.append(batch.sizes[stop])
+            stop += 1
+        own = energy_by_subset(matrix.astype(np.float64), sizes)
+        parts = [
+            (asked + tuple(start + place for place in more), fraction * part)
+            for asked, fraction in parts
+            for more, part in own
+            if fraction * part > NEGLIGIBLE
+        ]
+        start = stop
+    return parts
+
+
+def energy_by_subset(matrix: Array, sizes: Sequence[int]) -> list[tuple[tuple[int, ...], float]]:
+    """The share of a matrix' squared entries in each space of queries that are centred along some axes.
+
+    `matrix` is (rows, cells). Along each axis a rotation puts the mean first; what is then beyond the first
+    place along exactly the axes of a set belongs to that set, and the squares add up to those of the matrix.
+
+    >>> energy_by_subset(np.eye(2), [2])
+    [((), 0.5), ((0,), 0.5)]
+    """
+    tensor = matrix.reshape(len(matrix), *sizes)
+    for axis, size in enumerate(sizes, start=1):
+        tensor = np.moveaxis(np.moveaxis(tensor, axis, -1) @ _mean_first(size), -1, axis)
+    squares = np.sum(tensor * tensor, axis=0)
+    whole = float(squares.sum())
+    found = []
+    for kept in product((False, True), repeat=len(sizes)):
+        place = tuple(slice(1, None) if keep else slice(0, 1) for keep in kept)
+        asked = tuple(axis for axis, keep in enumerate(kept) if keep)
+        found.append((asked, round(float(squares[place].sum()) / whole, 15)))
+    return found
+
+
+def _mean_first(size: int) -> Array:
+    """An orthonormal basis of one axis as columns, the constant one first."""
+    start = np.eye(size)
+    start[:, 0] = 1.0
+    return np.asarray(np.linalg.qr(start)[0])
+
+
+def _divided(
+    runs: Sequence[_Run], least: float, whole: float, names: Sequence[str]
+) -> tuple[list[Share], list[Share]]:
+    """Blocks that are named one by one, as many as there is room for, and the others together."""
+    named: list[Share] = []
+    others: dict[int, tuple[int, float]] = {}
+    for subsets, costs in runs:
+        chosen = np.flatnonzero(costs >= least)[: MOST_SHARES - len(named)]
+        for at in chosen.tolist():
+            words = " x ".join(names[attribute] for attribute in sorted(subsets[at].tolist()))
+            named.append(Share(words or "the number of records", 1, float(costs[at]) / whole))
+        left = np.delete(costs, chosen)
+        left = left[left > NEGLIGIBLE * whole]
+        if len(left):
+            ways = subsets.shape[1]
+            blocks, spent = others.get(ways, (0, 0.0))
+            others[ways] = blocks + len(left), spent + float(left.sum())
+    rest = [
+        Share(f"other sets of {ways} attribute{'s' * (ways != 1)}", blocks, spent / whole)
+        for ways, (blocks, spent) in sorted(others.items())
+    ]
+    return named, rest

@@ -1,0 +1,294 @@
+"""The sentences of a report: what the privacy means, how wrong a number may be, and the methods paragraph."""
+
+import math
+from statistics import NormalDist
+
+from residua.privacy import Privacy
+from residua.privacy.exact import text_above
+from residua.report.contents import Contents, Share
+from residua.report.figures import bound, counted, decimals_for, figure, level_text, percent_above
+
+DELTAS = ("1e-4", "1e-6", "1e-9", "1e-12")
+METHODS_DELTA = "1e-6"
+APPROXIMATE = "approximate DP"
+FALSE_ALARMS = 0.05
+
+
+def detection_limit(privacy: Privacy, false_alarms: float) -> float:
+    """The most of the present whom any test finds that takes this share of the absent for present (V-001).
+
+    >>> round(detection_limit(Privacy.from_cost(0), 0.05), 9)
+    0.05
+    """
+    if privacy.mu is not None:
+        normal = NormalDist()
+        return normal.cdf(normal.inv_cdf(false_alarms) + privacy.mu)
+    if privacy.pure_epsilon is not None:
+        ratio = math.exp(min(float(privacy.pure_epsilon), 700.0))
+        return min(1.0, ratio * false_alarms, 1 - (1 - false_alarms) / ratio)
+    ratio = math.exp(min(privacy.epsilon(METHODS_DELTA), 700.0))
+    return min(1.0, ratio * false_alarms + float(METHODS_DELTA))
+
+
+def meaning(contents: Contents) -> str:
+    """What the privacy means to a person, as a test that somebody might try."""
+    unit = contents.privacy.unit
+    limit = percent_above(detection_limit(contents.privacy, FALSE_ALARMS))
+    share = percent_above(FALSE_ALARMS)
+    if unit.neighbours == "replace_one":
+        whose = "a certain person's records" if unit.max_records > 1 else "a certain record"
+        aim = f"which of two guesses about {whose} is true"
+        answer = "picks the second guess"
+        absent, present = "where the first is true", "where the second is true"
+    else:
+        whose = "a certain person's records are" if unit.max_records > 1 else "a certain record is"
+        aim = f"whether {whose} among the data"
+        answer, absent, present = "says yes", "where the truth is no", "where the truth is yes"
+    return (
+        f"Suppose somebody knows every other record and decides from these tables {aim}. Any rule that "
+        f"wrongly {answer} in {share} of the cases {absent} also {answer} in at most {limit} of the cases "
+        f"{present}, however clever the rule and however fast the computer; a rule that ignores the tables "
+        f"{answer} in {share} of them. In the words of statistics: a test of level {share} has a power of "
+        f"at most {limit}, and of {share} without the tables."
+    )
+
+
+def definitions(privacy: Privacy) -> list[tuple[str, str, str]]:
+    """Every definition that the noise proves: its name, the figure rounded up, and what it is."""
+    rows = []
+    if privacy.pure_epsilon is not None:
+        rows.append(
+            ("pure DP", f"epsilon = {text_above(privacy.pure_epsilon)}", "for every delta, zero included")
+        )
+    rows.append(("zero-concentrated DP", f"rho = {text_above(privacy.rho)}", "adds up over releases"))
+    if privacy.mu is not None and privacy.cost is not None:
+        rows.append(
+            ("Gaussian DP", f"mu = {bound(privacy.mu)}", "the sharpest; all others here follow from it")
+        )
+        rows.append(
+            ("privacy cost", f"{text_above(privacy.cost)}", "mu squared, twice rho; adds up over releases")
+        )
+    if privacy.pure_epsilon is None:
+        rows += [
+            (APPROXIMATE, f"epsilon = {bound(privacy.epsilon(delta))}", f"at delta = {delta}")
+            for delta in DELTAS
+        ]
+    return rows
+
+
+def headline(contents: Contents) -> tuple[str, str]:
+    """The definition that the budget was given in, and its figure."""
+    name, _, amount = contents.spent.partition(" with ")
+    if name == APPROXIMATE:
+        return name, amount
+    rows = definitions(contents.privacy)
+    return next(((name, said) for name, said, _ in rows if contents.spent.startswith(name)), rows[0][:2])
+
+
+def noise_words(privacy: Privacy) -> str:
+    """The law of the noise, as far as the privacy statement tells it."""
+    if privacy.pure_epsilon is not None:
+        return "discrete Laplace noise"
+    return "Gaussian noise in whole numbers" if privacy.mu is not None else "discrete Gaussian noise"
+
+
+def reading(contents: Contents) -> list[str]:
+    """How to read an error, with one published number as the example."""
+    level, margin = level_text(contents.level), f"{contents.margin:.3g}"
+    misses = round(contents.numbers * (1 - contents.level))
+    missed = f"; of all {contents.numbers:,} intervals about {misses:,} miss theirs" if misses else ""
+    words = [
+        "All error stated here comes from the noise that protects people: random, zero on average, and "
+        "independent of how large the true number is, so that a small count is relatively less certain "
+        "than a large one. Errors in the data, and sampling error if the data are a sample, come on top.",
+        "How large it is follows from the budget and from the tables: a number is put together from noisy "
+        "measurements, and its error from theirs. It does not depend on the data, and is known before they "
+        "are touched.",
+        f"A number's standard deviation is the usual size of its error. Its {level} interval, {margin} "
+        f"standard deviations to either side, holds the true number with probability {level}{missed}. The "
+        "typical error of several numbers is the root mean square of their standard deviations.",
+    ]
+    if contents.tables > 1 and contents.goal.certificate.objective == "total_variance":
+        words.append(
+            "The plan makes the sum of all squared errors small, and each number weighs the same unless "
+            "weights were given. So most of the budget goes to tables with many numbers, and a table with "
+            "few, usually larger numbers can have larger errors."
+        )
+    if contents.released:
+        words.append(
+            "Published numbers are unbiased and agree with each other: the parts of a table add up to its "
+            "total, and the same count in two tables is the same number. The price is that they need not "
+            "be whole, and that a count which is truly near zero can come out negative; do not round or "
+            "cut off before adding up."
+        )
+        words.append(
+            "The errors of different numbers are correlated. Do not add up their variances to find the "
+            "error of a sum or a difference: ask the release for that sum, and it gives its own error."
+        )
+    return words
+
+
+def example(contents: Contents) -> str:
+    """One number of the report, read aloud; empty where none is listed."""
+    listed = [sheet for sheet in contents.sheets if sheet.numbers is not None]
+    found = next((sheet for sheet in listed if sheet.count > 1), listed[0] if listed else None)
+    if found is None or found.numbers is None:
+        return ""
+    numbers, level = found.numbers, level_text(contents.level)
+    middle = len(numbers.queries) // 2
+    stddev = float(numbers.stddev[middle])
+    where = f"In table \u201c{found.name}\u201d, the number for \u201c{asked(numbers.queries[middle])}\u201d"
+    if numbers.values is None or numbers.lower is None or numbers.upper is None:
+        return (
+            f"{where} will have a standard deviation of {figure(stddev)}: it will be published within "
+            f"{figure(contents.margin * stddev)} of the truth with probability {level}, whatever the truth "
+            "is."
+        )
+    value, lower, upper = (
+        shown(float(each[middle]), stddev) for each in (numbers.values, numbers.lower, numbers.upper)
+    )
+    return (
+        f"{where} is {value} with a standard deviation of {figure(stddev)}: its {level} interval is "
+        f"{lower} to {upper}."
+    )
+
+
+def asked(query: str) -> str:
+    """A query in words; the one that asks nothing of a record counts everybody."""
+    return query if query and query != "all" else "all records"
+
+
+def shown(number: float, stddev: float) -> str:
+    """A published number with the decimals that mean something, with a real minus sign."""
+    text = f"{number:,.{decimals_for(stddev)}f}"
+    return text.replace("-", "\u2212") if float(text.replace(",", "")) else text.replace("-", "")
+
+
+def methods_paragraph(contents: Contents) -> str:
+    """A paragraph for a publication, figures and all."""
+    privacy, goal = contents.privacy, contents.goal
+    done = contents.released
+    tables = counted(contents.tables, "table", "tables")
+    numbers = counted(contents.numbers, "count", "counts")
+    largest = f", the largest {figure(contents.max_stddev)}" if not math.isnan(contents.max_stddev) else ""
+    guarantees = "; ".join(f"{name} with {value}" for name, value, _ in definitions(privacy)[:2])
+    if privacy.pure_epsilon is None:
+        definition, amounts = headline(contents)
+        if definition != APPROXIMATE:
+            amounts = f"epsilon = {bound(privacy.epsilon(METHODS_DELTA))} and delta = {METHODS_DELTA}"
+        guarantees += f"; hence (epsilon, delta)-DP with {amounts}"
+    proof = goal.certificate
+    nearness = ""
+    if math.isfinite(proof.gap):
+        near = f"{near_text(proof.gap)} above a proved lower bound for {SCOPES[proof.scope]}"
+        nearness = f" The {goal.words} of the counts is {near}."
+    program = contents.identity["report written by"]
+    if contents.method != "auto":
+        program += f", method \u201c{contents.method}\u201d"
+    times = "twice" if "combined from" in dict(contents.history) else "once"
+    hashes = ", ".join(
+        f"{name} {contents.identity[name]}" for name in ("plan", "release") if name in contents.identity
+    )
+    warning = "Simulated, not for publication. " if contents.simulated else ""
+    return (
+        f"{warning}{tables} with {numbers} {'were' if done else 'will be'} published under differential "
+        f"privacy (DP), which limits the effect of {privacy.unit.describe()}. The data "
+        f"{'were' if done else 'will be'} measured {times} with {noise_words(privacy)}, drawn exactly from "
+        f"its distribution, by a mechanism fitted to these tables ({program}). The release satisfies "
+        f"{guarantees}. All counts are least-squares estimates from these measurements: unbiased, "
+        "consistent with each other, and neither rounded nor cut off at zero. The root mean square of "
+        f"their standard deviations is {figure(contents.rmse)}{largest}; intervals are the estimate plus "
+        f"and minus {contents.margin:.3g} standard deviations ({level_text(contents.level)}) and cover the "
+        f"noise only, neither sampling error nor errors in the data.{nearness} Hashes: {hashes}."
+    )
+
+
+def other_budgets(contents: Contents) -> str:
+    """What twice the budget would buy, and what half of it would cost."""
+    at = {point.words: point for point in contents.points}
+    this, twice, half = at["this plan"], at["double"], at["half"]
+    rule = (
+        "Four times the rho halves every error."
+        if contents.privacy.pure_epsilon is None
+        else "Twice the epsilon halves every error."
+    )
+    return (
+        f"Twice this budget ({twice.amount}) would bring the typical error from {figure(this.rmse)} to "
+        f"{figure(twice.rmse)}; half of it ({half.amount}) would bring it to {figure(half.rmse)}. {rule}"
+    )
+
+
+def share_words(share: Share) -> str:
+    """What a share of the privacy was spent on."""
+    return share.words if share.blocks == 1 else f"{share.blocks:,} {share.words}"
+
+
+def gap_text(gap: float) -> str:
+    """A relative distance as a percentage that is not understated.
+
+    >>> gap_text(0.01234), gap_text(3.2e-7)
+    ('1.24%', '0.00004%')
+    """
+    if gap <= 0:
+        return "0%"
+    digits = 2 if gap >= 1e-3 else max(0, -math.floor(math.log10(100 * gap)))
+    step = 10.0**-digits
+    return f"{math.ceil(round(100 * gap / step, 9)) * step:.{digits}f}%"
+
+
+def near_text(gap: float) -> str:
+    """How far above a bound at most, without digits that nobody needs.
+
+    >>> near_text(0.01234), near_text(3.2e-10)
+    ('at most 1.24%', 'less than 0.001%')
+    """
+    return "less than 0.001%" if gap < 1e-5 else f"at most {gap_text(gap)}"
+
+
+SCOPES = {
+    "all mechanisms": "every unbiased mechanism of the same privacy cost that puts its numbers together "
+    "linearly from measurements with Gaussian noise, whatever it measures",
+    "this block structure": "mechanisms that measure the same sets of attributes independently",
+    "all Laplace noise": "every unbiased mechanism that adds independent Laplace noise",
+}
+
+GLOSSARY = (
+    ("standard deviation", "usual size of the difference between a published number and the truth"),
+    ("typical error", "root mean square: the square root of the mean of the squared standard deviations"),
+    (
+        "interval",
+        "a range that holds the true number with the stated probability, over the draw of the noise",
+    ),
+    (
+        "total variance",
+        "sum of the squared standard deviations of all numbers, times their weights; what the plan makes "
+        "small",
+    ),
+    (
+        "privacy cost",
+        "what is spent: the squared distance, in standard deviations of the noise, that one record can "
+        "move what was measured",
+    ),
+    ("[0, 5)", "from 0 up to, but not including, 5"),
+    ("block", "what was measured of one set of attributes, apart from what smaller sets already tell"),
+    (
+        "certificate",
+        "a proof that no mechanism can be better than so much; the gap is how far this one is from that",
+    ),
+    (
+        "differential privacy, DP",
+        "a bound on how much the law of everything published can change with one record or person; it has "
+        "several definitions, each with figures of its own, and smaller figures are more private",
+    ),
+    (
+        "epsilon, delta",
+        "of pure DP (delta = 0) and approximate DP: any outcome becomes at most e to the epsilon times as "
+        "likely, plus a probability of delta",
+    ),
+    ("rho", "of zero-concentrated DP: half the privacy cost where the noise is Gaussian"),
+    (
+        "mu",
+        "of Gaussian DP: detecting it is as hard as telling two normal distributions apart that have "
+        "standard deviation 1 and means mu apart",
+    ),
+)

@@ -1,0 +1,58 @@
+"""The documentation: every block runs, and the site builds without a warning, such as of a page left out."""
+
+import os
+import re
+import subprocess
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+DOCS = ROOT / "docs"
+PAGES = sorted(path.relative_to(DOCS).as_posix() for path in DOCS.rglob("*.md"))
+NEEDS = "<!-- needs: "  # an extra: such pages are run by tests/extras
+ELSEWHERE = {"guides/first-release.md"}  # run by test_cli_guide
+
+
+def needs(page: str) -> str | None:
+    """The extra that the blocks of a page need."""
+    first = (DOCS / page).read_text(encoding="utf-8").partition("\n")[0]
+    return first.removeprefix(NEEDS).removesuffix(" -->") if first.startswith(NEEDS) else None
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if page not in ELSEWHERE and needs(page) is None])
+def test_every_block_of_a_page_runs(page, run_page):
+    run_page(DOCS / page)
+
+
+def test_every_extra_that_a_page_needs_exists():
+    extras = set(re.findall(r"^(\w+) = \[", (ROOT / "pyproject.toml").read_text(), flags=re.MULTILINE))
+    assert {needs(page) for page in PAGES} - {None} <= extras
+
+
+def test_every_public_name_is_in_the_reference():
+    import residua
+
+    text = "".join((DOCS / page).read_text() for page in PAGES if page.startswith("reference/"))
+    missing = [name for name in residua.__all__ if not re.search(rf"residua\.{name}\b", text)]
+    assert missing == ["__version__"]
+
+
+def test_the_site_builds_without_a_warning(tmp_path):
+    assert find_spec("mkdocs") is not None, "mkdocs is not installed; make .venv"
+    command = [
+        sys.executable,
+        "-m",
+        "mkdocs",
+        "build",
+        "--strict",
+        "--quiet",
+        "--site-dir",
+        str(tmp_path / "site"),
+    ]
+    told = os.environ | {"NO_MKDOCS_2_WARNING": "1"}  # an advertisement of the theme, not about our pages
+    built = subprocess.run(command, cwd=ROOT, env=told, capture_output=True, text=True, check=False)
+    assert (built.returncode, built.stderr) == (0, "")
+    assert (tmp_path / "site" / "index.html").exists()
