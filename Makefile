@@ -19,6 +19,7 @@ PROJECT_KEY := $(shell cksum < pyproject.toml | cut -d ' ' -f 1)
 RUN := .venv/.run-$(KEY)
 DEV := .venv/.dev-$(KEY)
 EXTRAS := .venv-extras/.extras-$(EXTRAS_KEY)
+BROWSER := .venv-extras/.browser-$(call key,requirements/browser/package-lock.json)
 PROJECT := .venv/.project-$(KEY)-$(PROJECT_KEY)
 EXTRAS_PROJECT := .venv-extras/.project-$(EXTRAS_KEY)-$(PROJECT_KEY)
 
@@ -29,7 +30,7 @@ LOCKED := --require-hashes --only-binary=:all:
 TESTS := $(wildcard tests/unit tests/property tests/conformance tests/statistical tests/e2e)
 TYPED := src $(foreach room,reproductions benchmarks,$(if $(wildcard $(room)/*.py),$(room)))
 
-.PHONY: help demo check test test-extras stress reproduce bench lock clean .venv .venv-extras
+.PHONY: help demo check test test-extras java stress docs reproduce bench lock clean .venv .venv-extras
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z.-]+:.*## / { printf "  %-13s %s\n", $$1, $$2 }' Makefile
@@ -49,18 +50,37 @@ test test-extras stress: export OPENBLAS_NUM_THREADS := 1
 test: $(DEV) $(PROJECT) ## the tests that every change must pass, documentation examples included
 	.venv/bin/python -m pytest -n 2 --doctest-modules src $(TESTS)
 
-test-extras: $(EXTRAS) $(EXTRAS_PROJECT) ## the tests of optional extras, in an environment of their own
-	.venv-extras/bin/python -m pytest tests/extras
+test-extras: $(EXTRAS) $(EXTRAS_PROJECT) $(BROWSER) | java ## the tests of optional extras, in an environment of their own
+	.venv-extras/bin/python -m pytest tests/extras tests/conformance/test_engines.py
+
+# Spark runs on Java 17 or later: the machine's own, or the distribution's where this command may install it.
+java:
+	@if "$${JAVA_HOME:+$$JAVA_HOME/bin/}java" -version 2>&1 | grep -Eq 'version "(1[7-9]|[2-9][0-9])'; then :; \
+	elif [ "$$(id -u)" = 0 ] && command -v apt-get > /dev/null; then \
+	    echo "Installing openjdk-17-jre-headless, which Spark runs on ..."; \
+	    apt-get update -qq && DEBIAN_FRONTEND=noninteractive \
+	        apt-get install -qq -y --no-install-recommends openjdk-17-jre-headless > /dev/null; \
+	else \
+	    echo "Spark needs Java 17 or later (openjdk-17-jre-headless, for instance), or JAVA_HOME set to one." >&2; exit 1; \
+	fi
 
 stress: $(DEV) $(PROJECT) ## long tests: large schemas, many seeds
 	@if [ -d tests/stress ]; then .venv/bin/python -m pytest tests/stress; else echo "There is no tests/stress yet."; fi
 
+# The theme prints an advertisement for its successor unless told not to.
+docs: $(DEV) $(PROJECT) ## the documentation as a site in site/; every warning is an error
+	NO_MKDOCS_2_WARNING=1 .venv/bin/python -m mkdocs build --strict --quiet
+	@echo "open site/index.html"
+
 # Run every script of a folder (but its _helpers), go on after failures, list them all, fail if any failed.
+# Scripts that need an extra run in its environment, where that has been made (make .venv-extras).
 define run-scripts
 	@failed=0; summary=""; \
 	for script in $(sort $(filter-out $(1)/_%,$(wildcard $(1)/*.py))); do \
 	    echo "== $$script"; \
-	    if .venv/bin/python "$$script"; then verdict=passed; else verdict=FAILED; failed=$$((failed + 1)); fi; \
+	    python=.venv/bin/python; \
+	    if grep -q "^Needs the extra" "$$script" && [ -x .venv-extras/bin/python ]; then python=.venv-extras/bin/python; fi; \
+	    if $$python "$$script"; then verdict=passed; else verdict=FAILED; failed=$$((failed + 1)); fi; \
 	    summary="$$summary  $$verdict  $$script\n"; \
 	done; \
 	if [ -z "$$summary" ]; then echo "There are no scripts in $(1)/ yet."; \
@@ -85,7 +105,7 @@ lock: | $(DEV) ## recompile the locked requirements; UPGRADE=--upgrade takes the
 	    --output-file requirements/extras.txt
 
 clean: ## remove the environments and every cache
-	rm -rf .venv .venv-extras .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis htmlcov .coverage build dist
+	rm -rf .venv .venv-extras .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis htmlcov .coverage build dist site
 	find src tests -name __pycache__ -type d -prune -exec rm -rf {} +
 
 .venv: $(DEV) $(PROJECT) # the developers' environment
@@ -116,6 +136,23 @@ $(EXTRAS):
 	$(call create-environment,.venv-extras)
 	.venv-extras/bin/python $(PIP) $(LOCKED) --no-binary=pyspark --no-build-isolation -r requirements/extras.txt
 	@touch $@
+
+# What the browser tests of reports need, where it may be had. Where not, those tests are skipped with the
+# reason; on the build machine (CI=true) they fail instead. Without the stamp the next run tries again.
+FIND_BROWSER := command -v chromium || command -v chromium-browser || command -v google-chrome
+$(BROWSER): | $(EXTRAS)
+	@if ! { $(FIND_BROWSER); } >/dev/null && [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+	    echo "Installing chromium for the tests of reports ..."; export DEBIAN_FRONTEND=noninteractive; \
+	    { apt-get -qq install -y --no-install-recommends chromium || { apt-get -qq update \
+	    && apt-get -qq install -y --no-install-recommends chromium; }; } >/dev/null \
+	    || echo "chromium cannot be installed here" >&2; \
+	fi
+	@if command -v npm >/dev/null; then \
+	    mkdir -p .venv-extras/browser && cp requirements/browser/*.json .venv-extras/browser/ \
+	    && npm ci --prefix .venv-extras/browser --ignore-scripts --no-audit --no-fund --loglevel=error >/dev/null \
+	    || echo "axe-core cannot be installed here" >&2; \
+	else echo "there is no npm here to install axe-core with" >&2; fi
+	@if { $(FIND_BROWSER); } >/dev/null && [ -d .venv-extras/browser/node_modules/axe-core ]; then touch $@; fi
 
 $(PROJECT): | $(RUN)
 	.venv/bin/python $(PIP) --no-build-isolation --no-deps --editable .

@@ -27,6 +27,13 @@ class Comparison:
         verdict = {-1: "better", 0: "equal", 1: "FAILED: worse"}[_side(ours, theirs)]
         self._row(name, ours, theirs, verdict, note)
 
+    def nearly(self, name: str, ours: float, theirs: str, tolerance: float, note: str = "") -> None:
+        """A figure of merit of a search that may end elsewhere: larger by more than a part is a failure."""
+        side = _side(ours, theirs)
+        above = ours / float(theirs) - 1
+        verdict = "better" if side < 0 else "equal" if side == 0 else f"{above:.1%} above, allowed"
+        self._row(name, ours, theirs, verdict if above <= tolerance else "FAILED: worse", note)
+
     def at_least(self, name: str, ours: float | Decimal, theirs: str, note: str = "") -> None:
         """A lower bound: larger is tighter, smaller than printed is a failure."""
         verdict = {-1: "FAILED: looser", 0: "equal", 1: "tighter"}[_side(ours, theirs)]

@@ -1,7 +1,10 @@
-"""Rules for every test: the hypothesis profiles, and no skip without a known reason."""
+"""Rules for every test: the hypothesis profiles, no skip without a known reason; and a reader of pages."""
 
 import os
-from collections.abc import Generator
+import re
+import shlex
+from collections.abc import Callable, Generator
+from pathlib import Path
 from typing import TypeVar
 
 import pytest
@@ -57,3 +60,43 @@ def fail_unexpected_skip(report: Report) -> Report:
 def pytest_configure(config: pytest.Config) -> None:
     # Registered as a plugin, not as hooks of this file, so that examples in src are covered too.
     config.pluginmanager.register(NoUnexpectedSkips(), "no-unexpected-skips")
+
+
+FENCE = re.compile(r"^```([a-z]*)(?: title=\"(.*?)\")?\n(.*?)^```$", flags=re.MULTILINE | re.DOTALL)
+
+
+@pytest.fixture
+def run_page(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Callable[[Path], None]:
+    """Does what a page of the documentation tells people to do, block by block, in an empty folder.
+
+    `python` blocks share their names; `sh` blocks are lines of `residua`; a block with a title is the content
+    of that file; and `text` titled Output is what the block before it printed.
+    """
+
+    def run(page: Path) -> None:
+        from typer.testing import CliRunner
+
+        from residua.cli import app
+
+        monkeypatch.chdir(tmp_path)
+        names: dict[str, object] = {"__name__": "page"}
+        for kind, title, text in FENCE.findall(page.read_text(encoding="utf-8")):
+            if title == "Output":
+                assert capsys.readouterr().out.strip() == text.strip(), page.name
+            elif title:
+                Path(title).write_text(text, encoding="utf-8")
+            elif kind == "python":
+                capsys.readouterr()
+                exec(compile(text, str(page), "exec"), names)
+            elif kind == "sh":
+                for line in text.splitlines():
+                    name, *words = shlex.split(line, comments=True)
+                    assert name == "residua", line
+                    result = CliRunner().invoke(app, words)
+                    assert result.exit_code == 0, (line, result.output)
+            else:
+                assert kind == "text", f"{page.name}: a block of {kind or 'no kind'} that nobody runs"
+
+    return run

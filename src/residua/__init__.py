@@ -1,9 +1,8 @@
 """Residua publishes tables about people with the least noise that privacy allows."""
 
-from residua import bounds
-from residua._measure import measure
-from residua._plan import Plan
-from residua.combine import combine
+from importlib import import_module
+from typing import TYPE_CHECKING
+
 from residua.errors import (
     BudgetError,
     BudgetExceeded,
@@ -17,11 +16,7 @@ from residua.errors import (
     SchemaError,
     WorkloadError,
 )
-from residua.ledger import Ledger
-from residua.noise import simulated
-from residua.planning import compare, plan
 from residua.privacy import Unit, approx_dp, gdp, privacy_cost, pure_dp, zcdp
-from residua.release import Release
 from residua.schema import Binned, Categorical, Hierarchy, Integer, Schema
 from residua.version import __version__
 from residua.workload import (
@@ -44,12 +39,25 @@ from residua.workload import (
 )
 from residua.workload.sql import sql
 
+if TYPE_CHECKING:
+    from residua import bounds, engines
+    from residua._combine import combine
+    from residua._measure import measure
+    from residua._plan import Plan
+    from residua.accuracy import half_width, stddev, variance
+    from residua.ledger import Ledger
+    from residua.noise import simulated
+    from residua.planning import compare, plan
+    from residua.postprocess import Fact, Processed, PublicFactWarning, impossible, known
+    from residua.release import Release
+
 __all__ = [
     "Binned",
     "BudgetError",
     "BudgetExceeded",
     "Categorical",
     "DataError",
+    "Fact",
     "FileFormatError",
     "Hierarchy",
     "Infeasible",
@@ -59,6 +67,8 @@ __all__ = [
     "NotConverged",
     "NotInSpan",
     "Plan",
+    "Processed",
+    "PublicFactWarning",
     "Release",
     "ResiduaError",
     "Schema",
@@ -76,8 +86,12 @@ __all__ = [
     "circular",
     "combine",
     "compare",
+    "engines",
     "gdp",
+    "half_width",
     "identity",
+    "impossible",
+    "known",
     "level",
     "linear",
     "marginals",
@@ -90,8 +104,46 @@ __all__ = [
     "ranges",
     "simulated",
     "sql",
+    "stddev",
     "table",
     "total",
+    "variance",
     "width",
     "zcdp",
 ]
+
+_LATER = {
+    "bounds": "residua",
+    "engines": "residua",
+    "Fact": "residua.postprocess",
+    "Ledger": "residua.ledger",
+    "Plan": "residua._plan",
+    "Processed": "residua.postprocess",
+    "PublicFactWarning": "residua.postprocess",
+    "Release": "residua.release",
+    "combine": "residua._combine",
+    "compare": "residua.planning",
+    "half_width": "residua.accuracy",
+    "impossible": "residua.postprocess",
+    "known": "residua.postprocess",
+    "measure": "residua._measure",
+    "plan": "residua.planning",
+    "simulated": "residua.noise",
+    "stddev": "residua.accuracy",
+    "variance": "residua.accuracy",
+}
+"""Names whose rooms are opened on first use, so that importing residua stays quick."""
+
+if not TYPE_CHECKING:  # for a type checker every name is imported above, and no other exists
+
+    def __getattr__(name: str) -> object:
+        if name not in _LATER:
+            raise AttributeError(f"module 'residua' has no attribute {name!r}")
+        room = _LATER[name]
+        found = import_module(f"residua.{name}") if room == "residua" else getattr(import_module(room), name)
+        globals()[name] = found
+        return found
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

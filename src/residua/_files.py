@@ -71,6 +71,21 @@ def write(path: str | os.PathLike[str], kind: str, manifest: Manifest, arrays: A
     return digest
 
 
+def write_text(path: Path, text: str) -> None:
+    """Write a text file, whole or not at all."""
+    part = scratch_beside(path)
+    try:
+        part.write_text(text, encoding="utf-8", newline="\n")
+        os.replace(part, path)
+    finally:
+        part.unlink(missing_ok=True)
+
+
+def scratch_beside(path: Path) -> Path:
+    """A name for a file that is not yet whole, beside the one that it will become."""
+    return path.with_name(f".{path.name}.{secrets.token_hex(8)}.part")
+
+
 def read(path: str | os.PathLike[str], kind: str) -> Container:
     """The content of a file of this kind, refused with a reason if it is not one, whole and unedited."""
     from safetensors import SafetensorError

@@ -15,13 +15,17 @@ from numpy.typing import NDArray
 from residua import _files
 from residua._summary import MOST_ROWS, Certificate, TableSummary, explain_plan
 from residua.errors import BudgetError, FileFormatError, NotInSpan, SchemaError, WorkloadError
+from residua.fitness import Fitness
 from residua.mechanisms.draft import Scope
 from residua.privacy import Budget, Privacy, Unit, budget_from_record
 from residua.schema import Schema
+from residua.strategy.alike import least_accurate_tables
 from residua.strategy.batches import Batch, batches_of
 from residua.strategy.integral import rebudgeted
 from residua.strategy.mechanism import Mechanism
+from residua.strategy.noise_laws import bound_divisor, variance_ratio
 from residua.strategy.records import mechanism_from_record
+from residua.strategy.room import free_variances, room_left
 from residua.workload import Group, Tables, Workload
 from residua.workload.queries import spelled
 
@@ -52,7 +56,12 @@ class Figures:
     @classmethod
     def of(cls, mechanism: Mechanism, work: Workload, totals: Totals) -> "Figures":
         """Figures of a mechanism; the largest variance is found when it is asked for."""
-        return cls(work.count, totals, lambda: max(map(mechanism.largest, work.groups()), key=_nan_last))
+
+        def largest() -> float:
+            groups = (group for part in work.parts for group in least_accurate_tables(mechanism, part))
+            return max(map(mechanism.largest, groups), key=_nan_last)
+
+        return cls(work.count, totals, largest)
 
     @cached_property
     def max_variance(self) -> float:
@@ -110,6 +119,10 @@ class Plan:
     """Error of the real-valued optimum: what figures in papers compare with."""
     released: Figures
     """Error of what is released, integers and all."""
+    targets: Fitness | None = None
+    """How accuracy targets are met; None for a plan without targets."""
+    uniform_total: float | None = None
+    """Total variance of the same tables under uniform centring (QuerySmasher), where that was planned too."""
 
     @property
     def schema(self) -> Schema:
@@ -134,6 +147,8 @@ class Plan:
     @property
     def privacy(self) -> Privacy:
         """What measuring this plan once proves about privacy."""
+        if self.budget.law == "laplace":
+            return Privacy.from_pure_epsilon(self.budget.laplace_epsilon(), self.unit)
         return Privacy.from_cost(self.budget.gaussian_cost(), self.unit)
 
     def variances(self, work: Workload) -> Array:
@@ -171,6 +186,15 @@ class Plan:
             ]
         return np.concatenate(rows)
 
+    def spare(self) -> Array:
+        """Privacy cost that each cell leaves unspent, shape (sizes of the attributes in use)."""
+        return room_left(self.mechanism)[1] * float(self.unit.factor_from_add_remove)
+
+    def free_variances(self, work: Workload) -> Array:
+        """Variance at which each query could be measured besides, alone, for nothing; inf where it cannot."""
+        self._refuse_foreign(work)
+        return free_variances(self.mechanism, work)
+
     def summary(self, work: Workload | None = None) -> list[TableSummary]:
         """The predicted error of each table, without listing queries; by default of the plan's own tables."""
         work = self.workload if work is None else work
@@ -197,25 +221,68 @@ class Plan:
         shown = [self._summary_of(group) for group in islice(self.workload.groups(), MOST_ROWS)]
         more = self.workload.tables - len(shown)
         measured = list(self.mechanism.describe())
-        return explain_plan(title, self.privacy, shown, more, self.certificate, measured)
+        targets = [] if self.targets is None else list(self.targets.describe(self.certificate.scope))
+        gain = None
+        if self.uniform_total is not None:
+            gain = math.sqrt(self.uniform_total / self.ideal.total_variance) - 1
+        return explain_plan(title, self.privacy, shown, more, self.certificate, measured, targets, gain)
+
+    def report(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        level: float = 0.95,
+        title: str | None = None,
+        plots: str | os.PathLike[str] | None = None,
+    ) -> None:
+        """Write one HTML page about the plan: privacy, every table's error, other budgets, certificate.
+
+        `plots` is a folder for the pictures as SVG files too. Needs the extra `residua[report]`.
+        """
+        from residua.report import plan_contents, write_report  # seldom needed, and not quick to load
+
+        write_report(plan_contents(self, level=level, title=title), path, plots)
 
     def rescale(self, budget: Budget) -> "Plan":
         """The same plan for another budget: every variance changes by one factor, nothing is solved again."""
         if not isinstance(budget, Budget):
             raise BudgetError(f"rescale needs a budget, such as rs.zcdp(0.1), not {budget!r}")
-        factor = float(self.budget.gaussian_cost() / budget.gaussian_cost())
+        law = self.mechanism.law
+        if budget.law != law:
+            raise BudgetError(
+                f"this plan has {law} noise, which cannot be rescaled to {budget!r}; plan again"
+            )
+        before, after = self.unit.allowance(self.budget), self.unit.allowance(budget)
+        factor = variance_ratio(law, float(before / after))
         replacing = self.unit.neighbours == "replace_one"
-        mechanism = rebudgeted(self.mechanism, self.unit.record_cost(budget), replacing=replacing)
+        mechanism = rebudgeted(self.mechanism, after, replacing=replacing)
         released = Figures.of(mechanism, self.workload, totals_of(mechanism, self.workload))
-        lower = self.certificate.lower_bound * factor
+        lower = self.certificate.lower_bound * bound_divisor(law, before) / bound_divisor(law, after)
+        if self.objective == "loss":
+            lower = 0.0  # a loss need not scale with variances
+        targets = None
+        if self.targets is not None:
+            targets = self.targets.at(self.workload, mechanism, float(budget.gaussian_cost()))
+        value = self._objective_value(released, targets)
         return replace(
             self,
             budget=budget,
             mechanism=mechanism,
-            certificate=certified(released.total_variance, lower, self.certificate.scope),
+            certificate=certified(value, lower, self.certificate.scope, self.objective),
             ideal=self.ideal.scaled(factor),
             released=released,
+            targets=targets,
+            uniform_total=None if self.uniform_total is None else self.uniform_total * factor,
         )
+
+    def _objective_value(self, released: Figures, targets: Fitness | None) -> float:
+        """The objective under new noise: variances change by one factor, and with them every objective."""
+        if targets is not None:
+            return targets.factor
+        if self.objective == "total_variance":
+            return released.total_variance
+        before = self.certificate.lower_bound * (1 + self.certificate.gap)
+        return before * (released.total_variance / self.released.total_variance)
 
     @cached_property
     def batches(self) -> list[Batch]:
@@ -246,7 +313,7 @@ class Plan:
     def content(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         """What a file holds of this plan: JSON-able facts, and arrays by name."""
         arrays: dict[str, NDArray[Any]] = {}
-        manifest = {
+        manifest: dict[str, Any] = {
             "schema": self.schema.record(),
             "workload": self.workload.record(arrays),
             "budget": self.budget.record(),
@@ -262,6 +329,10 @@ class Plan:
             "ideal": self._figures_record(self.ideal),
             "released": self._figures_record(self.released),
         }
+        if self.targets is not None:
+            manifest["targets"] = self.targets.record(arrays)
+        if self.uniform_total is not None:
+            manifest["uniform_total"] = self.uniform_total
         return manifest, arrays
 
     def _figures_record(self, figures: Figures) -> dict[str, Any]:
@@ -283,9 +354,11 @@ class Plan:
             method=manifest["method"],
             objective=manifest["objective"],
             mechanism=mechanism,
-            certificate=_certificate(**manifest["certificate"]),
+            certificate=_certificate(objective=manifest["objective"], **manifest["certificate"]),
             ideal=_figures(manifest["ideal"], work, None),
             released=_figures(manifest["released"], work, mechanism),
+            targets=Fitness.from_record(manifest["targets"], arrays) if "targets" in manifest else None,
+            uniform_total=float(manifest["uniform_total"]) if "uniform_total" in manifest else None,
         )
 
     def _refuse_foreign(self, work: object) -> None:
@@ -310,9 +383,9 @@ class Plan:
         )
 
 
-def _certificate(lower_bound: float, gap: float | None, scope: Scope) -> Certificate:
+def _certificate(lower_bound: float, gap: float | None, scope: Scope, objective: str) -> Certificate:
     """The certificate in a file, where no gap stands for one that is not finite."""
-    return Certificate(lower_bound, math.inf if gap is None else gap, scope)
+    return Certificate(lower_bound, math.inf if gap is None else gap, scope, objective)
 
 
 def _figures(record: Mapping[str, Any], work: Workload, mechanism: Mechanism | None) -> Figures:
@@ -324,6 +397,6 @@ def _figures(record: Mapping[str, Any], work: Workload, mechanism: Mechanism | N
     return Figures(work.count, (weighted, plain), lambda: largest)
 
 
-def certified(total: float, lower: float, scope: Scope) -> Certificate:
-    """The certificate of a plan with this total variance and this lower bound."""
-    return Certificate(lower, total / lower - 1 if lower > 0 else math.inf, scope)
+def certified(value: float, lower: float, scope: Scope, objective: str = "total_variance") -> Certificate:
+    """The certificate of a plan whose objective has this value and this lower bound."""
+    return Certificate(lower, value / lower - 1 if lower > 0 else math.inf, scope, objective)

@@ -9,6 +9,20 @@ from residua.privacy import Privacy
 from residua.workload.queries import spelled
 
 MOST_ROWS = 40
+LEAST_GAIN = 5e-5  # relative; less is not worth a word
+
+_WHOM: dict[Scope, str] = {
+    "all mechanisms": "any mechanism",
+    "this block structure": "any that measures the same blocks and adds up their costs",
+    "all Laplace noise": "any mechanism that adds independent Laplace noise",
+}
+
+OBJECTIVE_WORDS = {
+    "total_variance": "total variance",
+    "max_variance": "largest weighted variance",
+    "targets": "common factor of the targets",
+    "loss": "loss",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,24 +30,25 @@ class Certificate:
     """How far from the best a plan can be.
 
     `lower_bound` is on the objective at the plan's budget; `gap` is relative; `scope` says for whom the bound
-    holds: "all mechanisms", or "this block structure".
+    holds: "all mechanisms", or "this block structure"; `objective` is what the plan makes small.
     """
 
     lower_bound: float
     gap: float
     scope: Scope
+    objective: str = "total_variance"
 
     def describe(self) -> str:
         """One sentence."""
         if not math.isfinite(self.gap):
             return "No lower bound is known for this plan."
-        structure = "any that measures the same blocks and adds up their costs"
-        whom = "any mechanism" if self.scope == "all mechanisms" else structure
+        whom = _WHOM[self.scope]
+        what = OBJECTIVE_WORDS.get(self.objective, self.objective)
         return (
-            f"Proved: no total variance below {self.lower_bound:.6g} is possible for {whom}; "
+            f"Proved: no {what} below {self.lower_bound:.6g} is possible for {whom}; "
             f"this plan is at most {self.gap:.2%} above that."
             if self.gap >= 5e-5
-            else f"Proved: this plan is within {self.gap:.0e} of the best total variance of {whom}."
+            else f"Proved: this plan is within {self.gap:.0e} of the best {what} of {whom}."
         )
 
 
@@ -58,14 +73,25 @@ def explain_plan(
     more: int,
     certificate: Certificate,
     measured: Sequence[str],
+    targets: Sequence[str] = (),
+    gain: float | None = None,
 ) -> str:
-    """A plan in words; `summaries` are of the first tables, and there are so many `more`."""
+    """A plan in words; `summaries` are of the first tables, and there are so many `more`.
+
+    `gain` is by how much the error of uniform centring is larger, where that is known.
+    """
     lines = [title, "", "Privacy", *("  " + line for line in privacy.describe().splitlines())]
     lines += ["", "Predicted error (standard deviation of each number)", *_table(summaries)]
     if more:
         lines.append(f"  ... and {more:,} more tables")
+    if targets:
+        lines += ["", "Targets", *("  " + line for line in targets)]
     lines += ["", "Measured", *("  " + line for line in measured)]
     lines += ["", certificate.describe()]
+    if gain is not None and gain >= LEAST_GAIN:
+        lines.append(f"Uniform centring (QuerySmasher) would have an rmse {gain:.2%} larger.")
+    elif gain is not None:
+        lines.append("Uniform centring (QuerySmasher) would do as well.")
     return "\n".join(lines)
 
 

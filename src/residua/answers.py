@@ -2,7 +2,7 @@
 
 import os
 import secrets
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,24 +20,29 @@ Array = NDArray[np.float64]
 FIGURES = ("value", "stddev", "lower", "upper")
 
 
-def arrow_schema(schema: Schema, simulated: bool) -> "pyarrow.Schema":
-    """Columns of the answers: table, each attribute, query, and the figures."""
+def arrow_schema(
+    schema: Schema,
+    simulated: bool,
+    figures: Sequence[str] = FIGURES,
+    notes: Mapping[str, str] | None = None,
+) -> "pyarrow.Schema":
+    """Columns of the answers: table, each attribute, query, and the figures; with notes in the metadata."""
     import pyarrow as pa
 
     labels = pa.dictionary(pa.int32(), pa.string())
     fields = [pa.field("table", labels)]
-    fields += [pa.field(name, labels) for name in _columns(schema)]
-    fields += [pa.field("query", pa.string()), *(pa.field(name, pa.float64()) for name in FIGURES)]
-    return pa.schema(fields, metadata={"residua.simulated": str(simulated).lower()})
+    fields += [pa.field(name, labels) for name in _columns(schema, figures)]
+    fields += [pa.field("query", pa.string()), *(pa.field(name, pa.float64()) for name in figures)]
+    return pa.schema(fields, metadata={"residua.simulated": str(simulated).lower(), **(notes or {})})
 
 
-def _columns(schema: Schema) -> list[str]:
+def _columns(schema: Schema, figures: Sequence[str]) -> list[str]:
     """The attributes' columns; one that has the name of another column is set apart."""
-    taken = {"table", "query", *FIGURES, *schema.names}
+    taken = {"table", "query", *figures, *schema.names}
     found = []
     for name in schema.names:
         column = name
-        while column in ("table", "query", *FIGURES) or (column != name and column in taken):
+        while column in ("table", "query", *figures) or (column != name and column in taken):
             column = f"attribute {column}"
         found.append(column)
     return found
@@ -48,15 +53,13 @@ def record_batch(
     group: Group,
     start: int,
     texts: list[str],
-    values: Array,
-    stddev: Array,
-    margin: float,
-    simulated: bool,
+    figures: Sequence[Array],
+    columns_of: "pyarrow.Schema",
 ) -> "pyarrow.RecordBatch":
-    """Some answers of one table, from the query `start` on, with their words."""
+    """Some answers of one table, from the query `start` on, with their words and figures."""
     import pyarrow as pa
 
-    count = len(values)
+    count = len(texts)
     columns: list[pyarrow.Array] = [_constant(group.name, count)]
     cells = _cells(group, np.arange(start, start + count))
     for at, name in enumerate(schema.names):
@@ -67,9 +70,8 @@ def record_batch(
             empty = pa.array([None] * count, pa.int32())
             columns.append(pa.DictionaryArray.from_arrays(empty, pa.array([], pa.string())))
     columns.append(pa.array(texts, pa.string()))
-    for figure in (values, stddev, values - margin * stddev, values + margin * stddev):
-        columns.append(pa.array(figure))
-    return pa.RecordBatch.from_arrays(columns, schema=arrow_schema(schema, simulated))
+    columns += [pa.array(figure) for figure in figures]
+    return pa.RecordBatch.from_arrays(columns, schema=columns_of)
 
 
 def _constant(text: str, count: int) -> "pyarrow.Array":

@@ -71,7 +71,7 @@ class Piece:
 
     def size(self) -> float:
         """Trace of the gram; for nothing kept, the sum of the squared means."""
-        return float(np.sum(self.project(self.queries.root()) ** 2))
+        return float(np.sum(self.root() ** 2))
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,23 +2,34 @@
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from residua._plan import Figures, Plan, certified, totals_of
+from residua.accuracy import Targets
+from residua.accuracy_first import (
+    Wish,
+    plan_for_largest,
+    plan_for_loss,
+    plan_for_targets,
+    refuse_odd_wishes,
+)
 from residua.errors import BudgetError, Infeasible, WorkloadError
 from residua.linalg.threads import threads_for
 from residua.mechanisms.baselines import baseline, hierarchical_matrix, identity_matrix, wavelet_matrix
 from residua.mechanisms.choice import auto
 from residua.mechanisms.dense import dense
 from residua.mechanisms.draft import Draft, Progress
+from residua.mechanisms.either_noise import hdmm_methods, laplace_auto
 from residua.mechanisms.named import fourier, querysmasher, residualplanner, residualplanner_plus
+from residua.mechanisms.scales.loss import Loss
 from residua.mechanisms.smasher import smasher
 from residua.privacy import Budget, Unit
 from residua.strategy.integral import integer_mechanism
+from residua.strategy.noise_laws import bound_divisor, variance_ratio
 from residua.workload import Group, Tables, Workload
 from residua.workload.queries import spelled
 
@@ -38,20 +49,32 @@ METHODS: dict[str, Method] = {
     "identity": lambda work, gap, progress: baseline(work, identity_matrix),
     "hierarchical": lambda work, gap, progress: baseline(work, hierarchical_matrix),
     "wavelet": lambda work, gap, progress: baseline(work, wavelet_matrix),
+    **hdmm_methods("gaussian"),
 }
+LAPLACE_METHODS: dict[str, Method] = {"auto": laplace_auto, **hdmm_methods("laplace")}
 
+
+def methods_for(budget: Budget) -> Mapping[str, Method]:
+    """The methods that plan the noise which a budget needs, by name."""
+    return LAPLACE_METHODS if budget.law == "laplace" else METHODS
+
+
+OBJECTIVES = ("total_variance", "max_variance")
 ONE_RECORD = Unit()
 ROUNDING = 1e-9  # a cost this much smaller than another is what rounding leaves of zero
 
 
 def plan(
     work: Workload,
-    budget: Budget,
+    budget: Budget | None = None,
     *,
+    targets: Targets | None = None,
     unit: Unit = ONE_RECORD,
     method: str = "auto",
-    objective: str = "total_variance",
+    objective: str | Loss = "total_variance",
     gap: float = DEFAULT_GAP,
+    relax: bool = False,
+    refine: bool = False,
     strategies: Mapping[str, ArrayLike] | None = None,
     progress: Progress | None = None,
 ) -> Plan:
@@ -61,23 +84,68 @@ def plan(
     what is being done and the fraction done. `strategies`, a matrix for each of some attributes, is for
     method "residualplanner+". No data is needed.
 
+    `targets` puts accuracy first: a target for every query (a variance, or `rs.stddev(5)`, or
+    `rs.half_width(10)`), or a mapping from names of tables to such. Without a budget the plan takes the least
+    privacy that meets them all. With one it meets them by the widest margin; a budget that is too small is
+    refused, unless `relax` allows every target the same factor. `refine` takes, of several such plans, the
+    one that costs the other records least. `objective` is "total_variance", the sum of weight times variance,
+    or "max_variance", the largest weight times variance, or a function that makes one convex and increasing
+    cvxpy expression of the mean variance of each name: `lambda v: cvxpy.maximum(v["T1"], 2 * v["T2"])`.
+
     >>> import residua as rs
     >>> schema = rs.Schema(age=rs.Integer(0, 9), sex=rs.Categorical("F", "M"))
     >>> work = rs.table(schema, {"age": rs.prefix, "sex": rs.identity}, name="T1")
     >>> found = rs.plan(work, rs.privacy_cost(1))
     >>> round(found.rmse, 3), found.certificate.scope
     (1.556, 'all mechanisms')
+    >>> round(float(rs.plan(work, targets=rs.stddev(2)).privacy.cost), 2)
+    0.62
     """
-    _check_arguments(work, budget, unit, method, objective, gap)
-    unit.record_cost(budget)  # a budget that no Gaussian noise can meet is refused before any work
+    _check_arguments(work, budget, targets, unit, method, objective, gap)
+    if budget is not None:
+        unit.allowance(budget)  # a budget that no noise can meet is refused before any work
     with threads_for(0):  # solvers of large blocks take more for themselves
-        draft = _draft(work, method, gap, strategies, progress)
+        if targets is not None or objective != "total_variance":
+            wish = Wish(unit, method, gap, refine, progress)
+            return _accurate(work, budget, targets, objective, wish, relax)
+        if budget is None:
+            raise _no_budget(budget)
+        if relax or refine:
+            raise WorkloadError("relax and refine go with targets, and there are none; leave them out")
+        draft = _draft(work, budget, method, gap, strategies, progress)
         return _finished(draft, work, budget, unit, method, objective)
+
+
+def _accurate(
+    work: Workload,
+    budget: Budget | None,
+    targets: Targets | None,
+    objective: str | Loss,
+    wish: Wish,
+    relax: bool,
+) -> Plan:
+    """The plan for targets, for the least largest variance, or for a loss of one's own."""
+    if targets is not None:
+        return plan_for_targets(work, budget, targets, wish, relax=relax)
+    if relax or wish.refine:
+        raise WorkloadError("relax and refine go with targets, and there are none; leave them out")
+    if budget is None:
+        raise _no_budget(budget)
+    if not isinstance(objective, str):
+        return plan_for_loss(work, budget, objective, wish)
+    return plan_for_largest(work, budget, wish)
+
+
+def _no_budget(given: object) -> BudgetError:
+    return BudgetError(
+        "plan needs a budget second, such as rs.zcdp(0.1) or rs.approx_dp(1, 1e-6), or targets=, such as "
+        f"targets=rs.stddev(5), not {given!r}"
+    )
 
 
 def _finished(draft: Draft, work: Workload, budget: Budget, unit: Unit, method: str, objective: str) -> Plan:
     """The draft in integers, scaled to the budget, with its errors and its certificate."""
-    allowed = unit.record_cost(budget)
+    allowed = unit.allowance(budget)
     replaced = unit.neighbours == "replace_one"
     own = draft.mechanism.replacement_cost() if replaced else draft.mechanism.cost()
     if own <= ROUNDING * draft.mechanism.cost():
@@ -90,20 +158,24 @@ def _finished(draft: Draft, work: Workload, budget: Budget, unit: Unit, method: 
     mechanism = integer_mechanism(draft.mechanism, draft.spans, allowed, replacing=replaced)
     released = Figures.of(mechanism, work, totals_of(mechanism, work))
     # A bound proved for adding or removing a record says nothing about replacing one.
-    lower = 0.0 if replaced else draft.lower_bound / float(allowed)
+    lower = 0.0 if replaced else draft.lower_bound / bound_divisor(budget.law, allowed)
     certificate = certified(released.total_variance, lower, draft.scope)
-    return Plan(work, budget, unit, method, mechanism, certificate, objective, ideal, released)
+    found = Plan(work, budget, unit, method, mechanism, certificate, objective, ideal, released)
+    if draft.uniform_total is None or replaced:
+        return found
+    return replace(found, uniform_total=draft.uniform_total / float(allowed))
 
 
 def _draft(
     work: Workload,
+    budget: Budget,
     method: str,
     gap: float,
     strategies: Mapping[str, ArrayLike] | None,
     progress: Progress | None,
 ) -> Draft:
     if strategies is None:
-        return METHODS[method](work, gap, progress)
+        return methods_for(budget)[method](work, gap, progress)
     if method != "residualplanner+":
         raise WorkloadError(f"strategies are for method 'residualplanner+'; method {method!r} finds its own")
     return residualplanner_plus(work, gap, progress, strategies)
@@ -114,7 +186,7 @@ def _totals(draft: Draft, scale: float, work: Workload) -> tuple[float, float]:
     weights = {part.weight for part in work.parts}
     if draft.total is None or len(weights) > 1 or any(_has_own_weights(part) for part in work.parts):
         return totals_of(draft.mechanism.scaled(scale), work)
-    weighted = draft.total / scale
+    weighted = draft.total / variance_ratio(draft.mechanism.law, scale)
     return weighted, weighted / weights.pop()
 
 
@@ -123,7 +195,13 @@ def _has_own_weights(part: Group | Tables) -> bool:
 
 
 def _check_arguments(
-    work: object, budget: object, unit: object, method: object, objective: object, gap: object
+    work: object,
+    budget: object,
+    targets: Targets | None,
+    unit: object,
+    method: object,
+    objective: object,
+    gap: object,
 ) -> None:
     if not isinstance(work, Workload):
         raise WorkloadError(
@@ -135,16 +213,22 @@ def _check_arguments(
             f"table {largest.name!r} has {spelled(largest.count)} queries, more than a float can count; "
             "ask fewer queries, or put them in tables of fewer attributes"
         )
-    if not isinstance(budget, Budget):
-        raise BudgetError(
-            f"plan needs a budget second, such as rs.zcdp(0.1) or rs.approx_dp(1, 1e-6), not {budget!r}"
-        )
+    if not isinstance(budget, Budget) and (budget is not None or targets is None):
+        raise _no_budget(budget)
     if not isinstance(unit, Unit):
         raise BudgetError(f"unit is whose privacy is protected, such as rs.Unit(max_records=3), not {unit!r}")
-    if not isinstance(method, str) or method not in METHODS:
-        raise WorkloadError(f"there is no method {method!r}; there are {', '.join(METHODS)}")
-    if objective != "total_variance":
-        raise WorkloadError(f"there is no objective {objective!r}; there is total_variance")
+    known = METHODS if budget is None else methods_for(budget)
+    if not isinstance(method, str) or method not in known:
+        where = ""
+        if budget is not None and isinstance(method, str) and method in METHODS:
+            where = f" with {budget.law} noise, which {budget!r} needs"
+        raise WorkloadError(f"there is no method {method!r}{where}; there are {', '.join(known)}")
+    if objective not in OBJECTIVES and not callable(objective):
+        known_ones = ", ".join(OBJECTIVES)
+        raise WorkloadError(
+            f"there is no objective {objective!r}; there are {known_ones}, and functions of variances"
+        )
+    refuse_odd_wishes(budget, targets, objective)
     if not isinstance(gap, int | float) or not 0 < gap < 1:
         raise WorkloadError(f"gap must be between 0 and 1, such as 1e-4, not {gap!r}")
 

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
 from itertools import islice
-from statistics import NormalDist
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +18,7 @@ from residua._plan import Plan
 from residua.errors import FileFormatError, SchemaError, WorkloadError
 from residua.estimates import Estimates
 from residua.measurements import Measurements
+from residua.privacy.laws import interval_margin
 from residua.reconstruct import Estimator
 from residua.version import __version__
 from residua.workload import Group, Tables, Workload, table
@@ -28,6 +28,10 @@ from residua.workload.sql import sql
 if TYPE_CHECKING:
     import pandas
     import pyarrow
+
+    from residua.postprocess import Fact, Processed
+    from residua.postprocess.make import Unbiased
+    from residua.postprocess.synthetic import Synthetic
 
 Array = NDArray[np.float64]
 
@@ -83,7 +87,7 @@ class Release:
         """Least-squares estimates of what each block measured."""
         if isinstance(self.measurements, Estimates):
             return self.measurements
-        return Estimates.of(self.plan.batches, self.measurements)
+        return Estimates.of(self.plan.mechanism, self.plan.batches, self.measurements)
 
     @cached_property
     def _estimator(self) -> Estimator:
@@ -139,10 +143,11 @@ class Release:
         return pa.Table.from_batches(batches, schema=arrow_schema(self.plan.schema, self.simulated))
 
     def _batches(self, work: Workload, level: float) -> Iterator["pyarrow.RecordBatch"]:
-        from residua.answers import record_batch
+        from residua.answers import arrow_schema, record_batch
 
         schema = self.plan.schema
-        margin = NormalDist().inv_cdf(0.5 + level / 2)
+        columns = arrow_schema(schema, self.simulated)
+        margin = interval_margin(self.plan.mechanism.law, level)
         for group in work.groups():
             values = self._values_of(group)
             stddev = np.sqrt(self.plan.mechanism.variances(group))
@@ -150,9 +155,9 @@ class Release:
             for start in range(0, len(values), ROWS_AT_ONCE):
                 part = slice(start, start + ROWS_AT_ONCE)
                 texts = list(islice(words, ROWS_AT_ONCE))
-                yield record_batch(
-                    schema, group, start, texts, values[part], stddev[part], margin, self.simulated
-                )
+                value, error = values[part], stddev[part]
+                figures = (value, error, value - margin * error, value + margin * error)
+                yield record_batch(schema, group, start, texts, figures, columns)
 
     def write_answers(
         self, path: str | os.PathLike[str], work: Workload | None = None, *, level: float = 0.95
@@ -171,7 +176,7 @@ class Release:
         shape = [self.plan.schema[name].size for name in names]
         values = self._values_of(group).reshape(shape)
         stddev = np.sqrt(self.plan.mechanism.variances(group)).reshape(shape)
-        margin = NormalDist().inv_cdf(0.5 + _level(level) / 2) * stddev
+        margin = interval_margin(self.plan.mechanism.law, _level(level)) * stddev
         axes = tuple(self.plan.schema[name].labels() for name in names)
         return TableAnswer(names, axes, values, stddev, values - margin, values + margin, level)
 
@@ -179,9 +184,72 @@ class Release:
         """Answers to the counts that SQL statements ask for, as `answers` gives them; see `residua.sql`."""
         return self.answers(sql(self.plan.schema, text), level=level)
 
+    def report(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        level: float = 0.95,
+        title: str | None = None,
+        plots: str | os.PathLike[str] | None = None,
+    ) -> None:
+        """Write one HTML page about the release: privacy, tables with error bars, budget, certificate.
+
+        `plots` is a folder for the pictures as SVG files too. Needs the extra `residua[report]`.
+        """
+        from residua.report import release_contents, write_report  # seldom needed, and not quick to load
+
+        write_report(release_contents(self, level=level, title=title), path, plots)
+
     def covariance(self, left: Workload, right: Workload) -> Array:
         """Covariance of the answers to two workloads, shape (left.count, right.count)."""
         return self.plan.covariance(left, right)
+
+    def nonnegative(self, facts: "Fact | Iterable[Fact]" = (), *, replicates: int = 20) -> "Processed":
+        """The nearest tables without negative numbers, which agree on every margin; biased.
+
+        `facts` are made by `residua.known` and `residua.impossible`. Errors are found by that many simulated
+        releases, when they are first asked for.
+        """
+        from residua.postprocess.make import nonnegative
+
+        return nonnegative(self._unbiased(), facts, replicates)
+
+    def rounded(self, facts: "Fact | Iterable[Fact]" = (), *, replicates: int = 20) -> "Processed":
+        """Whole non-negative numbers which add up, near those of `nonnegative`; biased."""
+        from residua.postprocess.make import rounded
+
+        return rounded(self._unbiased(), facts, replicates)
+
+    def synthetic(
+        self,
+        rows: int | None = None,
+        *,
+        facts: "Fact | Iterable[Fact]" = (),
+        tables: Workload | None = None,
+        oracle: str = "exact",
+        iterations: int = 1000,
+        replicates: int = 5,
+        seed: int = 0,
+    ) -> "Synthetic":
+        """Synthetic records from a graphical model of the release, or of some of its tables; biased.
+
+        As many rows as there are records, unless `rows` says otherwise. Needs the extra `synth`. A model that
+        is too large is refused; `oracle="approximate"` fits a mixture of products instead.
+        """
+        from residua.postprocess.synthetic import synthetic
+
+        chosen = None if tables is None else self._workload(tables)
+        return synthetic(self._unbiased(), rows, facts, chosen, oracle, iterations, replicates, seed)
+
+    def _unbiased(self) -> "Unbiased":
+        from residua.postprocess.make import Unbiased, seed_of
+
+        measured, seed = isinstance(self.measurements, Measurements), seed_of(self.estimates.cells)
+        return Unbiased(self.plan, self._estimator, self._redone, measured, self.hash, self.simulated, seed)
+
+    def _redone(self, measurements: Measurements | Estimates) -> Estimator:
+        """Least squares of other measurements under the same plan."""
+        return Release(self.plan, measurements, self.audit)._estimator
 
     @cached_property
     def hash(self) -> str:
@@ -255,7 +323,7 @@ def audit_record(
         "time": time.isoformat(timespec="seconds"),
         "plan_hash": plan.hash,
         "privacy": plan.privacy.record(),
-        "noise": "rounded gaussian",
+        "noise": "discrete laplace" if plan.mechanism.law == "laplace" else "rounded gaussian",
         "ledger": None if entry is None else dict(entry),
         "note": note,
         "policies": {name: str(schema[name].outside) for name in schema.names},

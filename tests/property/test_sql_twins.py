@@ -55,7 +55,7 @@ class Twin:
     def exact(self, group: rs.workload.Group) -> np.ndarray:
         """True answers of a table's queries, in order."""
         places = sorted(group.attributes)
-        counts = self.engine.counts(np.array([places], dtype=np.int32).reshape(1, -1))[0]
+        [counts] = self.engine.tally([tuple(places)])
         tensor = counts.reshape([SCHEMA.sizes[at] for at in places]).astype(float)
         return apply_queries(
             tensor.transpose([places.index(at) for at in group.attributes]), group.factors

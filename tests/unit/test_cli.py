@@ -13,7 +13,8 @@ import residua as rs
 from residua.cli import app
 from residua.cli.planning import scaled
 from residua.cli.progress import progress_bar
-from residua.cli.screens import columns, decimals_for
+from residua.cli.screens import columns
+from residua.report.figures import decimals_for
 
 SPEC = """\
 schema:
@@ -97,7 +98,7 @@ def released(tmp_path_factory):
 
 def test_help_lists_every_command_with_examples():
     shown = run("--help").stdout
-    for command in ("init", "plan", "release", "answer", "report", "budget", "demo"):
+    for command in ("init", "plan", "release", "answer", "tables", "synthetic", "report", "budget", "demo"):
         assert re.search(rf"^  {command} ", shown, flags=re.MULTILINE)
         assert "residua" in run(command, "--help").stdout
     assert "Example" in run("budget", "create", "--help").stdout
@@ -239,6 +240,20 @@ def test_a_simulated_release_spends_nothing_and_says_so_everywhere(place):
     assert "SIMULATED" in run("answer", "people.release").stdout
     assert "simulated" in (place / "answers.csv").read_text().splitlines()[0]
     assert rs.Ledger.open("budget.db").spent == 0
+
+
+def test_data_in_several_files_are_released_as_one_within_a_memory_limit(place):
+    header, *rows = (place / "people.csv").read_text().splitlines()
+    for part in range(2):
+        (place / f"part-{part}.csv").write_text("\n".join([header, *rows[part::2]]) + "\n")
+    whole = ("release", "people.yaml", "--simulate", "3")
+    run(*whole)
+    expected = rs.Release.load("people.release").measurements.values
+    run(*whole, "--data", "part-*.csv", "--memory-limit", "200MB", "--force")
+    found = rs.Release.load("people.release").measurements.values
+    assert all((one == two).all() for one, two in zip(expected, found, strict=True))
+    assert "no amount of memory" in mistake(*whole, "--memory-limit", "much", "--force")
+    assert mistake(*whole, "--data", "none-*.csv") == "error: there is no data file none-*.csv\n"
 
 
 def test_a_kept_plan_is_measured_and_another_specs_plan_is_refused(place):
@@ -412,7 +427,7 @@ def test_mistakes_with_files_are_one_line_and_spend_nothing(place):
     assert "there is no data file" in mistake("release", "people.yaml", "--data", "none.csv")
     assert "there is no ledger" in mistake("release", "people.yaml", "--ledger", "none.db")
     assert "is not a ledger" in mistake("release", "people.yaml", "--ledger", "people.csv")
-    assert "9 at row 0" in mistake("release", "people.yaml", "--data", "bad.csv")
+    assert "'9' at row 0" in mistake("release", "people.yaml", "--data", "bad.csv")
     assert "was not written by Residua" in mistake("release", "people.yaml", "--plan", "people.csv")
     assert "there is no file" in mistake("answer", "none.release")
     assert "there is no file" in mistake("report", "none.plan")

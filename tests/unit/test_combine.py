@@ -80,7 +80,7 @@ def test_a_combination_saves_and_loads(tmp_path) -> None:
 def test_what_cannot_be_combined_is_refused_by_name() -> None:
     release = measured(planned(MARGINALS), 1)
     with pytest.raises(rs.Infeasible, match="one release twice"):
-        rs.combine(release, measured(planned(MARGINALS), 1))
+        rs.combine(release, rs.Release(release.plan, release.measurements, release.audit))
     dense = measured(planned(MARGINALS, "identity"), 3)
     with pytest.raises(rs.Infeasible, match="block plans"):
         rs.combine(release, dense)

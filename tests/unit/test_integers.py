@@ -414,7 +414,7 @@ def test_completed_rows_answer_everything_and_cost_hardly_more():
 @pytest.mark.parametrize("method", ["querysmasher", "dense"])
 def test_real_valued_queries_on_too_many_cells_are_refused(monkeypatch, method):
     monkeypatch.setattr(integers, "MOST_FILLED", 5)
-    monkeypatch.setattr("residua.strategy.integer_product.MOST_FILLED", 5)
+    monkeypatch.setattr("residua.strategy.integer_rows.MOST_FILLED", 5)
     with pytest.raises(Infeasible, match="round the queries, or use coarser attributes"):
         rs.plan(PLANS["real numbers"][0], ONE, method=method)
 

@@ -314,10 +314,10 @@ def test_arguments_that_make_no_sense_say_what_would():
         ({"unit": 3}, r"such as rs.Unit\(max_records=3\), not 3"),
         ({"method": "magic"}, "no method 'magic'; there are auto, "),
         ({"method": ["dense"]}, "there are auto, "),
-        ({"objective": "beauty"}, "no objective 'beauty'; there is total_variance"),
+        ({"objective": "beauty"}, "no objective 'beauty'; there are total_variance"),
         ({"gap": 0}, "gap must be between 0 and 1, such as 1e-4, not 0"),
         ({"gap": "small"}, "not 'small'"),
-        ({"budget": rs.pure_dp(1)}, "Gaussian noise cannot give pure DP"),
+        ({"budget": rs.pure_dp(1), "method": "dense"}, "no method 'dense' with laplace noise"),
         ({"method": "dense", "strategies": {}}, r"strategies are for method 'residualplanner\+'"),
     ):
         given = {"work": ONE_WAY, "budget": COST, **arguments}

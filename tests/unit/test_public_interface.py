@@ -18,15 +18,25 @@ def test_the_list_of_public_names_is_sorted_and_has_no_duplicates():
     assert rs.__all__ == sorted(set(rs.__all__))
 
 
-def test_every_public_name_is_listed():
+def test_every_public_name_is_listed_and_there_on_first_use():
     modules = {module.name for module in pkgutil.iter_modules(rs.__path__)}
+    helpers = {"TYPE_CHECKING", "import_module"}
+    for name in rs.__all__:
+        assert getattr(rs, name) is not None
     bound = {
         name
         for name, value in vars(rs).items()
         if not name.startswith("_") and not (isinstance(value, types.ModuleType) and name in modules)
     }
-    assert bound == set(rs.__all__) - {"bounds", "__version__"}
+    assert bound - helpers == set(rs.__all__) - {"bounds", "engines", "__version__"}
     assert isinstance(rs.bounds, types.ModuleType)
+    assert isinstance(rs.engines, types.ModuleType)
+    assert dir(rs) == sorted(rs.__all__)
+
+
+def test_a_name_that_is_not_there_is_refused_as_of_any_module():
+    with pytest.raises(AttributeError, match="module 'residua' has no attribute 'plann'"):
+        rs.plann  # noqa: B018 - looking it up is the test
 
 
 def test_every_exception_is_public():

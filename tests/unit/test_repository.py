@@ -93,11 +93,21 @@ def test_the_commands_in_the_readme_are_targets_of_the_makefile():
     assert {"demo", "test"} <= commands <= targets
 
 
-def test_the_example_in_the_readme_runs():
+def test_the_example_in_the_readme_is_short_and_runs(tmp_path):
     (program,) = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), flags=re.DOTALL)
-    run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert len([line for line in program.splitlines() if line]) <= 15
+    command = [sys.executable, "-c", program]
+    run = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path)
     assert run.returncode == 0, run.stderr
     assert run.stdout
+
+
+def test_every_file_that_the_readme_points_to_exists():
+    text = (ROOT / "README.md").read_text()
+    links = re.findall(r"\]\((\S+?)\)|src=\"(\S+?)\"", text)
+    assert len(links) > 10
+    for link in (first or second for first, second in links):
+        assert (ROOT / link).exists(), link
 
 
 def test_importing_residua_takes_less_than_half_a_second_of_cpu():

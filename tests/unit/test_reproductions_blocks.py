@@ -129,3 +129,27 @@ def test_tables_with_weights_cost_what_the_same_workload_costs_otherwise_written
 def test_a_benchmark_measures_a_plan_from_schema_to_file(script, name, method, numbers):
     row = script("_fresh").measure(script(name).workload, method, *numbers)
     assert min(row.wall, row.cpu, row.peak, row.file, row.rmse) > 0
+
+
+def test_the_examples_and_small_tables_of_largest_variance_are_reproduced(script, table):
+    largest = script("residualplanner_max_variance")
+    largest.compare_example(table, "C.1", largest.C_1, [1.0] * 6)
+    largest.compare_example(table, "C.2", largest.C_2, [1.0] * 5 + [3.0])
+    for size in (2, 16, 64):
+        hdmm, planner = largest.TABLE_10[size]
+        largest.compare_row(table, f"Table 10 n={size}", largest.at_most_three([size] * 5), planner, hdmm)
+    for attributes in (6, 30):
+        hdmm, planner = largest.TABLE_12[attributes]
+        work = largest.at_most_three([10] * attributes)
+        largest.compare_row(table, f"Table 12 d={attributes}", work, planner, hdmm)
+    for kind, (hdmm, _, gurobi) in largest.TABLES_19_TO_21["19", "CPS"].items():
+        largest.compare_row(table, kind, largest.workload("CPS", kind), gurobi, hdmm)
+    assert (table.rows, table.exit_code()) == (36, 0)
+
+
+def test_the_benchmark_of_largest_variance_measures_draft_and_plan(script, capsys):
+    benchmark = script("max_variance")
+    limits = script("_timing").Limits()
+    benchmark.run(benchmark.Case("4", benchmark.marginals([3] * 4), 1.0, 60.0), limits)
+    assert limits.exit_code() == 0
+    assert "e-0" in capsys.readouterr().out  # the gap is shown

@@ -8,9 +8,10 @@ from typing import Annotated, Any
 import typer
 
 from residua.cli.files import check_table_file, refuse_to_replace, write_answers
-from residua.cli.screens import AsJson, Force, columns, decimals_for, show, show_json
+from residua.cli.screens import AsJson, Force, columns, show, show_json
 from residua.privacy.exact import text_above
 from residua.release import Release
+from residua.report.figures import decimals_for
 from residua.workload import Workload, table
 from residua.workload.sql import sql as sql_workload
 

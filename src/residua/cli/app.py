@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from residua.cli import answering, budgets, drafting, planning, releasing, showing
+from residua.cli import answering, budgets, drafting, planning, processing, releasing, showing
 from residua.errors import ResiduaError
 from residua.version import __version__
 
@@ -68,6 +68,8 @@ app.command("init")(drafting.init)
 app.command("plan")(planning.plan)
 app.command("release")(releasing.release)
 app.command("answer")(answering.answer)
+app.command("tables")(processing.tables)
+app.command("synthetic")(processing.synthetic)
 app.command("report")(showing.report)
 app.add_typer(budgets.app, name="budget")
 app.command("demo")(showing.demo)

@@ -5,8 +5,9 @@ from typing import Annotated
 
 import typer
 
+from residua._files import write_text
 from residua.cli import drafts, smartnoise
-from residua.cli.files import refuse_to_replace, write_text
+from residua.cli.files import refuse_to_replace
 from residua.cli.screens import AsJson, Force, show, show_json
 
 

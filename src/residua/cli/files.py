@@ -1,10 +1,11 @@
 """Files that commands write: never over another one unless told, and whole or not at all."""
 
 import os
-import secrets
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from residua._files import scratch_beside
 from residua.errors import DataError, FileFormatError
 from residua.release import Release
 from residua.workload import Workload
@@ -24,16 +25,6 @@ def refuse_to_replace(paths: list[Path], force: bool) -> None:
             raise FileFormatError(f"{path} exists; choose another name, or replace it with --force")
 
 
-def write_text(path: Path, text: str) -> None:
-    """Write a text file, whole or not at all."""
-    part = _part(path)
-    try:
-        part.write_text(text, encoding="utf-8", newline="\n")
-        os.replace(part, path)
-    finally:
-        part.unlink(missing_ok=True)
-
-
 def check_table_file(path: Path) -> None:
     """Nothing, or the error for an ending that answers cannot be written to."""
     if path.suffix.lower() not in (".csv", ".parquet"):
@@ -50,13 +41,23 @@ def write_answers(release: Release, path: Path, work: Workload | None, level: fl
 
 
 def _write_csv(release: Release, path: Path, work: Workload, level: float) -> None:
+    marks = ["simulated"] if release.simulated else []
+    tables = (release.answers(Workload(work.schema, (group,)), level=level) for group in work.groups())
+    write_csv(path, tables, marks)
+
+
+def write_csv(path: Path, tables: Iterable["pyarrow.Table"], marks: Sequence[str]) -> None:
+    """Write tables below each other to a CSV file that is either whole or not there.
+
+    CSV has no other place for a mark, such as that numbers are simulated, than a column.
+    """
     from pyarrow import csv
 
-    part = _part(path)
+    part = scratch_beside(path)
     try:
         writer = None
-        for group in work.groups():
-            rows = _plain(release.answers(Workload(work.schema, (group,)), level=level), release.simulated)
+        for table in tables:
+            rows = _plain(table, marks)
             writer = csv.CSVWriter(part, rows.schema) if writer is None else writer
             writer.write_table(rows)
         if writer is not None:
@@ -66,8 +67,8 @@ def _write_csv(release: Release, path: Path, work: Workload, level: float) -> No
         part.unlink(missing_ok=True)
 
 
-def _plain(rows: "pyarrow.Table", simulated: bool) -> "pyarrow.Table":
-    """The rows with text as text; CSV has no other place to say that they are simulated than a column."""
+def _plain(rows: "pyarrow.Table", marks: Sequence[str]) -> "pyarrow.Table":
+    """The rows with text as text, and a column for each mark."""
     import pyarrow as pa
 
     fields = [
@@ -75,8 +76,6 @@ def _plain(rows: "pyarrow.Table", simulated: bool) -> "pyarrow.Table":
         for field in rows.schema
     ]
     plain = rows.cast(pa.schema(fields))
-    return plain.append_column("simulated", pa.array([True] * len(plain))) if simulated else plain
-
-
-def _part(path: Path) -> Path:
-    return path.with_name(f".{path.name}.{secrets.token_hex(8)}.part")
+    for mark in marks:
+        plain = plain.append_column(mark, pa.array([True] * len(plain)))
+    return plain

@@ -1,7 +1,7 @@
 """`residua plan`: every error before any data is touched, and what other budgets would buy."""
 
-import math
 from collections.abc import Iterator
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Annotated, Any
@@ -11,24 +11,23 @@ import typer
 from residua._plan import Plan
 from residua.cli.files import refuse_to_replace
 from residua.cli.progress import progress_bar
-from residua.cli.screens import AsJson, Force, columns, figure, show, show_json
-from residua.privacy import Budget, budget_from_record
-
-FACTORS = {
-    "a quarter": Fraction(1, 4),
-    "half": Fraction(1, 2),
-    "this plan": Fraction(1),
-    "double": Fraction(2),
-    "four times": Fraction(4),
-}
-DELTA = "1e-6"
-MOST_SEARCHED = 2_000  # tables whose largest error is looked for
+from residua.cli.screens import AsJson, Force, columns, show, show_json
+from residua.cli.targets import written_targets
+from residua.report.budgets import DELTA, FACTORS, amount_of, largest_of, scaled
+from residua.report.figures import figure
 
 
 def plan(
     spec: Annotated[Path, typer.Argument(help="The release spec, a YAML file.")],
     output: Annotated[
         Path | None, typer.Option("-o", "--output", help="Save the plan here (over output.plan of the spec).")
+    ] = None,
+    target: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="[NAME=]TARGET",
+            help="Accuracy instead of a budget: variance:25, stddev:5, half_width:20 or half_width:20@0.9.",
+        ),
     ] = None,
     force: Force = False,
     as_json: AsJson = False,
@@ -39,21 +38,24 @@ def plan(
     Examples:
       residua plan people.yaml
       residua plan people.yaml -o people.plan
+      residua plan people.yaml --target stddev:5     (the least privacy that gives it)
     """
     from residua.spec import load_spec
 
     asked = load_spec(spec)
-    target = output or asked.plan_file
-    refuse_to_replace([] if target is None else [target], force)
+    if target:
+        asked = replace(asked, budget=None, relax=False, targets=written_targets(target))
+    kept = output or asked.plan_file
+    refuse_to_replace([] if kept is None else [kept], force)
     with progress_bar() as progress:
         found = asked.plan(progress)
         others = {words: _at(found, factor) for words, factor in FACTORS.items()}
-    if target is not None:
-        found.save(target)
+    if kept is not None:
+        found.save(kept)
     if as_json:
-        show_json(plan_document(found) | {"budgets": _budgets_document(others), "file": target})
+        show_json(plan_document(found) | {"budgets": _budgets_document(others), "file": kept})
         return
-    show([*plan_screen(found, others), *([] if target is None else ["", f"Saved the plan as {target}"])])
+    show([*plan_screen(found, others), *([] if kept is None else ["", f"Saved the plan as {kept}"])])
 
 
 def plan_screen(found: Plan, others: dict[str, Plan]) -> Iterator[str]:
@@ -65,10 +67,10 @@ def plan_screen(found: Plan, others: dict[str, Plan]) -> Iterator[str]:
     rows = [
         (
             words,
-            _amount(each.budget),
+            amount_of(each.budget),
             f"{each.privacy.epsilon(DELTA):.4g}",
             figure(each.rmse),
-            figure(_largest(each)),
+            figure(largest_of(each)),
         )
         for words, each in others.items()
     ]
@@ -96,22 +98,38 @@ def plan_document(found: Plan) -> dict[str, Any]:
         "table_count": found.workload.tables,
         "numbers": found.workload.count,
         "rmse": found.rmse,
-        "max_stddev": _largest(found),
+        "max_stddev": largest_of(found),
         "total_variance": found.total_variance,
         "tables": tables,
         "certificate": {"lower_bound": proof.lower_bound, "gap": proof.gap, "scope": proof.scope},
+        "objective": found.objective,
+        "targets": _targets_document(found),
         "measured": list(found.mechanism.describe()),
     }
+
+
+def _targets_document(found: Plan) -> dict[str, Any] | None:
+    """How targets are met, or None where there are none."""
+    if found.targets is None:
+        return None
+    met = [
+        {
+            "name": line.name,
+            "asked": line.target.describe(),
+            "numbers": line.queries,
+            "largest_ratio": line.ratio,
+            "share_of_price": line.share,
+            "binds": line.binds,
+        }
+        for line in found.targets.met
+    ]
+    fitness = found.targets
+    return {"factor": fitness.factor, "needed_cost": fitness.needed, "least_cost": fitness.least, "met": met}
 
 
 def _at(found: Plan, factor: Fraction) -> Plan:
     """The plan with its budget multiplied."""
     return found if factor == 1 else found.rescale(scaled(found.budget, factor))
-
-
-def _largest(found: Plan) -> float:
-    """Largest standard deviation of any number, or nan where there are too many tables to go through."""
-    return math.sqrt(found.max_variance) if found.workload.tables <= MOST_SEARCHED else math.nan
 
 
 def _budgets_document(others: dict[str, Plan]) -> list[dict[str, Any]]:
@@ -121,29 +139,7 @@ def _budgets_document(others: dict[str, Plan]) -> list[dict[str, Any]]:
             "epsilon": each.privacy.epsilon(DELTA),
             "delta": DELTA,
             "rmse": each.rmse,
-            "max_stddev": _largest(each),
+            "max_stddev": largest_of(each),
         }
         for each in others.values()
     ]
-
-
-def scaled(budget: Budget, factor: Fraction) -> Budget:
-    """The budget with its amount multiplied; a delta stays as it is.
-
-    >>> from residua.privacy import approx_dp
-    >>> scaled(approx_dp(1, "1e-6"), Fraction(2))
-    approx_dp('2', '1/1000000')
-    """
-    record = budget.record()
-    amounts = {
-        name: str(Fraction(text) * factor)
-        for name, text in record.items()
-        if name not in ("definition", "delta")
-    }
-    return budget_from_record(record | amounts)
-
-
-def _amount(budget: Budget) -> str:
-    """`rho = 0.1`, as far as a few digits go."""
-    amounts = {name: Fraction(text) for name, text in budget.record().items() if name != "definition"}
-    return ", ".join(f"{name} = {float(value):.4g}" for name, value in amounts.items())

@@ -10,6 +10,7 @@ from residua._plan import Plan
 from residua.cli.files import check_table_file, refuse_to_replace, write_answers
 from residua.cli.progress import progress_bar
 from residua.cli.screens import AsJson, Force, columns, show, show_json
+from residua.engines import DuckDB, find_files
 from residua.errors import DataError, LedgerError
 from residua.ledger import Ledger
 from residua.release import Release
@@ -20,13 +21,18 @@ REMEDY = "make one with 'residua budget create {path} --zcdp 1 --dataset NAME'"
 
 def release(
     spec: Annotated[Path, typer.Argument(help="The release spec, a YAML file.")],
-    data: Annotated[Path | None, typer.Option(help="The records, CSV or Parquet (over the spec's).")] = None,
+    data: Annotated[
+        Path | None, typer.Option(help="The records, CSV or Parquet, or 'part-*.csv' (over the spec's).")
+    ] = None,
     ledger: Annotated[Path | None, typer.Option(help="The ledger that pays (over the spec's).")] = None,
     plan: Annotated[Path | None, typer.Option(help="Measure this saved plan of the spec.")] = None,
     simulate: Annotated[
         int | None, typer.Option(metavar="SEED", help="Simulated noise: spends and protects nothing.")
     ] = None,
     note: Annotated[str, typer.Option(help="Words for the ledger and the audit record.")] = "",
+    memory_limit: Annotated[
+        str | None, typer.Option(metavar="AMOUNT", help="Most memory for counting, such as 2GB.")
+    ] = None,
     force: Force = False,
     as_json: AsJson = False,
 ) -> None:
@@ -39,6 +45,7 @@ def release(
     """
     asked = load_spec(spec)
     records = _data(asked, data)
+    engine = None if memory_limit is None else DuckDB(memory_limit=memory_limit)
     payer = None if simulate is not None else _payer(asked, ledger)
     kept = plan or (asked.plan_file if asked.plan_file is not None and asked.plan_file.exists() else None)
     new_plan = asked.plan_file if kept is None else None
@@ -49,7 +56,15 @@ def release(
         chosen = asked.plan(progress) if kept is None else saved_plan(asked, kept)
         if new_plan is not None:
             chosen.save(new_plan)
-        made = measure(chosen, records, ledger=payer, noise=_noise(simulate), note=note, progress=progress)
+        made = measure(
+            chosen,
+            records,
+            ledger=payer,
+            noise=_noise(simulate),
+            note=note,
+            progress=progress,
+            engine=engine,
+        )
         made.save(asked.release_file)
         if payer is not None:
             _note_release(payer, made)
@@ -66,7 +81,9 @@ def saved_plan(asked: Spec, path: Path) -> Plan:
     for what, same in (
         ("schema", found.schema == asked.schema),
         ("tables", asked.asks_what(found.workload)),
-        ("budget", found.budget == asked.budget),
+        ("budget", asked.budget in (None, found.budget)),
+        ("set of targets", asked.asks_targets(found)),
+        ("objective", asked.targets is not None or found.objective == asked.objective),
         ("unit of privacy", found.unit == asked.unit),
     ):
         if not same:
@@ -78,14 +95,13 @@ def saved_plan(asked: Spec, path: Path) -> Plan:
 
 
 def _data(asked: Spec, given: Path | None) -> Path:
-    """The file of records."""
+    """The file of records, or the pattern of several; nothing is planned before they are there."""
     records = given or asked.data
     if records is None:
         raise DataError(
             f"{asked.path} names no data; add 'data: people.csv' to it, or give --data people.csv"
         )
-    if not records.is_file():
-        raise DataError(f"there is no data file {records}")
+    find_files(records)
     return records
 
 

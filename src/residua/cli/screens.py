@@ -29,18 +29,6 @@ def columns(head: Row, rows: Iterable[Row], *, left: Sequence[int] = (0,), inden
     ]
 
 
-def figure(number: float) -> str:
-    """Four digits, or a dash for what is not known."""
-    return "-" if math.isnan(number) else f"{number:,.4g}"
-
-
-def decimals_for(stddev: float) -> int:
-    """How many decimals of a number mean something, beside its standard deviation."""
-    if not 0 < stddev < math.inf:
-        return 1
-    return min(8, max(0, 1 - math.floor(math.log10(stddev))))
-
-
 def show(lines: Iterable[str]) -> None:
     """Print lines to standard output."""
     for line in lines:

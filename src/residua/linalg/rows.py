@@ -33,6 +33,14 @@ def independent_rows(stack: Array, weights: Array | None = None) -> Array:
     return np.asarray(graded_root(rows @ basis, scales) @ basis.T)
 
 
+def row_space(stack: Array) -> Array:
+    """Orthonormal columns that span the rows, shape (columns, rank); the rank as in `independent_rows`."""
+    rows = _unit_rows(stack, None)[0]
+    if rows.shape[0] > rows.shape[1]:
+        rows = np.asarray(np.linalg.qr(rows, mode="r"))
+    return _row_space(rows)
+
+
 def _unit_rows(stack: Array, weights: Array | None) -> tuple[Array, Array]:
     """The rows that count, scaled to length 1, and the square root of what that leaves of the gram."""
     largest = np.max(np.abs(stack), axis=1, initial=0.0)

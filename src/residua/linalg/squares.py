@@ -1,5 +1,6 @@
 """Square matrices indexed by cells of several attributes: reorder, sum out, join."""
 
+import math
 from collections.abc import Iterable, Sequence
 
 import numpy as np
@@ -35,7 +36,7 @@ def spread(rows: Array, sizes: Sequence[int], places: Sequence[int], width: Sequ
     tensor = rows.reshape(count, *sizes).transpose(0, *(1 + order))
     shape = [width[axis] if axis in places else 1 for axis in range(len(width))]
     tensor = np.broadcast_to(tensor.reshape(count, *shape), (count, *width))
-    return np.ascontiguousarray(tensor).reshape(count, -1)
+    return np.ascontiguousarray(tensor).reshape(count, math.prod(width))
 
 
 def join(matrices: Iterable[Array]) -> Array:

@@ -82,17 +82,17 @@ def _solve(queries: Queries, tolerance: float, progress: Progress | None) -> Sol
 
 def _certified(root: Array, tolerance: float, progress: Progress | None, what: str) -> Solution:
     with threads_for(len(root)):
-        solution = solve_cells(root, tolerance, progress=_told(progress, what, tolerance))
+        solution = solve_cells(root, tolerance, progress=told(progress, what, tolerance))
     return solution.require(tolerance, f"the solver for {what}")
 
 
-def _told(progress: Progress | None, what: str, tolerance: float) -> SolverProgress | None:
-    """The solver's gap as a fraction of the way from 1 to the tolerance, in logarithms."""
+def told(progress: Progress | None, what: str, tolerance: float) -> SolverProgress | None:
+    """What a solver tells its gap: a fraction of the way from 1 to the tolerance, in logarithms."""
     if progress is None:
         return None
 
-    def told(evaluations: int, gap: float) -> None:
+    def tell(evaluations: int, gap: float) -> None:
         part = math.log(min(gap, 1.0)) / math.log(tolerance) if gap > 0 else 1.0
         progress(f"solving {what}", min(part, 1.0))
 
-    return told
+    return tell

@@ -1,10 +1,12 @@
-"""The small words of a spec: query families, and how many attributes a table is on."""
+"""The small words of a spec: query families, how many attributes a table is on, accuracy targets."""
 
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
-from residua.errors import WorkloadError
+from residua.accuracy import Target, half_width, stddev, variance
+from residua.errors import BudgetError, WorkloadError
 from residua.schema.wording import hint, listing, short
 from residua.workload import (
     Family,
@@ -95,3 +97,44 @@ def _number(written: object) -> int:
     if isinstance(written, str) and (found := _WAYS.fullmatch(written.strip())):
         return int(found[1])
     raise WorkloadError(f"{short(written)} is no number of attributes; write 2, 2-way, [1, 2] or up to 3")
+
+
+TARGET_WORDS = {"variance": variance, "stddev": stddev, "half_width": half_width}
+
+
+def target_of(written: Any) -> Target:
+    """The target that a spec writes: `25`, `{stddev: 5}`, `{half_width: 20, level: 0.9}`.
+
+    >>> target_of({"half_width": 20, "level": 0.9})
+    half_width(20, level=0.9)
+    """
+    if not isinstance(written, dict):
+        if isinstance(written, str) or written is None:
+            raise BudgetError(f"{short(written)} is no target; {_TARGETS}")
+        return variance(written)
+    kinds = [word for word in written if word in TARGET_WORDS]
+    if len(kinds) != 1 or any(word not in (*kinds, "level") for word in written):
+        raise BudgetError(f"{short(written)} is no target; {_TARGETS}")
+    if "level" in written:
+        if kinds != ["half_width"]:
+            raise BudgetError("a level goes with half_width only")
+        return half_width(written["half_width"], written["level"])
+    return TARGET_WORDS[kinds[0]](written[kinds[0]])
+
+
+_TARGETS = "write a variance such as 25, {stddev: 5}, or {half_width: 20, level: 0.95}"
+
+
+def targets_of(written: object) -> Target | dict[str, Target]:
+    """One target for all tables, or one for each name."""
+    words = {*TARGET_WORDS, "level"}
+    if isinstance(written, dict) and written and not words.issuperset(written):
+        return {str(name): _named_target(name, each) for name, each in written.items()}
+    return target_of(written)
+
+
+def _named_target(name: object, written: object) -> Target:
+    try:
+        return target_of(written)
+    except BudgetError as error:
+        raise BudgetError(f"target of {name!r}: {error}") from error

@@ -21,7 +21,7 @@ from residua.privacy import Budget, Neighbours, Unit, approx_dp, gdp, privacy_co
 from residua.privacy.exact import positive, probability
 from residua.schema.wording import hint, short
 from residua.spec.document import Place
-from residua.spec.language import Ways, family_of, ways_of
+from residua.spec.language import Ways, family_of, targets_of, ways_of
 from residua.workload import Family
 
 Text = Annotated[str, Field(min_length=1)]
@@ -110,9 +110,9 @@ class UnitPart(Part):
 
 
 class PrivacyPart(Part):
-    """How much privacy may be spent."""
+    """How much privacy may be spent; without a definition, what the targets need."""
 
-    definition: Literal["zcdp", "gdp", "approx_dp", "pure_dp", "privacy_cost"]
+    definition: Literal["zcdp", "gdp", "approx_dp", "pure_dp", "privacy_cost"] | None = None
     rho: Fraction | None = None
     mu: Fraction | None = None
     epsilon: Fraction | None = None
@@ -132,8 +132,12 @@ class PrivacyPart(Part):
 
     @model_validator(mode="after")
     def _its_amounts(self) -> Self:
-        needed = AMOUNTS[self.definition]
         given = self.model_fields_set - {"definition", "unit"}
+        if self.definition is None:
+            for name in sorted(given):
+                raise ValueError(f"{name} needs a definition, such as 'definition: {_DEFINED_BY[name]}'")
+            return self
+        needed = AMOUNTS[self.definition]
         for name in needed:
             if name not in given:
                 raise ValueError(f"{self.definition} needs {name}, such as '{name}: {_SUCH_AS[name]}'")
@@ -141,8 +145,10 @@ class PrivacyPart(Part):
             raise ValueError(f"{name} does not go with {self.definition}, which takes {' and '.join(needed)}")
         return self
 
-    def budget(self) -> Budget:
-        """The budget that is written here."""
+    def budget(self) -> Budget | None:
+        """The budget that is written here, if one is."""
+        if self.definition is None:
+            return None
         amounts = [getattr(self, name) for name in AMOUNTS[self.definition]]
         return MAKERS[self.definition](*amounts)
 
@@ -152,6 +158,13 @@ class PrivacyPart(Part):
 
 
 _SUCH_AS = {"rho": "0.1", "mu": "0.5", "epsilon": "1", "delta": "1e-6", "cost": "1"}
+_DEFINED_BY = {
+    "rho": "zcdp",
+    "mu": "gdp",
+    "epsilon": "approx_dp",
+    "delta": "approx_dp",
+    "cost": "privacy_cost",
+}
 
 
 def _table_file(value: str) -> str:
@@ -182,12 +195,28 @@ class SpecFile(Part):
 
     schema_: Annotated[Any, Field(alias="schema")]
     tables: Annotated[list[TableEntry], Field(min_length=1)]
-    privacy: PrivacyPart
+    privacy: PrivacyPart = PrivacyPart()
+    targets: Annotated[Any, BeforeValidator(targets_of)] = None
+    relax: bool = False
     method: Annotated[str, AfterValidator(_method)] = "auto"
     objective: Text = "total_variance"
     output: OutputPart = OutputPart()
     ledger: Text | None = None
     data: Text | None = None
+
+    @model_validator(mode="after")
+    def _budget_or_targets(self) -> Self:
+        if self.targets is None and "privacy" not in self.model_fields_set:
+            raise ValueError(
+                "the key 'privacy' is missing; or write 'targets', such as 'targets: {stddev: 5}'"
+            )
+        if self.targets is None and self.privacy.definition is None:
+            raise ValueError(
+                "privacy needs a definition, such as 'definition: zcdp' with 'rho: 0.1', or targets"
+            )
+        if self.relax and (self.targets is None or self.privacy.definition is None):
+            raise ValueError("relax goes with targets and a budget that may be too small for them")
+        return self
 
 
 def problem_of(error: ValidationError) -> tuple[Place, str]:

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from residua._plan import Plan
+from residua.accuracy import Targets
 from residua.errors import BudgetError, Infeasible, ResiduaError, SchemaError, WorkloadError
 from residua.mechanisms.draft import Progress
 from residua.planning import plan
@@ -24,6 +25,8 @@ from residua.workload.sql import sql
 if TYPE_CHECKING:
     from residua.spec.models import TableEntry
 
+AS_NEEDED = 1e-3  # a plan without a budget of its own meets its targets by no more than this
+
 TO_CONFIRM = "CONFIRM"
 """What a drafted spec has in place of facts that a person must supply."""
 
@@ -32,13 +35,16 @@ TO_CONFIRM = "CONFIRM"
 class Spec:
     """A release spec, read and checked; paths are relative to where the spec's own path is.
 
-    `data` and `ledger` are None where the spec does not name them, `plan_file` where the plan is not kept.
+    `data` and `ledger` are None where the spec does not name them, `plan_file` where the plan is not kept,
+    `budget` where targets say how much privacy it takes.
     """
 
     document: Document
     schema: Schema
     workload: Workload
-    budget: Budget
+    budget: Budget | None
+    targets: Targets | None
+    relax: bool
     unit: Unit
     method: str
     objective: str
@@ -61,22 +67,36 @@ class Spec:
         alike = self.workload.record(one) == work.record(two)
         return alike and all(np.array_equal(one[key], two[key]) for key in one)
 
+    def asks_targets(self, found: Plan) -> bool:
+        """Whether a plan was made for the same targets."""
+        if self.targets is None or found.targets is None:
+            return self.targets is None and found.targets is None
+        exact = self.budget is not None or 1 - AS_NEEDED <= found.targets.factor <= 1
+        return exact and found.targets.answers(self.targets)
+
     def plan(self, progress: Progress | None = None) -> Plan:
         """The plan for these tables at this privacy."""
         try:
             return plan(
                 self.workload,
                 self.budget,
+                targets=self.targets,
+                relax=self.relax,
                 unit=self.unit,
                 method=self.method,
                 objective=self.objective,
                 progress=progress,
             )
-        except BudgetError as error:
-            raise self.document.refusal(("privacy",), error) from error
-        except (WorkloadError, Infeasible) as error:
-            place = ("objective",) if f"objective {self.objective!r}" in str(error) else ("tables",)
-            raise self.document.refusal(place, error) from error
+        except (BudgetError, WorkloadError, Infeasible) as error:
+            raise self.document.refusal(self._place_of(error), error) from error
+
+    def _place_of(self, error: ResiduaError) -> Place:
+        """Where the mistake that planning found stands in the spec."""
+        if f"objective {self.objective!r}" in str(error) or f"objective={self.objective!r}" in str(error):
+            return ("objective",)
+        if self.targets is not None and "target" in str(error):
+            return ("targets",)
+        return ("privacy",) if isinstance(error, BudgetError) else ("tables",)
 
 
 def load_spec(path: str | os.PathLike[str]) -> Spec:
@@ -100,6 +120,8 @@ def load_spec(path: str | os.PathLike[str]) -> Spec:
         schema=schema,
         workload=_workload(document, written.tables, schema),
         budget=written.privacy.budget(),
+        targets=written.targets,
+        relax=written.relax,
         unit=written.privacy.whose(),
         method=written.method,
         objective=written.objective,
