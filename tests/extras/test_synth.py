@@ -98,6 +98,14 @@ def test_public_facts_hold_in_every_row(release):
     assert not ((found.codes[:, 0] == 0) & (found.codes[:, 1] == 1)).any()
 
 
+def test_impossible_cells_that_a_model_cannot_keep_empty_are_refused(release):
+    never = rs.impossible(rs.sql(SCHEMA, "SELECT COUNT(*) FROM p WHERE age = 18 AND sex = 'M'"))
+    with pytest.warns(rs.PublicFactWarning), pytest.raises(rs.DataError, match="use oracle='exact'"):
+        release.synthetic(500, facts=never, oracle="approximate", iterations=50)
+    with pytest.warns(rs.PublicFactWarning), pytest.raises(rs.DataError, match="need a table on age x sex"):
+        release.synthetic(500, facts=never, tables=rs.table(SCHEMA, ["sex"]), iterations=50)
+
+
 def test_a_known_table_is_all_but_reproduced(release):
     counts = np.bincount(rows()[:, 1], minlength=2)
     with pytest.warns(rs.PublicFactWarning):

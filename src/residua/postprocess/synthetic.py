@@ -113,7 +113,8 @@ def synthetic(
     refuse_without_total(plan, facts)
     estimates = source.tables(tables)
     errors = PieceErrors(plan.mechanism, plan.schema)
-    allowed = [(subset, mask) for subset, mask in facts.allowed.items() if subset in estimates]
+    _refuse_impossible(facts, estimates, oracle, plan.schema)
+    allowed = list(facts.allowed.items())
     seen = observations(estimates, errors, plan.mechanism, facts)
     graphical = Graphical(plan.schema, estimates, seen, allowed, oracle, iterations)
     known = facts.margin(())
@@ -159,6 +160,19 @@ def _refuse_options(rows: object, oracle: object, iterations: object) -> None:
         raise DataError(f"oracle is one of {', '.join(map(repr, ORACLES))}, not {oracle!r}")
     if not isinstance(iterations, int) or isinstance(iterations, bool) or iterations < 1:
         raise DataError(f"iterations is a whole number from 1, such as 1000, not {iterations!r}")
+
+
+def _refuse_impossible(facts: Facts, estimates: TableSet, oracle: str, schema: Schema) -> None:
+    """Cells that are impossible stay empty, or nothing is made: no row may stand where no record can."""
+    if facts.allowed and oracle != "exact":
+        raise DataError(
+            f"oracle {oracle!r} cannot keep impossible cells empty; use oracle='exact', with fewer tables if "
+            "the model is too large, or leave the fact out"
+        )
+    for subset in facts.allowed:
+        if subset not in estimates:
+            names = " x ".join(schema.names[at] for at in subset)
+            raise DataError(f"impossible cells of {names} need a table on {names} among those modelled")
 
 
 def _counted(codes: Codes, attributes: tuple[int, ...], like: TableSet, weight: float) -> TableSet:
