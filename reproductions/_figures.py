@@ -51,7 +51,8 @@ def ideal(work: rs.Workload, method: str) -> Ideal:
         draft = METHODS[method](work, GAP, None)
     if draft.total is None:
         raise ValueError(f"method {method!r} does not state its total variance")
-    return Ideal(math.sqrt(draft.total / work.count), draft.total / draft.lower_bound - 1)
+    gap = draft.total / draft.lower_bound - 1 if draft.lower_bound > 0 else math.inf
+    return Ideal(math.sqrt(draft.total / work.count), gap)
 
 
 def compare_row(

@@ -10,8 +10,8 @@ import residua as rs
 from residua.linalg.lattice import integer_kernel
 from residua.mechanisms.named import querysmasher
 from residua.mechanisms.smasher import kinds_of
-from residua.mechanisms.splits_sum import BlockSum
-from residua.mechanisms.splits_terms import gather
+from residua.mechanisms.splits.sum import BlockSum
+from residua.mechanisms.splits.terms import gather
 
 COST = rs.privacy_cost(1)
 
@@ -129,7 +129,7 @@ def test_sums_of_different_products_take_part() -> None:
 def test_a_block_too_large_to_solve_at_every_step_is_never_made_worse(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("residua.mechanisms.splits_blocks.MOST_CELLS", 10)
+    monkeypatch.setattr("residua.mechanisms.splits.blocks.MOST_CELLS", 10)
     work = several_families()
     smashed, uniform = plans(work, "smasher", "querysmasher")
     assert smashed.ideal.total_variance < uniform.ideal.total_variance

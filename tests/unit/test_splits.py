@@ -12,10 +12,10 @@ from residua.linalg.squares import spread
 from residua.mechanisms.named import querysmasher
 from residua.mechanisms.smasher import kinds_of
 from residua.mechanisms.splits import split
-from residua.mechanisms.splits_choice import divide
-from residua.mechanisms.splits_free import FreeTables
-from residua.mechanisms.splits_sum import BlockSum
-from residua.mechanisms.splits_terms import gather
+from residua.mechanisms.splits.choice import divide
+from residua.mechanisms.splits.free import FreeTables
+from residua.mechanisms.splits.sum import BlockSum
+from residua.mechanisms.splits.terms import gather
 from residua.strategy.overlap import OverlapStrategy
 
 Array = NDArray[np.float64]

@@ -338,6 +338,29 @@ def test_a_condition_on_too_many_cells_at_once_is_refused_with_their_number():
     assert only_group(f"SELECT COUNT(*) FROM t WHERE {wide}").factors[0].queries.cells == 36_000
     said = refusal(f"SELECT COUNT(*) FROM t WHERE {wide} OR member")
     assert "ties age x sex x pay x code x member x place x kids together, which have 72,000 cells" in said
+    assert "count A OR B as A + B - (A AND B)" in said
+
+
+def test_a_disjunction_is_the_sum_of_two_counts_less_that_of_both():
+    """Claim H-040, the way round a condition on too many cells."""
+    schema = rs.Schema.of_sizes([4, 5], ["a", "b"])
+    first, second = "a >= 2", "b IN (1, 3)"
+    texts = (f"{first} OR {second}", first, second, f"{first} AND {second}")
+    data = np.random.default_rng(0).integers(0, 9, (4, 5))
+    counts = []
+    for text in texts:
+        work = rs.sql(schema, f"SELECT COUNT(*) FROM t WHERE {text}")
+        (group,) = work.groups()
+        cells = data
+        for axis in sorted(set(range(2)) - set(group.attributes), reverse=True):
+            cells = cells.sum(axis=axis)
+        for factor in group.factors:
+            cells = np.tensordot(
+                factor.queries.matrix().reshape(-1, *factor.queries.sizes), cells, len(factor.attributes)
+            )[0]
+        counts.append(float(cells))
+    either, *parts = counts
+    assert either == parts[0] + parts[1] - parts[2]
 
 
 def test_groups_tied_together_that_take_too_much_room_are_refused_with_their_size():

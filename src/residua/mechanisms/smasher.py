@@ -23,9 +23,9 @@ from residua.mechanisms.draft import Draft, Progress
 from residua.mechanisms.named import querysmasher
 from residua.mechanisms.shapes import Optimal
 from residua.mechanisms.splits import split
-from residua.mechanisms.splits_search import least, whole_measures
-from residua.mechanisms.splits_sum import BlockSum
-from residua.mechanisms.splits_terms import gather
+from residua.mechanisms.splits.search import least, whole_measures
+from residua.mechanisms.splits.sum import BlockSum
+from residua.mechanisms.splits.terms import gather
 from residua.workload import Group, Queries, Tables, Workload
 from residua.workload.joint import MOST_CELLS, common_product
 

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from residua.linalg.rows import inverse_gram
 from residua.linalg.threads import threads_for
+from residua.mechanisms.hdmm.chains import Chain, chain_of
 from residua.mechanisms.hdmm.descent import downhill
 from residua.privacy import NoiseLaw
 from residua.solve.cells import solve_cells
@@ -22,9 +23,11 @@ Array = NDArray[np.float64]
 
 CELLS_PER_ROW = 16  # there is one weighted sum for so many cells, as in the paper
 FEW_CELLS, MANY_CELLS = 128, 512  # up to these every kind of start is tried, and some kinds
+MOST_RANDOM = 2_048  # cells up to which a random start is worth its time where cells are in no line
 MORE_STARTS = ((0, 0.1), (2, 0.1), (1, 0.3), (1, 1.0), (2, 0.3), (2, 1.0), (4, 0.3), (0, 0.3))
 """Further random starts: how many more weighted sums, and how large they are."""
-STEPS = 500
+HEIGHTS = (0.3, 0.5, 0.7, 1.0, 1.4, 2.0, 2.8)  # of a strategy for runs of cells, tried as weights
+STEPS, STEPS_OF_MANY = 500, 120  # up to MOST_RANDOM cells, and beyond
 LARGEST = 1e4  # weight of a cell in a sum: beyond it the cell itself is hardly measured any more
 STEP_GAIN = 1e-8  # relative; the search ends where a step gains less
 ALIKE = 1e-12  # relative difference of grams that is rounding
@@ -87,19 +90,25 @@ def _gaussian(gram: Array) -> Found:
 
 def _laplace(gram: Array, seed: int, start: Array | None) -> Found:
     cells = len(gram)
+    chain = chain_of(gram)
+    order = np.arange(cells) if chain is None else chain.order
+    in_line = gram if chain is None else np.ascontiguousarray(gram[np.ix_(order, order)])
     best: Found | None = None
     with threads_for(cells):
-        for weights in _starts(gram, seed) if start is None or start.shape[1] != cells else (start,):
-            found = _searched(gram, weights)
+        known = None if start is None or start.shape[1] != cells else start[:, order]
+        for weights in _starts(in_line, seed, chain) if known is None else (known,):
+            found = _searched(in_line, weights, chain)
             if best is None or found.value < best.value:
                 best = found
-    if best is None:
+    if best is None or best.weights is None:
         raise ArithmeticError("no start was tried")
-    return best
+    weights = np.empty_like(best.weights)
+    weights[:, order] = best.weights
+    return Found(p_identity(weights), best.value, weights)
 
 
-def _starts(gram: Array, seed: int) -> Iterator[Array]:
-    """Weights to start from, (p, cells): none, random ones, and overlapping hats along the cells."""
+def _starts(gram: Array, seed: int, chain: Chain | None) -> Iterator[Array]:
+    """Weights to start from, (p, cells): none, trees and overlapping hats along the cells, random ones."""
     cells = len(gram)
     yield np.zeros((0, cells))
     if cells == 1:
@@ -112,11 +121,18 @@ def _starts(gram: Array, seed: int) -> Iterator[Array]:
         tried = [np.full((1, cells), weight) for weight in np.geomspace(1e-4, 10.0, 60)]
         yield min(tried, key=lambda weights: evaluated(gram, weights)[0])
         return
-    yield random.random((p, cells))
-    if cells <= MANY_CELLS:
-        yield _hats(cells, p)
-        for more, height in MORE_STARTS if cells <= FEW_CELLS else MORE_STARTS[:3]:
-            yield height * random.random((p + more, cells))
+    if cells <= MANY_CELLS or (chain is None and cells <= MOST_RANDOM):
+        yield random.random((p, cells))
+    if cells > MANY_CELLS:
+        lifted = _lifted(gram, seed)
+        yield min((height * lifted for height in HEIGHTS), key=lambda weights: evaluated(gram, weights)[0])
+        return
+    if cells > CELLS_PER_ROW:
+        tree = _tree(cells)
+        yield 0.5 * tree + 0.01 * random.random(tree.shape)
+    yield _hats(cells, p)
+    for more, height in MORE_STARTS if cells <= FEW_CELLS else MORE_STARTS[:3]:
+        yield height * random.random((p + more, cells))
 
 
 def _hats(cells: int, p: int) -> Array:
@@ -124,10 +140,38 @@ def _hats(cells: int, p: int) -> Array:
     return np.asarray(0.3 * np.maximum(0.0, 1.0 - np.abs(at - np.arange(p)[:, None] - 0.5)))
 
 
-def _searched(gram: Array, start: Array) -> Found:
+def _lifted(gram: Array, seed: int) -> Array:
+    """The strategy found for runs of 16 cells, every run taken as one cell, as weights on the cells.
+
+    A tree where the queries only compare cells of one run, so that nothing is asked of whole runs.
+    """
+    cells = len(gram)
+    runs = cells // CELLS_PER_ROW
+    run = np.arange(cells) * runs // cells
+    first = np.searchsorted(run, np.arange(runs))
+    shares = 1.0 / np.bincount(run)
+    coarse = np.add.reduceat(np.add.reduceat(gram, first, axis=0), first, axis=1)
+    coarse = coarse * shares * shares[:, None]
+    if np.diagonal(coarse).max() <= ALIKE * np.diagonal(gram).max():
+        return _tree(cells)
+    return np.asarray(opt0(coarse, "laplace", seed=seed).matrix[:, run])
+
+
+def _tree(cells: int) -> Array:
+    """Sums of about 16 neighbouring cells, of 16 such sums, and so on, (p, cells)."""
+    levels = []
+    sums = cells // CELLS_PER_ROW
+    while sums:
+        levels.append(np.arange(sums)[:, None] == np.arange(cells) * sums // cells)
+        sums //= CELLS_PER_ROW
+    return np.concatenate(levels).astype(np.float64)
+
+
+def _searched(gram: Array, start: Array, chain: Chain | None) -> Found:
     """The local optimum that quasi-Newton steps reach from these weights."""
-    weights = descended(lambda weights: evaluated(gram, weights), start)
-    return Found(p_identity(weights), evaluated(gram, weights)[0], weights)
+    times = None if chain is None else chain.times
+    weights = descended(lambda weights: evaluated(gram, weights, times), start)
+    return Found(p_identity(weights), evaluated(gram, weights, times)[0], weights)
 
 
 def p_identity(weights: Array) -> Array:
@@ -139,20 +183,27 @@ def descended(value_of: Callable[[Array], tuple[float, Array]], start: Array) ->
     """The weights that quasi-Newton steps reach from `start`, rows of zeros left out."""
     if not len(start):
         return start
-    weights = downhill(value_of, start, steps=STEPS, gain=STEP_GAIN, most=LARGEST)
+    steps = STEPS if start.shape[1] <= MOST_RANDOM else STEPS_OF_MANY
+    weights = downhill(value_of, start, steps=steps, gain=STEP_GAIN, most=LARGEST)
     return np.asarray(weights[weights.max(axis=1) > 0])
 
 
-def evaluated(gram: Array, weights: Array) -> tuple[float, Array]:
+def evaluated(
+    gram: Array, weights: Array, times: Callable[[Array], Array] | None = None
+) -> tuple[float, Array]:
     """`tr(G (A'A)^-1)` of a p-Identity strategy and its gradient in the weights, (p, cells) (claim H-011).
 
-    One product of (p, cells) with (cells, cells); `(A'A)^-1 = D^-1 (I - T'(I + T T')^-1 T) D^-1`.
+    One product of (p, cells) with (cells, cells), `times` where that is known to be quicker;
+    `(A'A)^-1 = D^-1 (I - T'(I + T T')^-1 T) D^-1`.
     """
     p = len(weights)
     sums = 1.0 + weights.sum(axis=0)
     lifted = np.linalg.solve(np.eye(p) + weights @ weights.T, weights)
-    through = (lifted * sums) @ gram
+    through = (lifted * sums) @ gram if times is None else times(lifted * sums)
     own = sums * np.diagonal(gram) - np.einsum("ki,ki->i", weights, through)
-    through = through * sums
-    gradient = 2.0 * (own - through + (through @ weights.T) @ lifted)
+    through *= sums
+    gradient = (through @ weights.T) @ lifted
+    gradient -= through
+    gradient += own
+    gradient *= 2.0
     return float(sums @ own), gradient

@@ -14,7 +14,7 @@ from residua.linalg.centring import Measure
 from residua.linalg.rows import independent_rows, pseudo_inverse
 from residua.mechanisms.scales.orbits import Orbits
 from residua.mechanisms.scales.pieces import examples
-from residua.mechanisms.splits_search import whole_weights
+from residua.mechanisms.splits.search import whole_weights
 from residua.solve.targets import solve_targets
 from residua.workload import Explicit, Factor, Group, Queries, Tables, Workload
 

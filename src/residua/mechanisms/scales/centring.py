@@ -26,7 +26,7 @@ from residua.mechanisms.scales.pieces import (
     out_of_order,
     total_work,
 )
-from residua.mechanisms.splits_search import sum_zero, whole_weights
+from residua.mechanisms.splits.search import sum_zero, whole_weights
 from residua.workload import Workload
 
 Array = NDArray[np.float64]

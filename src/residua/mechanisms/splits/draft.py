@@ -20,11 +20,11 @@ from residua.linalg.threads import threads_for
 from residua.mechanisms.blocks import solve_blocks
 from residua.mechanisms.draft import Draft, Progress
 from residua.mechanisms.shapes import Optimal
-from residua.mechanisms.splits_choice import Division, divide, family_of
-from residua.mechanisms.splits_free import FreeTables
-from residua.mechanisms.splits_search import Search, least, whole_measures
-from residua.mechanisms.splits_sum import BlockSum
-from residua.mechanisms.splits_terms import Attributes, gather
+from residua.mechanisms.splits.choice import Division, divide, family_of
+from residua.mechanisms.splits.free import FreeTables
+from residua.mechanisms.splits.search import Search, least, whole_measures
+from residua.mechanisms.splits.sum import BlockSum
+from residua.mechanisms.splits.terms import Attributes, gather
 from residua.solve.cells import solve_cells
 from residua.strategy.block_strategy import BlockStrategy
 from residua.strategy.blocks import Layer, Shape

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from residua.linalg.centring import Measure, project
 from residua.linalg.squares import spread
-from residua.mechanisms.splits_terms import Attributes, Source
+from residua.mechanisms.splits.terms import Attributes, Source
 from residua.workload import Group
 
 Array = NDArray[np.float64]

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from residua.linalg.centring import Measure
 from residua.mechanisms.draft import Progress
-from residua.mechanisms.splits_sum import BlockSum
+from residua.mechanisms.splits.sum import BlockSum
 
 Array = NDArray[np.float64]
 

@@ -14,9 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from residua.linalg.centring import Measure, project, standing_rows
-from residua.mechanisms.splits_blocks import Pattern, patterns
-from residua.mechanisms.splits_free import FreeTables, Key
-from residua.mechanisms.splits_terms import Asked, Attributes
+from residua.mechanisms.splits.blocks import Pattern, patterns
+from residua.mechanisms.splits.free import FreeTables, Key
+from residua.mechanisms.splits.terms import Asked, Attributes
 from residua.solve.cells import solve_cells
 
 Array = NDArray[np.float64]

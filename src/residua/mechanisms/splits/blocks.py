@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 
 from residua.linalg.rows import independent_rows
 from residua.linalg.squares import join, spread
-from residua.mechanisms.splits_free import FreeTables, Key, Use
-from residua.mechanisms.splits_terms import Asked, Attributes, Placed
+from residua.mechanisms.splits.free import FreeTables, Key, Use
+from residua.mechanisms.splits.terms import Asked, Attributes, Placed
 from residua.strategy.integers import independent_integers
 
 Array = NDArray[np.float64]

@@ -1,0 +1,5 @@
+"""Optimised splits of queries into pieces on blocks (claims K-001 to K-007)."""
+
+from residua.mechanisms.splits.draft import split
+
+__all__ = ["split"]
