@@ -5,12 +5,13 @@ import pytest
 from scipy.optimize import check_grad
 
 import residua as rs
+from residua.mechanisms.hdmm.chains import chain_of
 from residua.mechanisms.hdmm.demand import Kernel
 from residua.mechanisms.hdmm.marginals import weighted_terms
 from residua.mechanisms.hdmm.p_identity import evaluated, opt0, p_identity
 from residua.mechanisms.hdmm.refine import Around
 from residua.workload.explicit import Explicit
-from residua.workload.intervals import Prefix, Ranges
+from residua.workload.intervals import Prefix, Ranges, Width
 
 
 def direct(gram, matrix):
@@ -34,6 +35,53 @@ def test_gradients_are_those_of_finite_differences():
         return evaluated(gram, flat.reshape(2, 5))[1].reshape(-1)
 
     assert check_grad(value, gradient, start.reshape(-1)) < 1e-4 * abs(value(start.reshape(-1)))
+
+
+@pytest.mark.parametrize("queries", [Prefix(1), Prefix(9), Ranges(9)])
+@pytest.mark.parametrize("seed", [None, 0, 1])
+def test_grams_of_chains_are_multiplied_by_cumulative_sums(queries, seed):
+    """In whatever order their cells come (claim H-013)."""
+    mixed = (
+        np.arange(queries.cells) if seed is None else np.random.default_rng(seed).permutation(queries.cells)
+    )
+    gram = queries.gram()[np.ix_(mixed, mixed)]
+    chain = chain_of(gram)
+    rows = np.random.default_rng(2).normal(size=(4, queries.cells))
+    in_line = gram[np.ix_(chain.order, chain.order)]
+    assert chain.times(rows) == pytest.approx(rows @ in_line)
+    weights = np.abs(rows)
+    plain, quick = evaluated(in_line, weights), evaluated(in_line, weights, chain.times)
+    assert quick[0] == pytest.approx(plain[0])
+    assert quick[1] == pytest.approx(plain[1])
+
+
+def test_other_grams_are_no_chains():
+    assert chain_of(Width(9, 3).gram()) is None
+    assert chain_of(np.eye(4)) is None
+    assert chain_of(np.zeros((3, 3))) is None
+
+
+def test_the_order_of_cells_does_not_matter_to_ranges():
+    gram = Ranges(40).gram()
+    mixed = np.random.default_rng(0).permutation(40)
+    found, again = opt0(gram, "laplace"), opt0(gram[np.ix_(mixed, mixed)], "laplace")
+    assert again.value == pytest.approx(found.value, rel=1e-3)
+    assert again.value == pytest.approx(direct(gram[np.ix_(mixed, mixed)], again.matrix))
+
+
+def test_many_cells_start_from_a_strategy_for_runs_of_them():
+    queries = Prefix(600)
+    found = opt0(queries.gram(), "laplace")
+    published = np.interp(np.log(600), np.log([256, 1024]), [7.35, 9.58])  # it prints these two
+    assert np.sqrt(2 * found.value / queries.count) <= published
+    assert np.abs(found.matrix).sum(axis=0) == pytest.approx(np.ones(600))
+
+
+def test_comparisons_within_runs_of_cells_are_planned_too():
+    """Nothing is asked of whole runs then, and there is no strategy for them to start from."""
+    pairs = np.kron(np.eye(272), np.array([[1.0, -1.0]]))
+    gram = pairs.T @ pairs + 1e-30
+    assert opt0(gram, "laplace").value <= 544
 
 
 @pytest.mark.parametrize("queries", [Prefix(24), Ranges(24)])

@@ -165,8 +165,9 @@ def _refuse_large(columns: Columns, node: exp.Expression, attributes: tuple[int,
         raise columns.source.refusal(
             node,
             f"this condition ties {names} together, which have {cells:,} cells, more than the "
-            f"{MOST_JOINT_CELLS:,} that one condition can look at; conditions joined by AND come apart: ask for "
-            "the counts of A, of B and of A AND B, which are products, and count A OR B as A + B - (A AND B)",
+            f"{MOST_JOINT_CELLS:,} that one condition can look at; conditions joined by AND come apart: ask "
+            "for the counts of A, of B and of A AND B, which are products, and count A OR B as "
+            "A + B - (A AND B)",
         )
 
 
