@@ -6,7 +6,7 @@ for tables of up to three attributes; below exact QuerySmasher on the affine and
 for 10 cells; and never above exact QuerySmasher, nor above the best printed figure (random queries aside,
 whose printed figures are of other draws).
 
-Takes about an hour, nearly all of it on pairs of large attributes; `--fast` leaves those out.
+Takes about half an hour, nearly all of it on pairs of large attributes; `--fast` leaves those out.
 """
 
 import argparse
