@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from residua._plan import Plan
-from residua.engines import Engine, Opener, count_marginals, engine_for
+from residua.engines import Derived, Engine, Opener, count_marginals, engine_for, engine_with
 from residua.errors import BudgetError, DataError, Infeasible, LedgerError, WorkloadError
 from residua.ledger import Entry, Ledger
 from residua.measurements import Measurements
@@ -23,11 +23,14 @@ from residua.mechanisms.draft import Progress
 from residua.noise import DiscreteLaplace, Law, RoundedGaussian, Source, SystemSource, draw
 from residua.release import Release, audit_record
 from residua.strategy.batches import Batch, exact_cost, record_limit
+from residua.workload.coarse import cells_of_kinds
+from residua.workload.views import JointKinds
 
 Integers = NDArray[np.int64]
 
 TAIL_BITS = 60  # a measured number wraps around with a probability below 2 to minus this
 MOST_CELLS = 100_000_000  # of one marginal
+ROUNDED_UP = 1 + 1e-12  # more than floats lose in a ratio; plans leave a thousand times that
 
 
 def measure(
@@ -55,6 +58,7 @@ def measure(
     batches, plan_hash = plan.batches, plan.hash
     limit = public_record_limit(batches)
     opened = (engine_for(data) if engine is None else engine).open(plan.schema, data)
+    opened = engine_with(opened, plan.schema.sizes, list(_derived(batches).values()))
     exact = _exact_answers(batches, opened, plan.schema.sizes, progress)
     if opened.records > limit:
         raise DataError(
@@ -66,9 +70,7 @@ def measure(
     values = tuple(
         _noisy(batch, answers, own, source) for batch, answers, own in zip(batches, exact, laws, strict=True)
     )
-    audit = audit_record(
-        plan, datetime.now(UTC), _entry_record(dataset, entry), note, simulated=source.simulated
-    )
+    audit = audit_record(plan, datetime.now(UTC), _entry_record(dataset, entry), note, simulated=book is None)
     return Release(plan, Measurements(values), audit)
 
 
@@ -95,11 +97,9 @@ def _checked_plan(plan: object) -> Plan:
         raise BudgetError(
             f"the noise of this plan cannot keep to the {plan.budget!r} that it states; plan again"
         )
-    spent = exact_cost(plan.batches)
-    if plan.unit.neighbours == "replace_one":
-        spent *= Fraction(plan.mechanism.replacement_cost() / plan.mechanism.cost())
-    if spent > plan.unit.allowance(plan.budget):
-        raise BudgetError(f"this plan would spend more than the {plan.budget!r} that it states; plan again")
+    _refuse_overspending(plan)
+    if any(not _fits(part, plan.schema.sizes) for batch in plan.batches for part in batch.view.parts):
+        raise BudgetError("this plan measures kinds of cells that its schema does not have; plan again")
     cells = max(batch.cells for batch in plan.batches)
     if cells > MOST_CELLS:
         raise Infeasible(
@@ -107,6 +107,22 @@ def _checked_plan(plan: object) -> Plan:
             "plan with method 'querysmasher', with coarser attributes or fewer of them in one table"
         )
     return plan
+
+
+def _refuse_overspending(plan: Plan) -> None:
+    """BudgetError where the integers and noise in use cost one record more than the plan states."""
+    allowed, spent = plan.unit.allowance(plan.budget), exact_cost(plan.batches)
+    if plan.unit.neighbours == "replace_one":
+        if spent > allowed and any(attribute.outside == "drop" for attribute in plan.schema.attributes):
+            raise BudgetError(
+                "a record whose new values are dropped is missing from every count, which costs more than "
+                f"the {plan.budget!r} that this plan states; declare outside='other' instead of 'drop', or "
+                "plan with neighbours='add_remove'"
+            )
+        ratio = plan.mechanism.replacement_cost() / plan.mechanism.cost()
+        spent *= Fraction(ratio * ROUNDED_UP)
+    if spent > allowed:
+        raise BudgetError(f"this plan would spend more than the {plan.budget!r} that it states; plan again")
 
 
 def _source_and_ledger(
@@ -137,12 +153,39 @@ def _refuse_unwritable(note: object, dataset: str | None) -> None:
             raise DataError(f"notes and names of datasets are Unicode text, not {text!r}")
 
 
+def _fits(part: JointKinds, sizes: Sequence[int]) -> bool:
+    """Whether joint kinds are those of attributes of these sizes, so that a record is of one kind."""
+    own = [sizes[at] for at in part.attributes]
+    return own == [kinds.size for kinds in part.kinds] and part.joint.size == cells_of_kinds(part.kinds)
+
+
+def _derived(batches: Sequence[Batch]) -> dict[JointKinds, Derived]:
+    """The attributes by kinds of cells that are to be counted, each once."""
+    wanted = dict.fromkeys(part for batch in batches for part in batch.view.parts)
+    return {
+        part: Derived.of(part.attributes, [kinds.classes for kinds in part.kinds], part.joint.classes)
+        for part in wanted
+    }
+
+
 def _exact_answers(
     batches: Sequence[Batch], engine: Engine, sizes: Sequence[int], progress: Progress | None
 ) -> list[Integers]:
-    """Exact integer answers of every batch, (blocks, rows) each; all batches share passes over the data."""
+    """Exact integer answers of every batch, (blocks, rows) each; all batches share passes over the data.
+
+    The engine has the derived attributes of the batches after those of the schema.
+    """
+    derived = _derived(batches)
+    places = {part: len(sizes) + number for number, part in enumerate(derived)}
+    requests = []
+    for batch in batches:
+        counted = np.arange(len(sizes), dtype=np.int32)
+        for part in batch.view.parts:
+            counted[part.place] = places[part]
+        requests.append(counted[batch.subsets])
+    width = (*sizes, *(each.size for each in derived.values()))
     answers = [np.zeros((len(batch.subsets), batch.rows), dtype=np.int64) for batch in batches]
-    for at, blocks, counts in count_marginals(engine, sizes, [batch.subsets for batch in batches], progress):
+    for at, blocks, counts in count_marginals(engine, width, requests, progress):
         answers[at][blocks] = batches[at].apply(counts)
     return answers
 

@@ -2,6 +2,7 @@
 
 import math
 import re
+from decimal import Decimal
 from fractions import Fraction
 
 import numpy as np
@@ -248,3 +249,41 @@ def test_lists_of_several_types(kind: Attribute, values: list[Value]) -> None:
 def test_chunks_are_coded_like_the_whole(kind: Attribute, values: list[Value], cut: int) -> None:
     chunks = pa.chunked_array([pa.array(part, pa.int64()) for part in (values[:cut], values[cut:])])
     check(kind, values, chunks)
+
+
+anything = (
+    whole
+    | floats
+    | texts
+    | st.booleans()
+    | st.integers(-(2**70), 2**70)
+    | st.sampled_from(
+        [None, np.bool_(True), np.float32(0.5), np.int8(1), b"a", b"1", Decimal("1.5"), Decimal("1.25")]
+    )
+    | st.decimals(allow_nan=False, allow_infinity=False)
+)
+
+
+@given(
+    kinds.filter(lambda kind: kind.outside in ("drop", "other")), column(anything), anything, st.booleans()
+)
+@example(Integer(0, 1, outside="drop"), [True, True], "x", False)
+@example(Binned(0, 1, above=True, outside="drop"), [math.inf], "x", False)
+@example(Categorical("True", outside="other"), [True, True], 1.0, True)
+@example(Categorical("True", outside="other"), [np.bool_(True)], 1, False)
+@example(Categorical("1.5", outside="other"), [Decimal("1.5")], Decimal("1.25"), False)
+@example(Categorical("1.5", outside="other"), [1.5], "x", False)
+def test_the_cell_of_a_record_does_not_depend_on_other_records(
+    kind: Attribute, values: list[Value], other: Value, as_array: bool
+) -> None:
+    """Claim E-005: otherwise one record could change what all others are counted as."""
+
+    def cells(column: list[Value]) -> list[int]:
+        held = np.empty(len(column), dtype=object)
+        held[:] = column
+        return kind.encode(held if as_array else column).tolist()
+
+    alone = cells(values)
+    assert cells([*values, other])[:-1] == alone
+    assert cells([other, *values])[1:] == alone
+    assert [cells([value])[0] for value in values] == alone

@@ -23,6 +23,7 @@ from residua import _files, _measure
 from residua.engines import MemoryEngine
 from residua.ledger import store
 from residua.noise import SystemSource
+from residua.strategy.sides import Side, SidesStrategy
 
 SCHEMA = rs.Schema(age=rs.Integer(0, 3), sex=rs.Categorical("F", "M"))
 WORK = rs.table(SCHEMA, {"age": rs.prefix, "sex": rs.identity}, name="T1") + rs.marginals(SCHEMA, up_to=1)
@@ -339,12 +340,132 @@ def negative(manifest, arrays):
             arrays[name] = -arrays[name]
 
 
-@pytest.mark.parametrize("change", [louder, finer, negative])
+def parted(manifest, arrays):
+    """Numbers that are multiplied by less than one jump by a whole unit, at a thousandth of the cost."""
+    for layer in manifest["mechanism"]["layers"]:
+        layer["multiplier"] = 0.001
+
+
+def wrapped(manifest, arrays):
+    """In 64 bits the absolute value of this entry is negative, and its square is zero."""
+    for name, array in arrays.items():
+        if name.startswith(("blocks.shape", "strategy", "nested.matrix", "union")):
+            arrays[name] = array.copy()
+            arrays[name][:, 0] = -(2**63)
+
+
+def fractional(manifest, arrays):
+    """Columns that are nearly alike in floats, and not at all once they are cut to integers."""
+    for name, array in arrays.items():
+        if name.startswith("blocks.shape"):
+            arrays[name] = np.full(array.shape, 1 - 1e-12)
+            arrays[name][:, 0] = 1
+
+
+@pytest.mark.parametrize("change", [louder, finer, negative, parted, wrapped, fractional])
 def test_a_forged_plan_cannot_be_measured_with_less_noise_than_it_pays_for(plan, unspent, tmp_path, change):
     path = tmp_path / "forged.plan"
     forged(plan, path, change)
     with pytest.raises(rs.BudgetError):
         rs.measure(path, PEOPLE, ledger=unspent)
+
+
+def mirrored(manifest, arrays):
+    """A negative cost leaves room for any other."""
+    manifest["mechanism"]["multiplier"] = -(10**6)
+    for term in manifest["mechanism"]["terms"]:
+        term["share"] = str(-1000 * int(term["share"]))
+
+
+@pytest.mark.parametrize(
+    ("method", "change"),
+    [("hdmm-kron", wrapped), ("hdmm-marginals", wrapped), ("hdmm-marginals", mirrored)],
+)
+def test_nor_can_a_forged_plan_with_laplace_noise(tmp_path, method, change):
+    ledger = rs.Ledger.create(tmp_path / "pure.db", rs.pure_dp(1), dataset="people")
+    path = tmp_path / "forged.plan"
+    forged(rs.plan(rs.marginals(SCHEMA, up_to=2), rs.pure_dp("0.1"), method=method), path, change)
+    for data in (PEOPLE, CODES[:0]):
+        with pytest.raises(rs.BudgetError):
+            rs.measure(path, data, ledger=ledger)
+    assert ledger.spent == 0
+
+
+def dearer_total(manifest, arrays):
+    """The total costs nothing where records are replaced: say that it is nearly all of the cost."""
+    manifest["mechanism"]["grain"] -= 6
+    for name in arrays:
+        if name.endswith("costs"):
+            arrays[name] = np.full(arrays[name].shape, 1e9 if "layer.0" in name else 1e-9)
+
+
+def more_totals(manifest, arrays):
+    """The same by costs of totals that are not measured."""
+    manifest["mechanism"]["grain"] -= 6
+    grain = manifest["mechanism"]["grain"]
+    for number in range(len(manifest["mechanism"]["layers"])):
+        shares = arrays[f"blocks.layer.{number}.shares"]
+        if number == 0:
+            shares = arrays["blocks.layer.0.shares"] = np.repeat(shares, 1000)
+        arrays[f"blocks.layer.{number}.costs"] = shares * 2.0**-grain
+
+
+@pytest.mark.parametrize("change", [dearer_total, more_totals])
+def test_a_forged_plan_cannot_make_replacing_a_record_look_cheap(tmp_path, change):
+    unit = rs.Unit(neighbours="replace_one")
+    plan = rs.plan(WORK, rs.zcdp("0.1"), method="querysmasher", unit=unit)
+    ledger = rs.Ledger.create(tmp_path / "replacing.db", rs.zcdp(1), dataset="people", unit=unit)
+    forged(plan, tmp_path / "forged.plan", change)
+    with pytest.raises(rs.BudgetError):
+        rs.measure(tmp_path / "forged.plan", PEOPLE, ledger=ledger)
+    assert ledger.spent == 0
+
+
+def test_a_side_that_states_more_noise_than_it_has_does_not_make_replacing_look_cheap():
+    cells, total = (
+        rs.plan(work, rs.zcdp("0.1"), method="identity")
+        for work in (rs.marginals(SCHEMA, ways=2), rs.marginals(SCHEMA, ways=0))
+    )
+    quiet = dataclasses.replace(cells.mechanism, noise_variance=1e12)
+    sides = SidesStrategy((Side(quiet, {}), Side(total.mechanism, {})))
+    assert sides.replacement_cost() == pytest.approx(0.4)
+    plan = dataclasses.replace(
+        cells, mechanism=sides, budget=rs.zcdp("0.15"), unit=rs.Unit(neighbours="replace_one")
+    )
+    with pytest.raises(rs.BudgetError, match="would spend more"):
+        rs.measure(plan, PEOPLE, **SIMULATED)
+    rs.measure(dataclasses.replace(plan, budget=rs.zcdp("0.21")), PEOPLE, **SIMULATED)
+
+
+@pytest.mark.parametrize("outside", ["other", "drop"])
+def test_replacing_a_record_by_one_that_is_dropped_takes_it_from_the_total(outside):
+    """Claim P-032: the number of records is public, but not how many of them are kept."""
+    schema = rs.Schema(age=rs.Integer(0, 3, outside=outside), sex=rs.Categorical("F", "M"))
+    even, heavy = rs.marginals(schema, up_to=1), 1e6 * rs.marginals(schema, ways=0)
+    unit = rs.Unit(neighbours="replace_one")
+    rs.measure(rs.plan(even, rs.zcdp("0.1"), method="querysmasher", unit=unit), PEOPLE, **SIMULATED)
+    plan = rs.plan(even + heavy, rs.zcdp("0.1"), method="querysmasher", unit=unit)
+    if outside == "other":
+        rs.measure(plan, PEOPLE, **SIMULATED)
+        return
+    with pytest.raises(rs.BudgetError, match="declare outside='other' instead of 'drop'"):
+        rs.measure(plan, PEOPLE, **SIMULATED)
+
+
+class TwoFaced:
+    """A source that says it is simulated when it is asked first, and real ever after."""
+
+    def __init__(self):
+        self.asked, self.words = 0, rs.simulated(seed=1).words
+
+    @property
+    def simulated(self):
+        self.asked += 1
+        return self.asked == 1
+
+
+def test_what_no_ledger_paid_for_is_simulated_whatever_its_source_says(plan):
+    assert rs.measure(plan, PEOPLE, ledger=None, noise=TwoFaced()).simulated
 
 
 def test_an_edited_plan_file_is_not_measured(plan, unspent, tmp_path):

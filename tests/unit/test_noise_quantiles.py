@@ -108,4 +108,17 @@ def test_tables_cannot_be_changed():
 
 def test_an_enclosure_that_is_too_wide_has_no_integer_part():
     with pytest.raises(ArithmeticError, match="too wide"):
-        quantiles._floor(arb("5 +/- 0.5"))
+        quantiles._centre(lambda x: arb("0.5 +/- 0.1"), 1.0)
+
+
+def test_a_precision_that_another_thread_sets_meanwhile_makes_no_draw_fail():
+    asked = []
+
+    def survival(x):
+        asked.append(x)
+        if len(asked) == 1:
+            ctx.prec = 53  # what a thread that ends its own work leaves behind
+        return (-x).exp()
+
+    assert quantiles._centre(survival, 0.5) == ((-arb("0.5")).exp() * 2**BITS).floor().unique_fmpz()
+    assert len(asked) == 2

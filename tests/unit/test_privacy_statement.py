@@ -55,6 +55,14 @@ def test_each_law_uses_its_own_conversion():
     assert LAPLACE.delta(0.5) == 0.0
 
 
+def test_pure_privacy_holds_at_a_delta_of_zero_too():
+    assert Privacy.from_pure_epsilon("0.1").epsilon(0) == 0.1
+    with pytest.raises(BudgetError, match="delta must lie strictly between 0 and 1"):
+        Privacy.from_cost(1).epsilon(0)
+    with pytest.raises(BudgetError, match="delta"):
+        Privacy.from_pure_epsilon("0.1").epsilon(1)
+
+
 @pytest.mark.parametrize("privacy", ALL, ids=repr)
 def test_what_is_stated_is_implied_and_clearly_less_is_not(privacy):
     epsilon = privacy.epsilon("1e-6")
@@ -68,7 +76,7 @@ def test_what_is_stated_is_implied_and_clearly_less_is_not(privacy):
 @pytest.mark.parametrize("privacy", ALL, ids=repr)
 def test_senseless_questions_are_refused(privacy):
     with pytest.raises(BudgetError, match=r"^delta must lie strictly between 0 and 1"):
-        privacy.epsilon(0)
+        privacy.epsilon(1)
     with pytest.raises(BudgetError, match=r"^epsilon must not be negative"):
         privacy.delta(-1)
     with pytest.raises(BudgetError, match=r"^delta must lie strictly between 0 and 1"):

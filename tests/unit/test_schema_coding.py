@@ -146,12 +146,16 @@ def test_text_labels_match_exactly_or_as_a_plainly_written_number() -> None:
     assert Categorical("a", outside="drop").encode([1]).tolist() == [-1]
 
 
-def test_values_of_several_types_meet_as_text() -> None:
+def test_values_of_several_types_are_coded_as_in_columns_of_their_own() -> None:
     values = np.array(
         [1, "a", None, 2.0, 2.5, True, Decimal("1"), b"a", np.nan, np.int64(1), pd.NA], dtype=object
     )
     cells = Categorical("a", "1", "2", "2.5", "True", outside="drop").encode(values).tolist()
-    assert cells == [1, 0, -1, 2, 3, 4, 1, 0, -1, 1, -1]
+    assert cells == [1, 0, -1, 2, -1, 4, 1, 0, -1, 1, -1]
+    with pytest.raises(
+        DataError, match=r"4 values are outside .*: a missing value at row 2, 2.5 at row 4, a"
+    ):
+        Categorical("a", "1", "2", "True").encode(values)
 
 
 def test_text_that_is_not_unicode_is_outside() -> None:

@@ -24,6 +24,8 @@ BITS = 63
 OCTAVES = 12
 PIECE_BITS = 7
 
+_ASKED = 100  # times that an enclosure is asked for
+
 _LOW_BITS = np.int64(2**10 - 1)  # without them a part is a float exactly
 _SHIFT = 52 - PIECE_BITS  # leaves a float's exponent and the first bits after it: the piece
 _FIRST = ((1023 + BITS - OCTAVES) << PIECE_BITS) - 1  # the first piece gets row 1; row 0 is below the table
@@ -104,7 +106,7 @@ def _table(
         unit = arb(2) ** BITS
         for middle in _middles():
             place = float(quantile(middle / unit))  # any float close by would do: the centre belongs to it
-            centres.append(_floor(survival(arb(place)) * unit))
+            centres.append(_centre(survival, place))
             places.append(place)
             slopes.append(float(slope(arb(place)) / unit))
     x, rate = np.array(places), np.array(slopes)
@@ -112,12 +114,20 @@ def _table(
     return Quantiles(np.array(centres), np.array(polynomials(x)) * powers)
 
 
-def _floor(ball: "arb") -> int:
-    """The integer part of the number that a ball encloses."""
-    whole = ball.floor().unique_fmpz()
-    if whole is None:
-        raise ArithmeticError(f"the enclosure {ball} is too wide to tell an integer part")
-    return int(whole)
+def _centre(survival: Callable[["arb"], "arb"], place: float) -> int:
+    """The integer part of 2^63 V at a place.
+
+    Another thread may set flint's precision meanwhile, which widens the ball: then it is asked for again.
+    """
+    from flint import arb, ctx
+
+    for _ in range(_ASKED):
+        with ctx.workprec(128):
+            enclosure = survival(arb(place)) * arb(2) ** BITS
+            whole = enclosure.floor().unique_fmpz()
+        if whole is not None:
+            return int(whole)
+    raise ArithmeticError(f"the enclosure {enclosure} is too wide to tell an integer part")
 
 
 def _middles() -> list[int]:

@@ -80,9 +80,13 @@ class Privacy:
     def epsilon(self, delta: Number) -> float:
         """An epsilon at which (epsilon, delta)-DP is proved, rounded up; the smallest for Gaussian noise.
 
+        Delta is above 0 and below 1; pure differential privacy holds at 0 too.
+
         >>> Privacy.from_cost("0.05").epsilon("1e-6")
         0.9405155265307765
         """
+        if self.figure == "pure_epsilon" and not non_negative(delta, "delta"):
+            return float_above(self.amount)
         limit = probability(delta, "delta")
         if self.figure == "cost":
             return gaussian.epsilon_of(self.amount, limit)

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from residua.errors import DataError, SchemaError
 from residua.schema.coding import ABOVE, BELOW, OUTSIDE, Cells, cells_in_range
-from residua.schema.columns import Column, Numbers, read_column
+from residua.schema.columns import Column, Mixed, Numbers, read_column
 from residua.schema.wording import hint, short
 
 Policy = Literal["error", "drop", "clip", "other"]
@@ -147,6 +147,11 @@ class Attribute(ABC):
         return ()
 
     def _locate(self, column: Column, *, nearest: bool) -> Cells:
+        if isinstance(column, Mixed):
+            cells = np.empty(sum(len(rows) for rows, _ in column.parts), dtype=np.int32)
+            for rows, part in column.parts:
+                cells[rows] = self._locate(part, nearest=nearest)
+            return cells
         if isinstance(column, Numbers):
             cells = self._cells_of_numbers(column.values, nearest=nearest)
             if column.nulls is not None:

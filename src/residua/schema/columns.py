@@ -47,7 +47,23 @@ class Text:
         return "a missing value" if value is None else short(value)
 
 
-Column = Numbers | Text
+@dataclass(frozen=True, slots=True)
+class Mixed:
+    """Values of several kinds: each part has the rows, in order, that one column of one kind holds.
+
+    What a value means must not depend on what other records have: one record could change the cells of all
+    (claim E-005).
+    """
+
+    parts: tuple[tuple[NDArray[np.intp], Numbers | Text], ...]
+
+    def show(self, row: int) -> str:
+        """The value of one record, for a message."""
+        [shown] = [part.show(int(np.searchsorted(rows, row))) for rows, part in self.parts if row in rows]
+        return shown
+
+
+Column = Numbers | Text | Mixed
 
 
 def read_column(values: object, where: str) -> Column:
@@ -80,11 +96,13 @@ def _read_numpy(values: NDArray[Any], where: str) -> Column:
     if values.ndim != 1:
         raise DataError(f"{where}a column has one dimension, this array has shape {values.shape}")
     if isinstance(values, np.ma.MaskedArray):
-        column = _read_numpy(values.filled(), where)
         mask = np.ma.getmaskarray(values)
-        if isinstance(column, Text):
-            return Text(column.distinct, np.where(mask, -1, column.index))
-        return Numbers(column.values, mask if column.nulls is None else mask | column.nulls)
+        if values.dtype.kind not in "biuf":
+            objects = values.data.astype(object)
+            objects[mask] = None
+            return _read_objects(objects, where)
+        filled = values.filled()
+        return Numbers(filled.astype(np.float64) if filled.dtype.kind == "f" else filled, mask)
     match values.dtype.kind:
         case "b" | "i" | "u":
             return Numbers(values)
@@ -105,24 +123,45 @@ def _read_objects(values: Any, where: str) -> Column:
     try:
         array = pa.array(values, from_pandas=True)
     except (pa.ArrowException, TypeError, ValueError, OverflowError):
-        # Arrow columns have one type; values of several types meet as text.
+        return _read_mixed(values, where)
+    if getattr(values, "dtype", np.dtype(object)) == np.dtype(object) and _depends(array.type, values):
         return _read_mixed(values, where)
     return _read_arrow(array, where)
 
 
-def _read_mixed(values: Iterable[object], where: str) -> Text:
+def _depends(kind: Any, values: Iterable[object]) -> bool:
+    """Whether Arrow changed what some values mean on account of others, in columns that declare no type."""
     import pyarrow as pa
 
-    found: dict[str, int] = {}
-    index: list[int] = []
+    if pa.types.is_decimal(kind):
+        return True  # all get as many digits as one of them needs
+    numbers = pa.types.is_integer(kind) or pa.types.is_floating(kind)
+    return numbers and any(issubclass(each, bool | np.bool_) for each in set(map(type, values)))
+
+
+def _read_mixed(values: Iterable[object], where: str) -> Mixed:
+    import pyarrow as pa
+
+    held: dict[type, list[tuple[int, Any]]] = {bool: [], int: [], float: [], str: []}
     for row, value in enumerate(values):
-        text = _as_text(value, row, where)
-        index.append(-1 if text is None else found.setdefault(text, len(found)))
-    return Text(pa.array(list(found), type=pa.large_string()), np.array(index, dtype=np.int64))
+        plain = _plain(value, row, where)
+        held[str if plain is None else type(plain)].append((row, plain))
+    found: dict[str, int] = {}
+    index = [-1 if text is None else found.setdefault(text, len(found)) for _, text in held[str]]
+    parts: list[tuple[list[tuple[int, Any]], Numbers | Text]] = [
+        (held[kind], Numbers(np.array([value for _, value in held[kind]], dtype=kind)))
+        for kind in (bool, int, float)
+    ]
+    words = pa.array(list(found), type=pa.large_string())
+    parts.append((held[str], Text(words, np.array(index, dtype=np.int64))))
+    return Mixed(tuple((np.array([row for row, _ in own], dtype=np.intp), part) for own, part in parts))
 
 
-def _as_text(value: object, row: int, where: str) -> str | None:
-    """The text of one value among values of several types; None for a null and text that is not Unicode."""
+def _plain(value: object, row: int, where: str) -> bool | int | float | str | None:
+    """One value as it is coded, whatever others there are; None for a null and text that is not Unicode.
+
+    Decimals and integers of more than 64 bits are text: that has all their digits.
+    """
     if isinstance(value, np.generic):
         value = value.item()
     if type(value).__name__ in _NULL_TYPES:
@@ -130,12 +169,14 @@ def _as_text(value: object, row: int, where: str) -> str | None:
     if isinstance(value, bytes):
         value = value.decode(errors="surrogateescape")
     if isinstance(value, str):
-        return value if is_unicode(value) else None
+        return str(value) if is_unicode(value) else None
     if isinstance(value, float):
-        if value != value:
-            return None
-        return str(int(value)) if value.is_integer() else repr(value)
-    if isinstance(value, bool | int | Decimal):
+        return float(value) if value == value else None
+    if isinstance(value, bool):
+        return value
+    if isinstance(value, int) and -(2**63) <= value < 2**63:
+        return int(value)
+    if isinstance(value, int | Decimal):
         return str(value)
     raise DataError(
         f"{where}{short(value)} at row {row} is neither text nor a number; "

@@ -25,6 +25,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from residua._files import write_text
 from residua.errors import SchemaError
 from residua.schema.attribute import Attribute
 from residua.schema.attributes import Binned, Categorical, Integer, plain
@@ -56,15 +57,7 @@ def save_attributes(path: str | os.PathLike[str], attributes: Mapping[str, Attri
         default_flow_style=None,
         width=100,
     )
-    target = Path(path)
-    # Not tempfile: its files are private to their owner, and a schema is for everybody.
-    part = target.with_name(f".{target.name}.{os.urandom(8).hex()}.part")
-    try:
-        part.write_text(text, encoding="utf-8", newline="\n")
-        os.replace(part, target)
-    except BaseException:
-        part.unlink(missing_ok=True)
-        raise
+    write_text(path, text)
 
 
 def fields_from_attributes(attributes: Mapping[str, Attribute]) -> dict[str, Any]:

@@ -6,27 +6,29 @@ here in plain sight: the integer matrix, the exact variance of the noise, the ra
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from residua.errors import Infeasible
+from residua.errors import BudgetError, Infeasible
 from residua.linalg.centring import centred_columns
 from residua.linalg.keys import distinct_rows
 from residua.linalg.rows import pseudo_inverse
 from residua.privacy import NoiseLaw
 from residua.strategy.block_strategy import BlockStrategy
-from residua.strategy.blocks import Shape
-from residua.strategy.integers import column_norm, column_sum
+from residua.strategy.blocks import Layer, Shape
+from residua.strategy.integers import column_norm, column_sum, largest_size
 from residua.strategy.layered import Layered
 from residua.strategy.mechanism import Mechanism
 from residua.strategy.nested import NestedStrategy, Term
 from residua.strategy.overlap import OverlapStrategy
 from residua.strategy.product import ProductStrategy
+from residua.strategy.sides import SidesStrategy
 from residua.strategy.union import UnionStrategy
+from residua.workload.views import View
 
 Array = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -42,6 +44,7 @@ class Batch:
     there are none where the blocks have to be solved with others.
     `variances` are the exact variances of Gaussian noise, one per distinct value, and `owners` says which is
     whose. A batch with `scales` has Laplace noise of those exact scales instead, and no `variances`.
+    Attributes in the `view` stand for those that they are made of.
     """
 
     subsets: Subsets
@@ -52,6 +55,14 @@ class Batch:
     variances: tuple[Fraction, ...]
     owners: Integers
     scales: tuple[Fraction, ...] | None = None
+    view: View = field(default_factory=View)
+
+    def __post_init__(self) -> None:
+        if type(self.multiplier) is not int or self.multiplier < 1:  # it may come from a file
+            raise BudgetError(
+                f"measured numbers are multiplied by a whole number of at least 1, not {self.multiplier!r}; "
+                "plan again"
+            )
 
     @property
     def law(self) -> NoiseLaw:
@@ -70,7 +81,7 @@ class Batch:
 
     def largest_entry(self) -> int:
         """Largest absolute entry of the whole matrix."""
-        return self.multiplier * math.prod(int(np.abs(matrix).max()) for matrix in self.matrices)
+        return self.multiplier * math.prod(largest_size(matrix) for matrix in self.matrices)
 
     def costs(self) -> tuple[Fraction, ...]:
         """Privacy cost of one block for each of the noise parameters, exactly (claims I-005 and H-001).
@@ -89,13 +100,13 @@ class Batch:
         records = int(counts[0].sum()) if len(counts) else 0
         if self.largest_entry() * max(records, 1) < 2**53:
             # Every product and partial sum is a whole number below 2^53: floating point is exact, and faster.
-            answers = _along_axes(counts.astype(np.float64), [m.astype(np.float64) for m in self.matrices])
+            answers = along_axes(counts.astype(np.float64), [m.astype(np.float64) for m in self.matrices])
             return (answers * self.multiplier).astype(np.int64)
-        return np.asarray(_along_axes(counts, self.matrices) * self.multiplier, dtype=np.int64)
+        return np.asarray(along_axes(counts, self.matrices) * self.multiplier, dtype=np.int64)
 
     def estimate(self, values: Integers) -> Array:
         """Least-squares estimate of the measured part of each marginal: (blocks, rows) to (blocks, cells)."""
-        return np.asarray(_along_axes(values.astype(np.float64) / self.multiplier, self.inverses))
+        return np.asarray(along_axes(values.astype(np.float64) / self.multiplier, self.inverses))
 
     def ascending(self, values: Integers) -> Array:
         """The same, (blocks, sizes...), with axes in the order of the attributes."""
@@ -104,7 +115,7 @@ class Batch:
         return np.ascontiguousarray(tensor.transpose(0, *(1 + order)))
 
 
-def _along_axes(values: NDArray[Any], matrices: Sequence[NDArray[Any]]) -> NDArray[Any]:
+def along_axes(values: NDArray[Any], matrices: Sequence[NDArray[Any]]) -> NDArray[Any]:
     """Kronecker product of the matrices applied to each row of `values`.
 
     Each step multiplies the last axis and moves it to the front, so that every product is one matrix product.
@@ -127,6 +138,10 @@ def batches_of(mechanism: Mechanism) -> list[Batch]:
         return list(_nested_batches(mechanism))
     if isinstance(mechanism, UnionStrategy):
         return list(_union_batches(mechanism))
+    if isinstance(mechanism, SidesStrategy):
+        return [
+            replace(batch, view=side.view) for side in mechanism.sides for batch in batches_of(side.mechanism)
+        ]
     raise TypeError(f"{type(mechanism).__name__} has no batches")
 
 
@@ -161,28 +176,48 @@ def batched_rows(strategy: Layered) -> Iterator[tuple[int, Integers]]:
 
 def _block_batches(strategy: BlockStrategy | OverlapStrategy) -> Iterator[Batch]:
     if strategy.grain is None:
-        raise Infeasible(
-            "only a plan that rs.plan made can be measured; this one describes measurements made before"
-        )
+        raise _measured_before()
+    all_shares = [_shares(layer, strategy.grain) for layer in strategy.layers]
     for number, mine in batched_rows(strategy):
         layer = strategy.layers[number]
         order = [place for places in layer.layout for place in places]
         row = int(mine[0])
         shapes = [strategy.shapes[at] for at in layer.shapes[row].tolist()]
         norm = layer.multiplier**2 * math.prod(shape.exact_norm for shape in shapes)
-        if layer.shares is None:
-            raise ValueError("only an integer strategy can be measured")
         separate = isinstance(strategy, BlockStrategy) or strategy.division.any_alone(number, mine)
-        shares, owners = np.unique(layer.shares[mine], return_inverse=True)
+        shares, owners = np.unique(all_shares[number][mine], return_inverse=True)
         yield Batch(
             layer.subsets[mine][:, order],
             tuple(size for shape in shapes for size in shape.sizes),
-            tuple(shape.matrix.astype(np.int64) for shape in shapes),
+            tuple(_whole(shape.matrix) for shape in shapes),
             tuple(_kernels(shapes, layer.subsets[row][order].tolist(), strategy)) if separate else (),
             layer.multiplier,
             tuple(Fraction(norm) * Fraction(2) ** strategy.grain / share for share in shares.tolist()),
             owners.astype(np.int64),
         )
+
+
+def _measured_before() -> Infeasible:
+    return Infeasible(
+        "only a plan that rs.plan made can be measured; this one describes measurements made before"
+    )
+
+
+def _shares(layer: Layer, grain: int) -> Integers:
+    """The exact costs of a layer's blocks; refused where its other arrays tell of other costs or blocks."""
+    if layer.shares is None:
+        raise ValueError("only an integer strategy can be measured")
+    blocks = {len(layer.subsets), len(layer.shapes), len(layer.noise), len(layer.shares)}
+    if len(blocks) > 1 or not np.array_equal(layer.costs, layer.shares * 2.0**-grain):
+        raise BudgetError("this plan says of its blocks what their noise does not keep; plan again")
+    return layer.shares
+
+
+def _whole(matrix: Array) -> Integers:
+    """The matrix in integers; refused where those would not be the very numbers that it has."""
+    if not (np.abs(matrix) <= 2.0**53).all() or (np.rint(matrix) != matrix).any():
+        raise BudgetError("only small whole numbers can be measured, and this plan has others; plan again")
+    return matrix.astype(np.int64)
 
 
 def _kernels(shapes: Sequence[Shape], attributes: Sequence[int], strategy: Layered) -> Iterator[Array]:
@@ -197,13 +232,15 @@ def _kernels(shapes: Sequence[Shape], attributes: Sequence[int], strategy: Layer
 
 
 def _product_batch(strategy: ProductStrategy) -> Batch:
+    if strategy.grain is None:
+        raise _measured_before()
     parameter = (Fraction(strategy.exact_norm) / strategy.exact_cost(),)
     laplace = strategy.law == "laplace"
     order = [at for factor in strategy.factors for at in factor.attributes]
     return Batch(
         np.array([order], dtype=np.int32).reshape(1, -1),
         tuple(size for factor in strategy.factors for size in factor.sizes),
-        tuple(factor.matrix.astype(np.int64) for factor in strategy.factors),
+        tuple(_whole(factor.matrix) for factor in strategy.factors),
         tuple(pseudo_inverse(factor.matrix) for factor in strategy.factors),
         1,
         () if laplace else parameter,
@@ -223,7 +260,7 @@ def nested_order(strategy: NestedStrategy) -> list[list[Term]]:
 
 def _nested_batches(strategy: NestedStrategy) -> Iterator[Batch]:
     if strategy.grain is None:
-        raise ValueError("only an integer strategy can be measured")
+        raise _measured_before()
     unit = Fraction(2) ** strategy.grain
     for terms in nested_order(strategy):
         matrices = strategy.matrices_of(terms[0])
@@ -233,7 +270,7 @@ def _nested_batches(strategy: NestedStrategy) -> Iterator[Batch]:
         yield Batch(
             np.array([term.attributes for term in terms], dtype=np.int32).reshape(len(terms), -1),
             tuple(matrix.shape[1] for matrix in matrices),
-            tuple(matrix.astype(np.int64) for matrix in matrices),
+            tuple(_whole(matrix) for matrix in matrices),
             tuple(pseudo_inverse(matrix) for matrix in matrices),
             strategy.multiplier,
             () if laplace else parameters,
@@ -244,7 +281,7 @@ def _nested_batches(strategy: NestedStrategy) -> Iterator[Batch]:
 
 def _union_batches(strategy: UnionStrategy) -> Iterator[Batch]:
     if strategy.grain is None:
-        raise ValueError("only an integer strategy can be measured")
+        raise _measured_before()
     unit = Fraction(2) ** strategy.grain
     for term in strategy.terms:
         pairs = zip(strategy.axes, term.matrices, strict=True)
@@ -254,7 +291,7 @@ def _union_batches(strategy: UnionStrategy) -> Iterator[Batch]:
         yield Batch(
             np.array([[at for axis, _ in mine for at in axis.attributes]], dtype=np.int32).reshape(1, -1),
             tuple(size for axis, _ in mine for size in axis.sizes),
-            tuple(matrix.astype(np.int64) for _, matrix in mine),
+            tuple(_whole(matrix) for _, matrix in mine),
             (),
             strategy.multiplier,
             () if laplace else parameter,

@@ -61,9 +61,10 @@ class Shape:
 
     @cached_property
     def overlap(self) -> tuple[float, float]:
-        """Least and largest entry of B'B, in units of its largest diagonal entry."""
+        """Least and largest entry of B'B, in units of its largest diagonal entry, never rounded inwards."""
         gram = self.matrix.T @ self.matrix / self.norm
-        return float(gram.min()), float(gram.max())
+        rounding = (len(self.matrix) + 4) * float(np.finfo(np.float64).eps)
+        return float(gram.min()) - rounding, float(gram.max()) + rounding
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -167,18 +167,21 @@ def has_rank(matrix: Integers, rank: int) -> bool:
     return len(scales) >= rank and bool(scales[rank - 1] > SURE_RANK * scales[0])
 
 
+def largest_size(matrix: Integers) -> int:
+    """Largest absolute entry, exactly: in 64 bits the absolute value of -2^63 would be negative."""
+    return max(int(matrix.max()), -int(matrix.min()))
+
+
 def column_norm(matrix: Integers) -> int:
     """Largest squared length of a column, exactly."""
-    largest = int(np.abs(matrix).max())
-    if largest**2 * len(matrix) < 2**63:
+    if largest_size(matrix) ** 2 * len(matrix) < 2**63:
         return int(np.sum(matrix * matrix, axis=0).max())
     return max(sum(int(entry) ** 2 for entry in column) for column in matrix.T)
 
 
 def column_sum(matrix: Integers) -> int:
     """Largest sum of the absolute entries of a column, exactly."""
-    largest = int(np.abs(matrix).max())
-    if largest * len(matrix) < 2**63:
+    if largest_size(matrix) * len(matrix) < 2**63:
         return int(np.sum(np.abs(matrix), axis=0).max())
     return max(sum(abs(int(entry)) for entry in column) for column in matrix.T)
 

@@ -64,8 +64,8 @@ class ProductStrategy:
 
     def cost(self) -> float:
         """Privacy cost of adding or removing one record."""
-        if self.law == "laplace" and self.share is not None:
-            return float(self.exact_cost())  # integer noise is a little narrower than its scale says
+        if self.share is not None:
+            return float(self.exact_cost())  # the variance of integer noise is not quite its parameter
         norm = math.prod(float(column_costs(self.law, factor.matrix).max()) for factor in self.factors)
         return norm / parameter_of(self.law, self.noise_variance)
 
@@ -95,7 +95,7 @@ class ProductStrategy:
         worst = float((own[:, None] + own[None, :] - 2 * square).max())
         # Differences of large numbers: what rounding can have taken off is put back.
         steps = sum(len(factor.matrix) + 1 for factor in self.factors) + 3
-        return (worst + 4 * steps * ROUNDING * float(own.max())) / self.noise_variance
+        return self.cost() * (worst / float(own.max()) + 4 * steps * ROUNDING)
 
     def scaled(self, factor: float) -> "ProductStrategy":
         """The same measurement at `factor` times the privacy cost."""

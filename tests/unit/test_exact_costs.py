@@ -1,0 +1,109 @@
+"""What privacy rests on in strategies: costs in whole numbers; what has none is refused (I-005, H-001)."""
+
+from dataclasses import replace
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+import residua as rs
+from residua.errors import FileFormatError
+from residua.strategy.batches import batches_of, exact_cost
+from residua.strategy.integers import column_norm, column_sum, largest_size
+from residua.strategy.integral import integer_mechanism, rebudgeted
+from residua.strategy.noise_laws import COMPARED, largest_difference, noise_law
+from residua.strategy.records import mechanism_from_record
+
+SCHEMA = rs.Schema.of_sizes([3, 2])
+WORK = rs.marginals(SCHEMA, up_to=2)
+METHODS = {
+    "blocks": ("querysmasher", rs.zcdp(1)),
+    "product": ("identity", rs.zcdp(1)),
+    "nested": ("hdmm-marginals", rs.zcdp(1)),
+    "union": ("hdmm-union", rs.zcdp(1)),
+    "laplace product": ("hdmm-kron", rs.pure_dp(1)),
+    "laplace nested": ("hdmm-marginals", rs.pure_dp(1)),
+}
+
+
+def mechanism(name):
+    method, budget = METHODS[name]
+    return rs.plan(WORK, budget, method=method).mechanism
+
+
+@pytest.mark.parametrize("entry", [1, -3, 2**31, 2**40, -(2**62), 2**63 - 1, -(2**63)])
+def test_column_costs_are_exact_whatever_64_bits_hold(entry):
+    matrix = np.array([[1, entry], [2, entry], [-1, 7]], dtype=np.int64)
+    columns = [[int(value) for value in column] for column in matrix.T]
+    assert column_norm(matrix) == max(sum(value**2 for value in column) for column in columns)
+    assert column_sum(matrix) == max(sum(map(abs, column)) for column in columns)
+    assert largest_size(matrix) == max(abs(value) for column in columns for value in column)
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_the_cost_of_a_strategy_is_that_of_its_integers_and_their_noise(name):
+    found = mechanism(name)
+    assert found.exact_cost() == exact_cost(batches_of(found))
+    assert found.cost() == pytest.approx(float(found.exact_cost()), rel=1e-12)
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_a_strategy_without_grains_has_no_exact_cost(name):
+    real = replace(mechanism(name), grain=None)
+    with pytest.raises(ValueError, match="only an integer strategy"):
+        real.exact_cost()
+    with pytest.raises(rs.Infeasible, match="describes measurements made before"):
+        batches_of(real)
+
+
+@pytest.mark.parametrize("name", ["laplace product", "laplace nested"])
+def test_laplace_noise_that_64_bits_do_not_hold_is_refused(name):
+    with pytest.raises(rs.Infeasible, match="does not fit 64-bit integers"):
+        rebudgeted(mechanism(name), Fraction(1, 2**50), replacing=False)
+
+
+def test_a_layer_without_shares_cannot_be_measured():
+    blocks = mechanism("blocks")
+    bare = replace(blocks, layers=tuple(replace(layer, shares=None) for layer in blocks.layers))
+    with pytest.raises(ValueError, match="only an integer strategy"):
+        batches_of(bare)
+
+
+def test_costs_of_two_laws_do_not_add_up():
+    both = [*batches_of(mechanism("product")), *batches_of(mechanism("laplace product"))]
+    with pytest.raises(ValueError, match="do not add up"):
+        exact_cost(both)
+
+
+def test_what_is_no_strategy_has_neither_batches_nor_integers():
+    for ask in (
+        lambda: batches_of(WORK),
+        lambda: integer_mechanism(WORK, {}, Fraction(1), replacing=False),
+        lambda: rebudgeted(WORK, Fraction(1), replacing=False),
+    ):
+        with pytest.raises(TypeError, match="Workload"):
+            ask()
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_a_record_of_another_kind_is_refused(name):
+    found, arrays = mechanism(name), {}
+    record = found.record(arrays)
+    assert mechanism_from_record(record, arrays).exact_cost() == found.exact_cost()
+    for ask in (mechanism_from_record, type(found).from_record):
+        with pytest.raises(FileFormatError, match="'other'"):
+            ask(record | {"kind": "other"}, arrays)
+
+
+def test_a_law_is_one_of_two():
+    assert [noise_law(name) for name in ("gaussian", "laplace")] == ["gaussian", "laplace"]
+    with pytest.raises(FileFormatError, match="'cauchy'"):
+        noise_law("cauchy")
+
+
+def test_replacing_costs_laplace_noise_the_worst_pair_of_columns():
+    matrix = np.array([[1.0, 0, 2], [1, 1, 0]])
+    pairs = [np.abs(matrix[:, i] - matrix[:, j]).sum() for i in range(3) for j in range(3)]
+    assert largest_difference([matrix]) == max(pairs) / 2
+    assert largest_difference([np.ones((4, 1))]) == 0
+    assert largest_difference([np.eye(round(COMPARED ** (1 / 3)) + 1)]) == 2
