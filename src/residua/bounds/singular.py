@@ -1,8 +1,4 @@
-"""Lower bounds on the total weighted variance of any unbiased mechanism at privacy cost 1.
-
-`svd <= supreme_svd <= dual <= optimum`, the second up to the 1e-5 to which `dual` is solved (claims B-001
-to B-004). Divide by the privacy cost for another budget.
-"""
+"""Bounds from singular values of the whole workload, or of one family after the other (B-001 to B-004)."""
 
 import math
 from collections.abc import Callable, Iterable, Iterator

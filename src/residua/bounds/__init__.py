@@ -1,0 +1,19 @@
+"""Lower bounds on the total weighted variance of any unbiased mechanism at privacy cost 1.
+
+`svd <= supreme_svd <= dual <= optimum`, the second up to the 1e-5 to which `dual` is solved (claims B-001
+to B-004), and `product_dual <= optimum` for domains of any size (B-006 to B-008). Divide by the privacy cost
+for another budget.
+"""
+
+from residua.bounds.product import product_dual, product_dual_or_nothing
+from residua.bounds.singular import all_invariant, dual, supreme_svd, svd, svd_or_nothing
+
+__all__ = [
+    "all_invariant",
+    "dual",
+    "product_dual",
+    "product_dual_or_nothing",
+    "supreme_svd",
+    "svd",
+    "svd_or_nothing",
+]
