@@ -4,6 +4,7 @@
 """
 
 from residua.engines.choice import engine_for
+from residua.engines.derived import Derived, engine_with
 from residua.engines.duckdb import DuckDB
 from residua.engines.marginals import count_marginals, counts
 from residua.engines.memory import Memory, MemoryEngine
@@ -12,6 +13,7 @@ from residua.engines.sources import find_files
 from residua.engines.spark import Spark
 
 __all__ = [
+    "Derived",
     "DuckDB",
     "Engine",
     "Memory",
@@ -22,5 +24,6 @@ __all__ = [
     "count_marginals",
     "counts",
     "engine_for",
+    "engine_with",
     "find_files",
 ]

@@ -6,7 +6,6 @@ again, nothing is pickled, and the data go to no file. Helpers start only where 
 """
 
 import json
-import os
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
@@ -23,11 +22,6 @@ from residua.errors import Infeasible
 STEP = 1.7e-9  # seconds to count one record in one set
 WORTHWHILE = 2.0  # seconds of counting for each helper
 AHEAD = 4  # blocks that wait for a helper
-
-
-def processors() -> int:
-    """How many processors this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 @contextmanager

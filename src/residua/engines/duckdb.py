@@ -15,7 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from residua.engines.coding import block_of
-from residua.engines.crew import counting, processors
+from residua.engines.crew import counting
+from residua.engines.derived import Derived, extended
 from residua.engines.kernel import Integers, Set
 from residua.engines.limits import bytes_of
 from residua.engines.memory import CELLS_AT_ONCE
@@ -23,6 +24,7 @@ from residua.engines.protocol import Progress
 from residua.engines.recode import code_in_sql
 from residua.engines.sources import Source, file_source, find_files, is_parquet, relation_source
 from residua.errors import DataError, Infeasible
+from residua.linalg.threads import processors
 from residua.schema import Schema
 from residua.schema.tables import is_a
 
@@ -114,8 +116,10 @@ class DuckDBEngine:
         *,
         batch: int | None = None,
         strict: bool = False,
+        derived: Sequence[Derived] = (),
     ) -> None:
         self._schema = schema
+        self._derived = tuple(derived)
         self._sources = sources
         self._processes = processes
         self._batch = batch or BATCH
@@ -132,9 +136,21 @@ class DuckDBEngine:
         assert self._records is not None
         return self._records
 
+    def with_derived(self, derived: Sequence[Derived]) -> "DuckDBEngine":
+        """The same sources with further attributes."""
+        return DuckDBEngine(
+            self._schema,
+            self._sources,
+            self.cells_at_once,
+            self._processes,
+            batch=self._batch,
+            strict=self._strict,
+            derived=derived,
+        )
+
     def tally(self, sets: Sequence[Set], progress: Progress | None = None) -> list[Integers]:
         """Exact counts of each attribute set, in one pass over the data: (cells,) for each, row-major."""
-        sizes = self._schema.sizes
+        sizes = (*self._schema.sizes, *(each.size for each in self._derived))
         cells = sum(math.prod(sizes[at] for at in each) for each in sets)
         if self._strict and cells > self.cells_at_once:
             raise Infeasible(
@@ -146,7 +162,7 @@ class DuckDBEngine:
             for source in self._sources:
                 with closing(_coded(self._schema, source, self._batch)) as batches:
                     for read, codes in batches:
-                        block = block_of(codes, sizes)
+                        block = extended(block_of(codes, self._schema.sizes), self._derived)
                         tally.add(block)
                         done, kept = done + read, kept + len(block[0])
                         if progress is not None:

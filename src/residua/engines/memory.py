@@ -8,10 +8,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from residua.engines.coding import block_of
-from residua.engines.crew import counting, processors
+from residua.engines.crew import counting
+from residua.engines.derived import Derived, extended
 from residua.engines.kernel import ROWS, Block, Integers, Set, narrowest
 from residua.engines.protocol import Progress
 from residua.errors import DataError, Infeasible
+from residua.linalg.threads import processors
 from residua.schema import Schema
 from residua.schema.tables import is_a
 
@@ -43,6 +45,11 @@ class MemoryEngine:
         self.records = len(columns[0])
         self.about = self.records
         self.cells_at_once = CELLS_AT_ONCE
+
+    def with_derived(self, derived: Sequence[Derived]) -> "MemoryEngine":
+        """The same records with further attributes."""
+        sizes = (*self._sizes, *(each.size for each in derived))
+        return MemoryEngine.of_columns(extended(self._columns, derived), sizes, processes=self._processes)
 
     def tally(self, sets: Sequence[Set], progress: Progress | None = None) -> list[Integers]:
         """Exact counts of each attribute set: (cells,) for each, row-major."""

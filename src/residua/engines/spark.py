@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from residua.engines.coding import block_of
+from residua.engines.derived import Derived, extended
 from residua.engines.kernel import ROWS, Integers, Set, Tally
 from residua.engines.limits import bytes_of
 from residua.engines.packing import Field, fields_of, packed_columns, unpack
@@ -62,8 +63,11 @@ class Spark:
 class SparkEngine:
     """Counts over a DataFrame whose columns are those of the schema, in its order; made by `Spark.open`."""
 
-    def __init__(self, schema: Schema, frame: Any, cells_at_once: int) -> None:
+    def __init__(
+        self, schema: Schema, frame: Any, cells_at_once: int, derived: Sequence[Derived] = ()
+    ) -> None:
         self._schema = schema
+        self._derived = tuple(derived)
         self._frame = frame
         self._fields = fields_of(schema, [kind for _, kind in frame.dtypes])
         self._records: int | None = None
@@ -78,13 +82,21 @@ class SparkEngine:
         assert self._records is not None
         return self._records
 
+    def with_derived(self, derived: Sequence[Derived]) -> "SparkEngine":
+        """The same DataFrame with further attributes."""
+        return SparkEngine(self._schema, self._frame, self.cells_at_once, derived)
+
     def tally(self, sets: Sequence[Set], progress: Progress | None = None) -> list[Integers]:
         """Exact counts of each attribute set, in one pass over the data: (cells,) for each, row-major."""
-        sizes = self._schema.sizes
+        sizes = (*self._schema.sizes, *(each.size for each in self._derived))
         columns = [self._frame[name] for name in self._frame.columns]
         packed = self._frame.select(*packed_columns(self._schema, self._fields, columns))
         counted = partial(
-            _partial_counts, self._schema.record(), self._fields, [tuple(each) for each in sets]
+            _partial_counts,
+            self._schema.record(),
+            self._fields,
+            self._derived,
+            [tuple(each) for each in sets],
         )
         with _explained():
             parts = packed.mapInArrow(counted, "place long, count long")
@@ -92,9 +104,9 @@ class SparkEngine:
         places, counts = (summed.column(at).to_numpy() for at in (0, 1))
         if (places == REFUSED).any():
             self._refuse()
-        flat: Integers = np.zeros(sum(math.prod(sizes[at] for at in each) for each in sets), dtype=np.int64)
-        flat[places] = counts
         ends = np.cumsum([math.prod(sizes[at] for at in each) for each in sets])
+        flat: Integers = np.zeros(ends[-1], dtype=np.int64)
+        flat[places] = counts
         found = np.split(flat, ends[:-1])
         self._records = int(found[0].sum())
         if progress is not None:
@@ -112,15 +124,16 @@ class SparkEngine:
 def _partial_counts(
     record: dict[str, Any],
     fields: Sequence[Field],
+    derived: Sequence[Derived],
     sets: Sequence[Set],
     batches: Iterator["pa.RecordBatch"],
 ) -> Iterator["pa.RecordBatch"]:
     """Counts of one partition: the places of the cells that are not empty, all sets end to end."""
     schema = Schema.from_record(record)
-    tally = Tally(schema.sizes, sets)
+    tally = Tally((*schema.sizes, *(each.size for each in derived)), sets)
     try:
         for _, table in _gathered(batches):
-            tally.add(block_of(unpack(schema, fields, table), schema.sizes))
+            tally.add(extended(block_of(unpack(schema, fields, table), schema.sizes), derived))
     except DataError:
         # Raised here it would be retried and written to logs; `_problems` says what it is about.
         yield _batch(place=np.array([REFUSED]), count=np.array([1]))
@@ -211,6 +224,5 @@ def _read(session: Any, path: str, names: Sequence[str]) -> Any:
         multiLine=True,
         mode="FAILFAST",
     )
-    return frame.na.fill(
-        ""
-    )  # an empty field is the empty text, and what that means is the attribute's to say
+    # An empty field is the empty text, and what that means is the attribute's to say.
+    return frame.na.fill("")

@@ -8,6 +8,8 @@ from numpy.typing import NDArray
 
 Array = NDArray[np.float64]
 
+SAME = 1e-12  # relative difference that is rounding
+
 
 def sum_out(square: Array, sizes: Sequence[int], keep: Sequence[int]) -> Array:
     """`E square E'`, where E sums out the axes not in `keep` and puts the others in that order.
@@ -37,6 +39,12 @@ def spread(rows: Array, sizes: Sequence[int], places: Sequence[int], width: Sequ
     shape = [width[axis] if axis in places else 1 for axis in range(len(width))]
     tensor = np.broadcast_to(tensor.reshape(count, *shape), (count, *width))
     return np.ascontiguousarray(tensor).reshape(count, math.prod(width))
+
+
+def unchanged_by_swap(rows: Array, size: int) -> bool:
+    """Whether every row over the cells of two attributes of one size stays as it is when they are swapped."""
+    swapped = rows.reshape(-1, size, size).transpose(0, 2, 1).reshape(rows.shape)
+    return bool(np.abs(swapped - rows).max(initial=0.0) <= SAME * np.abs(rows).max(initial=0.0))
 
 
 def join(matrices: Iterable[Array]) -> Array:

@@ -13,9 +13,10 @@ def threads_for(rows: int) -> Iterator[None]:
     import scipy.linalg  # noqa: F401  # brings its own BLAS, which a limit set before would not reach
     from threadpoolctl import threadpool_limits
 
-    with threadpool_limits(limits=1 if rows <= LARGE else _processors(), user_api="blas"):
+    with threadpool_limits(limits=1 if rows <= LARGE else processors(), user_api="blas"):
         yield
 
 
-def _processors() -> int:
+def processors() -> int:
+    """How many processors this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -1,6 +1,7 @@
 """Which tables are wanted: query families with closed-form grams, tables, and their unions."""
 
 from residua.workload.build import all_tables, linear, marginals, table
+from residua.workload.combined import Combined
 from residua.workload.explicit import Explicit, Sets
 from residua.workload.families import (
     Family,
@@ -29,6 +30,7 @@ __all__ = [
     "AbsDiff",
     "Affine",
     "Circular",
+    "Combined",
     "Explicit",
     "Factor",
     "Family",

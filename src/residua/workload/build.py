@@ -2,6 +2,7 @@
 
 import math
 import operator
+import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain, combinations
 from typing import Any, Protocol, runtime_checkable
@@ -9,11 +10,12 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from residua.errors import WorkloadError
+from residua.errors import SchemaError, WorkloadError
 from residua.schema import Schema
+from residua.schema.wording import short
 from residua.workload.explicit import Explicit
 from residua.workload.families import Family, identity
-from residua.workload.groups import Factor, Group, checked_weight, table_name
+from residua.workload.groups import NAME_WIDTH, Factor, Group, checked_weight, table_name
 from residua.workload.queries import MATRIX_LIMIT, Array, Queries, spelled
 from residua.workload.tables import Subsets, Tables
 from residua.workload.union import Workload
@@ -30,25 +32,34 @@ def table(
     *,
     name: str | None = None,
     weight: float = 1.0,
+    where: str | Family | None = None,
     **families: Family,
 ) -> Workload:
     """A workload of one table: a product of query families, one per attribute or pair of attributes.
 
     `spec` maps names to families, or lists names for plain counts; a pair of names takes a family on two
     attributes. Attributes can also be keywords, unless they are called `name` or `weight`. Answers are
-    row-major in the order given.
+    row-major in the order given. `where` is a condition as SQL writes it, on any attributes, joined by `AND`,
+    `OR` and `NOT`: only records that meet it count.
 
     >>> from residua.schema import Schema
     >>> from residua.workload import affine, prefix
     >>> schema = Schema.of_sizes([4, 3, 2])
     >>> table(schema, {("a0", "a1"): affine}, a2=prefix)
     Workload of 1 table, 12 queries: a0 x a1 x a2 (affine x prefix)
+    >>> table(schema, ["a2"], where="a0 >= 2 OR a1 = 0")
+    Workload of 1 table, 2 queries: a2 where a0 >= 2 OR a1 = 0 (identity x condition)
     """
+    _refuse_other_schema(schema)
+    if isinstance(where, Family):  # an attribute of that name
+        families, where = {**families, "where": where}, None
     entries = [*_entries(spec), *(((key,), family) for key, family in families.items())]
     names = [attribute for key, _ in entries for attribute in key]
-    title = table_name(names) if name is None else name
+    title = _titled(names, where) if name is None else name
     _positions(schema, names, f"table {title!r}")
     factors = tuple(_factor(schema, key, family, title) for key, family in entries)
+    if where is not None:
+        factors = _restricted(schema, factors, where, title)
     return Workload(schema, (Group(title, factors, checked_weight(weight, f"table {title!r}")),))
 
 
@@ -74,6 +85,7 @@ def all_tables(
     >>> all_tables(Schema.of_sizes([10] * 40), ways=(1, 2), family=prefix).count
     78400
     """
+    _refuse_other_schema(schema)
     positions = _positions(schema, schema.names if attributes is None else attributes, "the tables")
     several = _ways(ways, len(positions))
     for chosen in (family, numeric, categorical):
@@ -109,6 +121,7 @@ def marginals(
     >>> marginals(Schema.of_sizes([2, 3]), up_to=2)
     Workload of 4 tables, 12 queries: total, a0 (identity), a1 (identity), ...
     """
+    _refuse_other_schema(schema)
     if up_to is not None and ways is None:
         most = len(schema.names if attributes is None else attributes)
         ways = range(min(_whole(up_to, "up_to"), most) + 1)
@@ -134,8 +147,9 @@ def linear(
     >>> linear(Schema.of_sizes([2, 3]), ("a1", "a0"), [[1, -1, 0, 0, 0, 0]])
     Workload of 1 table, 1 query: a1 x a0 (linear)
     """
+    _refuse_other_schema(schema)
     names = [names] if isinstance(names, str) else list(names)
-    title = table_name(names) if name is None else name
+    title = table_name(map(str, names)) if name is None else name
     who = f"linear queries {title!r}"
     positions = _positions(schema, names, who)
     if not positions:
@@ -179,6 +193,33 @@ def _factor(schema: Schema, names: tuple[str, ...], family: Family, title: str) 
         raise WorkloadError(f"table {title!r}: {family!r} takes {takes}, not {', '.join(map(repr, names))}")
     bound = family.bind(*(schema.attributes[position] for position in positions), names=names)
     return Factor(positions, bound)
+
+
+def _titled(names: list[str], where: object) -> str:
+    """The name of a table that nobody named."""
+    own = table_name(map(str, names))
+    return own if where is None else textwrap.shorten(f"{own} where {where}", NAME_WIDTH, placeholder=" ...")
+
+
+def _restricted(schema: Schema, factors: tuple[Factor, ...], where: object, title: str) -> tuple[Factor, ...]:
+    # The modules behind this one load sqlglot, which takes as long as the rest of the package.
+    from residua.workload.sql.where import restricted
+
+    if not isinstance(where, str):
+        raise WorkloadError(
+            f"table {title!r}: where is a condition as text, such as 'age >= 65', not {where!r}"
+        )
+    try:
+        return restricted(schema, factors, where)
+    except WorkloadError as error:
+        raise WorkloadError(f"table {title!r}: {error}") from error
+
+
+def _refuse_other_schema(schema: object) -> None:
+    if not isinstance(schema, Schema):
+        raise SchemaError(
+            f"tables are described on a schema, such as rs.Schema(age=...), not on {short(schema)}"
+        )
 
 
 def _refuse_non_family(family: object, who: str) -> None:

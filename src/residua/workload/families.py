@@ -7,6 +7,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeGuard
 
 import numpy as np
 from numpy.typing import NDArray
@@ -219,7 +220,7 @@ def buckets(*groups: object) -> Family:
 
     `buckets(18, 65)` is below 18, 18 to 64, and 65 and over; cuts of binned attributes lie on their edges.
     Groups such as `buckets(("F",), ("M", "X"))` or `buckets({"a": ["F"], "b": ["M", "X"]})` may overlap and
-    leave cells out.
+    leave cells out. Cuts, and groups, can also be one list of them.
 
     >>> from residua.schema import Integer
     >>> buckets(18, 65).bind(Integer(0, 99)).count
@@ -228,9 +229,13 @@ def buckets(*groups: object) -> Family:
     if len(groups) == 1 and isinstance(groups[0], Mapping):
         named = groups[0]
         return _Sets(_label_groups(tuple(named.values())), tuple(map(str, named)))
-    if groups and all(
-        isinstance(cut, int | float | np.number) and not isinstance(cut, bool) for cut in groups
+    if (
+        len(groups) == 1
+        and isinstance(groups[0], list)
+        and (all(map(_is_cut, groups[0])) or all(map(_is_group, groups[0])))
     ):
+        groups = tuple(groups[0])
+    if groups and all(map(_is_cut, groups)):
         return _Cuts(_cuts(groups))
     return _Sets(_label_groups(groups), None)
 
@@ -242,12 +247,20 @@ def _cuts(groups: Sequence[object]) -> tuple[int | float, ...]:
     return tuple(int(value) if value == int(value) else value for value in values.tolist())
 
 
+def _is_cut(cut: object) -> bool:
+    return isinstance(cut, int | float | np.number) and not isinstance(cut, bool)
+
+
+def _is_group(group: object) -> TypeGuard[Sequence[object] | set[object] | frozenset[object]]:
+    return isinstance(group, Sequence | set | frozenset) and not isinstance(group, str)
+
+
 def _label_groups(groups: Sequence[object]) -> tuple[tuple[object, ...], ...]:
     if not groups:
         raise WorkloadError("buckets() needs cut values, or groups of labels")
     out = []
     for group in groups:
-        if isinstance(group, str) or not isinstance(group, Sequence | set | frozenset) or not len(group):
+        if not _is_group(group) or not len(group):
             raise WorkloadError(
                 f"buckets: {group!r} is not a group of labels; write a tuple such as ('a', 'b')"
             )

@@ -13,6 +13,7 @@ from residua.schema import Schema
 from residua.workload.queries import Queries
 
 TIMES = " x "
+NAME_WIDTH = 80  # characters of a name that tells a condition
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from residua.errors import FileFormatError, WorkloadError
 from residua.schema import Schema
+from residua.workload.combined import Combined
 from residua.workload.explicit import Explicit, Sets
 from residua.workload.files import entry, fetch, listed, stash, text, whole
 from residua.workload.groupings import AbsDiff, Affine, Partition
@@ -33,6 +34,7 @@ _KINDS: Mapping[str, type[Queries]] = {
         Affine,
         AbsDiff,
         Explicit,
+        Combined,
     )
 }
 

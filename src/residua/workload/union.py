@@ -101,6 +101,9 @@ class Workload:
             raise WorkloadError("the workloads to add have different schemas; build both from one schema")
         return Workload(self.schema, self.parts + other.parts)
 
+    def __radd__(self, other: object) -> "Workload":
+        return self if other == 0 else NotImplemented  # where the built-in `sum` starts
+
     def __mul__(self, factor: object) -> "Workload":
         if isinstance(factor, Workload):
             return NotImplemented

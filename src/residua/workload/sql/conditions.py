@@ -1,10 +1,10 @@
 """WHERE: conditions on columns to the cells where they hold, attribute by attribute where they come apart.
 
 Conditions follow SQL's logic of three values: a cell where a condition is neither true nor false stays out
-of both the condition and its negation.
+of both the condition and its negation. What ties several columns together looks only at kinds of each one's
+cells, so it is held by kinds, whatever the number of cells (claim H-040).
 """
 
-import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -12,12 +12,13 @@ import numpy as np
 from sqlglot import exp
 
 from residua.errors import WorkloadError
+from residua.linalg.kinds import Kinds, spread_over, together, told_apart
 from residua.schema import Categorical
+from residua.workload.coarse import cells_of_kinds
+from residua.workload.combined import MOST_KINDS
 from residua.workload.sql.columns import Columns
 from residua.workload.sql.reading import bare, shown
 from residua.workload.sql.values import Mask, Value, among, compared, number_of
-
-MOST_JOINT_CELLS = 50_000
 
 SUPPORTED = "conditions are =, <>, <, <=, >, >=, IN and BETWEEN on a column and constants, AND, OR and NOT"
 
@@ -27,59 +28,73 @@ _MIRRORED = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Truth:
-    """Where a condition on some attributes (positions, ascending) is true and where false, an axis each."""
+    """Where a condition on one attribute is true and where false."""
 
-    attributes: tuple[int, ...]
-    true: Mask  # (sizes...)
-    false: Mask  # (sizes...)
+    attribute: int
+    true: Mask  # (cells,)
+    false: Mask  # (cells,)
 
     def negated(self) -> "Truth":
         """The condition's negation."""
-        return Truth(self.attributes, self.false, self.true)
+        return Truth(self.attribute, self.false, self.true)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Restriction:
-    """The cells of some attributes that a WHERE leaves; `text` is the SQL where there are several."""
+class Region:
+    """Cells of some attributes (positions, ascending), as combinations of kinds of each attribute's cells."""
 
     attributes: tuple[int, ...]
-    mask: Mask  # (sizes...)
+    kinds: tuple[Kinds, ...]
+    mask: Mask  # (number of kinds...)
+
+    @classmethod
+    def on_one(cls, attribute: int, cells: Mask) -> "Region":
+        """Some cells of one attribute."""
+        kinds = Kinds.of(cells)
+        return cls((attribute,), (kinds,), cells[kinds.first])
+
+    @property
+    def cells(self) -> Mask:
+        """The cells of the one attribute there is, `(cells,)`."""
+        (kinds,) = self.kinds
+        return np.asarray(self.mask[kinds.classes])
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Restriction(Region):
+    """The cells of some attributes that a WHERE leaves; `text` is the SQL where there are several."""
+
     text: str
 
 
 def restrictions(columns: Columns, where: exp.Expression) -> list[Restriction]:
     """A WHERE as restrictions on disjoint attributes, all of which have to hold."""
-    found = [
-        (_truth(columns, node, negated), _spelt(node, negated)) for node, negated in _conjuncts(where, False)
-    ]
+    parts = _chain(where, False, every=True)
+    found = [(_region(columns, node, negated), _spelt(node, negated)) for node, negated in parts]
     pieces: list[Restriction] = []
-    for chain in _linked([truth for truth, _ in found]):
-        text = " AND ".join(found[at][1] for at in chain)
-        attributes = _union(found[at][0] for at in chain)
-        _refuse_large(columns, where, attributes)
-        mask = np.ones([columns.sizes[at] for at in attributes], dtype=np.bool_)
-        for at in chain:
-            mask &= _spread(found[at][0].true, found[at][0].attributes, attributes)
-        pieces += _apart(Restriction(attributes, mask, text))
+    for linked in _linked([region for region, _ in found]):
+        text = " AND ".join(found[at][1] for at in linked)
+        whole = _joined(columns, where, [found[at][0] for at in linked], every=True)
+        pieces += _apart(Restriction(whole.attributes, whole.kinds, whole.mask, text))
     if not all(piece.mask.any() for piece in pieces):
         raise columns.source.refusal(where, "no cell of the schema meets this WHERE; all counts are zero")
     return [piece for piece in pieces if not piece.mask.all()]
 
 
-def truth_of(columns: Columns, node: exp.Expression) -> Truth:
-    """Where a condition is true and where it is false."""
-    return _truth(columns, node, False)
+def region_of(columns: Columns, node: exp.Expression) -> Region:
+    """Where a condition is true."""
+    return _region(columns, node, False)
 
 
-def _conjuncts(whole: exp.Expression, inverted: bool) -> list[tuple[exp.Expression, bool]]:
-    """The conditions, and whether each is negated, whose AND is the whole (or its negation)."""
+def _chain(whole: exp.Expression, inverted: bool, *, every: bool) -> list[tuple[exp.Expression, bool]]:
+    """The conditions, and whether each is negated, whose AND (or else OR) is the whole, or its negation."""
     found, waiting = [], [(whole, inverted)]
     while waiting:
         node, negated = waiting.pop()
         node = bare(node)
         if isinstance(node, exp.Not):
             waiting.append((node.this, not negated))
-        elif isinstance(node, exp.Or if negated else exp.And):
+        elif isinstance(node, exp.And if every != negated else exp.Or):
             waiting += [(node.expression, negated), (node.this, negated)]
         else:
             found.append((node, negated))
@@ -92,82 +107,101 @@ def _spelt(node: exp.Expression, negated: bool) -> str:
     return f"NOT {inside}" if negated else inside
 
 
-def _linked(truths: Sequence[Truth]) -> list[list[int]]:
-    """The conditions in groups that share no attribute with each other."""
+def _linked(regions: Sequence[Region]) -> list[list[int]]:
+    """The regions in groups that share no attribute with each other."""
     chains: list[tuple[set[int], list[int]]] = []
-    for number, truth in enumerate(truths):
-        touching = [chain for chain in chains if chain[0] & set(truth.attributes)]
+    for number, region in enumerate(regions):
+        touching = [chain for chain in chains if chain[0] & set(region.attributes)]
         chains = [chain for chain in chains if chain not in touching]
-        reach = set(truth.attributes).union(*(chain[0] for chain in touching))
+        reach = set(region.attributes).union(*(chain[0] for chain in touching))
         chains.append((reach, sorted([number, *(at for chain in touching for at in chain[1])])))
     return sorted(numbers for _, numbers in chains)
 
 
 def _apart(whole: Restriction) -> Iterator[Restriction]:
     """The restriction with every attribute split off whose own cells are all that matters of it."""
-    attributes, mask = list(whole.attributes), whole.mask
+    kinds, mask = dict(zip(whole.attributes, whole.kinds, strict=True)), whole.mask
     for attribute in whole.attributes:
-        if len(attributes) == 1:
+        if len(kinds) == 1:
             break
-        axis = attributes.index(attribute)
+        axis = list(kinds).index(attribute)
         own = mask.any(axis=tuple(at for at in range(mask.ndim) if at != axis), keepdims=True)
         rest = mask.any(axis=axis, keepdims=True)
         if np.array_equal(own & rest, mask):
-            yield Restriction((attribute,), own.reshape(-1), whole.text)
+            yield Restriction((attribute,), (kinds.pop(attribute),), own.reshape(-1), whole.text)
             mask = rest.reshape([size for at, size in enumerate(mask.shape) if at != axis])
-            attributes.remove(attribute)
-    yield Restriction(tuple(attributes), mask, whole.text)
+    yield Restriction(tuple(kinds), tuple(kinds.values()), mask, whole.text)
 
 
-def _truth(columns: Columns, node: exp.Expression, negated: bool) -> Truth:
+def _region(columns: Columns, node: exp.Expression, negated: bool) -> Region:
+    """Where a condition, or its negation, is true; NOT is moved inwards until it meets one column."""
     node = bare(node)
     if isinstance(node, exp.Not):
-        return _truth(columns, node.this, not negated)
+        return _region(columns, node.this, not negated)
     if isinstance(node, exp.And | exp.Or):
-        found = _joined(columns, node)
-    else:
-        try:
-            found = _single(columns, node)
-        except _Unfit as error:
-            raise columns.source.refusal(node, str(error)) from error
-    return found.negated() if negated else found
+        every = isinstance(node, exp.And) != negated
+        parts = [_region(columns, part, inner) for part, inner in _chain(node, negated, every=every)]
+        return _joined(columns, node, parts, every=every)
+    try:
+        truth = _single(columns, node)
+    except _Unfit as error:
+        raise columns.source.refusal(node, str(error)) from error
+    return Region.on_one(truth.attribute, truth.false if negated else truth.true)
 
 
-def _joined(columns: Columns, node: exp.And | exp.Or) -> Truth:
-    """AND or OR of several conditions; OR is the negation of the AND of the negations."""
-    either = isinstance(node, exp.Or)
-    parts = [_truth(columns, part, negated) for part, negated in _conjuncts(node, either)]
-    attributes = _union(parts)
-    _refuse_large(columns, node, attributes)
-    sizes = [columns.sizes[at] for at in attributes]
-    true, false = np.ones(sizes, dtype=np.bool_), np.zeros(sizes, dtype=np.bool_)
+def _joined(columns: Columns, node: exp.Expression, parts: Sequence[Region], *, every: bool) -> Region:
+    """Where every one of the parts holds, or else where any does."""
+    join = np.logical_and if every else np.logical_or
+    alone: dict[int, Mask] = {}
+    regions = []
     for part in parts:
-        true &= _spread(part.true, part.attributes, attributes)
-        false |= _spread(part.false, part.attributes, attributes)
-    both = Truth(attributes, true, false)
-    return both.negated() if either else both
+        if len(part.attributes) > 1:
+            regions.append(part)
+        else:
+            (at,) = part.attributes
+            alone[at] = join(alone[at], part.cells) if at in alone else part.cells
+    regions += [Region.on_one(at, cells) for at, cells in alone.items()]
+    if len(regions) == 1:
+        return regions[0]
+    attributes = tuple(sorted({attribute for region in regions for attribute in region.attributes}))
+    kinds = [
+        together([r.kinds[r.attributes.index(at)] for r in regions if at in r.attributes])
+        for at in attributes
+    ]
+    _refuse_large(columns, node, attributes, cells_of_kinds(kinds))
+    mask = np.full([own.count for own in kinds], every, dtype=np.bool_)
+    for region in regions:
+        mask = join(mask, _spread(region, attributes, kinds))
+    return Region(attributes, *_fewer(kinds, mask))
 
 
-def _union(parts: "Iterator[Truth] | Sequence[Truth]") -> tuple[int, ...]:
-    return tuple(sorted({attribute for part in parts for attribute in part.attributes}))
+def _spread(region: Region, attributes: tuple[int, ...], kinds: Sequence[Kinds]) -> Mask:
+    """The region's mask over finer kinds, an axis of length one for each attribute it does not look at."""
+    finer = [kinds[attributes.index(at)] for at in region.attributes]
+    inner = [Kinds(own.classes[each.first]) for own, each in zip(region.kinds, finer, strict=True)]
+    sizes = iter([each.count for each in finer])
+    shape = [next(sizes) if at in region.attributes else 1 for at in attributes]
+    return spread_over(region.mask, inner).reshape(shape)
 
 
-def _spread(mask: Mask, own: tuple[int, ...], attributes: tuple[int, ...]) -> Mask:
-    """The mask with an axis of length one for each attribute that it does not look at."""
-    sizes = iter(mask.shape)
-    return mask.reshape([next(sizes) if at in own else 1 for at in attributes])
+def _fewer(kinds: Sequence[Kinds], mask: Mask) -> tuple[tuple[Kinds, ...], Mask]:
+    """The kinds that the mask tells apart, and the mask over those."""
+    found = []
+    for axis, own in enumerate(kinds):
+        alike = told_apart(mask, axis)
+        mask = np.take(mask, alike.first, axis=axis)
+        found.append(Kinds(alike.classes[own.classes]))
+    return tuple(found), mask
 
 
-def _refuse_large(columns: Columns, node: exp.Expression, attributes: tuple[int, ...]) -> None:
-    cells = math.prod(columns.sizes[at] for at in attributes)
-    if len(attributes) > 1 and cells > MOST_JOINT_CELLS:
+def _refuse_large(columns: Columns, node: exp.Expression, attributes: tuple[int, ...], kinds: int) -> None:
+    if kinds > MOST_KINDS:
         names = " x ".join(columns.schema.names[at] for at in attributes)
         raise columns.source.refusal(
             node,
-            f"this condition ties {names} together, which have {cells:,} cells, more than the "
-            f"{MOST_JOINT_CELLS:,} that one condition can look at; conditions joined by AND come apart: ask "
-            "for the counts of A, of B and of A AND B, which are products, and count A OR B as "
-            "A + B - (A AND B)",
+            f"this condition ties {names} together in {kinds:,} combinations of kinds of cells, more than "
+            f"the {MOST_KINDS:,} that are held; conditions joined by AND come apart, and so does NOT (A OR "
+            "B): count that and the total, and take A OR B as their difference",
         )
 
 
@@ -197,7 +231,7 @@ def _single(columns: Columns, node: exp.Expression) -> Truth:
             column = columns.position(node.this, SUPPORTED)
             low = _ordered(columns, column, ">=", constant(columns, node.args["low"]))
             high = _ordered(columns, column, "<=", constant(columns, node.args["high"]))
-            return Truth((column,), low.true & high.true, low.false | high.false)
+            return Truth(column, low.true & high.true, low.false | high.false)
         case exp.Is():
             raise _Unfit(
                 "IS is not supported: nulls follow the schema's policy (outside=), and with 'other' they are "
@@ -211,7 +245,7 @@ def _single(columns: Columns, node: exp.Expression) -> Truth:
 def _ordered(columns: Columns, column: int, sign: str, value: Value) -> Truth:
     schema = columns.schema
     try:
-        return Truth((column,), *compared(schema.names[column], schema.attributes[column], sign, value))
+        return Truth(column, *compared(schema.names[column], schema.attributes[column], sign, value))
     except WorkloadError as error:
         raise _Unfit(str(error)) from error
 
@@ -219,7 +253,7 @@ def _ordered(columns: Columns, column: int, sign: str, value: Value) -> Truth:
 def _one_of(columns: Columns, column: int, values: Sequence[Value]) -> Truth:
     schema = columns.schema
     try:
-        return Truth((column,), *among(schema.names[column], schema.attributes[column], values))
+        return Truth(column, *among(schema.names[column], schema.attributes[column], values))
     except WorkloadError as error:
         raise _Unfit(str(error)) from error
 

@@ -9,60 +9,63 @@ import numpy as np
 from numpy.typing import NDArray
 
 from residua.errors import WorkloadError
+from residua.linalg.kinds import Kinds, spread_over, together
+from residua.linalg.squares import join
 from residua.schema import Attribute, Binned, Integer, Schema
 from residua.schema.attributes import plain
+from residua.workload import wording
+from residua.workload.coarse import cells_of_kinds, coarsened, kinds_of
+from residua.workload.combined import Combined
 from residua.workload.explicit import Explicit, Sets
 from residua.workload.groupings import Partition
 from residua.workload.groups import Factor
 from residua.workload.intervals import Prefix
 from residua.workload.queries import Queries
-from residua.workload.symmetric import Identity
+from residua.workload.symmetric import Identity, Total
 
 Mask = NDArray[np.bool_]
 
 MOST_ENTRIES = 10_000_000  # of queries that are held cell by cell; 80 MB
 
 
-class Grouping(Protocol):
-    """Queries on one attribute."""
-
-    @property
-    def attribute(self) -> int: ...
-    @property
-    def queries(self) -> Queries: ...
-
-
 class Selection(Protocol):
-    """Cells of some attributes, with the words for them."""
+    """Cells of some attributes by kinds of each one's cells, with the words for them."""
 
     @property
     def attributes(self) -> tuple[int, ...]: ...
     @property
+    def kinds(self) -> tuple[Kinds, ...]: ...
+    @property
     def mask(self) -> Mask: ...
+    @property
+    def cells(self) -> Mask: ...
     @property
     def text(self) -> str: ...
 
 
-def factors(
-    schema: Schema, grouped: Sequence[Grouping], selections: Sequence[Selection]
-) -> tuple[Factor, ...]:
+def factors(schema: Schema, grouped: Sequence[Factor], selections: Sequence[Selection]) -> tuple[Factor, ...]:
     """The factors of a table: those of the groups in order, then of what else is selected."""
     ties = {attribute: selection for selection in selections for attribute in selection.attributes}
     used: list[Selection] = []
     made = []
     for member in grouped:
-        tie = ties.get(member.attribute)
-        if tie is None:
-            made.append(Factor((member.attribute,), member.queries))
-        elif len(tie.attributes) == 1:
-            made.append(Factor((member.attribute,), _restricted(schema, member, tie.mask)))
+        mine = [ties[at] for at in member.attributes if at in ties]
+        if not mine:
+            made.append(member)
+            continue
+        tie = mine[0]
+        if len(member.attributes) > 1:
+            raise WorkloadError(f"{member.queries!r} cannot be restricted to some of its cells")
+        if len(tie.attributes) == 1:
+            made.append(Factor(member.attributes, _restricted(schema, member, tie.cells)))
         elif tie not in used:
-            made.append(_joint(schema, tie, [each for each in grouped if each.attribute in tie.attributes]))
-        if tie is not None:
-            used.append(tie)
+            made.append(
+                _joint(schema, tie, [each for each in grouped if each.attributes[0] in tie.attributes])
+            )
+        used.append(tie)
     for selection in selections:
         if selection not in used and len(selection.attributes) == 1:
-            made.append(Factor(selection.attributes, Partition(np.where(selection.mask, 0, -1))))
+            made.append(Factor(selection.attributes, Partition(np.where(selection.cells, 0, -1))))
         elif selection not in used:
             made.append(_joint(schema, selection, []))
     return tuple(made)
@@ -76,20 +79,28 @@ def compressed(classes: NDArray[np.int64], labels: Sequence[str] | None) -> Part
     return Partition(dense, None, None if labels is None else tuple(labels[at] for at in kept.tolist()))
 
 
-def _restricted(schema: Schema, member: Grouping, mask: Mask) -> Queries:
+def _restricted(schema: Schema, member: Factor, mask: Mask) -> Queries:
     """The queries on the cells of the mask, without those that have none."""
-    queries = member.queries
+    queries, attribute = member.queries, schema.attributes[member.attributes[0]]
+    if isinstance(queries, Total):
+        return Partition(np.where(mask, 0, -1))
     if isinstance(queries, Identity):
         return compressed(np.where(mask, np.arange(mask.size), -1), None)
     if isinstance(queries, Partition):
-        return _narrowed(schema.attributes[member.attribute], queries, mask)
-    if not isinstance(queries, Prefix):
-        raise WorkloadError(f"{queries!r} cannot be restricted to some of its cells")
+        return _narrowed(attribute, queries, mask)
+    _refuse_large(queries.count * mask.size, f"{queries!r} with a condition")
     chosen = np.flatnonzero(mask)
-    _refuse_large(chosen.size * mask.size, f"cumulative counts on {mask.size:,} cells with a condition")
-    members = np.zeros((chosen.size, mask.size), dtype=np.bool_)
-    members[:, chosen] = np.tri(chosen.size, dtype=np.bool_)
-    return Sets(members, _run_labels(schema.attributes[member.attribute], chosen))
+    if isinstance(queries, Prefix):
+        members = np.zeros((chosen.size, mask.size), dtype=np.bool_)
+        members[:, chosen] = np.tri(chosen.size, dtype=np.bool_)
+        return Sets(members, _run_labels(attribute, chosen))
+    rows = queries.matrix() * mask
+    kept = np.flatnonzero(rows.any(axis=1))
+    within = wording.cells(schema.names[member.attributes[0]], attribute, chosen.tolist())
+    words = _words(schema, member)
+    labels = tuple(f"{words[at]} and {within}" for at in kept.tolist())
+    weights = None if queries.weights is None else queries.weights[kept]
+    return Explicit(queries.sizes, rows[kept], weights, labels)
 
 
 def _narrowed(attribute: Attribute, queries: Partition, mask: Mask) -> Partition:
@@ -125,29 +136,37 @@ def _run_labels(attribute: Attribute, chosen: NDArray[np.intp]) -> tuple[str, ..
     return None
 
 
-def _joint(schema: Schema, selection: Selection, members: Sequence[Grouping]) -> Factor:
+def _joint(schema: Schema, selection: Selection, members: Sequence[Factor]) -> Factor:
     """Groups within a selection that ties attributes together: one query per product that has a cell."""
-    grouped = [member.attribute for member in members]
+    grouped = [member.attributes[0] for member in members]
     attributes = (*grouped, *(at for at in selection.attributes if at not in grouped))
-    mask = selection.mask.transpose([selection.attributes.index(at) for at in attributes])
-    count = math.prod(member.queries.count for member in members)
+    own = [selection.kinds[selection.attributes.index(at)] for at in attributes]
+    asked = [together([kinds, kinds_of(m.queries, 0)]) for kinds, m in zip(own, members, strict=False)]
+    kinds = [*asked, *own[len(asked) :]]
+    cells, count = cells_of_kinds(kinds), math.prod(member.queries.count for member in members)
     _refuse_large(
-        count * mask.size, f"{count:,} groups tied together by one condition on {mask.size:,} cells"
+        count * cells, f"{count:,} groups tied together by one condition on {cells:,} kinds of cells"
     )
-    rows: NDArray[np.float64] = np.ones((1, 1))
-    for member in members:
-        rows = np.asarray(np.kron(rows, member.queries.matrix()), dtype=np.float64)
-    rows = np.repeat(rows, mask.size // rows.shape[1], axis=1) * mask.reshape(-1)
+    rows = join(_over(member.queries, each) for member, each in zip(members, asked, strict=True))
+    mask = selection.mask.transpose([selection.attributes.index(at) for at in attributes])
+    inner = [Kinds(each.classes[finer.first]) for each, finer in zip(own, kinds, strict=True)]
+    rows = np.repeat(rows, cells // rows.shape[1], axis=1) * spread_over(mask, inner).reshape(-1)
     words = product(*(_words(schema, member) for member in members))
     texts = [" and ".join([*each, selection.text]) for each in words]
     kept = np.flatnonzero(rows.any(axis=1))
-    sizes = tuple(mask.shape)
-    return Factor(attributes, Explicit(sizes, rows[kept], None, tuple(texts[at] for at in kept.tolist())))
+    labels = tuple(texts[at] for at in kept.tolist())
+    return Factor(attributes, Combined.of(kinds, rows[kept], None, labels))
 
 
-def _words(schema: Schema, member: Grouping) -> list[str]:
-    name, attribute = schema.names[member.attribute], schema.attributes[member.attribute]
-    return [member.queries.describe(at, [name], [attribute]) for at in range(member.queries.count)]
+def _over(queries: Queries, kinds: Kinds) -> NDArray[np.float64]:
+    """Rows over kinds that the queries do not tell apart."""
+    found = coarsened(queries, [kinds])
+    assert found is not None
+    return found.matrix()
+
+
+def _words(schema: Schema, member: Factor) -> list[str]:
+    return [member.describe(at, schema) for at in range(member.queries.count)]
 
 
 def _refuse_large(entries: int, what: str) -> None:

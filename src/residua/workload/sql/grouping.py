@@ -10,7 +10,7 @@ from sqlglot import exp
 from residua.schema.wording import short
 from residua.workload.queries import Queries
 from residua.workload.sql.columns import Columns
-from residua.workload.sql.conditions import constant, truth_of
+from residua.workload.sql.conditions import constant, region_of
 from residua.workload.sql.factors import compressed
 from residua.workload.sql.reading import bare, shown
 from residua.workload.symmetric import Identity
@@ -130,14 +130,14 @@ def _case(columns: Columns, node: exp.Case) -> Grouped:
         condition = branch.this
         if node.this is not None:
             condition = exp.EQ(this=node.this.copy(), expression=condition.copy())
-        truth = truth_of(columns, condition)
-        if len(truth.attributes) != 1 or attribute not in (None, truth.attributes[0]):
+        region = region_of(columns, condition)
+        if len(region.attributes) != 1 or attribute not in (None, region.attributes[0]):
             raise source.refusal(branch, "CASE groups by one column; this condition looks at another")
         if attribute is None:
-            attribute = truth.attributes[0]
+            attribute = region.attributes[0]
             classes = np.full(columns.sizes[attribute], -1, dtype=np.int64)
         number = numbers.setdefault(_label(columns, branch.args.get("true")), len(numbers))
-        classes[(classes < 0) & truth.true] = number
+        classes[(classes < 0) & region.cells] = number
     if attribute is None:
         raise source.refusal(node, "CASE needs a WHEN")
     classes[classes < 0] = numbers.setdefault(_label(columns, node.args.get("default")), len(numbers))

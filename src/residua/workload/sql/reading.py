@@ -22,9 +22,10 @@ STATEMENTS = "SELECT columns, COUNT(*) FROM t WHERE .. GROUP BY .. is supported"
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """The text of some statements, which knows the place of each part."""
+    """The text of some statements, which knows the place of each part; the first `given` letters are ours."""
 
     text: str
+    given: int = 0
 
     def statements(self) -> list[exp.Expression]:
         """The statements in the text, at least one."""
@@ -71,9 +72,9 @@ class Source:
 
     def refusal_at(self, offset: int, what: str) -> WorkloadError:
         """The error that names the place of a character, counted from 0."""
-        before = self.text[:offset]
+        before = self.text[self.given : max(offset, self.given)]
         line = before.count("\n") + 1
-        column = offset - (before.rfind("\n") + 1) + 1
+        column = len(before) - (before.rfind("\n") + 1) + 1
         return WorkloadError(f"SQL, line {line}, column {column}: {one_line(what)}")
 
     def allow_only(self, node: exp.Expression, parts: Iterable[str], what: str) -> None:

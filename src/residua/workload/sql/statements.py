@@ -8,7 +8,7 @@ from sqlglot import exp
 
 from residua.errors import WorkloadError
 from residua.schema import Schema
-from residua.workload.groups import Group, checked_weight, table_name
+from residua.workload.groups import NAME_WIDTH, Factor, Group, checked_weight, table_name
 from residua.workload.intervals import Prefix
 from residua.workload.sql.columns import Columns
 from residua.workload.sql.conditions import Restriction, restrictions
@@ -18,8 +18,6 @@ from residua.workload.sql.reading import STATEMENTS, Source, bare, shown
 from residua.workload.symmetric import Identity
 
 CUMULATIVE = "cumulative counts are SUM(COUNT(*)) OVER (PARTITION BY the other columns ORDER BY age)"
-
-_NAME_WIDTH = 80
 
 
 def groups_of(schema: Schema, text: str, name: str | None, weight: float) -> tuple[Group, ...]:
@@ -69,9 +67,10 @@ def _group(
     where = tree.args.get("where")
     title = table_name([columns.schema.names[member.attribute] for member in grouped])
     if where is not None:
-        title = textwrap.shorten(f"{title} where {shown(where.this)}", _NAME_WIDTH, placeholder=" ...")
+        title = textwrap.shorten(f"{title} where {shown(where.this)}", NAME_WIDTH, placeholder=" ...")
     try:
-        return Group(name or title, factors(columns.schema, grouped, left), weight)
+        asked = [Factor((member.attribute,), member.queries) for member in grouped]
+        return Group(name or title, factors(columns.schema, asked, left), weight)
     except WorkloadError as error:
         raise columns.source.refusal(tree, str(error)) from error
 

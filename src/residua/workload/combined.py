@@ -1,0 +1,182 @@
+"""Queries that look only at the kinds of the cells of several attributes: conditions joined across them.
+
+However many joint cells there are, the queries are rows over the product of the kinds, and one number for
+each cell of each attribute: its kind (claim W-011).
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from residua.errors import FileFormatError, Infeasible, WorkloadError
+from residua.linalg.centring import Measure, project, standing_rows
+from residua.linalg.kinds import Kinds, spread_over, summed_over, told_apart
+from residua.schema import Attribute
+from residua.workload.explicit import Explicit
+from residua.workload.files import fetch, listed, stash
+from residua.workload.queries import MATRIX_LIMIT, Array, Queries
+
+MOST_KINDS = 50_000  # combinations of kinds of cells that one family holds a number for
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Combined(Queries):
+    """Rows over the product of the kinds of each attribute's cells; `coarse` are those rows."""
+
+    kinds: tuple[Kinds, ...]
+    coarse: Explicit
+
+    kind = "combined"
+
+    def __post_init__(self) -> None:
+        if self.coarse.sizes != tuple(own.count for own in self.kinds):
+            raise WorkloadError(f"{self.coarse!r} do not fit kinds of cells {self.kinds!r}")
+
+    @classmethod
+    def of(
+        cls,
+        kinds: Sequence[Kinds],
+        values: Array,
+        weights: Array | None = None,
+        labels: tuple[str, ...] | None = None,
+    ) -> "Combined":
+        """The queries with these rows over the product of the kinds, those that no row tells apart joined."""
+        tensor = values.reshape(len(values), *(own.count for own in kinds))
+        fewer = []
+        for axis, own in enumerate(kinds, start=1):
+            alike = told_apart(tensor, axis)
+            tensor = np.take(tensor, alike.first, axis=axis)
+            fewer.append(Kinds(alike.classes[own.classes]))
+        rows = tensor.reshape(len(values), -1)
+        return cls(tuple(fewer), Explicit(tensor.shape[1:], rows, weights, labels))
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """Number of cells of each attribute."""
+        return tuple(own.size for own in self.kinds)
+
+    @property
+    def count(self) -> int:
+        """Number of rows."""
+        return self.coarse.count
+
+    @property
+    def title(self) -> str:
+        """`condition`."""
+        return "condition"
+
+    @property
+    def weights(self) -> Array | None:
+        """Weight of each query's variance `(count,)`, or None where every weight is one."""
+        return self.coarse.weights
+
+    def gram(self, *, weighted: bool = True) -> Array:
+        """That of the kinds, spread over their cells."""
+        self._refuse_large(self.cells)
+        sizes = self.coarse.sizes
+        tensor = self.coarse.gram(weighted=weighted).reshape(*sizes, *sizes)
+        tensor = spread_over(tensor, [*self.kinds, *self.kinds])
+        return np.asarray(tensor.reshape(self.cells, self.cells))
+
+    def root(self) -> Array:
+        """That of the kinds, spread over their cells."""
+        return self._spread(self.coarse.root())
+
+    def centred_root(self, measures: Sequence[Measure], kept: Sequence[int]) -> Array:
+        """Independent rows with the gram of the queries, centred along the places kept, means along others.
+
+        Centring by the measures of the cells is centring kinds by theirs, so only what is left of it is
+        spread over the cells of the places kept, shape `(rank, product of their sizes)` (claim W-011).
+        """
+        rows = self.coarse.root()
+        own = [kinds.measure(measure) for kinds, measure in zip(self.kinds, measures, strict=True)]
+        left = standing_rows(project(rows, self.coarse.sizes, own, kept), np.linalg.norm(rows, axis=1))
+        along = [self.kinds[place] for place in kept]
+        cells = math.prod(kinds.size for kinds in along)
+        if len(left) * cells > MATRIX_LIMIT:
+            raise Infeasible(
+                f"{self!r}: what it asks of {cells:,} cells together cannot be planned cell by cell; plan it "
+                "without the tables that tell those cells apart"
+            )
+        tensor = left.reshape(len(left), *(kinds.count for kinds in along))
+        return np.asarray(spread_over(tensor, along, first=1).reshape(len(left), cells))
+
+    def rows_at(self, indices: NDArray[np.int64]) -> Array:
+        """Rows of the kinds, spread over their cells."""
+        return self._spread(self.coarse.rows_at(indices))
+
+    def answers(self, x: ArrayLike) -> Array:
+        """Answers on the sums by kind."""
+        vector = self._vectors(x)
+        batch = vector.shape[:-1]
+        tensor = summed_over(vector.reshape(*batch, *self.sizes), self.kinds, first=len(batch))
+        return self.coarse.answers(tensor.reshape(*batch, -1))
+
+    def means(self, measure: ArrayLike | None = None) -> Array:
+        """Mean of every query under weights on the cells that sum to one (uniform), `(count,)`."""
+        if measure is not None:
+            return self.answers(measure)
+        mean = np.ones(1)
+        for own in self.kinds:
+            mean = np.multiply.outer(mean, own.members / own.size).reshape(-1)
+        return self.coarse.answers(mean)
+
+    def quadratic(self, covariance: ArrayLike) -> Array:
+        """Variances under the covariance of the sums by kind."""
+        return self.coarse.quadratic(self._summed(covariance))
+
+    def trace(self, covariance: ArrayLike, *, weighted: bool = False) -> Array:
+        """Sum of the variances under the covariance of the sums by kind."""
+        return self.coarse.trace(self._summed(covariance), weighted=weighted)
+
+    def phrase(self, index: int, names: Sequence[str], attributes: Sequence[Attribute]) -> str:
+        """The query's own label, or `query 12`."""
+        return self.coarse.phrase(index, names, attributes)
+
+    def record(self, arrays: dict[str, NDArray[Any]]) -> dict[str, Any]:
+        """The record of the rows over the kinds, and the kind of each cell of each attribute."""
+        kinds = [stash(arrays, own.classes) for own in self.kinds]
+        return {**self.coarse.record(arrays), "kind": self.kind, "kinds": kinds}
+
+    @classmethod
+    def from_record(cls, record: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> "Queries":
+        """The queries recorded."""
+        coarse = Explicit.from_record(record, arrays)
+        assert isinstance(coarse, Explicit)
+        return cls(tuple(kinds_recorded(listed(record, "kinds"), arrays)), coarse)
+
+    def _spread(self, rows: Array) -> Array:
+        self._refuse_large(len(rows))
+        tensor = spread_over(rows.reshape(len(rows), *self.coarse.sizes), self.kinds, first=1)
+        return np.asarray(tensor.reshape(len(rows), self.cells))
+
+    def _summed(self, covariance: ArrayLike) -> Array:
+        square = self._squares(covariance)
+        batch = square.shape[:-2]
+        tensor = square.reshape(*batch, *self.sizes, *self.sizes)
+        tensor = summed_over(tensor, [*self.kinds, *self.kinds], first=len(batch))
+        return np.asarray(tensor.reshape(*batch, self.coarse.cells, self.coarse.cells))
+
+    def _refuse_large(self, rows: int) -> None:
+        if rows * self.cells > MATRIX_LIMIT:
+            raise WorkloadError(
+                f"{self!r}: {rows:,} rows over all cells are too many to hold; plan this condition with "
+                "method 'auto', which looks at kinds of cells, or in a release of its own"
+            )
+
+
+def kinds_recorded(keys: Sequence[Any], arrays: Mapping[str, NDArray[Any]]) -> list[Kinds]:
+    """Kinds of cells from the arrays that a record names."""
+    found = []
+    for key in keys:
+        classes = fetch({"kinds": key}, "kinds", arrays)
+        if classes.ndim != 1 or classes.dtype.kind not in "iu" or not classes.size:
+            raise FileFormatError("a saved file has kinds of cells that are no numbers")
+        found.append(Kinds(classes))
+        if not np.array_equal(found[-1].classes, classes):
+            raise FileFormatError("a saved file has kinds of cells that are not numbered as they occur")
+    return found

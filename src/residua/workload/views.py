@@ -1,0 +1,144 @@
+"""A schema seen by kinds of cells: attributes by kinds of their cells, or several as one by joint kinds.
+
+Cells that no query tells apart are of one kind. Where queries tie attributes together, combinations of kinds
+that none tells apart are of one joint kind: the records that a condition selects are one, however many
+attributes it looks at.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from residua.errors import NotInSpan
+from residua.linalg.kinds import Kinds, told_apart
+from residua.schema import Integer, Schema
+from residua.workload.coarse import cells_of_kinds, coarse_factor, coarse_group, told_apart_by
+from residua.workload.explicit import Explicit
+from residua.workload.groups import Factor, Group
+from residua.workload.merging import Merged, Order
+from residua.workload.tables import Tables
+
+Array = NDArray[np.float64]
+
+ROUNDING = 1e-9  # relative; differences this small are what rounding leaves
+
+
+@dataclass(frozen=True, slots=True)
+class JointKinds:
+    """One attribute made of several: `kinds` of the cells of each, and the joint kind of their combinations.
+
+    It takes the place of the first of them; nothing is left of the others. Attributes are ascending.
+    """
+
+    attributes: tuple[int, ...]
+    kinds: tuple[Kinds, ...]
+    joint: Kinds
+
+    @classmethod
+    def of_one(cls, attribute: int, kinds: Kinds) -> "JointKinds":
+        """An attribute by kinds of its cells."""
+        return cls((attribute,), (kinds,), Kinds.every(kinds.count))
+
+    @property
+    def place(self) -> int:
+        """The position that it takes in the schema."""
+        return self.attributes[0]
+
+    @property
+    def size(self) -> int:
+        """Number of joint kinds."""
+        return self.joint.count
+
+    def seen(self, merged: Merged) -> Factor | None:
+        """The factors, over kinds of our attributes, over joint kinds instead; None if they are finer."""
+        rows = merged.rows(self.attributes, [own.count for own in self.kinds])
+        found = rows[:, self.joint.first]
+        if np.abs(found[:, self.joint.classes] - rows).max() > ROUNDING * (1 + np.abs(rows).max()):
+            return None
+        others = merged.others(self.attributes)
+        single = merged.factors[0].queries if len(merged.mine) == 1 else None
+        labels = single.labels if isinstance(single, Explicit) else None
+        sizes = (self.size, *(size for _, size in others))
+        queries = Explicit(sizes, found.reshape(len(found), -1), merged.weights, labels)
+        return Factor((self.place, *(at for at, _ in others)), queries)
+
+
+@dataclass(frozen=True, eq=False)
+class View:
+    """A schema with some attributes by kinds or joint kinds of their cells; each is part of one at most."""
+
+    parts: tuple[JointKinds, ...] = ()
+
+    @property
+    def kinds(self) -> dict[int, Kinds]:
+        """Kinds of the cells of each attribute."""
+        return {at: own for part in self.parts for at, own in zip(part.attributes, part.kinds, strict=True)}
+
+    @property
+    def tied(self) -> list[JointKinds]:
+        """Those made of several attributes."""
+        return [part for part in self.parts if len(part.attributes) > 1]
+
+    def schema(self, schema: Schema) -> Schema:
+        """The schema as it is seen."""
+        sizes = {at: 1 for part in self.parts for at in part.attributes}
+        sizes |= {part.place: part.size for part in self.parts}
+        pairs = enumerate(zip(schema.names, schema.attributes, strict=True))
+        return Schema({name: Integer(0, sizes[at] - 1) if at in sizes else own for at, (name, own) in pairs})
+
+    def group(self, group: Group) -> tuple[Group, list[Order]]:
+        """A table as it is seen, and how its queries get back into their order; NotInSpan if it is finer."""
+        found = coarse_group(group, self.kinds) if self.parts else group
+        if found is None:
+            raise finer(group, told_apart_by(group, self.kinds))
+        orders = []
+        for part in self.tied:
+            merged = Merged.of(found, part.attributes)
+            if merged.mine:
+                factor = part.seen(merged)
+                if factor is None:
+                    raise finer(group, [at for at in part.attributes if at in group.attributes])
+                orders.append(merged.order)
+                found = merged.with_factor(factor)
+        return found, orders[::-1]
+
+    def tables(self, part: Tables) -> Tables | None:
+        """A run of tables as it is seen; None if it is finer, or on attributes that are tied together."""
+        if not self.parts:
+            return part
+        if any(at in part.attributes for each in self.tied for at in each.attributes):
+            return None
+        kinds, schema = self.kinds, self.schema(part.schema)
+        if part.joint is None:
+            own = {at: coarse_factor(Factor((at,), part.queries_of(at)), kinds) for at in part.attributes}
+            if any(factor is None for factor in own.values()):
+                return None
+            return replace(part, schema=schema, factors=tuple(own.get(at) for at in range(len(schema))))
+        joint = [coarse_factor(group.factors[0], kinds) for group in part]
+        kept = tuple(factor.queries for factor in joint if factor is not None)
+        return replace(part, schema=schema, joint=kept) if len(kept) == len(joint) else None
+
+
+def joint_kinds(attributes: Sequence[int], kinds: Sequence[Kinds], groups: Sequence[Group]) -> JointKinds:
+    """These attributes as one, by the joint kinds that tables over the kinds of each tell apart."""
+    sizes, known = [own.count for own in kinds], dict(zip(attributes, kinds, strict=True))
+    marks = np.zeros((cells_of_kinds(kinds), 0))
+    for group in groups:
+        coarse = coarse_group(group, known)
+        if coarse is None:
+            raise finer(group, told_apart_by(group, known))
+        rows = Merged.of(coarse, attributes).rows(attributes, sizes)
+        apart = told_apart(rows, 1).classes
+        marks = np.column_stack([marks, apart])
+    return JointKinds(tuple(attributes), tuple(kinds), Kinds.of(marks))
+
+
+def finer(group: Group, attributes: Sequence[int]) -> NotInSpan:
+    """The error for a table that tells apart cells of one kind."""
+    return NotInSpan(
+        f"table {group.name!r} tells apart cells that the plan measures together; add the table to the "
+        "workload before planning",
+        attributes,
+    )
