@@ -4,9 +4,17 @@ A printed figure is given as its text, so that its last digit is known: it stand
 rounds to it.
 """
 
+import argparse
 from decimal import Decimal
 
 WIDTHS = "{:<42}{:>16}{:>15}{:>12}  {}"
+
+
+def only_fast(arguments: list[str] | None, about: str | None, left_out: str) -> bool:
+    """Whether `--fast` was given, which leaves out what takes minutes; `arguments` are the command line's."""
+    parser = argparse.ArgumentParser(description=about, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("--fast", action="store_true", help=f"leave out {left_out}")
+    return bool(parser.parse_args(arguments).fast)
 
 
 class Comparison:

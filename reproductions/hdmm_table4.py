@@ -5,15 +5,15 @@ above the printed figure by more than 1%. H2, Privelet and HB on permuted ranges
 over all permutations, since the paper's is not printed. GreedyH is set beside ours, which weighs whole levels
 of the tree; LRM, which the paper runs up to 1024 cells, is not reproduced.
 
-Takes about twenty minutes, nearly all of it on 4096 cells; `--fast` leaves out 1024 and 4096.
+Takes about twenty minutes on two cores (37 beside other work), nearly all of it on 4096 cells; `--fast`
+leaves out 1024 and 4096.
 """
 
-import argparse
 import math
 import sys
 
 import numpy as np
-from _comparison import Comparison
+from _comparison import Comparison, only_fast
 from _products import ALLOWED
 from hdmm_table5 import PERMUTATION_SPREAD, WORKLOADS, mean_over_permutations
 from numpy.typing import NDArray
@@ -94,9 +94,7 @@ def compare_row(table: Comparison, name: str, queries: Queries, gram: Array, tot
 
 
 def main(arguments: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("--fast", action="store_true", help="leave out 1024 and 4096 cells")
-    fast = parser.parse_args(arguments).fast
+    fast = only_fast(arguments, __doc__, "1024 and 4096 cells")
     table = Comparison("HDMM, Table 4: root mean square error at epsilon 1")
     for cells in SIZES:
         if cells < SLOW or not fast:

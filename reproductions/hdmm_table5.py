@@ -11,14 +11,13 @@ mechanism can reach (17.464); the one printed for All Range, 17.46, is not.
 Takes about half an hour, nearly all of it on 4096 cells; `--fast` leaves those out.
 """
 
-import argparse
 import math
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-from _comparison import Comparison
+from _comparison import Comparison, only_fast
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
@@ -159,9 +158,7 @@ def compare_optimum(table: Comparison, name: str, queries: Queries, root: Array,
 
 
 def main(arguments: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("--fast", action="store_true", help=f"leave out {LARGE} cells")
-    fast = parser.parse_args(arguments).fast
+    fast = only_fast(arguments, __doc__, f"{LARGE} cells")
     table = Comparison("HDMM, Table 5: root mean square error at epsilon 1, delta 1e-6")
     for cells in GAPS:
         if cells < LARGE or not fast:

@@ -7,10 +7,9 @@ are is told in `_synthetic.py`, and those are compared up to the spread of draws
 Takes about five minutes, nearly all of it on random queries of sizes 40 and 50; `--fast` leaves those out.
 """
 
-import argparse
 import sys
 
-from _comparison import Comparison
+from _comparison import Comparison, only_fast
 from _figures import Printed
 from _synthetic import compare_kind, tables
 
@@ -56,11 +55,7 @@ PRINTED = {
 
 
 def main(arguments: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument(
-        "--fast", action="store_true", help=f"leave out random queries of size {LARGE} and more"
-    )
-    fast = parser.parse_args(arguments).fast
+    fast = only_fast(arguments, __doc__, f"random queries of size {LARGE} and more")
     table = Comparison("QuerySmasher, Table 4: one-way and two-way tables, RMSE at privacy cost 1")
     for (size, kind), printed in PRINTED.items():
         if not (fast and kind == "random" and size >= LARGE):

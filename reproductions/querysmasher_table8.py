@@ -14,11 +14,10 @@ print its weights: these were found by trying common generators and seeds agains
 Takes about a minute, most of it on random queries of size 40; `--fast` leaves those out.
 """
 
-import argparse
 import sys
 
 import numpy as np
-from _comparison import Comparison
+from _comparison import Comparison, only_fast
 from _figures import Printed
 from _synthetic import compare_kind, tables
 
@@ -63,11 +62,7 @@ def table_weights() -> list[float]:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument(
-        "--fast", action="store_true", help=f"leave out random queries of size {LARGE} and more"
-    )
-    fast = parser.parse_args(arguments).fast
+    fast = only_fast(arguments, __doc__, f"random queries of size {LARGE} and more")
     table = Comparison("QuerySmasher, Table 8: weighted tables, weighted RMSE at privacy cost 1")
     for (size, kind), (queries, wff, qs) in PRINTED.items():
         if not (fast and kind == "random" and size >= LARGE):

@@ -14,13 +14,12 @@ The paper's Eigen Design column stands beside our certified optimum, which must 
 Takes about four minutes; `--fast` leaves out ALLRANGE(2048).
 """
 
-import argparse
 import sys
 from dataclasses import dataclass
 from decimal import Decimal, localcontext
 
 import numpy as np
-from _comparison import Comparison
+from _comparison import Comparison, only_fast
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
@@ -135,9 +134,7 @@ def corollary_bound() -> Decimal:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("--fast", action="store_true", help="leave out ALLRANGE(2048)")
-    fast = parser.parse_args(arguments).fast
+    fast = only_fast(arguments, __doc__, "ALLRANGE(2048)")
     table = Comparison("SVD bound, Table 2: errors are ratios to SVDB")
     compare_ranges(table, "ALLRANGE(64,32)", [64, 32], RANGES_64_32)
     compare_ranges(table, "ALLRANGE(2 x 10)", [2] * 10, RANGES_TWOS)

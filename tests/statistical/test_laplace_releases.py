@@ -1,10 +1,14 @@
-"""Laplace noise in releases: its law, its independence and what it hides, at epsilon 0.1, 1 and 10.
+"""Laplace noise in releases: its law, its independence and the answers' errors, at epsilon 0.1, 1 and 10.
 
-Every test raises a false alarm with probability at most about 1e-6; seeds are fixed, so a run that passes
-once passes for ever. The last tests show that the same checks notice a mechanism that is a little wrong.
+Every test raises a false alarm with probability at most about ALARM; seeds are fixed, so a run that passes
+once passes for ever. The law of the noise is compared with the exact one by a chi-squared test on bins of at
+least ten expected numbers; a scale that is a fifth too small passes it with a probability below MISSED. At
+epsilon 10 integer noise on plain counts is zero but once in ten thousand times, so many more numbers are
+drawn there. What the noise hides is in test_laplace_black_box.py. The last tests show that the same checks
+notice a mechanism that is a little wrong.
 """
 
-import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -12,57 +16,56 @@ from scipy import stats
 
 import residua as rs
 from residua import _measure
-from residua.noise import DiscreteLaplace
+from residua.noise import DiscreteLaplace, draw
+from residua.strategy.nested import NestedStrategy
+from residua.strategy.product import ProductStrategy
+from residua.strategy.union import UnionStrategy
 
 ALARM = 1e-6
-SCHEMA = rs.Schema(age=rs.Integer(0, 5), sex=rs.Categorical("F", "M"))
-CODES = np.random.default_rng(3).integers(0, [6, 2], (25, 2))
-EPSILONS = ("0.1", "1", "10")
+MISSED = 1e-3
+EXPECTED = 10  # numbers in a bin, at least
+RELEASES = {"0.1": 2_000, "1": 2_000, "10": 400_000}
+
+PEOPLE = rs.Schema(age=rs.Integer(0, 3), sex=rs.Categorical("F", "M"))
+SQUARE = rs.Schema(a=rs.Integer(0, 3), b=rs.Integer(0, 3))
 WORKS = {
-    "kron": (rs.table(SCHEMA, {"age": rs.prefix, "sex": rs.identity}), "hdmm-kron"),
-    "marginals": (rs.marginals(SCHEMA, up_to=2), "hdmm-marginals"),
+    "cells": (rs.marginals(PEOPLE, ways=2), "hdmm-marginals", NestedStrategy),
+    "nested": (rs.marginals(PEOPLE, up_to=1), "workload", NestedStrategy),
+    "tree": (rs.table(PEOPLE, {"age": rs.ranges}), "hierarchical", ProductStrategy),
+    "p-identity": (
+        rs.table(rs.Schema(place=rs.Integer(0, 8)), {"place": rs.prefix}),
+        "hdmm-kron",
+        ProductStrategy,
+    ),
     "union": (
-        rs.table(SCHEMA, {"age": rs.ranges}) + rs.table(SCHEMA, {"age": rs.identity, "sex": rs.identity}),
+        rs.table(SQUARE, {"a": rs.prefix}) + rs.table(SQUARE, {"b": rs.prefix}),
         "hdmm-union",
+        UnionStrategy,
     ),
 }
-WIDE = rs.table(rs.Schema(place=rs.Integer(0, 23)), {"place": rs.prefix})
-DRAWS = 1_000
+CASES = [(name, epsilon) for name in WORKS for epsilon in RELEASES]
+IDS = ["-".join(case) for case in CASES]
 
 
-@pytest.fixture(scope="module", params=[(name, epsilon) for name in WORKS for epsilon in EPSILONS])
-def plan(request):
-    name, epsilon = request.param
-    work, method = WORKS[name]
-    return rs.plan(work, rs.pure_dp(epsilon), method=method)
+def planned(name, epsilon):
+    work, method, kind = WORKS[name]
+    plan = rs.plan(work, rs.pure_dp(epsilon), method=method)
+    assert isinstance(plan.mechanism, kind)
+    return plan
 
 
-def exact(batch, codes):
-    """Exact answers of a batch, (blocks, rows)."""
-    tables = []
-    for attributes in batch.subsets.tolist():
-        counts = np.zeros(batch.sizes, dtype=np.int64)
-        np.add.at(counts, tuple(codes[:, attributes].T), 1)
-        tables.append(counts.reshape(-1))
-    return batch.apply(np.array(tables))
+def codes_of(plan):
+    return np.random.default_rng(3).integers(0, plan.schema.sizes, (25, len(plan.schema.sizes)))
 
 
-def drawn(plan, codes, seed, draws=DRAWS):
-    """Measured numbers of many releases of one dataset, (draws, numbers)."""
-    source = rs.simulated(seed)
-    answers = [exact(batch, codes) for batch in plan.batches]
-    laws = [_measure._laws(batch) for batch in plan.batches]
-    return np.array(
-        [
-            np.concatenate(
-                [
-                    _measure._noisy(batch, own, law, source).reshape(-1)
-                    for batch, own, law in zip(plan.batches, answers, laws, strict=True)
-                ]
-            )
-            for _ in range(draws)
-        ]
-    )
+def noise_of(plan, seed, count):
+    """The noise of every number in so many releases, (count, numbers), drawn many releases at a time."""
+    source, parts = rs.simulated(seed), []
+    for batch in plan.batches:
+        many = replace(batch, owners=np.tile(batch.owners, count))
+        nothing = np.zeros((len(batch.owners) * count, batch.rows), dtype=np.int64)
+        parts.append(_measure._noisy(many, nothing, _measure._laws(batch), source).reshape(count, -1))
+    return np.concatenate(parts, axis=1)
 
 
 def scales(plan):
@@ -75,44 +78,101 @@ def scales(plan):
     )
 
 
+def bins(scale, count):
+    """Upper ends of all bins but the last, so that each is expected to have enough of so many numbers."""
+    law, least = stats.dlaplace(1 / scale), EXPECTED / count
+    ends = np.unique(law.ppf([least, *np.linspace(0.04, 0.96, 24), 1 - least]))
+    kept = [ends[0]] if law.cdf(ends[0]) >= least else []
+    for end in ends[1:].tolist():
+        before = law.cdf(kept[-1]) if kept else 0.0
+        if law.cdf(end) - before >= least and law.sf(end) >= least:
+            kept.append(end)
+    return np.array(kept)
+
+
+def expected(ends, scale):
+    """The chance of every bin."""
+    return np.diff(stats.dlaplace(1 / scale).cdf(ends), prepend=0.0, append=1.0)
+
+
 def misfit(noise, scale):
-    """The chance of counts at least as far from the discrete Laplace law, by a chi-squared test."""
-    law = stats.dlaplace(1 / scale)
-    edges = np.unique(law.ppf(np.linspace(0.04, 0.96, 24)))
-    bounds = np.concatenate([[-np.inf], edges, [np.inf]])
-    chances = np.diff(law.cdf(bounds))
-    counts = np.histogram(noise, bins=np.concatenate([[-(2.0**62)], edges + 0.5, [2.0**62]]))[0]
-    kept = chances * len(noise) > 5
-    if kept.sum() < 2:
-        return 1.0
-    chances, counts = chances[kept] / chances[kept].sum(), counts[kept]
-    return stats.chisquare(counts, chances * counts.sum()).pvalue
+    """The chance of numbers at least as far from the discrete Laplace law, by a chi-squared test."""
+    ends = bins(scale, len(noise))
+    counts = np.bincount(np.searchsorted(ends, noise), minlength=len(ends) + 1)
+    return stats.chisquare(counts, expected(ends, scale) * len(noise)).pvalue
 
 
-def test_every_measured_number_has_noise_of_the_scale_that_its_cost_is_computed_from(plan):
-    numbers = drawn(plan, CODES, seed=1, draws=300)
-    truth = np.concatenate([exact(batch, CODES).reshape(-1) for batch in plan.batches])
-    noise = numbers - truth
-    for scale in np.unique(scales(plan)):
-        assert misfit(noise[:, scales(plan) == scale].reshape(-1), scale) > ALARM
+def worst_misfit(noise, plan):
+    own = scales(plan)
+    return min(misfit(noise[:, own == scale].reshape(-1), scale) for scale in np.unique(own))
 
 
-def test_noise_of_different_numbers_is_uncorrelated(plan):
-    numbers = drawn(plan, CODES, seed=2, draws=300)
-    truth = np.concatenate([exact(batch, CODES).reshape(-1) for batch in plan.batches])
-    signs = np.sign(numbers - truth)  # bounded, so that the central limit is near
-    pairs = (signs.T @ signs) / np.sqrt(
-        np.sum(signs**2, axis=0)[:, None] * np.sum(signs**2, axis=0)[None, :] + 1e-9
-    )
-    off = pairs[np.triu_indices(len(pairs), 1)] * math.sqrt(300)
-    assert 2 * stats.norm.sf(np.abs(off).max() / 1.2) * len(off) > ALARM
+def dependence(noise, plan):
+    """The chance of numbers at least as dependent, times the number of looks, by exact binomial tests.
+
+    Of each two numbers: how often both have noise at all, and how often it then has the same sign.
+    """
+    count = len(noise)
+    signs = np.sign(noise).astype(np.float32)
+    pairs = np.triu_indices(noise.shape[1], 1)
+    both = np.rint((np.abs(signs).T @ np.abs(signs))[pairs])
+    alike = np.rint((both + (signs.T @ signs)[pairs]) / 2)
+    some = 1 - np.tanh(0.5 / scales(plan))  # the chance that a number has noise: 2q / (1 + q)
+    chances = [two_sided(both, count, (some[:, None] * some)[pairs]), two_sided(alike, both, 0.5)]
+    return min(float(np.min(each)) for each in chances) * 2 * len(both)
 
 
-def test_answers_are_unbiased_with_the_variances_that_the_plan_states(plan):
-    source = rs.simulated(5)
-    answers = np.array([rs.measure(plan, CODES, ledger=None, noise=source).values() for _ in range(100)])
+def two_sided(found, count, chance):
+    law = stats.binom(count, chance)
+    return 2 * np.minimum(law.cdf(found), law.sf(found - 1))
+
+
+@pytest.fixture(scope="module", params=CASES, ids=IDS)
+def drawn(request):
+    """A plan and the noise of many releases."""
+    plan = planned(*request.param)
+    return plan, noise_of(plan, 1, RELEASES[request.param[1]])
+
+
+def test_every_measured_number_has_noise_of_the_scale_that_its_cost_is_computed_from(drawn):
+    plan, noise = drawn
+    assert worst_misfit(noise, plan) > ALARM
+
+
+def test_the_test_of_the_law_has_the_power_that_it_states(drawn):
+    plan, noise = drawn
+    own = scales(plan)
+    for scale in np.unique(own):
+        count = noise[:, own == scale].size
+        ends = bins(scale, count)
+        right, narrow = expected(ends, scale), expected(ends, 0.8 * scale)
+        far = count * float(np.sum((narrow - right) ** 2 / right))
+        assert stats.ncx2.cdf(stats.chi2.isf(ALARM, len(ends)), len(ends), far) < MISSED
+
+
+def test_noise_of_different_numbers_is_independent(drawn):
+    plan, noise = drawn
+    assert dependence(noise, plan) > ALARM
+
+
+def test_low_bits_of_wide_noise_are_as_likely_as_the_others(drawn):
+    plan, noise = drawn
+    wide = noise[:, scales(plan) > 1_000]
+    if wide.size:
+        assert stats.binomtest(int(np.sum(wide & 1)), wide.size).pvalue > ALARM
+
+
+def test_noise_is_drawn_in_integers(drawn):
+    assert drawn[1].dtype == np.int64
+
+
+@pytest.mark.parametrize(("name", "epsilon"), CASES, ids=IDS)
+def test_answers_are_unbiased_with_the_variances_that_the_plan_states(name, epsilon):
+    plan, source = planned(name, epsilon), rs.simulated(5)
+    codes = codes_of(plan)
+    answers = np.array([rs.measure(plan, codes, ledger=None, noise=source).values() for _ in range(100)])
     sharp = plan.rescale(rs.pure_dp(5_000))
-    truth = rs.measure(sharp, CODES, ledger=None, noise=rs.simulated(1)).values()
+    truth = rs.measure(sharp, codes, ledger=None, noise=rs.simulated(1)).values()
     variances = plan.variances(plan.workload)
     alive = variances > 0.3  # narrower integer noise is zero nearly always: too few errors to look at
     errors = (answers - np.where(np.abs(truth - np.rint(truth)) < 0.2, np.rint(truth), truth))[:, alive]
@@ -122,58 +182,69 @@ def test_answers_are_unbiased_with_the_variances_that_the_plan_states(plan):
     assert 0.7 < mean_square < 1.4
 
 
-def attack(plan, seed, repeat):
-    """Draws that look like the larger dataset, of releases of both: (with the records, without them)."""
-    cell = (5, 0)
-    more = np.concatenate([CODES, np.repeat([cell], repeat, axis=0)])
-    low = np.concatenate([exact(batch, CODES).reshape(-1) for batch in plan.batches])
-    high = np.concatenate([exact(batch, more).reshape(-1) for batch in plan.batches])
-    own = scales(plan)
-
-    def likeness(numbers):
-        """Log likelihood ratio of the two datasets, which is what the best attacker looks at."""
-        return np.sum((np.abs(numbers - low) - np.abs(numbers - high)) / own, axis=1)
-
-    present, absent = likeness(drawn(plan, more, seed)), likeness(drawn(plan, CODES, seed + 1))
-    cut = np.quantile(present, 0.5)
-    return int(np.sum(present >= cut)), int(np.sum(absent >= cut))
-
-
-def excess(found, epsilon):
-    """How many standard deviations the log of the ratio of the two chances is above epsilon."""
-    present, absent = found[0] / DRAWS, (found[1] + 0.5) / DRAWS
-    spread = math.sqrt((1 - present) / (present * DRAWS) + (1 - absent) / (absent * DRAWS))
-    return (math.log(present / absent) - epsilon) / spread
-
-
-@pytest.mark.parametrize("name", WORKS)
-@pytest.mark.parametrize(("epsilon", "repeat"), [("0.1", 10), ("1", 1), ("10", 1)])
-def test_the_best_attacker_finds_no_more_than_epsilon(name, epsilon, repeat):
-    work, method = WORKS[name]
-    plan = rs.plan(work, rs.pure_dp(epsilon), method=method)
-    assert excess(attack(plan, 11, repeat), float(epsilon) * repeat) < stats.norm.isf(ALARM)
-
-
 # --- the same checks notice what is wrong ------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("epsilon", EPSILONS)
-def test_noise_that_is_a_fifth_too_narrow_is_noticed(epsilon, monkeypatch):
-    work, method = WIDE, "hdmm-kron"
-    plan = rs.plan(work, rs.pure_dp(epsilon), method=method)
+def float_noise(whole, bits=53):
+    """Draws of textbook Laplace noise in floats of so many bits, made integers by `whole`."""
+    random = np.random.default_rng(7)
+
+    def drawn_in_floats(source, laws, counts):
+        parts = zip(laws, counts, strict=True)
+        noise = [random.laplace(0.0, float(law.parameter), count) for law, count in parts]
+        mantissas, exponents = np.frexp(np.concatenate(noise))
+        few = np.ldexp(np.rint(np.ldexp(mantissas, bits)), exponents - bits)
+        return whole(few).astype(np.int64)
+
+    return drawn_in_floats
+
+
+@pytest.mark.parametrize(("name", "epsilon"), CASES, ids=IDS)
+def test_noise_that_is_a_fifth_too_narrow_is_noticed(name, epsilon, monkeypatch):
+    plan = planned(name, epsilon)
     monkeypatch.setattr(_measure, "DiscreteLaplace", lambda scale: DiscreteLaplace(scale * 4 / 5))
-    places = np.arange(24)[:, None]
-    truth = np.concatenate([exact(batch, places).reshape(-1) for batch in plan.batches])
-    noise = drawn(plan, places, seed=21, draws=300) - truth
-    chances = [
-        misfit(noise[:, scales(plan) == scale].reshape(-1), scale) for scale in np.unique(scales(plan))
-    ]
-    assert min(chances) < ALARM
+    assert worst_misfit(noise_of(plan, 21, RELEASES[epsilon]), plan) < ALARM
 
 
-@pytest.mark.parametrize(("epsilon", "repeat"), [("0.1", 10), ("1", 1)])
-def test_an_attacker_on_half_the_noise_is_noticed(epsilon, repeat, monkeypatch):
-    work, method = WORKS["kron"]
-    plan = rs.plan(work, rs.pure_dp(epsilon), method=method)
-    monkeypatch.setattr(_measure, "DiscreteLaplace", lambda scale: DiscreteLaplace(scale / 2))
-    assert excess(attack(plan, 31, repeat), float(epsilon) * repeat) > stats.norm.isf(ALARM)
+@pytest.mark.parametrize(
+    ("epsilon", "whole"),
+    [
+        ("0.1", np.trunc),
+        ("0.1", np.floor),
+        ("1", np.rint),
+        ("1", np.trunc),
+        ("10", np.rint),
+        ("10", np.trunc),
+    ],
+    ids=lambda each: getattr(each, "__name__", each),
+)
+def test_float_noise_on_plain_counts_is_noticed(epsilon, whole, monkeypatch):
+    """Integers made of real noise have another law than integer noise.
+
+    Not so where they are the nearest ones and the scale is 10: the laws then differ by a part in 800.
+    """
+    plan = planned("cells", epsilon)
+    monkeypatch.setattr(_measure, "draw", float_noise(whole))
+    count = RELEASES[epsilon] if epsilon == "10" else 50_000
+    assert worst_misfit(noise_of(plan, 31, count), plan) < ALARM
+
+
+@pytest.mark.parametrize("epsilon", RELEASES)
+def test_wide_float_noise_of_few_bits_is_noticed(epsilon, monkeypatch):
+    """Floats of 11 bits reach no odd numbers beyond 2,048. What 53 bits leave out no such test can see."""
+    plan = planned("p-identity", epsilon)
+    monkeypatch.setattr(_measure, "draw", float_noise(np.rint, bits=11))
+    noise = noise_of(plan, 41, RELEASES["1"])
+    assert stats.binomtest(int(np.sum(noise & 1)), noise.size).pvalue < ALARM
+
+
+@pytest.mark.parametrize("epsilon", RELEASES)
+def test_noise_that_two_numbers_share_is_noticed(epsilon, monkeypatch):
+    def shared(source, laws, counts):
+        noise = draw(source, laws, counts)
+        noise[1::2] = noise[::2]
+        return noise
+
+    plan = planned("cells", epsilon)
+    monkeypatch.setattr(_measure, "draw", shared)
+    assert dependence(noise_of(plan, 51, RELEASES[epsilon]), plan) < ALARM

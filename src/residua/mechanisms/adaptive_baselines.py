@@ -15,13 +15,14 @@ from residua.linalg.rows import inverse_gram
 from residua.mechanisms.baselines import at_cost_one, hierarchical_matrix
 from residua.mechanisms.draft import Draft
 from residua.mechanisms.hdmm.bounds import scope_of
-from residua.mechanisms.hdmm.marginals import noise_of, plain_kernels, weighing_of, weighted_strategy
+from residua.mechanisms.hdmm.marginals import plain_kernels, weighing_of, weighted_strategy
 from residua.mechanisms.hdmm.products import Products
 from residua.mechanisms.hdmm.weighing import Weighing
 from residua.mechanisms.hdmm.weighing import at_cost_one as weights_at_cost_one
 from residua.privacy import NoiseLaw
 from residua.strategy.integers import independent_integers
 from residua.strategy.nested import NestedStrategy, Term, distinct
+from residua.strategy.noise_laws import unit_variance
 from residua.strategy.product import ProductStrategy, StrategyFactor
 from residua.strategy.spans import integer_span
 from residua.workload import Queries, Workload
@@ -53,7 +54,7 @@ def workload_itself(work: Workload, law: NoiseLaw) -> Draft:
     sizes = work.schema.sizes
     rows = [families[at].matrix() if at in families else None for at in range(len(sizes))]
     matrices, numbers = distinct(rows)
-    terms = tuple(Term(tuple(sorted(group.attributes)), noise_of(law)) for group in work.groups())
+    terms = tuple(Term(tuple(sorted(group.attributes)), unit_variance(law)) for group in work.groups())
     strategy = NestedStrategy(sizes, matrices, numbers, terms, law)
     return Draft(strategy.scaled(1 / strategy.cost()), svd_or_nothing(work), scope_of(law))
 
@@ -75,7 +76,8 @@ def datacube(work: Workload, law: NoiseLaw) -> Draft:
     if not isinstance(problem.gives, np.ndarray):
         raise Infeasible(f"{len(problem.terms):,} marginals are more than DataCube looks through")
     weights = weights_at_cost_one(law, _merged(problem))
-    return Draft(weighted_strategy(work, kernels, problem, weights), svd_or_nothing(work), scope_of(law))
+    strategy = weighted_strategy(work, kernels, law, problem.by_term(weights))
+    return Draft(strategy, svd_or_nothing(work), scope_of(law))
 
 
 def _by_axis(work: Workload, law: NoiseLaw, matrix_for: Callable[[Array], Array]) -> Draft:
@@ -87,7 +89,7 @@ def _by_axis(work: Workload, law: NoiseLaw, matrix_for: Callable[[Array], Array]
         tables = np.bincount(asked.families[:, at], asked.weights, minlength=len(axis.grams))
         gram = np.asarray(np.tensordot(tables, np.array(axis.grams), axes=1), dtype=np.float64)
         factors.append(StrategyFactor(axis.attributes, axis.sizes, at_cost_one(matrix_for(gram), law)))
-    strategy = ProductStrategy(tuple(factors), noise_of(law), law=law)
+    strategy = ProductStrategy(tuple(factors), unit_variance(law), law=law)
     return Draft(strategy, svd_or_nothing(work), scope_of(law), spans=_spans(work, strategy))
 
 
@@ -206,5 +208,6 @@ def _errors(problem: Weighing, chosen: Array, moves: NDArray[np.int64]) -> Array
         count = chosen.sum() - 1 - pair + fresh
         cost = count**2 if problem.law == "laplace" else count
         sums = np.divide(problem.demand, after, out=np.full_like(after, np.inf), where=after > LOST)
-        result[start : start + 2_000] = cost * sums.sum(axis=1)
+        # Where nothing is left to measure the sums are infinite, and a cost of zero is no bargain.
+        result[start : start + 2_000] = np.where(count > 0, cost, 1.0) * sums.sum(axis=1)
     return result

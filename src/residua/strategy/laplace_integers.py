@@ -64,9 +64,13 @@ def entry_bits(
 def rounded_factor(factor: StrategyFactor, bits: int) -> StrategyFactor:
     """The factor in integers of at most so many bits, entry by entry, so that equal columns stay equal.
 
-    The rows then answer the same queries if they have full rank on the kinds of columns (claim H-005).
+    The rows then answer the same queries if they have full rank on the kinds of columns (claim H-005); where
+    they have not, every other direction is measured as well (claim I-004).
     """
     kinds = np.unique(factor.matrix[:, np.abs(factor.matrix).max(axis=0) > 0], axis=1).shape[1]
+    rank = int(np.linalg.matrix_rank(factor.matrix))
+    if rank < kinds:
+        return replace(factor, matrix=integer_rows(factor.matrix, rank, None, bits)[0].astype(np.float64))
 
     def entries(fit: int) -> Integers:
         return np.rint(factor.matrix * scale_of(factor.matrix, fit)).astype(np.int64)

@@ -9,7 +9,6 @@ add up (claim H-020). Whatever is asked of the strategy is asked of those blocks
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from fractions import Fraction
 from functools import cached_property
 from itertools import combinations
 from typing import Any, ClassVar
@@ -23,8 +22,8 @@ from residua.linalg.rows import inverse_gram
 from residua.privacy import NoiseLaw
 from residua.strategy.block_strategy import BlockStrategy
 from residua.strategy.blocks import Layer, Shape
-from residua.strategy.integers import column_norm, column_sum
-from residua.strategy.noise_laws import column_costs, noise_law, parameter_of, variance_ratio
+from residua.strategy.noise_laws import noise_law, variance_ratio
+from residua.strategy.terms import Termwise
 from residua.workload import Group, Tables
 
 Array = NDArray[np.float64]
@@ -48,7 +47,7 @@ class Term:
 
 
 @dataclass(frozen=True, eq=False)
-class NestedStrategy:
+class NestedStrategy(Termwise):
     """Terms, each `multiplier * kron(B_i)` on a marginal with independent noise.
 
     `matrices` are the distinct B; `chosen` has the number of its B for each attribute of the schema, of
@@ -68,46 +67,6 @@ class NestedStrategy:
     def matrices_of(self, term: Term) -> list[Array]:
         """The matrix that a term measures along each of its attributes."""
         return [self.matrices[self.chosen[at]] for at in term.attributes]
-
-    def exact_norm(self, term: Term) -> int:
-        """Cost of a term of an integer strategy at noise of parameter 1, exactly."""
-        size = column_sum if self.law == "laplace" else column_norm
-        whole = math.prod(size(matrix.astype(np.int64)) for matrix in self.matrices_of(term))
-        return whole * (self.multiplier if self.law == "laplace" else self.multiplier**2)
-
-    def norm(self, term: Term) -> float:
-        """Cost of a term at noise of parameter 1."""
-        power = 1 if self.law == "laplace" else 2
-        return float(self.multiplier) ** power * math.prod(
-            float(column_costs(self.law, matrix).max()) for matrix in self.matrices_of(term)
-        )
-
-    def cost(self) -> float:
-        """Privacy cost of adding or removing one record: one cell is the worst of every term at once."""
-        return math.fsum(self._costs())
-
-    def _costs(self) -> Iterator[float]:
-        for term in self.terms:
-            if term.share is not None and self.grain is not None:
-                yield term.share * 2.0**-self.grain
-            else:
-                yield self.norm(term) / parameter_of(self.law, term.noise_variance)
-
-    def exact_cost(self) -> Fraction:
-        """Privacy cost of an integer strategy, exactly."""
-        if self.grain is None:
-            raise ValueError("only an integer strategy has an exact cost")
-        return Fraction(sum(term.share or 0 for term in self.terms)) / Fraction(2) ** self.grain
-
-    def replacement_cost(self) -> float:
-        """A bound on the privacy cost of replacing one record; the number of records costs nothing."""
-        signed = any(bool((matrix < 0).any()) for matrix in self.matrices)
-        pairs = zip(self.terms, self._costs(), strict=True)
-        laplace = self.law == "laplace"
-        # Squares of differences of columns without negative entries are at most those of their sums.
-        return math.fsum(
-            cost * (2.0 if laplace or not signed else 4.0) for term, cost in pairs if term.attributes
-        )
 
     def scaled(self, factor: float) -> "NestedStrategy":
         """The same measurements at `factor` times the privacy cost."""
@@ -180,7 +139,7 @@ class NestedStrategy:
         """Lines for people: how many marginals of which size, and their share of the privacy."""
         whole = self.cost()
         ways: dict[int, list[float]] = {}
-        for term, cost in zip(self.terms, self._costs(), strict=True):
+        for term, cost in zip(self.terms, self.costs(), strict=True):
             ways.setdefault(len(term.attributes), []).append(cost)
         for size, costs in sorted(ways.items()):
             what = f"{len(costs):,} marginal{'s' * (len(costs) > 1)} on {size} attribute{'s' * (size > 1)}"

@@ -39,6 +39,11 @@ def parameter_of(law: NoiseLaw, variance: float) -> float:
     return math.sqrt(variance / 2) if law == "laplace" else variance
 
 
+def unit_variance(law: NoiseLaw) -> float:
+    """Variance of real noise of parameter 1."""
+    return 2.0 if law == "laplace" else 1.0
+
+
 def laplace_variance(scale: Fraction) -> float:
     """Variance of integers with probabilities in proportion to exp(-|k|/scale): `1 / (2 sinh^2(1/2scale))`.
 

@@ -1,9 +1,8 @@
 """A union of products: Kronecker products measured side by side, answered together by least squares."""
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from fractions import Fraction
 from functools import cached_property
 from typing import Any, ClassVar
 
@@ -14,9 +13,9 @@ from residua.errors import FileFormatError, NotInSpan, WorkloadError
 from residua.linalg.squares import join, spread
 from residua.privacy import NoiseLaw
 from residua.strategy.frames import DENSE_CELLS, Frame, frame_of
-from residua.strategy.integers import column_norm, column_sum
 from residua.strategy.mechanism import totals_by_table
-from residua.strategy.noise_laws import column_costs, noise_law, parameter_of, variance_ratio
+from residua.strategy.noise_laws import noise_law, variance_ratio
+from residua.strategy.terms import Termwise
 from residua.workload import Factor, Group, Tables
 
 Array = NDArray[np.float64]
@@ -48,7 +47,7 @@ class Product:
 
 
 @dataclass(frozen=True, eq=False)
-class UnionStrategy:
+class UnionStrategy(Termwise):
     """Products over the same axes, each `multiplier * kron(B)` with independent noise of its own variance."""
 
     axes: tuple[UnionAxis, ...]
@@ -59,40 +58,9 @@ class UnionStrategy:
 
     kind: ClassVar[str] = "union"
 
-    def norm(self, term: Product) -> float:
-        """Cost of a term at noise of parameter 1."""
-        power = 1 if self.law == "laplace" else 2
-        own = (float(column_costs(self.law, matrix).max()) for matrix in term.matrices if matrix is not None)
-        return float(self.multiplier) ** power * math.prod(own)
-
-    def exact_norm(self, term: Product) -> int:
-        """The same of an integer strategy, exactly."""
-        laplace = self.law == "laplace"
-        size = column_sum if laplace else column_norm
-        own = math.prod(size(matrix.astype(np.int64)) for matrix in term.matrices if matrix is not None)
-        return own * (self.multiplier if laplace else self.multiplier**2)
-
-    def costs(self) -> Iterator[float]:
-        """Privacy cost of each term."""
-        for term in self.terms:
-            if term.share is not None and self.grain is not None:
-                yield term.share * 2.0**-self.grain
-            else:
-                yield self.norm(term) / parameter_of(self.law, term.noise_variance)
-
-    def cost(self) -> float:
-        """A bound on the privacy cost of adding or removing one record: the sum of the terms' costs."""
-        return math.fsum(self.costs())
-
-    def exact_cost(self) -> Fraction:
-        """The same of an integer strategy, exactly."""
-        if self.grain is None:
-            raise ValueError("only an integer strategy has an exact cost")
-        return Fraction(sum(term.share or 0 for term in self.terms)) / Fraction(2) ** self.grain
-
-    def replacement_cost(self) -> float:
-        """A bound on the privacy cost of replacing one record."""
-        return self.cost() * (2.0 if self.law == "laplace" else 4.0)
+    def matrices_of(self, term: Product) -> list[Array]:
+        """The matrix that a term measures along each axis of which it asks for more than the total."""
+        return [matrix for matrix in term.matrices if matrix is not None]
 
     def scaled(self, factor: float) -> "UnionStrategy":
         """The same measurements at `factor` times the privacy cost."""
@@ -119,11 +87,9 @@ class UnionStrategy:
         self._refuse_outside(group)
         parts = list(self._parts(group))
         tensor = self.frame.inverse
-        done: list[int] = []
-        for _, factors, basis in reversed(parts):  # the last axis of the tensor that is left, each time
-            squares = (self._rows(factors, at=len(parts) - 1 - len(done), listed=True) @ basis) ** 2
+        for axes, factors, basis in reversed(parts):  # the last axis of the tensor that is left, each time
+            squares = (self._rows(factors, axes, listed=True) @ basis) ** 2
             tensor = np.tensordot(squares, tensor, axes=(1, len(parts) - 1))
-            done.append(len(squares))
         counts = [factor.queries.count for _, factors, _ in parts for factor in factors]
         order = [group.factors.index(factor) for _, factors, _ in parts for factor in factors]
         return np.asarray(tensor.reshape(counts).transpose(np.argsort(order)).reshape(-1))
@@ -153,22 +119,14 @@ class UnionStrategy:
         for group in (left, right):
             self._refuse_outside(group)
         basis = join(self.frame.bases)
-        seen = [self.joint_rows(group) @ basis for group in (left, right)]
+        seen = [self._rows(group.factors, self.axes, listed=True) @ basis for group in (left, right)]
         return np.asarray((seen[0] * self.frame.inverse.reshape(-1)) @ seen[1].T)
-
-    def joint_rows(self, group: Group) -> Array:
-        """The group's queries as rows over all joint cells, axes in order, (count, cells)."""
-        order = [at for axis in self.axes for at in axis.attributes]
-        sizes = [size for axis in self.axes for size in axis.sizes]
-        rows = join(factor.queries.matrix() for factor in group.factors)
-        places = [order.index(at) for at in group.attributes]
-        return spread(rows, [sizes[place] for place in places], places, sizes)
 
     def describe(self) -> Iterator[str]:
         """One line per product: what it measures, and its share of the privacy."""
         whole = self.cost()
         for term, cost in zip(self.terms, self.costs(), strict=True):
-            rows = math.prod(len(matrix) for matrix in term.matrices if matrix is not None)
+            rows = math.prod(len(matrix) for matrix in self.matrices_of(term))
             ways = sum(
                 len(axis.attributes)
                 for axis, matrix in zip(self.axes, term.matrices, strict=True)
@@ -236,9 +194,9 @@ class UnionStrategy:
                 )
             yield axes, factors, basis
 
-    def _rows(self, factors: list[Factor], at: int, *, listed: bool) -> Array:
-        """Queries of some factors over all cells of a frame's axis: all of them, or rows with their gram."""
-        axes = self.axes if self.frame.whole else (self.axes[at],)
+    @staticmethod
+    def _rows(factors: Sequence[Factor], axes: Sequence[UnionAxis], *, listed: bool) -> Array:
+        """Queries of some factors over all cells of some axes: all of them, or rows with their gram."""
         order = [attribute for axis in axes for attribute in axis.attributes]
         sizes = [size for axis in axes for size in axis.sizes]
         rows = join(factor.queries.matrix() if listed else factor.queries.root() for factor in factors)
@@ -248,21 +206,21 @@ class UnionStrategy:
     def _lengths(self, group: Group, *, weighted: bool) -> list[Array]:
         """Sum of squares of every coordinate over the group's queries, for each axis of the frame."""
         lengths = []
-        for at, (axes, factors, basis) in enumerate(self._parts(group)):
+        for axes, factors, basis in self._parts(group):
             single = len(axes) == 1 and len(axes[0].attributes) == 1 and len(factors) == 1
             if single:
                 gram = factors[0].queries.gram(weighted=weighted)
                 lengths.append(np.einsum("ia,ij,ja->a", basis, gram, basis, optimize=True))
             else:
                 listed = not weighted and any(factor.queries.weights is not None for factor in factors)
-                rows = self._rows(factors, at, listed=listed)
+                rows = self._rows(factors, axes, listed=listed)
                 lengths.append(np.sum((rows @ basis) ** 2, axis=0))
         return lengths
 
     def _refuse_outside(self, group: Group) -> None:
         """NotInSpan if a query of the group is not a combination of what is measured."""
-        for at, (_, factors, basis) in enumerate(self._parts(group)):
-            rows = self._rows(factors, at, listed=False)
+        for at, (axes, factors, basis) in enumerate(self._parts(group)):
+            rows = self._rows(factors, axes, listed=False)
             left = rows - (rows @ basis) @ self.frame.ranges[at].T
             if np.sum(left**2) > SPAN_TOLERANCE * np.sum(rows**2):
                 raise _not_in_span(group)

@@ -8,12 +8,10 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
-from residua.strategy.integer_product import GRAINS
 from residua.strategy.integers import column_sum, even_bits
 from residua.strategy.laplace_integers import entry_bits, rounded_factor, whole_multiple
-from residua.strategy.nested_integers import shares_of, true_variance
-from residua.strategy.noise_laws import parameter_of
 from residua.strategy.product_parts import StrategyFactor
+from residua.strategy.term_integers import parts_of_cost, shared_out
 from residua.strategy.union import Product, UnionStrategy
 
 Array = NDArray[np.float64]
@@ -22,33 +20,13 @@ Integers = NDArray[np.int64]
 
 def integer_union(ideal: UnionStrategy, allowed: Fraction) -> UnionStrategy:
     """The integer strategy nearest to a real one, with its exact cost at most `allowed`."""
-    whole = ideal.cost()
-    costs = [ideal.norm(term) / parameter_of(ideal.law, term.noise_variance) / whole for term in ideal.terms]
+    parts = parts_of_cost(ideal)
     ideal = replace(ideal, multiplier=1 if ideal.law == "laplace" else 2 ** even_bits(allowed))
     terms = tuple(
-        replace(term, matrices=_integer_matrices(ideal, term, cost * float(allowed)))
-        for term, cost in zip(ideal.terms, costs, strict=True)
+        replace(term, matrices=_integer_matrices(ideal, term, part * float(allowed)))
+        for term, part in zip(ideal.terms, parts, strict=True)
     )
-    return _shared_out(replace(ideal, terms=terms), costs, allowed)
-
-
-def with_budget(strategy: UnionStrategy, allowed: Fraction) -> UnionStrategy:
-    """The integer strategy with its costs scaled to use up `allowed`, exactly accounted."""
-    whole = sum(term.share or 0 for term in strategy.terms)
-    return _shared_out(strategy, [(term.share or 0) / whole for term in strategy.terms], allowed)
-
-
-def _shared_out(strategy: UnionStrategy, costs: Sequence[float], allowed: Fraction) -> UnionStrategy:
-    grain = GRAINS - math.ceil(math.log2(allowed))
-    terms = []
-    for term, share in zip(strategy.terms, shares_of(costs, allowed, grain), strict=True):
-        parameter = Fraction(strategy.exact_norm(term)) * Fraction(2) ** grain / share
-        entry = strategy.multiplier * math.prod(
-            int(np.abs(matrix).max()) for matrix in term.matrices if matrix is not None
-        )
-        variance = true_variance(strategy.law, parameter, entry)
-        terms.append(replace(term, noise_variance=variance, share=share))
-    return replace(strategy, terms=tuple(terms), grain=grain)
+    return shared_out(replace(ideal, terms=terms), parts, allowed)
 
 
 def _integer_matrices(ideal: UnionStrategy, term: Product, cost: float) -> tuple[Array | None, ...]:

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from residua.linalg.kinds import summed_over
 from residua.linalg.rows import inverse_gram
 from residua.strategy.nested import Half, Subset
-from residua.workload import Factor, Group, Queries, Workload
+from residua.workload import Combined, Factor, Group, Queries, Workload
 from residua.workload.groups import splits
 from residua.workload.joint import refuse_wide
 
@@ -87,6 +88,10 @@ def _trace(queries: Queries, kept: tuple[int, ...], own: Sequence[Kernel]) -> fl
         found = float(queries.trace(squares[0], weighted=True))
         whole = float(queries.trace(own[0].square + np.outer(own[0].mean, own[0].mean), weighted=True))
         return found if found > VANISHING * whole else 0.0
+    if isinstance(queries, Combined):
+        pairs = zip(squares, queries.kinds, strict=True)
+        squares = [np.asarray(summed_over(square, [kinds, kinds])) for square, kinds in pairs]
+        queries = queries.coarse
     rows = queries.root().reshape(-1, *queries.sizes)
     moved = rows
     for axis, square in enumerate(squares):

@@ -12,6 +12,7 @@ from residua.mechanisms.hdmm.bounds import lower_bound
 from residua.mechanisms.hdmm.p_identity import Found, opt0
 from residua.mechanisms.hdmm.products import Axis, Products
 from residua.privacy import NoiseLaw
+from residua.strategy.noise_laws import unit_variance
 from residua.strategy.product import ProductStrategy, StrategyFactor
 from residua.workload import Workload
 
@@ -49,7 +50,7 @@ def product_strategy(asked: Products, found: Sequence[Found], law: NoiseLaw) -> 
         StrategyFactor(axis.attributes, axis.sizes, each.matrix)
         for axis, each in zip(asked.axes, found, strict=True)
     )
-    return ProductStrategy(factors, 2.0 if law == "laplace" else 1.0, law=law)
+    return ProductStrategy(factors, unit_variance(law), law=law)
 
 
 def best_product(asked: Products, law: NoiseLaw, progress: Progress | None = None) -> list[Found]:

@@ -2,12 +2,12 @@
 
 With one strategy per attribute fixed, a term on attributes S at weight `t` gives every residual inside S the
 precision `t^2 / prod s_i`, the product over what S has more. Laplace noise allows a sum of weights of one,
-Gaussian noise a sum of squares, for which the problem is convex. With plain cells for every attribute this is
-the paper's OPT_M.
+Gaussian noise a sum of squares, for which the problem is convex, and often solved by a formula (claim H-027).
+With plain cells for every attribute this is the paper's OPT_M.
 """
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import combinations
 from typing import Any
 
@@ -17,10 +17,12 @@ from numpy.typing import NDArray
 from residua.errors import Infeasible
 from residua.mechanisms.draft import Draft, Progress
 from residua.mechanisms.hdmm.bounds import lower_bound
+from residua.mechanisms.hdmm.closed_form import closed_form
 from residua.mechanisms.hdmm.demand import Kernel, demands
 from residua.mechanisms.hdmm.weighing import Weighing, best_weights
 from residua.privacy import NoiseLaw
 from residua.strategy.nested import NestedStrategy, Subset, Term, distinct
+from residua.strategy.noise_laws import unit_variance
 from residua.workload import Workload
 
 Array = NDArray[np.float64]
@@ -51,15 +53,31 @@ def weighted_terms(
     work: Workload, law: NoiseLaw, kernels: Mapping[int, Kernel], progress: Progress | None = None
 ) -> tuple[NestedStrategy, float]:
     """The nested strategy at cost 1 with the best weights found, and its total weighted variance."""
-    problem = weighing_of(work, law, kernels)
-    weights, value = best_weights(problem, progress)
-    return weighted_strategy(work, kernels, problem, weights), noise_of(law) * value
+    demand = demands(work, kernels)
+    if law == "gaussian":
+        squares = closed_form(demand, {at: kernel.spread for at, kernel in kernels.items()})
+        if squares is not None:
+            _refuse_large(work, demand)
+            weights = {term: math.sqrt(square) for term, square in squares.items()}
+            strategy = weighted_strategy(work, kernels, law, weights)
+            precision = strategy.precision
+            return strategy, math.fsum(amount / precision[kept] for kept, amount in demand.items())
+    problem = _weighing(work, law, kernels, demand)
+    found, value = best_weights(problem, progress)
+    weights = problem.by_term(found)
+    return weighted_strategy(work, kernels, law, weights), unit_variance(law) * value
 
 
 def weighing_of(work: Workload, law: NoiseLaw, kernels: Mapping[int, Kernel]) -> Weighing:
     """The terms that may be measured, and what is to be weighed."""
-    demand = demands(work, kernels)
+    return _weighing(work, law, kernels, demands(work, kernels))
+
+
+def _weighing(
+    work: Workload, law: NoiseLaw, kernels: Mapping[int, Kernel], demand: Mapping[Subset, float]
+) -> Weighing:
     residuals = list(demand)
+    _refuse_large(work, residuals)
     terms = _terms(work, residuals)
     own = {tuple(sorted(group.attributes)) for group in work.groups()}
     asked = np.array([subset in own for subset in terms])
@@ -69,22 +87,13 @@ def weighing_of(work: Workload, law: NoiseLaw, kernels: Mapping[int, Kernel]) ->
 
 
 def weighted_strategy(
-    work: Workload, kernels: Mapping[int, Kernel], problem: Weighing, weights: Array
+    work: Workload, kernels: Mapping[int, Kernel], law: NoiseLaw, weights: Mapping[Subset, float]
 ) -> NestedStrategy:
     """The strategy of terms with these weights, which must cost 1."""
-    chosen = [
-        Term(subset, noise_of(problem.law) / float(weight) ** 2)
-        for subset, weight in zip(problem.terms, weights, strict=True)
-        if weight > 0
-    ]
+    terms = tuple(Term(subset, unit_variance(law) / weight**2) for subset, weight in weights.items())
     sizes = work.schema.sizes
     matrices, numbers = distinct([kernels[at].matrix if at in kernels else None for at in range(len(sizes))])
-    return NestedStrategy(sizes, matrices, numbers, tuple(chosen), problem.law)
-
-
-def noise_of(law: NoiseLaw) -> float:
-    """Variance of noise of parameter 1."""
-    return 2.0 if law == "laplace" else 1.0
+    return NestedStrategy(sizes, matrices, numbers, terms, law)
 
 
 def _gives(terms: Sequence[Subset], residuals: Sequence[Subset], kernels: Mapping[int, Kernel]) -> Array:
@@ -129,14 +138,19 @@ def _terms(work: Workload, residuals: Sequence[Subset]) -> list[Subset]:
         }
         ways = max(map(len, residuals))
         subsets = sorted(grown | set(_covering(used, ways)), key=lambda each: (len(each), each))
-    kept = [each for each in subsets if math.prod(sizes[at] for at in each) <= MOST_CELLS]
-    missing = [each for each in residuals if math.prod(sizes[at] for at in each) > MOST_CELLS]
-    if missing:
-        raise Infeasible(
-            f"a table of {math.prod(sizes[at] for at in missing[0]):,} cells is asked for, more than the "
-            f"{MOST_CELLS:,} that are counted; use coarser attributes or fewer of them in one table"
-        )
-    return kept
+    return [each for each in subsets if math.prod(sizes[at] for at in each) <= MOST_CELLS]
+
+
+def _refuse_large(work: Workload, residuals: Iterable[Subset]) -> None:
+    """Infeasible if a residual that is asked about is in no marginal that can be counted."""
+    for residual in residuals:
+        cells = math.prod(work.schema.sizes[at] for at in residual)
+        if cells > MOST_CELLS:
+            names = " x ".join(work.schema.names[at] for at in residual)
+            raise Infeasible(
+                f"a table of {cells:,} cells, {names}, is asked for, more than the {MOST_CELLS:,} that are "
+                "counted; use coarser attributes or fewer of them in one table"
+            )
 
 
 def _covering(used: Sequence[int], ways: int) -> Iterator[Subset]:

@@ -73,7 +73,7 @@ def _own_kernels(work: Workload, law: NoiseLaw, plain: Mapping[int, Kernel]) -> 
     known: dict[object, Kernel] = {}
     kernels = dict(plain)
     for at, families in _families(work).items():
-        key = tuple(sorted(((hash(each), weight) for each, weight in families.items())))
+        key = frozenset(families.items())
         if at in tied or all(isinstance(each, Identity | Total) for each in families):
             continue
         if key not in known:

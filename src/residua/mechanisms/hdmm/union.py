@@ -14,9 +14,9 @@ from residua.errors import Infeasible
 from residua.mechanisms.draft import Draft, Progress
 from residua.mechanisms.hdmm.bounds import lower_bound
 from residua.mechanisms.hdmm.kron import best_product, value_of
-from residua.mechanisms.hdmm.marginals import noise_of
 from residua.mechanisms.hdmm.products import TOTAL, Products
 from residua.privacy import NoiseLaw
+from residua.strategy.noise_laws import unit_variance
 from residua.strategy.union import Product, UnionAxis, UnionStrategy
 from residua.workload import Workload
 
@@ -58,7 +58,7 @@ def _united(
     weights = weights / weights.sum()
     power = 2 if law == "laplace" else 1
     products = tuple(
-        Product(matrices, noise_of(law) / float(weight) ** power)
+        Product(matrices, unit_variance(law) / float(weight) ** power)
         for matrices, weight in zip(terms, weights, strict=True)
     )
     return UnionStrategy(axes, products, law)
