@@ -5,24 +5,29 @@ block `X = X_1 + X_2` and the combined estimate is `X^+ (X_1 e_1 + X_2 e_2)` (cl
 """
 
 import math
-from collections.abc import Iterator
-from dataclasses import replace
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from residua._plan import Figures, Plan, certified, totals_of
-from residua.errors import Infeasible, SchemaError
+from residua._figures import Figures, totals_of
+from residua._plan import Plan
+from residua._summary import certified
+from residua.errors import Infeasible, SchemaError, WorkloadError
 from residua.estimates import Estimates
 from residua.linalg.centring import centred_columns
-from residua.privacy import privacy_cost
+from residua.privacy import Budget, privacy_cost, pure_dp
+from residua.reconstruct import Estimator
 from residua.release import Release
 from residua.strategy.block_strategy import BlockStrategy
 from residua.strategy.blocks import Layer, Shape
 from residua.strategy.layered import Layered
 from residua.strategy.mechanism import Mechanism
 from residua.strategy.overlap import OverlapStrategy
-from residua.strategy.overlap_estimates import coupled_estimates, measured_numbers
+from residua.strategy.overlap.together import never_measured, side_by_side
+from residua.strategy.overlap_estimates import Numbers, estimates_of, fitted_numbers, measured_numbers
+from residua.strategy.together import solved_together, with_half_the_noise
 from residua.workload import Workload
 
 Array = NDArray[np.float64]
@@ -32,50 +37,107 @@ MOST_CELLS = 2_500  # of a block that both releases measure in different ways
 RANK_RATIO = 1e-11
 
 
-def combine(first: Release, second: Release) -> Release:
-    """One release from two on the same schema: better answers, and the privacy cost of both.
+def combine(first: Release, second: Release, *more: Release) -> Release:
+    """One release from several on the same schema: better answers, and the privacy cost of all.
 
-    Blocks that both measured in the same way are averaged; blocks measured in different ways are solved
-    together, up to 2,500 cells. Where blocks of a plan overlap, all blocks that touch each other are solved
-    together.
+    Blocks that two releases measured in the same way are averaged; blocks measured in different ways are
+    solved together, up to 2,500 cells. Where blocks of a plan overlap, all blocks that touch each other are
+    solved together. Plans of any other kind are combined where all their attributes have at most 2,500 joint
+    cells, or where both are the same plan.
     """
     _refuse_strangers(first, second)
-    ours, theirs = first.plan.mechanism, second.plan.mechanism
-    if not isinstance(ours, Layered) or not isinstance(theirs, Layered):
-        raise Infeasible(
-            "only releases of block plans can be combined; plan with method 'querysmasher' or "
-            "'residualplanner'"
-        )
-    if ours.measures != theirs.measures:
-        raise Infeasible(
-            "the two plans split queries by different weights; plan both with method 'querysmasher', whose "
-            "weights are always the same"
-        )
-    mechanism: Mechanism
-    if isinstance(ours, BlockStrategy) and isinstance(theirs, BlockStrategy):
-        blocks = list(_merged(_Blocks(first, ours), _Blocks(second, theirs)))
-        mechanism, estimates = _assembled(blocks, ours)
-    else:
-        mechanism, estimates = _side_by_side(first, ours, second, theirs)
+    mechanism, estimates = _combined(first, second)
     work = first.plan.workload + second.plan.workload
     plan = _plan_of(first.plan, second.plan, mechanism, work)
     audit = {
         **first.audit,
         "plan_hash": plan.hash,
         "privacy": plan.privacy.record(),
-        "combined": [dict(first.audit), dict(second.audit)],
+        "combined": [{**each.audit, "hash": each.hash} for each in (first, second)],
         "simulated": first.simulated or second.simulated,
     }
-    return Release(plan, estimates, audit)
+    both = Release(plan, estimates, audit)
+    return combine(both, *more) if more else both
+
+
+def _combined(first: Release, second: Release) -> tuple[Mechanism, Estimates]:
+    """What both together measured, and the least-squares estimates from it, in the way that suits them."""
+    ours, theirs = first.plan.mechanism, second.plan.mechanism
+    if isinstance(ours, BlockStrategy) and isinstance(theirs, BlockStrategy):
+        if ours.measures == theirs.measures:
+            blocks = list(_merged(_Blocks(first, ours), _Blocks(second, theirs)))
+            return _assembled(blocks, ours)
+    elif _is_same(ours, theirs) and isinstance(ours, OverlapStrategy):
+        return never_measured(ours.scaled(2)), _means(first.estimates, second.estimates)
+    if isinstance(ours, Layered) and isinstance(theirs, Layered):
+        both = side_by_side(ours, theirs)
+        if both is not None:
+            numbers = {**_numbers(first, ours, 0), **_numbers(second, theirs, len(ours.layers))}
+            runs = list(estimates_of(both, numbers))
+            return both, Estimates(tuple(table for table, _ in runs), tuple(cells for _, cells in runs))
+    attributes = sorted({*first.plan.workload.attributes, *second.plan.workload.attributes})
+    sizes = [first.plan.schema.sizes[at] for at in attributes]
+    if math.prod(sizes) <= MOST_CELLS:
+        return _over_joint_cells(first, second, attributes, sizes)
+    if _is_same(ours, theirs):
+        return with_half_the_noise(ours), _means(first.estimates, second.estimates)
+    raise Infeasible(
+        f"the two plans measure {math.prod(sizes):,} joint cells in ways that do not fit together, more than "
+        f"the {MOST_CELLS:,} that can be combined; measure one plan twice, or plan both with method "
+        "'querysmasher', which always splits queries by the same weights"
+    )
+
+
+def _over_joint_cells(
+    first: Release, second: Release, attributes: list[int], sizes: list[int]
+) -> tuple[Mechanism, Estimates]:
+    """Both releases as one table of all joint cells (claim A-007)."""
+    table = np.array([attributes], dtype=np.int32)
+    alone = [
+        Estimator(each.plan.mechanism, each.estimates).marginals(table, sizes)[0] for each in (first, second)
+    ]
+    strategy, cells = solved_together([first.plan.mechanism, second.plan.mechanism], alone, attributes)
+    return strategy, Estimates((table,), (cells[None],))
+
+
+def _is_same(ours: Mechanism, theirs: Mechanism) -> bool:
+    """Whether two mechanisms would be saved alike."""
+    arrays: tuple[dict[str, NDArray[Any]], dict[str, NDArray[Any]]] = ({}, {})
+    alike = ours.record(arrays[0]) == theirs.record(arrays[1])
+    return alike and all(np.array_equal(arrays[0][key], arrays[1][key]) for key in arrays[0])
+
+
+def _means(ours: Estimates, theirs: Estimates) -> Estimates:
+    """The mean of the estimates of the same blocks in the same order."""
+    pairs = zip(ours.cells, theirs.cells, strict=True)
+    return Estimates(ours.tables, tuple((one + other) / 2 for one, other in pairs))
 
 
 def _refuse_strangers(first: Release, second: Release) -> None:
+    for each in (first, second):
+        if not isinstance(each, Release):
+            raise WorkloadError(f"combine needs releases, such as those rs.measure makes, not {each!r}")
     if first.plan.schema != second.plan.schema:
         raise SchemaError("the two releases have different schemas and cannot be combined")
     if first.plan.unit != second.plan.unit:
         raise SchemaError("the two releases protect different units and cannot be combined")
-    if first.hash == second.hash:
-        raise Infeasible("this is one release twice: its noise is the same, and nothing is gained")
+    if first.plan.mechanism.law != second.plan.mechanism.law:
+        raise Infeasible(
+            "one release has Gaussian noise and one has Laplace noise: their privacy has no common measure "
+            "but zCDP; plan both with the same definition of privacy"
+        )
+    if _ingredients(first.hash, first.audit) & _ingredients(second.hash, second.audit):
+        raise Infeasible(
+            "this is one release twice, or one that a combination has already: its noise is the same, and "
+            "nothing is gained"
+        )
+
+
+def _ingredients(own: str | None, audit: Mapping[str, Any]) -> set[str]:
+    """Hashes of a release and of all those that it was combined from, as far as they were noted."""
+    parts = (_ingredients(part.get("hash"), part) for part in audit.get("combined", ()))
+    found: set[str] = set().union(*parts)
+    return found if own is None else {own, *found}
 
 
 class _Blocks:
@@ -185,42 +247,30 @@ def _assembled(blocks: list[_Merged], like: BlockStrategy) -> tuple[BlockStrateg
     return strategy, Estimates(tuple(tables), tuple(cells))
 
 
-def _side_by_side(
-    first: Release, ours: Layered, second: Release, theirs: Layered
-) -> tuple[OverlapStrategy, Estimates]:
-    """The blocks of both releases as one overlapping strategy, and least squares over all their numbers."""
-    numbers = {}
-    start = 0
-    for release, strategy in ((first, ours), (second, theirs)):
-        if isinstance(release.measurements, Estimates):
-            raise Infeasible(
-                "a release that was combined before has no measurements of its own left to combine with "
-                "blocks that overlap; combine releases of block plans first, or plan with 'querysmasher'"
-            )
+def _numbers(release: Release, strategy: Layered, start: int) -> Numbers:
+    """What the blocks of a release measured, its layers counted from `start`.
+
+    For a combination, what its blocks would have measured without noise on its estimates: those solve the
+    same normal equations as the numbers that it was made from.
+    """
+    if isinstance(release.measurements, Estimates):
+        found = fitted_numbers(strategy, Estimator(release.plan.mechanism, release.estimates).marginals)
+    else:
         found = measured_numbers(strategy, release.plan.batches, release.measurements.values)
-        numbers.update({(start + layer, row): own for (layer, row), own in found.items()})
-        start += len(strategy.layers)
-    moved = (replace(layer, shapes=layer.shapes + len(ours.shapes)) for layer in theirs.layers)
-    layers = tuple(replace(layer, shares=None) for layer in (*ours.layers, *moved))
-    both = OverlapStrategy(ours.sizes, ours.measures, ours.shapes + theirs.shapes, layers)
-    runs = [*_alone(both, first, second), *coupled_estimates(both, numbers)]
-    return both, Estimates(tuple(table for table, _ in runs), tuple(cells for _, cells in runs))
-
-
-def _alone(both: OverlapStrategy, first: Release, second: Release) -> Iterator[tuple[Subsets, Array]]:
-    """Estimates of the blocks that one release alone measured, and nothing else touches."""
-    for layer in both.alone.layers:
-        for side in (first.estimates, second.estimates):
-            runs, places = side.index.find(layer.subsets)
-            for run in np.unique(runs[runs >= 0]).tolist():
-                here = runs == run
-                yield layer.subsets[here], side.cells[run][places[here]]
+    return {(start + layer, row): own for (layer, row), own in found.items()}
 
 
 def _plan_of(first: Plan, second: Plan, mechanism: Mechanism, work: Workload) -> Plan:
     """What the combination answers and proves, as a plan that has been measured already."""
-    budget = privacy_cost(first.budget.gaussian_cost() + second.budget.gaussian_cost())
+    budget = _sum_of_budgets(first.budget, second.budget)
     figures = Figures.of(mechanism, work, totals_of(mechanism, work))
     certificate = certified(figures.total_variance, 0.0, "this block structure")
     objective = first.objective
     return Plan(work, budget, first.unit, "combined", mechanism, certificate, objective, figures, figures)
+
+
+def _sum_of_budgets(first: Budget, second: Budget) -> Budget:
+    """What both together have spent, in the definition that their noise proves."""
+    if first.law == "laplace":
+        return pure_dp(first.laplace_epsilon() + second.laplace_epsilon())
+    return privacy_cost(first.gaussian_cost() + second.gaussian_cost())

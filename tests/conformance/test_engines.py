@@ -22,7 +22,7 @@ import pytest
 
 import residua as rs
 from residua import _measure
-from residua.engines import DuckDB, Memory, counts, engine_for
+from residua.engines import Derived, DuckDB, Memory, counts, engine_for, engine_with
 
 
 def _parquet(columns, folder):
@@ -249,6 +249,56 @@ def tallied(engine, schema, wanted):
         assert found[request] is None
         found[request] = some[0]
     return found
+
+
+class Foreign:
+    """An engine of somebody else's, which has no further attributes."""
+
+    def __init__(self, engine):
+        self.engine = engine
+        self.about, self.cells_at_once = engine.about, engine.cells_at_once
+
+    @property
+    def records(self):
+        return self.engine.records
+
+    def tally(self, sets, progress=None):
+        return self.engine.tally(sets, progress)
+
+
+@pytest.mark.parametrize("case", ["many", "no records", "drop", "other"])
+@pytest.mark.parametrize("way", [*WAYS, "foreign"])
+def test_attributes_by_kinds_of_cells_are_counted_as_columns_of_kinds(way, case, tmp_path):
+    schema, columns = CASES[case]
+    engine = opened("mapping" if way == "foreign" else way, schema, columns, tmp_path)
+    first, second = np.arange(schema.sizes[0]) % 2, np.minimum(np.arange(schema.sizes[2]), 1)
+    derived = [
+        Derived.of([0], [first], np.array([0, 1])),
+        Derived.of([0, 2], [first, second], np.array([0, 1, 1, 2])),
+    ]
+    engine = engine_with(Foreign(engine) if way == "foreign" else engine, schema.sizes, derived)
+    sizes = (*schema.sizes, *(each.size for each in derived))
+    width = len(schema)
+    records = [
+        [*record, first[record[0]], first[record[0]] + second[record[2]]]
+        for record in records_of(schema, columns)
+    ]
+    wanted = [
+        (),
+        (width,),
+        (1, width),
+        (width, width + 1),
+        (1, 3, width + 1),
+        (0, 2, width + 1),
+        (width + 1,),
+    ]
+    for attributes, found in zip(wanted, engine.tally(wanted), strict=True):
+        kept = np.flatnonzero(found)
+        assert len(found) == prod(sizes[at] for at in attributes)
+        assert dict(zip(kept.tolist(), found[kept].tolist(), strict=True)) == counted(
+            records, sizes, attributes
+        )
+    assert engine.records == len(records)
 
 
 @pytest.mark.parametrize("way", WAYS)

@@ -9,8 +9,10 @@ import pytest
 from numpy.typing import NDArray
 
 from residua.errors import WorkloadError
+from residua.linalg.kinds import Kinds
 from residua.schema import Attribute, Binned, Categorical, Hierarchy, Integer
 from residua.workload import (
+    Combined,
     Explicit,
     Family,
     Queries,
@@ -147,7 +149,34 @@ def explicit_cases() -> list[Case]:
     ]
 
 
-CASES = [*size_cases(), *set_cases(), *explicit_cases()]
+def combined_cases() -> list[Case]:
+    """Rows over kinds of cells, each spread over its cells by hand."""
+    draw = np.random.default_rng(4)
+    plan: list[tuple[str, list[list[int]], int, bool]] = [
+        ("either", [[0, 0, 1], [0, 1, 1, 1]], 1, False),
+        ("three", [[0, 1], [0, 1, 0, 2], [0, 0, 1]], 5, True),
+        ("every-cell", [[0, 1, 2], [0, 1]], 4, False),
+        ("deficient", [[0, 0, 1, 1], [0, 1, 0]], 9, True),
+    ]
+    cases = []
+    for label, classes, count, weighted in plan:
+        counts = [max(each) + 1 for each in classes]
+        rows = draw.integers(0, 2, (count, *counts)).astype(float)
+        rows[0] = 1.0
+        rows[0].flat[0] = 0.0
+        weights = draw.uniform(0.5, 2.0, count) if weighted else None
+        spread = [[row[at] for at in itertools.product(*classes)] for row in rows]
+        queries = Combined(
+            tuple(Kinds.of(each) for each in classes),
+            Explicit(tuple(counts), rows.reshape(count, -1), weights),
+        )
+        attributes = tuple(Integer(0, len(each) - 1) for each in classes)
+        own = np.ones(0) if weights is None else weights
+        cases.append(Case(f"combined-{label}", queries, attributes, np.array(spread), own))
+    return cases
+
+
+CASES = [*size_cases(), *set_cases(), *explicit_cases(), *combined_cases()]
 
 
 @pytest.fixture(params=CASES, ids=lambda case: case.label)

@@ -219,7 +219,8 @@ class _Bench:
         bound is that of the hardest single term: adding queries never makes a block easier.
         """
         tags = self._places(terms[0])[1]
-        factors = [Shape.independent((size,), _centred_rows(size)) for size in sizes]
+        measures = self._measures(terms[0], len(sizes))
+        factors = [Shape.independent((measure.size,), _centred_rows(measure)) for measure in measures]
         value = math.inf
         with threads_for(max(sizes)):
             for _ in range(SWEEPS):
@@ -232,6 +233,9 @@ class _Bench:
                 if value > before * (1 - SWEEP_GAIN):
                     break
         numbers = tuple(self._number(shape.sizes, shape.matrix) for shape in factors)
+        for number, measure in zip(numbers, measures, strict=True):
+            # What all terms together ask of one attribute has no integer form that is known.
+            self._remember_span(Solved(((0,),), (number,), 0.0, 0.0), lambda: None, [measure])
         lower = max(math.sqrt(term.coefficient) * self._term_bound(term) for term in terms)
         return Solved(tuple((place,) for place in range(len(sizes))), numbers, lower, math.sqrt(value))
 
@@ -269,9 +273,11 @@ def _in_order(rows: NDArray[Any], term: Term, sizes: Sequence[int]) -> NDArray[A
     return tensor.transpose(0, *(1 + np.argsort(order))).reshape(len(rows), -1)
 
 
-def _centred_rows(size: int) -> Array:
-    """Orthonormal rows that are orthogonal to the ones, shape (size - 1, size)."""
-    return np.asarray(np.linalg.qr(np.column_stack([np.ones(size), np.eye(size)[:, 1:]]))[0][:, 1:].T)
+def _centred_rows(measure: Measure) -> Array:
+    """Orthonormal rows whose mean under the measure is zero, shape (cells - 1, cells)."""
+    weights = measure.vector()
+    others = np.delete(np.eye(measure.size), int(np.abs(weights).argmax()), axis=1)
+    return np.asarray(np.linalg.qr(np.column_stack([weights, others]))[0][:, 1:].T)
 
 
 def _layer(

@@ -1,6 +1,6 @@
 """What a method returns: a mechanism at privacy cost 1, and what is proved about it."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -11,7 +11,7 @@ from residua.strategy.mechanism import Mechanism
 
 Array = NDArray[np.float64]
 
-Caps = tuple[float | Array, ...]
+Caps = Sequence[float | Array]
 """For each part of a workload the variance allowed: of every query, or one per query of a group."""
 
 Scope = Literal["all mechanisms", "this block structure", "all Laplace noise"]

@@ -30,6 +30,16 @@ def fourier(work: Workload, tolerance: float, progress: Progress | None = None) 
 
 def residualplanner(work: Workload, tolerance: float, progress: Progress | None = None) -> Draft:
     """Marginals only: every block measures all centred cells, which is optimal for marginals."""
+    refuse_all_but_marginals(work)
+    sizes = work.schema.sizes
+    numbers = {size: number for number, size in enumerate(dict.fromkeys(sizes))}
+    matrices = {number: np.eye(size) for size, number in numbers.items()}
+    parts = decompose(work, tags=[numbers[size] for size in sizes])
+    return _widened(work, solve_blocks(parts, sizes, Given(matrices), tolerance, progress))
+
+
+def refuse_all_but_marginals(work: Workload) -> None:
+    """Raise WorkloadError for a workload with other families than identity and total."""
     for part in work.parts:
         for queries in set(_families(part)):
             if not isinstance(queries, Identity | Total):
@@ -37,11 +47,6 @@ def residualplanner(work: Workload, tolerance: float, progress: Progress | None 
                     f"method 'residualplanner' plans marginals only, and the workload has {queries!r}; "
                     "use method 'querysmasher' or 'auto'"
                 )
-    sizes = work.schema.sizes
-    numbers = {size: number for number, size in enumerate(dict.fromkeys(sizes))}
-    matrices = {number: np.eye(size) for size, number in numbers.items()}
-    parts = decompose(work, tags=[numbers[size] for size in sizes])
-    return _widened(work, solve_blocks(parts, sizes, Given(matrices), tolerance, progress))
 
 
 def residualplanner_plus(

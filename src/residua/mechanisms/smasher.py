@@ -23,10 +23,13 @@ from residua.mechanisms.draft import Draft, Progress
 from residua.mechanisms.named import querysmasher
 from residua.mechanisms.shapes import Optimal
 from residua.mechanisms.splits import split
+from residua.mechanisms.splits.choice import is_joint
 from residua.mechanisms.splits.search import least, whole_measures
 from residua.mechanisms.splits.sum import BlockSum
 from residua.mechanisms.splits.terms import gather
 from residua.workload import Group, Queries, Tables, Workload
+from residua.workload.coarse import combined_factors
+from residua.workload.combined import MOST_KINDS
 from residua.workload.joint import MOST_CELLS, common_product
 
 Array = NDArray[np.float64]
@@ -46,7 +49,9 @@ def smasher(work: Workload, tolerance: float, progress: Progress | None = None) 
 
 
 def _candidates(work: Workload, tolerance: float, progress: Progress | None) -> Iterator[Draft]:
-    joint = any(not _simple(part) for part in work.parts)
+    if any(factor.queries.cells > MOST_KINDS for _, factor in combined_factors(work.parts)):
+        return  # a search would go through all those cells at every step
+    joint = any(map(is_joint, work.parts))
     if joint and _union_work(work) <= UNION_WORK:
         found = dense(work, tolerance, progress)
         yield replace(found, total=math.fsum(found.mechanism.totals(part)[0] for part in work.parts))
@@ -91,12 +96,6 @@ def _uses(part: Group | Tables) -> Iterator[tuple[int, Queries, int, int]]:
     else:
         for at in part.attributes:
             yield at, part.queries_of(at), part.ways, int(np.sum(part.subsets == at))
-
-
-def _simple(part: Group | Tables) -> bool:
-    if isinstance(part, Group):
-        return all(len(factor.attributes) == 1 for factor in part.factors)
-    return part.joint is None
 
 
 def _union_work(work: Workload) -> float:

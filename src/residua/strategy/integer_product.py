@@ -10,14 +10,12 @@ from numpy.typing import NDArray
 
 from residua.strategy.integer_rows import integer_rows
 from residua.strategy.integers import even_bits, refuse_unfit
-from residua.strategy.laplace_integers import laplace_factors
+from residua.strategy.laplace_integers import ALL_BITS, NOISE_BITS, laplace_factors
 from residua.strategy.noise_laws import laplace_variance, refuse_wide_laplace
 from residua.strategy.product import ProductStrategy, StrategyFactor
 
 Integers = NDArray[np.int64]
 
-ALL_BITS = 36  # of the entries of a product: leaves room for a hundred million records in 64 bits
-NOISE_BITS = 52  # the standard deviation of the noise stays below 2 to this
 GRAINS = 62
 
 

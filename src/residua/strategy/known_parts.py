@@ -16,7 +16,7 @@ from residua.strategy.parts import Measured, Part
 Array = NDArray[np.float64]
 
 SPAN_TOLERANCE = 1e-12  # of a query's squared length: what rounding may leave outside the row space
-LISTED = 50_000_000  # numbers kept of variances already listed
+LISTED = 50_000_000  # numbers kept of variances already listed, and of sums of them
 
 
 class KnownParts:
@@ -61,9 +61,8 @@ class KnownParts:
         if key in self._known:
             return np.asarray(self._known[key])
         figures = part.variances()
-        if self._listed + figures.size <= LISTED:
+        if self._has_room_for(figures):
             self._known[key] = figures
-            self._listed += figures.size
         return figures
 
     def summed(self, part: Part, *, weighted: bool) -> float:
@@ -86,6 +85,24 @@ class KnownParts:
         if key not in self._known:
             self._known[key] = find()
         return float(self._known[key])
+
+    def of_run(self, tables: object, find: Callable[[], tuple[float, Array]]) -> tuple[float, Array]:
+        """What `find` returns of a run of tables: the sum of all variances, and those of each table."""
+        key = ("run", tables)
+        if key in self._known:
+            total, sums = self._known[key]
+            return total, sums
+        total, sums = find()
+        if self._has_room_for(sums):
+            self._known[key] = total, sums
+        return total, sums
+
+    def _has_room_for(self, figures: Array) -> bool:
+        """Whether so many more numbers may be kept; then they count."""
+        if self._listed + figures.size > LISTED:
+            return False
+        self._listed += figures.size
+        return True
 
     def refuse_outside(self, part: Part, name: str, attributes: Sequence[int]) -> None:
         """Raise NotInSpan if a query of the part is not a combination of what its shapes measure.

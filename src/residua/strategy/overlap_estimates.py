@@ -1,11 +1,12 @@
 """Estimates of every residual from the measured numbers of overlapping blocks (claim O-004)."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
-from residua.strategy.batches import Batch, batched_rows
+from residua.linalg.centring import Measure, centred_columns
+from residua.strategy.batches import Batch, along_axes, batched_rows
 from residua.strategy.layered import Layered
 from residua.strategy.overlap.coordinates import lifted
 from residua.strategy.overlap.kinds import CoupledBlock, Residual
@@ -41,6 +42,48 @@ def measured_numbers(strategy: Layered, batches: Sequence[Batch], values: Sequen
         for (layer, rows), batch, found in zip(batched_rows(strategy), batches, values, strict=True)
         for at, row in enumerate(rows.tolist())
     }
+
+
+def fitted_numbers(strategy: Layered, marginals: Callable[[Subsets, Sequence[int]], Array]) -> Numbers:
+    """What the blocks of a strategy measure of estimated marginals, (k, attributes) to (k, sizes...)."""
+    numbers = {}
+    for number, layer in enumerate(strategy.layers):
+        order = [place for places in layer.layout for place in places]
+        for row, subset in enumerate(layer.subsets):
+            cells = marginals(subset[None], [strategy.sizes[at] for at in subset.tolist()])[0]
+            matrices = [strategy.shapes[at].matrix for at in layer.shapes[row].tolist()]
+            numbers[number, row] = along_axes(cells.transpose(order).reshape(1, -1), matrices)[0]
+    return numbers
+
+
+def estimates_of(strategy: OverlapStrategy, numbers: Numbers) -> Iterator[tuple[Subsets, Array]]:
+    """The same from the numbers of all blocks of a strategy that was never measured as one."""
+    yield from _alone_estimates(strategy, numbers)
+    yield from coupled_estimates(strategy, numbers)
+
+
+def _alone_estimates(strategy: OverlapStrategy, numbers: Numbers) -> Iterator[tuple[Subsets, Array]]:
+    """Runs of the blocks that stand alone, with their centred cells."""
+    kernels: dict[tuple[int, tuple[Measure, ...]], Array] = {}
+    runs: dict[tuple[int, ...], list[tuple[list[int], Array]]] = {}
+    for number, layer in enumerate(strategy.layers):
+        order = [place for places in layer.layout for place in places]
+        for row in np.flatnonzero(strategy.division.is_alone(number, np.arange(len(layer.noise)))).tolist():
+            subset = layer.subsets[row].tolist()
+            matrices = []
+            for at, places in zip(layer.shapes[row].tolist(), layer.layout, strict=True):
+                measures = tuple(strategy.measures[subset[place]] for place in places)
+                if (at, measures) not in kernels:
+                    shape = strategy.shapes[at]
+                    kernels[at, measures] = centred_columns(shape.inverse, shape.sizes, measures)
+                matrices.append(kernels[at, measures])
+            sizes = [strategy.sizes[subset[place]] for place in order]
+            cells = along_axes(numbers[number, row][None], matrices).reshape(sizes)
+            cells = cells.transpose(np.argsort(order))
+            runs.setdefault(cells.shape, []).append((subset, cells))
+    for found in runs.values():
+        subsets = np.array([subset for subset, _ in found], dtype=np.int32).reshape(len(found), -1)
+        yield subsets, np.stack([cells for _, cells in found])
 
 
 def coupled_estimates(strategy: OverlapStrategy, numbers: Numbers) -> Iterator[tuple[Subsets, Array]]:

@@ -11,9 +11,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from residua.linalg.centring import VANISHING, Measure, centred_columns, project
+from residua.linalg.kinds import Kinds, summed_over
 from residua.linalg.squares import join
 from residua.strategy.blocks import Shape
-from residua.workload import Factor, Queries
+from residua.workload import Combined, Factor, Queries
+from residua.workload.coarse import by_own_kinds
 from residua.workload.joint import refuse_wide
 
 Array = NDArray[np.float64]
@@ -31,6 +33,8 @@ class Part:
 
     `places` are the positions of `queries` among the table's factors, `slots` those of the shapes in the
     block. `axes` says for each shape which kept axes it measures, counted over all axes of all queries.
+    Families that look only at kinds of cells are held over their `kinds`, one for each axis, with the
+    `measures` of those; `fine` has the measures of the cells.
     """
 
     places: tuple[int, ...]
@@ -41,11 +45,13 @@ class Part:
     numbers: tuple[int, ...]
     slots: tuple[int, ...]
     axes: tuple[tuple[int, ...], ...]
+    kinds: tuple[Kinds, ...] | None = None
+    fine: tuple[Measure, ...] = ()
 
     @property
     def key(self) -> object:
         """Equal for parts with equal figures."""
-        return (self.queries, self.measures, self.kept, self.numbers, self.axes)
+        return (self.queries, self.measures, self.kept, self.numbers, self.axes, self.kinds, self.fine)
 
     @property
     def sizes(self) -> tuple[int, ...]:
@@ -109,7 +115,13 @@ class Part:
             refuse_wide(queries)
             rows = queries.root()
             kept = [axis - start for axis in self.kept if start <= axis < stop]
-            yield rows, project(rows, queries.sizes, self.measures[start:stop], kept)
+            centred = project(rows, queries.sizes, self.measures[start:stop], kept)
+            if self.kinds is None:
+                yield rows, centred
+            else:
+                members = [np.sqrt(own.members)[None] for own in self.kinds[start:stop]]
+                left = (own for place, own in enumerate(members) if place in kept)
+                yield rows * join(members), centred * join(left)  # of the lengths they have over all cells
             start = stop
 
     def _square(self) -> Array:
@@ -122,10 +134,17 @@ class Part:
 
     def _kernel(self, number: int) -> Array:
         """What a query's cells contribute to the answer from one shape: `C B^+`, (cells, rank)."""
-        shape = self.shapes[number]
-        return centred_columns(
-            shape.inverse, shape.sizes, [self.measures[axis] for axis in self.axes[number]]
-        )
+        shape, axes = self.shapes[number], self.axes[number]
+        if self.kinds is None:
+            return centred_columns(shape.inverse, shape.sizes, [self.measures[axis] for axis in axes])
+        kernel = centred_columns(shape.inverse, shape.sizes, [self.fine[axis] for axis in axes])
+        return self._added_up(kernel, shape.sizes, axes)
+
+    def _added_up(self, columns: Array, sizes: Sequence[int], axes: Sequence[int]) -> Array:
+        """Columns over the cells of some axes, (cells, k), added up over the kinds of each."""
+        assert self.kinds is not None
+        tensor = summed_over(columns.reshape(*sizes, -1), [self.kinds[axis] for axis in axes])
+        return np.asarray(tensor.reshape(-1, columns.shape[1]))
 
     def _measured(self) -> int:
         return int(np.prod([len(shape.matrix) for shape in self.shapes], dtype=np.int64))
@@ -152,8 +171,7 @@ class Part:
                 tensor = np.tensordot(tensor, self.measures[axis].vector(), axes=(1 + axis, 0))
                 alive.remove(axis)
         for number, axes in enumerate(self.axes):
-            shape = self.shapes[number]
-            kernel = self._kernel(number).reshape(*shape.sizes, -1)
+            kernel = self._kernel(number).reshape(*(self.sizes[axis] for axis in axes), -1)
             where = [1 + alive.index(axis) for axis in axes]
             tensor = np.tensordot(tensor, kernel, axes=(where, list(range(len(axes)))))
             for axis in axes:
@@ -182,11 +200,19 @@ class Part:
     def _orthonormal(self) -> Array:
         """Orthonormal basis of what the shapes see, on the kept axes in order, (cells, rank)."""
         order = [axis for axes in self.axes for axis in axes]
-        basis = join(shape.basis for shape in self.shapes)
+        basis = join(self._basis(number) for number in range(len(self.shapes)))
         sizes = [self.sizes[axis] for axis in order]
         ranks = [self.kept.index(axis) for axis in order]
         tensor = basis.reshape(*sizes, -1).transpose(*np.argsort(ranks), len(order))
         return np.asarray(tensor.reshape(len(basis), -1))
+
+    def _basis(self, number: int) -> Array:
+        """Orthonormal basis of what one shape sees, by kinds of cells: of unit length over all cells."""
+        shape, axes = self.shapes[number], self.axes[number]
+        if self.kinds is None:
+            return shape.basis
+        members = join(np.sqrt(self.kinds[axis].members)[:, None] for axis in axes)
+        return self._added_up(shape.basis, shape.sizes, axes) / members
 
 
 def parts_of(
@@ -211,13 +237,27 @@ def parts_of(
             left = [at for at in left if at not in more]
         tied.sort()
         axes = [attribute for at in tied for attribute in factors[at].attributes]
+        queries, own, kinds = _held([factors[at] for at in tied], [measures[at] for at in axes])
         yield Part(
             tuple(tied),
-            tuple(factors[at].queries for at in tied),
-            tuple(measures[attribute] for attribute in axes),
+            queries,
+            own,
             tuple(sorted(axes.index(factors[at].attributes[place]) for at in tied for place in kept[at])),
             tuple(shape for _, _, shape in shapes),
             tuple(number for _, number, _ in shapes),
             tuple(slots),
             tuple(tuple(axes.index(attribute) for attribute in attributes) for attributes, _, _ in shapes),
+            kinds,
+            () if kinds is None else tuple(measures[attribute] for attribute in axes),
         )
+
+
+def _held(
+    factors: Sequence[Factor], measures: Sequence[Measure]
+) -> tuple[tuple[Queries, ...], tuple[Measure, ...], tuple[Kinds, ...] | None]:
+    """Families and measures of all their axes; over kinds of cells, and those, where one looks at no more."""
+    if not any(isinstance(factor.queries, Combined) for factor in factors):
+        return tuple(factor.queries for factor in factors), tuple(measures), None
+    coarse, kinds = by_own_kinds(factors)
+    own = tuple(each.measure(measure) for each, measure in zip(kinds, measures, strict=True))
+    return tuple(factor.queries for factor in coarse), own, tuple(kinds)

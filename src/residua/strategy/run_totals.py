@@ -22,8 +22,7 @@ ROUNDING = 1e-12  # relative; variances this close are one
 
 def total_of_run(known: KnownParts, tables: Tables) -> float:
     """Sum of the variances of all queries of all tables; their families have one attribute each."""
-    run = _RunTotal(known, tables)
-    return math.fsum(float(run.by_table(chosen).sum()) for chosen in _every_choice(tables.ways))
+    return known.of_run(tables, _RunTotal(known, tables).sums)[0]
 
 
 def least_accurate(known: KnownParts, tables: Tables) -> int | None:
@@ -37,7 +36,7 @@ def least_accurate(known: KnownParts, tables: Tables) -> int | None:
     counts = np.zeros(len(tables.schema))
     for at, factor in run.factors.items():
         counts[at] = float(factor.queries.count)
-    totals = np.sum([run.by_table(chosen) for chosen in _every_choice(tables.ways)], axis=0)
+    _, totals = known.of_run(tables, run.sums)
     return int(np.argmax(totals / counts[run.subsets].prod(axis=1)))
 
 
@@ -71,6 +70,16 @@ class _RunTotal:
         return all(measure.weights is None for measure in self.known.measures) and all(
             len(shape.sizes) == 1 and _even(shape) for shape in self.known.shapes
         )
+
+    def sums(self) -> tuple[float, Array]:
+        """Sum of the variances of all queries, and the sum of each table's, (tables,)."""
+        parts = []
+        by_table = np.zeros(len(self.subsets))
+        for chosen in _every_choice(self.tables.ways):
+            more = self.by_table(chosen)
+            parts.append(float(more.sum()))
+            by_table += more
+        return math.fsum(parts), by_table
 
     def by_table(self, chosen: tuple[int, ...]) -> Array:
         """What the blocks on these places of every table add to the sum of its variances, (tables,)."""

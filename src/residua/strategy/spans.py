@@ -8,8 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from residua.linalg.centring import Measure
+from residua.linalg.kinds import spread_over
 from residua.linalg.lattice import integer_kernel
-from residua.workload import Queries
+from residua.workload import Combined, Queries
 
 Array = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -40,6 +41,14 @@ def centred_span(queries: Queries, kept: Sequence[int], measures: Sequence[Measu
     Weights of a measure are multiples of one over the sum of its whole numbers (over the number of cells for
     the uniform one), and so are means and centred rows: that many times them is whole.
     """
+    if isinstance(queries, Combined):
+        own = [each.measure(measure) for each, measure in zip(queries.kinds, measures, strict=True)]
+        rows = centred_span(queries.coarse, kept, own)
+        if rows is None:
+            return None
+        kinds = [queries.kinds[place] for place in kept]
+        tensor = rows.reshape(len(rows), *(each.count for each in kinds))
+        return np.asarray(spread_over(tensor, kinds, first=1).reshape(len(rows), -1))
     span = integer_span(queries)
     if span is None:
         return None

@@ -17,7 +17,7 @@ from residua.linalg.keys import distinct_rows
 from residua.mechanisms.draft import Progress
 from residua.mechanisms.scales.orbits import Orbits
 from residua.mechanisms.scales.pieces import Block, affordable, gathered, integer_rows, total_work
-from residua.solve.newton import newton_steps
+from residua.solve.newton import newton_steps, worth_another_step
 from residua.solve.targets import Sight, sight_of
 from residua.strategy.block_strategy import BlockStrategy
 from residua.strategy.blocks import Layer, Shape
@@ -143,6 +143,7 @@ class JointSearch:
         newton_steps(self.look, weights, price, self.gap, self.tolerance, self.keep_going, pieces)
 
     def look(self, weights: Array) -> _View:
+        """The landscape at these weights; the bounds they give are kept if they are the best yet."""
         own = _apart(self.blocks, weights, self.count)
         sights, proven = [], 0.0
         for block, root, mine in zip(self.blocks, self.roots, own, strict=True):
@@ -168,12 +169,12 @@ class JointSearch:
 
     @property
     def gap(self) -> float:
+        """Relative distance of the best two bounds."""
         return self.upper / self.lower - 1.0 if self.lower > 0 else math.inf
 
     def keep_going(self) -> bool:
-        if self.gap <= self.tolerance or len(self.gaps) >= MOST_EVALUATIONS:
-            return False
-        return len(self.gaps) <= PATIENCE or self.gaps[-1] <= 0.5 * self.gaps[-1 - PATIENCE]
+        """Whether another step may bring the bounds closer."""
+        return worth_another_step(self.gaps, self.tolerance, MOST_EVALUATIONS, PATIENCE)
 
     def changes(self) -> list[Array]:
         """For each block the slope of the root of the bound in every entry of its pieces, (rows, cells)."""

@@ -6,7 +6,7 @@ so a convex loss of them is a convex problem of one number per kind of block. cv
 """
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from importlib import import_module
 from typing import Any
@@ -20,19 +20,19 @@ from residua.errors import Infeasible, NotConverged, WorkloadError
 from residua.linalg.threads import threads_for
 from residua.mechanisms.blocks import solve_blocks
 from residua.mechanisms.draft import Draft, Progress, Scope
+from residua.mechanisms.scales.named_variances import named_variances
 from residua.mechanisms.scales.orbits import Orbits, kinds_of, unweighted
 from residua.mechanisms.scales.rounds import with_noise
 from residua.mechanisms.scales.tables import TableKinds, table_kinds
 from residua.mechanisms.shapes import Optimal
-from residua.schema.wording import hint
 from residua.strategy.block_strategy import BlockStrategy
 from residua.strategy.mechanism import Mechanism
 from residua.workload import Group, Tables, Workload
 
 Array = NDArray[np.float64]
 
-Loss = Callable[[Mapping[str, Any]], Any]
-"""From the mean variance of the queries of each name, as cvxpy expressions, to a scalar cvxpy expression."""
+Loss = Callable[[Any], Any]
+"""From the mean variance of the queries of each name to a scalar cvxpy expression; see `named_variances`."""
 
 MOST_NAMES = 2_000
 MOST_BLOCKS = 20_000  # kinds of blocks, each a variable of the conic solver
@@ -63,8 +63,8 @@ def block_loss(
 ) -> LossDraft:
     """The mechanism of blocks, at this privacy cost, with the least loss.
 
-    `loss` gets a mapping from the names of the tables to the mean variance of the queries of that name, as
-    cvxpy expressions, and returns a convex and increasing cvxpy expression of them.
+    `loss` gets the mean variances of the queries of each name of tables, a cvxpy vector whose entries are
+    also found by name, and returns a convex and increasing cvxpy expression of them.
     """
     _cvxpy()
     work = unweighted(work)
@@ -92,26 +92,6 @@ def _names(work: Workload) -> list[str]:
             "without names of their own; give a run one, as in rs.marginals(schema, ways=2, name='pairs')"
         )
     return list(work.names)
-
-
-class _Variances(Mapping[str, Any]):
-    """Variances by name; a name that no table has is an error that says so."""
-
-    def __init__(self, names: list[str], values: Any) -> None:
-        self._places = {name: place for place, name in enumerate(names)}
-        self._values = values
-
-    def __getitem__(self, name: str) -> Any:
-        if name not in self._places:
-            near = hint(str(name), self._places)
-            raise WorkloadError(f"the loss asks for table {name!r}, which the workload does not have{near}")
-        return self._values[self._places[name]]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._places)
-
-    def __len__(self) -> int:
-        return len(self._places)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -150,7 +130,7 @@ class _LossProblem:
         start *= float((many / start).sum()) / cost  # noise of a plan of this cost
         scale = self.rows @ start
         noise, variances = cp.Variable(len(many), pos=True), cp.Variable(len(self.names), pos=True)
-        value = _checked(loss(_Variances(self.names, cp.multiply(scale, variances))), variances, scale)
+        value = _checked(loss(named_variances(self.names, scale, variances)), variances, scale)
         caps = (self.rows * start) / scale[:, None] @ noise <= variances
         spent = (many / start / cost) @ cp.inv_pos(noise) <= 1
         unit = _unit(value, variances)

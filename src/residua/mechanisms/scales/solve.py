@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from residua.errors import NotConverged
-from residua.solve.newton import newton_steps
+from residua.solve.newton import newton_steps, worth_another_step
 
 Array = NDArray[np.float64]
 
@@ -117,6 +117,4 @@ class _Search:
         return self.upper / self.lower - 1.0 if self.lower > 0 else math.inf
 
     def keep_going(self) -> bool:
-        if self.gap <= self.tolerance or len(self.gaps) >= MOST_EVALUATIONS:
-            return False
-        return len(self.gaps) <= PATIENCE or self.gaps[-1] <= 0.5 * self.gaps[-1 - PATIENCE]
+        return worth_another_step(self.gaps, self.tolerance, MOST_EVALUATIONS, PATIENCE)

@@ -1,7 +1,7 @@
 """Accuracy first over blocks: the least privacy cost at which every query's variance is at most its cap.
 
 Shapes of blocks are fixed by `solve_blocks` to start with; their noise is then a convex problem of one number
-per kind of block (`scales_solve`), with violated queries added in rounds. Largest variance is the same with
+per kind of block (`scales.solve`), with violated queries added in rounds. Largest variance is the same with
 equal caps, rescaled to the budget.
 """
 
@@ -17,7 +17,7 @@ from residua.decompose import decompose
 from residua.linalg.centring import Measure
 from residua.linalg.threads import threads_for
 from residua.mechanisms.blocks import solve_blocks
-from residua.mechanisms.draft import Progress, Scope, TargetDraft
+from residua.mechanisms.draft import Caps, Progress, Scope, TargetDraft
 from residua.mechanisms.scales.alone import PARTS, alone_on_attributes, free_kinds, part_way, weighted
 from residua.mechanisms.scales.centring import best_measures
 from residua.mechanisms.scales.joint import joined
@@ -31,9 +31,6 @@ from residua.workload import Group, Tables, Workload
 
 Array = NDArray[np.float64]
 Integers = NDArray[np.int64]
-Caps = Sequence[float | Array]
-
-"""For each part of a workload the variance allowed: of every query, or an array of one each (groups only)."""
 
 EXACT = 1e-9  # gap of shapes that symmetry determines
 MOST_KINDS = 300  # kinds of tables for whose weights blocks are solved again
@@ -165,9 +162,10 @@ class _Problem:
         parts: list[Group | Tables] = []
         for part, of, cap in zip(self.work.parts, tables.of, self.caps, strict=True):
             for kind in np.unique(of[prices[of] > 0]).tolist():
-                chosen = part.take(np.flatnonzero(of == kind)) if isinstance(part, Tables) else part
-                each = prices[kind] * len(np.flatnonzero(of == kind)) / tables.many[kind]
-                weight = len(np.flatnonzero(of == kind)) * _weight(chosen) * float(np.mean(cap))
+                mine = np.flatnonzero(of == kind)
+                chosen = part.take(mine) if isinstance(part, Tables) else part
+                each = prices[kind] * len(mine) / tables.many[kind]
+                weight = len(mine) * _weight(chosen) * float(np.mean(cap))
                 parts.append(replace(chosen, weight=float(each) / weight))
         again = Workload(self.work.schema, tuple(parts))
         return solve_blocks(

@@ -48,9 +48,11 @@ def divide(work: Workload) -> Division:
     return Division(tuple(chosen), tuple(parts), beyond, _work(chosen, widest))
 
 
-def is_joint(group: Group) -> bool:
-    """Whether a table has a family on several attributes."""
-    return any(len(factor.attributes) > 1 for factor in group.factors)
+def is_joint(part: Part) -> bool:
+    """Whether a table, or a run of tables, has a family on several attributes."""
+    if isinstance(part, Tables):
+        return part.joint is not None
+    return any(len(factor.attributes) > 1 for factor in part.factors)
 
 
 def family_of(groups: Iterable[Group]) -> set[Attributes]:
@@ -72,9 +74,9 @@ def _groups(part: Part) -> list[Group]:
 
 def _ways(part: Part) -> int:
     """Number of attributes of the tables of a part, none if they have joint families."""
-    if isinstance(part, Tables):
-        return 0 if part.joint is not None else part.ways
-    return 0 if is_joint(part) else len(part.attributes)
+    if is_joint(part):
+        return 0
+    return part.ways if isinstance(part, Tables) else len(part.attributes)
 
 
 def _cells(group: Group) -> int:

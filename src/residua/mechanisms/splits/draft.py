@@ -9,17 +9,19 @@ them by least squares.
 
 import math
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from residua.bounds import svd_or_nothing
+from residua.bounds import product_dual_or_nothing, svd_or_nothing
 from residua.decompose import Decomposition, SimpleBlocks, decompose
+from residua.linalg.centring import Measure
 from residua.linalg.threads import threads_for
 from residua.mechanisms.blocks import solve_blocks
 from residua.mechanisms.draft import Draft, Progress
 from residua.mechanisms.shapes import Optimal
+from residua.mechanisms.splits.blocks import Pattern
 from residua.mechanisms.splits.choice import Division, divide, family_of
 from residua.mechanisms.splits.free import FreeTables
 from residua.mechanisms.splits.search import Search, least, whole_measures
@@ -57,6 +59,47 @@ def split(work: Workload, kinds: Sequence[int], tolerance: float, progress: Prog
     return _assembled(work, division, total, found, own, tolerance, progress)
 
 
+@dataclass(slots=True, eq=False)
+class _Bench:
+    """Shapes and blocks of a plan in the making; with each layer the roots T of its blocks' optima."""
+
+    shapes: list[Shape] = field(default_factory=list)
+    spans: dict[int, Integers | None] = field(default_factory=dict)
+    layers: list[tuple[Layer, Array]] = field(default_factory=list)
+
+    def add_centred(
+        self, parts: Decomposition, sizes: Sequence[int], gap: float, tell: Progress | None
+    ) -> None:
+        """Blocks of centred tables alone; they come first, so that their shapes keep their numbers."""
+        if not parts.simple and not parts.mixed:
+            return
+        draft = solve_blocks(parts, sizes, Optimal(), gap, tell)
+        if not isinstance(draft.mechanism, BlockStrategy) or draft.total is None:
+            raise TypeError("blocks were solved, but not into a block strategy")
+        self.shapes, self.spans = list(draft.mechanism.shapes), dict(draft.spans)
+        root = math.sqrt(draft.total)
+        self.layers = [(layer, layer.costs * root) for layer in draft.mechanism.layers]
+
+    def add_free(self, pattern: Pattern, blocks: Sequence[Attributes], roots: Array, shape: Array) -> None:
+        """Blocks that free tables touch: where they sit, the roots of their optima, and what they measure."""
+        subsets = np.array(blocks, dtype=np.int32).reshape(len(blocks), len(pattern.sizes))
+        layout = (tuple(range(len(pattern.sizes))),) if pattern.sizes else ()
+        numbers = np.full((len(blocks), len(layout)), len(self.shapes), dtype=np.int64)
+        if pattern.sizes:
+            if len(pattern.span) < pattern.span.shape[1]:
+                self.spans[len(self.shapes)] = pattern.span
+            self.shapes.append(Shape.independent(pattern.sizes, shape))
+        self.layers.append((Layer(subsets, layout, numbers, roots, roots), roots))
+
+    def finished(self, sizes: tuple[int, ...], measures: tuple[Measure, ...]) -> OverlapStrategy:
+        """The strategy of cost 1 with the best noise for these blocks (claim M-001)."""
+        whole = math.fsum(float(roots.sum()) for _, roots in self.layers)
+        layers = tuple(
+            replace(layer, noise=whole / roots, costs=roots / whole) for layer, roots in self.layers
+        )
+        return OverlapStrategy(sizes, measures, tuple(self.shapes), layers)
+
+
 def _assembled(
     work: Workload,
     division: Division,
@@ -66,41 +109,28 @@ def _assembled(
     tolerance: float,
     progress: Progress | None,
 ) -> Draft:
-    """The mechanism of cost 1 for these weights and moves."""
+    """The mechanism of cost 1 for these weights and moves, and a bound for all mechanisms."""
     sizes = work.schema.sizes
     measures = whole_measures(found.weights, kinds, sizes)
     exact = {kind: measures[list(kinds).index(kind)].vector() for kind in found.weights}
-    shapes: list[Shape] = []
-    spans: dict[int, Integers | None] = {}
-    layers: list[tuple[Layer, Array]] = []
+    bench = _Bench()
     if division.centred:
         parts = decompose(Workload(work.schema, division.centred), measures)
         rest = _without(parts, set(total.free.blocks) if total.free else set())
-        if rest.simple or rest.mixed:
-            draft = solve_blocks(rest, sizes, Optimal(), tolerance, progress)
-            if not isinstance(draft.mechanism, BlockStrategy) or draft.total is None:
-                raise TypeError("blocks were solved, but not into a block strategy")
-            shapes, spans = list(draft.mechanism.shapes), dict(draft.spans)
-            layers = [(layer, layer.costs * math.sqrt(draft.total)) for layer in draft.mechanism.layers]
+        bench.add_centred(rest, sizes, tolerance, progress)
     for pattern, blocks, scales, root in total.touched(exact, found.moved, LAST_FILL):
         with threads_for(len(root)):
             solution = solve_cells(root, tolerance).require(tolerance, f"a block of {root.shape[1]:,} cells")
-        subsets = np.array(blocks, dtype=np.int32).reshape(len(blocks), len(pattern.sizes))
-        layout = (tuple(range(len(pattern.sizes))),) if pattern.sizes else ()
-        numbers = np.full((len(blocks), len(layout)), len(shapes), dtype=np.int64)
-        if pattern.sizes:
-            if len(pattern.span) < pattern.span.shape[1]:
-                spans[len(shapes)] = pattern.span
-            shapes.append(Shape.independent(pattern.sizes, solution.strategy))
-        high = np.sqrt(scales) * math.sqrt(solution.upper)
-        layers.append((Layer(subsets, layout, numbers, high, high), high))
-    whole = math.fsum(float(high.sum()) for _, high in layers)
-    finished = tuple(replace(layer, noise=whole / high, costs=high / whole) for layer, high in layers)
-    mechanism = OverlapStrategy(sizes, measures, tuple(shapes), finished)
+        bench.add_free(pattern, blocks, np.sqrt(scales) * math.sqrt(solution.upper), solution.strategy)
+    mechanism = bench.finished(sizes, measures)
     value = math.fsum(mechanism.totals(part)[0] for part in work.parts)
-    cells = math.prod(sizes[at] for at in work.attributes)
-    lower = svd_or_nothing(work) if cells <= BOUND_CELLS else 0.0
-    return Draft(mechanism, lower, "all mechanisms", value, spans=spans)
+    return Draft(mechanism, _lower_bound(work), "all mechanisms", value, spans=bench.spans)
+
+
+def _lower_bound(work: Workload) -> float:
+    """The best bound for all mechanisms that takes seconds; 0 where there is none."""
+    cells = math.prod(work.schema.sizes[at] for at in work.attributes)
+    return max(product_dual_or_nothing(work), svd_or_nothing(work) if cells <= BOUND_CELLS else 0.0)
 
 
 def _without(parts: Decomposition, touched: set[Attributes]) -> Decomposition:

@@ -13,18 +13,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from residua.linalg.centring import Measure, project
-from residua.linalg.squares import spread
+from residua.linalg.squares import spread, unchanged_by_swap
 from residua.mechanisms.splits.terms import Attributes, Source
 from residua.workload import Group
 
 Array = NDArray[np.float64]
-Integers = NDArray[np.int64]
 
 Key = tuple[int, tuple[int, ...], int]
 """A piece: the source, the places it depends on, and another attribute that its block has too."""
 
 NOBODY = -1  # in place of another attribute
-SAME = 1e-12  # relative difference that is rounding
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,9 +169,7 @@ def _symmetric(source: Source, root: Array) -> bool:
     """Whether swapping its two attributes, of one kind, leaves every row as it is."""
     if len(source.kinds) != 2 or source.kinds[0] != source.kinds[1]:
         return False
-    size = source.sizes[0]
-    swapped = root.reshape(-1, size, size).transpose(0, 2, 1).reshape(root.shape)
-    return bool(np.abs(swapped - root).max() <= SAME * np.abs(root).max())
+    return unchanged_by_swap(root, source.sizes[0])
 
 
 def _moves(

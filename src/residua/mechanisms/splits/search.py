@@ -24,6 +24,36 @@ class Search:
     moved: Array | None
 
 
+class _Variables:
+    """One vector for all that is searched over: weights as distances from uniform ones, then moves."""
+
+    def __init__(self, total: BlockSum, kinds: Sequence[int], sizes: Sequence[int]) -> None:
+        self.kinds = weighted_kinds(total)
+        self.cells = {kind: sizes[list(kinds).index(kind)] for kind in self.kinds}
+        self.bases = {kind: sum_zero(self.cells[kind]) for kind in self.kinds}
+        self.movable = total.free is not None
+        moves = 0 if total.free is None else len(total.free.start())
+        self.ends = np.cumsum([*(self.cells[kind] - 1 for kind in self.kinds), moves])
+
+    @property
+    def count(self) -> int:
+        """Length of the vector."""
+        return int(self.ends[-1])
+
+    def read(self, x: Array) -> Search:
+        """The weights and moves of a vector."""
+        *parts, moved = np.split(x, self.ends[:-1])
+        weights = {
+            kind: 1 / self.cells[kind] + self.bases[kind] @ part
+            for kind, part in zip(self.kinds, parts, strict=True)
+        }
+        return Search(weights, moved if self.movable else None)
+
+    def slope(self, by_kind: Mapping[int, Array], by_move: Array) -> Array:
+        """Slope in the vector, from those in the weights and moves."""
+        return np.concatenate([*(self.bases[kind].T @ by_kind[kind] for kind in self.kinds), by_move])
+
+
 def least(
     total: BlockSum,
     kinds: Sequence[int],
@@ -35,30 +65,21 @@ def least(
     """The best weights and moves found from uniform centring, with less and less filling."""
     from scipy.optimize import minimize
 
-    free = weighted_kinds(total)
-    cells = {kind: sizes[list(kinds).index(kind)] for kind in free}
-    bases = {kind: sum_zero(cells[kind]) for kind in free}
-    moves = 0 if total.free is None else len(total.free.start())
-    ends = np.cumsum([*(cells[kind] - 1 for kind in free), moves])[:-1]
-    if not free and not moves:
+    variables = _Variables(total, kinds, sizes)
+    if not variables.count:
         return Search({}, None)
     evaluations = 0
-
-    def read(x: Array) -> Search:
-        *parts, moved = np.split(x, ends)
-        weights = {kind: 1 / cells[kind] + bases[kind] @ part for kind, part in zip(free, parts, strict=True)}
-        return Search(weights, None if total.free is None else moved)
 
     def value(x: Array, fill: float) -> tuple[float, Array]:
         nonlocal evaluations
         evaluations += 1
         if progress is not None:
             progress("choosing splits", min(1.0, evaluations / (steps * len(fills))))
-        at = read(x)
+        at = variables.read(x)
         found, by_kind, by_move = total.at(at.weights, at.moved, fill)
-        return found, np.concatenate([*(bases[kind].T @ by_kind[kind] for kind in free), by_move])
+        return found, variables.slope(by_kind, by_move)
 
-    x = np.zeros(sum(cells[kind] - 1 for kind in free) + moves)
+    x = np.zeros(variables.count)
     for fill in fills:
         x = minimize(
             value,
@@ -68,7 +89,7 @@ def least(
             method="L-BFGS-B",
             options={"maxiter": steps, "maxfun": steps, "ftol": LEAST_GAIN},
         ).x
-    return read(x)
+    return variables.read(x)
 
 
 def weighted_kinds(total: BlockSum) -> list[int]:

@@ -20,7 +20,6 @@ from residua.mechanisms.splits.terms import Asked, Attributes
 from residua.solve.cells import solve_cells
 
 Array = NDArray[np.float64]
-Integers = NDArray[np.int64]
 
 INNER_GAP = 1e-6  # the slope is that of the optimum, and misleads away from it
 FILLED_GAP = 1e-5  # filled blocks are smooth, and forgive more
@@ -36,6 +35,23 @@ class Alone:
 
     root: float
     slope: Array
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Split:
+    """All that weights and moves decide, before any block is solved.
+
+    `measures` and `means` (the rows of each source averaged over all its attributes) are by source, `squares`
+    are the squared lengths of the means; `added` is what each row of the additions adds to `coefficients`,
+    one for each term; `pieces` has the rows of the pieces of free tables.
+    """
+
+    measures: list[list[Measure]]
+    means: list[Array]
+    squares: Array
+    added: list[Array]
+    coefficients: Array
+    pieces: dict[Key, Array]
 
 
 class BlockSum:
@@ -57,24 +73,31 @@ class BlockSum:
         `weights` has those of some kinds of attributes, the others are uniform; `fill` is the relative size
         of what is added to every direction of a block that free tables touch, which makes F smooth (K-005).
         """
-        measures = [self._measures(source, weights) for source in range(len(self.roots))]
-        rows = [self._piece(number, measures) for number in range(len(self.asked.pieces))]
-        drawn = [self._project(source, measures, ()) for source in range(len(self.roots))]
-        means = np.array([float(np.sum(mean**2)) for mean in drawn])
-        coefficients, values = self._coefficients(means)
-        slopes = _Slopes(len(coefficients), rows)
-        total = self._simple(coefficients, rows, slopes)
-        pieces = {} if self.free is None or moved is None else self.free.rows(moved)
+        split = self._split(weights, moved)
+        rows = [self._piece(number, split.measures) for number in range(len(self.asked.pieces))]
+        slopes = _Slopes(len(split.coefficients), rows)
+        total = self._simple(split.coefficients, rows, slopes)
         for pattern in self.patterns:
-            total += self._composite(pattern, coefficients, rows, pieces, fill, slopes)
-        by_mean = self._mean_slopes(means, values, slopes.coefficients)
+            total += self._composite(pattern, split.coefficients, rows, split.pieces, fill, slopes)
+        by_mean = self._mean_slopes(split, slopes.coefficients)
         by_kind = {kind: np.zeros(len(weights[kind])) for kind in weights}
         for (source, kept), slope in zip(self.asked.pieces, slopes.rows, strict=True):
             if slope is not None:
-                self._follow(source, kept, slope, measures, by_kind)
-        for source, mean in enumerate(drawn):
-            self._follow(source, (), 2 * by_mean[source] * mean, measures, by_kind)
+                self._follow(source, kept, slope, split.measures, by_kind)
+        for source, mean in enumerate(split.means):
+            self._follow(source, (), 2 * by_mean[source] * mean, split.measures, by_kind)
         return total, by_kind, np.zeros(0) if self.free is None else self.free.slopes(slopes.pieces)
+
+    def _split(self, weights: Mapping[int, Array], moved: Array | None) -> "_Split":
+        measures = [self._measures(source, weights) for source in range(len(self.roots))]
+        means = [self._project(source, measures, ()) for source in range(len(self.roots))]
+        squares = np.array([float(np.sum(mean**2)) for mean in means])
+        added = [each.weights * squares[each.others].prod(axis=1) for each in self.asked.additions]
+        coefficients = np.zeros(self.asked.terms)
+        for each, values in zip(self.asked.additions, added, strict=True):
+            coefficients += np.bincount(each.terms, weights=values, minlength=len(coefficients))
+        pieces = {} if self.free is None or moved is None else self.free.rows(moved)
+        return _Split(measures, means, squares, added, coefficients, pieces)
 
     def _measures(self, source: int, weights: Mapping[int, Array]) -> list[Measure]:
         asked = self.asked.sources[source]
@@ -90,21 +113,14 @@ class BlockSum:
         source, kept = self.asked.pieces[number]
         return self._project(source, measures, kept)
 
-    def _coefficients(self, means: Array) -> tuple[Array, list[Array]]:
-        """Coefficient of every term, and what each row of the additions adds."""
-        values = [each.weights * means[each.others].prod(axis=1) for each in self.asked.additions]
-        sums = np.zeros(self.asked.terms)
-        for each, added in zip(self.asked.additions, values, strict=True):
-            sums += np.bincount(each.terms, weights=added, minlength=len(sums))
-        return sums, values
-
-    def _mean_slopes(self, means: Array, values: list[Array], by_term: Array) -> Array:
-        by_mean = np.zeros(len(means))
-        for each, added in zip(self.asked.additions, values, strict=True):
+    def _mean_slopes(self, split: "_Split", by_term: Array) -> Array:
+        """Slope in the squared means of each source, from the slopes in the coefficients."""
+        by_mean = np.zeros(len(split.squares))
+        for each, added in zip(self.asked.additions, split.added, strict=True):
             share = by_term[each.terms] * added
             for column in each.others.T:
-                by_mean += np.bincount(column, weights=share, minlength=len(means))
-        return np.asarray(by_mean / np.maximum(means, TINY))
+                by_mean += np.bincount(column, weights=share, minlength=len(by_mean))
+        return np.asarray(by_mean / np.maximum(split.squares, TINY))
 
     def _simple(self, coefficients: Array, rows: list[Array], slopes: "_Slopes") -> float:
         """Blocks that are one product of one-attribute pieces: their values multiply."""
@@ -186,21 +202,17 @@ class BlockSum:
         self, weights: Mapping[int, Array], moved: Array | None, fill: float
     ) -> Iterator[tuple[Pattern, list[Attributes], Array, Array]]:
         """Distinct blocks that free tables touch: where they sit, their scales, and their rows."""
-        measures = [self._measures(source, weights) for source in range(len(self.roots))]
-        means = np.array(
-            [float(np.sum(self._project(source, measures, ()) ** 2)) for source in range(len(self.roots))]
-        )
-        coefficients, _ = self._coefficients(means)
-        pieces = {} if self.free is None or moved is None else self.free.rows(moved)
+        split = self._split(weights, moved)
         for pattern in self.patterns:
             if pattern.uses:
-                table = coefficients[pattern.terms] / pattern.scales[:, None]
+                table = split.coefficients[pattern.terms] / pattern.scales[:, None]
                 rows = {
-                    piece: self._standing(piece, self._piece(piece, measures)) for piece in pattern.pieces
+                    piece: self._standing(piece, self._piece(piece, split.measures))
+                    for piece in pattern.pieces
                 }
                 for alike in pattern.distinct(table):
                     uses = pattern.weights[alike[0]] / pattern.scales[alike[0]]
-                    root = pattern.stack(table[alike[0]], uses, rows, pieces, fill)
+                    root = pattern.stack(table[alike[0]], uses, rows, split.pieces, fill)
                     yield pattern, [pattern.blocks[at] for at in alike], pattern.scales[alike], root
 
     def _spread_slopes(

@@ -12,6 +12,7 @@ from itertools import combinations
 import numpy as np
 from numpy.typing import NDArray
 
+from residua.decompose import Placed
 from residua.linalg.keys import distinct_rows
 from residua.linalg.squares import join
 from residua.strategy.spans import integer_span, product_span
@@ -22,9 +23,6 @@ Array = NDArray[np.float64]
 Integers = NDArray[np.int64]
 Subsets = NDArray[np.int32]
 Attributes = tuple[int, ...]
-
-Placed = tuple[tuple[tuple[int, ...], int], ...]
-"""Pieces of one Kronecker product: places in the block, and the number of the piece."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -57,7 +57,8 @@ class Listed:
         return np.asarray(result)
 
 
-def _listed(asked: Asked) -> Listed:
+def _figures_of(asked: Asked) -> Listed:
+    """What every query of a table asks."""
     squares = []
     for number in range(len(asked.meeting.owners)):
         found = asked.owned(number)
@@ -173,7 +174,7 @@ class MetTable:
         if self._few is not None:
             return self._few
         rows = [queries.matrix() for queries, _ in self.meeting.factors]
-        pieces = map(_listed, self._pieces(rows))
+        pieces = map(_figures_of, self._pieces(rows))
         if math.prod(map(len, rows)) * (self.meeting.width + len(self.meeting.owners)) > FEW:
             return pieces
         self._few = list(pieces)

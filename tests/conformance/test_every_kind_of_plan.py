@@ -1,0 +1,232 @@
+"""All that plans and releases do, for every kind of strategy: it works, or it is refused with a reason."""
+
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import residua as rs
+from residua import planning
+
+SMALL = rs.Schema.of_sizes([3, 4, 2])
+MANY = rs.Schema.of_sizes([3] * 8)  # too many joint cells for one dense block
+PREFIXES = rs.all_tables(SMALL, (1, 2), rs.prefix)
+MARGINALS = rs.marginals(SMALL, up_to=2)
+PRODUCT = rs.table(SMALL, {"a0": rs.prefix, "a1": rs.ranges})
+MIXED = PREFIXES + rs.table(SMALL, {("a0", "a1"): rs.affine})
+OVERLAPPING = rs.all_tables(MANY, 1, rs.prefix) + rs.all_tables(MANY, 2, rs.affine)
+GAUSS, LAPLACE = rs.zcdp(1), rs.pure_dp(1)
+REPLACED = rs.Unit(neighbours="replace_one")
+
+PLANS: dict[str, Callable[[], rs.Plan]] = {
+    "blocks": lambda: rs.plan(PREFIXES, GAUSS, method="querysmasher"),
+    "blocks of a joint family": lambda: rs.plan(MIXED, GAUSS, method="querysmasher"),
+    "blocks under best weights": lambda: rs.plan(PREFIXES, GAUSS, method="smasher"),
+    "marginals": lambda: rs.plan(MARGINALS, GAUSS, method="residualplanner"),
+    "given strategies": lambda: rs.plan(PREFIXES, GAUSS, method="residualplanner+"),
+    "fourier": lambda: rs.plan(PREFIXES, GAUSS, method="fourier"),
+    "product": lambda: rs.plan(PRODUCT, GAUSS, method="dense"),
+    "dense": lambda: rs.plan(MIXED, GAUSS, method="dense"),
+    "overlap": lambda: rs.plan(OVERLAPPING, GAUSS),
+    "nested": lambda: rs.plan(MARGINALS, GAUSS, method="hdmm-marginals"),
+    "union": lambda: rs.plan(PREFIXES, GAUSS, method="hdmm-union"),
+    "one product for all": lambda: rs.plan(PREFIXES, GAUSS, method="hdmm-kron"),
+    "identity": lambda: rs.plan(PREFIXES, GAUSS, method="identity"),
+    "hierarchical": lambda: rs.plan(PREFIXES, GAUSS, method="hierarchical"),
+    "datacube": lambda: rs.plan(MARGINALS, GAUSS, method="datacube"),
+    "total alone": lambda: rs.plan(rs.marginals(SMALL, ways=0), GAUSS),
+    "targets": lambda: rs.plan(PREFIXES, targets=rs.stddev(3)),
+    "targets and a budget": lambda: rs.plan(MIXED, rs.zcdp(2), targets=rs.stddev(9)),
+    "largest variance": lambda: rs.plan(PREFIXES, GAUSS, objective="max_variance"),
+    "largest variance of marginals": lambda: rs.plan(MARGINALS, GAUSS, objective="max_variance"),
+    "replaced records": lambda: rs.plan(PREFIXES, GAUSS, unit=REPLACED),
+    "laplace": lambda: rs.plan(PREFIXES, LAPLACE),
+    "laplace nested": lambda: rs.plan(MARGINALS, LAPLACE, method="hdmm-marginals"),
+    "laplace union": lambda: rs.plan(PREFIXES, LAPLACE, method="hdmm-union"),
+    "laplace product": lambda: rs.plan(PRODUCT, LAPLACE, method="hdmm-kron"),
+    "laplace identity": lambda: rs.plan(PREFIXES, LAPLACE, method="identity"),
+}
+METHODS = sorted(planning.METHODS)
+
+TINY = rs.Schema.of_sizes([2, 3])
+TINY_WORKS = {
+    "marginals": rs.marginals(TINY, up_to=2),
+    "prefixes": rs.all_tables(TINY, (1, 2), rs.prefix),
+    "mixed": rs.all_tables(TINY, 1, rs.prefix) + rs.table(TINY, {("a0", "a1"): rs.affine}),
+}
+
+
+@cache
+def planned(name: str) -> rs.Plan:
+    return PLANS[name]()
+
+
+@cache
+def measured(name: str, seed: int = 1) -> rs.Release:
+    plan = planned(name)
+    sizes = plan.schema.sizes
+    codes = np.stack(
+        [np.random.default_rng(at).integers(0, size, 300) for at, size in enumerate(sizes)], axis=1
+    )
+    return rs.measure(plan, codes.astype(np.int32), ledger=None, noise=rs.simulated(seed=seed))
+
+
+@cache
+def combined(name: str) -> rs.Release:
+    return rs.combine(measured(name, 1), measured(name, 2))
+
+
+def works_or_says_why(action: Callable[[], Any]) -> Any:
+    """What comes back, or None where it is refused in words that people can use."""
+    try:
+        return action()
+    except rs.ResiduaError as error:
+        refusal = str(error)
+    assert len(refusal) > 30, "a refusal must say what to do"
+    return None
+
+
+def round_trip(thing: Any, path: Path) -> Any:
+    thing.save(path)
+    return type(thing).load(path)
+
+
+@pytest.mark.parametrize("name", PLANS)
+def test_what_every_plan_does(name, tmp_path):
+    plan = planned(name)
+    work = plan.workload
+    variances = plan.variances(work)
+    assert variances.shape == (work.count,)
+    assert np.all(variances > 0)
+    assert plan.explain().count("\n") > 5
+    assert len(plan.summary()) == work.tables
+    assert np.array_equal(np.concatenate([each for _, each in plan.iter_variances(work)]), variances)
+    assert plan.max_variance == pytest.approx(variances.max())
+    assert round_trip(plan, tmp_path / "a.plan").hash == plan.hash
+    loaded = rs.Plan.load(tmp_path / "a.plan")
+    assert np.array_equal(loaded.variances(work), variances)
+    assert loaded.explain() == plan.explain()
+    assert str(rs.compare(plan, loaded)).count("\n") == 2
+    assert plan.privacy
+    assert repr(plan).startswith("Plan(")
+
+
+@pytest.mark.parametrize("name", PLANS)
+def test_a_plan_at_twice_the_budget_has_smaller_variances(name):
+    plan = planned(name)
+    budget = rs.pure_dp(2) if plan.mechanism.law == "laplace" else rs.zcdp(3)
+    again = plan.rescale(budget)
+    assert again.rmse < plan.rmse * (1 + 1e-12)
+    assert again.certificate.gap == pytest.approx(plan.certificate.gap, rel=0.5, abs=0.01)
+    assert again.explain().count("\n") > 5
+    with pytest.raises(rs.BudgetError, match="plan again"):
+        plan.rescale(rs.zcdp(1) if plan.mechanism.law == "laplace" else rs.pure_dp(1))
+
+
+@pytest.mark.parametrize("name", PLANS)
+def test_what_a_plan_does_or_refuses(name, tmp_path):
+    plan = planned(name)
+    one = rs.table(plan.schema, {"a0": rs.prefix})
+    two = rs.table(plan.schema, {("a0", "a1"): rs.affine})
+    for work in (one, two, rs.marginals(plan.schema, up_to=2), rs.marginals(plan.schema, ways=3)):
+        listed = works_or_says_why(lambda work=work: plan.variances(work))
+        summed = works_or_says_why(lambda work=work: plan.summary(work))
+        assert (listed is None) == (summed is None)
+        covariance = works_or_says_why(lambda work=work: plan.covariance(work, work))
+        assert (covariance is None) == (listed is None)
+        if listed is not None:
+            np.testing.assert_allclose(np.diagonal(covariance), listed, rtol=1e-6)
+            assert max(each.max_stddev for each in summed) == pytest.approx(np.sqrt(listed.max()), rel=1e-6)
+        works_or_says_why(lambda work=work: plan.free_variances(work))
+    works_or_says_why(plan.spare)
+    works_or_says_why(lambda: plan.report(tmp_path / "plan.html"))
+
+
+@pytest.mark.parametrize("name", PLANS)
+def test_what_every_release_does(name, tmp_path):
+    release = measured(name)
+    work = release.plan.workload
+    values = release.values()
+    assert np.all(np.isfinite(values))
+    rows = release.answers()
+    assert rows.num_rows == work.count
+    np.testing.assert_allclose(rows["value"].to_numpy(), values, atol=1e-6)
+    loaded = round_trip(release, tmp_path / "a.release")
+    assert loaded.hash == release.hash
+    assert np.array_equal(loaded.values(), values)
+    release.write_answers(tmp_path / "answers.parquet")
+    assert "Release(" in repr(release)
+
+
+@pytest.mark.parametrize("name", PLANS)
+@pytest.mark.parametrize("make", [measured, combined], ids=["measured", "combined"])
+def test_what_a_release_does_or_refuses(name, make, tmp_path):
+    release = works_or_says_why(lambda: make(name))
+    if release is None:
+        return
+    one, two = rs.table(release.plan.schema, {"a0": rs.prefix}), rs.table(release.plan.schema, ["a0", "a1"])
+    works_or_says_why(lambda: release.table("a0"))
+    works_or_says_why(lambda: release.table("a1", "a0", level=0.5).to_pandas)
+    works_or_says_why(lambda: release.answers(one + two))
+    works_or_says_why(lambda: release.covariance(one, two))
+    works_or_says_why(lambda: release.sql("select a0, count(*) from records group by a0"))
+    works_or_says_why(lambda: release.report(tmp_path / "release.html"))
+    works_or_says_why(lambda: release.synthetic(10))
+    for process in (release.nonnegative, release.rounded):
+        processed = works_or_says_why(lambda process=process: process(replicates=2))
+        if processed is None:
+            continue
+        assert processed.values().min() >= -1e-6
+        errors = works_or_says_why(processed.errors)
+        assert errors is None or np.all(np.isfinite(errors))
+        works_or_says_why(processed.answers)
+        works_or_says_why(lambda processed=processed: processed.table("a0"))
+        assert "biased" in processed.note
+    saved = round_trip(release, tmp_path / "a.release")
+    assert np.array_equal(saved.values(), release.values())
+    assert saved.plan.explain() == release.plan.explain()
+    if make is combined:
+        with pytest.raises(rs.Infeasible, match="rescale the plans of those releases"):
+            release.plan.rescale(release.plan.budget)
+
+
+KINDS = ["blocks", "blocks under best weights", "dense", "nested", "union", "identity", "targets"]
+
+
+@pytest.mark.parametrize("one", KINDS)
+@pytest.mark.parametrize("two", KINDS)
+def test_releases_of_any_two_kinds_are_combined_or_refused(one, two):
+    both = works_or_says_why(lambda: rs.combine(measured(one, 1), measured(two, 2)))
+    assert both is not None
+    for release in (measured(one, 1), measured(two, 2)):
+        work = release.plan.workload
+        assert np.all(both.plan.variances(work) <= release.plan.variances(work) * (1 + 1e-9))
+    works_or_says_why(lambda: both.nonnegative(replicates=1).errors())
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("work", TINY_WORKS.values(), ids=TINY_WORKS)
+def test_every_method_takes_every_objective_or_says_why_not(method, work):
+    for wish in (
+        {"budget": GAUSS},
+        {"budget": GAUSS, "objective": "max_variance"},
+        {"targets": rs.stddev(5)},
+        {"budget": rs.zcdp(5), "targets": rs.stddev(50)},
+        {"budget": rs.zcdp("0.001"), "targets": rs.stddev(1), "relax": True},
+        {"budget": GAUSS, "unit": REPLACED},
+    ):
+        plan = works_or_says_why(lambda wish=wish: rs.plan(work, method=method, **wish))
+        if plan is not None:
+            assert np.all(plan.variances(work) > 0)
+            assert plan.explain()
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_every_method_takes_laplace_noise_or_says_why_not(method):
+    for work in TINY_WORKS.values():
+        plan = works_or_says_why(lambda work=work: rs.plan(work, LAPLACE, method=method))
+        if plan is not None:
+            assert np.all(plan.variances(work) > 0)
