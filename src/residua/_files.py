@@ -9,10 +9,11 @@ import json
 import os
 import secrets
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
@@ -53,37 +54,35 @@ def pack(kind: str, manifest: Manifest, arrays: Arrays) -> tuple[bytes, bytes, s
 def write(path: str | os.PathLike[str], kind: str, manifest: Manifest, arrays: Arrays) -> str:
     """Write a file so that it is either whole or not there; its hash."""
     signed, blob, digest = pack(kind, manifest, arrays)
+    with whole_file(path) as stream, zipfile.ZipFile(stream, "w", zipfile.ZIP_STORED) as archive:
+        for name, content in ((MANIFEST, signed), (ARRAYS, blob)):
+            archive.writestr(zipfile.ZipInfo(name, EPOCH), content)
+    return digest
+
+
+def write_text(path: str | os.PathLike[str], text: str) -> None:
+    """Write a text file, whole or not at all."""
+    with whole_file(path) as stream:
+        stream.write(text.encode())
+
+
+@contextmanager
+def whole_file(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
+    """A stream whose content becomes the file when the block ends well; otherwise nothing is left of it."""
     target = Path(path)
     if not target.parent.is_dir():
         raise FileNotFoundError(f"there is no folder {target.parent} to save {target.name} in")
+    # Not tempfile: its files are private to their owner, and what is published is for everybody.
     scratch = target.with_name(f".{target.name}.{secrets.token_hex(8)}.part")
     try:
         with open(scratch, "xb") as stream:
-            with zipfile.ZipFile(stream, "w", zipfile.ZIP_STORED) as archive:
-                for name, content in ((MANIFEST, signed), (ARRAYS, blob)):
-                    archive.writestr(zipfile.ZipInfo(name, EPOCH), content)
+            yield stream
             stream.flush()
             os.fsync(stream.fileno())
         os.replace(scratch, target)
     except BaseException:
         scratch.unlink(missing_ok=True)
         raise
-    return digest
-
-
-def write_text(path: Path, text: str) -> None:
-    """Write a text file, whole or not at all."""
-    part = scratch_beside(path)
-    try:
-        part.write_text(text, encoding="utf-8", newline="\n")
-        os.replace(part, path)
-    finally:
-        part.unlink(missing_ok=True)
-
-
-def scratch_beside(path: Path) -> Path:
-    """A name for a file that is not yet whole, beside the one that it will become."""
-    return path.with_name(f".{path.name}.{secrets.token_hex(8)}.part")
 
 
 def read(path: str | os.PathLike[str], kind: str) -> Container:

@@ -2,7 +2,7 @@
 
 import math
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -13,92 +13,24 @@ import numpy as np
 from numpy.typing import NDArray
 
 from residua import _files
-from residua._summary import MOST_ROWS, Certificate, TableSummary, explain_plan
-from residua.errors import BudgetError, FileFormatError, NotInSpan, SchemaError, WorkloadError
+from residua._figures import Figures, totals_of
+from residua._summary import MOST_ROWS, Certificate, TableSummary, certified, explain_plan
+from residua.errors import BudgetError, FileFormatError, Infeasible, NotInSpan, SchemaError, WorkloadError
 from residua.fitness import Fitness
-from residua.mechanisms.draft import Scope
 from residua.privacy import Budget, Privacy, Unit, budget_from_record
 from residua.schema import Schema
-from residua.strategy.alike import least_accurate_tables
 from residua.strategy.batches import Batch, batches_of
 from residua.strategy.integral import rebudgeted
 from residua.strategy.mechanism import Mechanism
 from residua.strategy.noise_laws import bound_divisor, variance_ratio
 from residua.strategy.records import mechanism_from_record
 from residua.strategy.room import free_variances, room_left
-from residua.workload import Group, Tables, Workload
+from residua.workload import Group, Workload
 from residua.workload.queries import spelled
 
 Array = NDArray[np.float64]
 
-Totals = tuple[float, float]
-"""Weighted and unweighted sum of the variances of all queries."""
-
-MOST_SEARCHED = 500  # tables whose largest variance is looked for when a plan is saved
 LISTABLE = 10_000_000  # queries whose variances are listed in one array
-
-
-class Figures:
-    """The error of a workload's answers: `rmse`, `total_variance`, `max_variance`, `weighted_rmse`."""
-
-    def __init__(self, count: int, totals: Totals, largest: Callable[[], float]) -> None:
-        weighted, plain = totals
-        self.totals = totals
-        """Weighted and unweighted sum of the variances."""
-        self.total_variance = weighted
-        """Sum of weight times variance over all queries."""
-        self.rmse = float(np.sqrt(plain / count))
-        """Square root of the mean variance, every query counting once."""
-        self.weighted_rmse = float(np.sqrt(weighted / count))
-        """Square root of the weighted total over the number of queries."""
-        self._count, self._largest = count, largest
-
-    @classmethod
-    def of(cls, mechanism: Mechanism, work: Workload, totals: Totals) -> "Figures":
-        """Figures of a mechanism; the largest variance is found when it is asked for."""
-
-        def largest() -> float:
-            groups = (group for part in work.parts for group in least_accurate_tables(mechanism, part))
-            return max(map(mechanism.largest, groups), key=_nan_last)
-
-        return cls(work.count, totals, largest)
-
-    @cached_property
-    def max_variance(self) -> float:
-        """Largest variance of any query, weights aside; nan where there are too many to go through."""
-        return float(self._largest())
-
-    def scaled(self, factor: float) -> "Figures":
-        """The same figures with every variance multiplied by `factor`."""
-        weighted, plain = self.totals
-        return Figures(self._count, (weighted * factor, plain * factor), lambda: self.max_variance * factor)
-
-    def __repr__(self) -> str:
-        return f"Figures(rmse={self.rmse:.6g}, total_variance={self.total_variance:.6g})"
-
-
-def _nan_last(value: float) -> float:
-    """Makes `max` return nan if there is one: then the largest is not known."""
-    return math.inf if math.isnan(value) else value
-
-
-def totals_of(mechanism: Mechanism, work: Workload) -> Totals:
-    """Weighted and unweighted sum of the variances of all queries, refused where they overflow."""
-    weighted = plain = 0.0
-    for part in work.parts:
-        more = mechanism.totals(part)
-        weighted, plain = weighted + more[0], plain + more[1]
-        if not math.isfinite(weighted + plain):
-            what = (
-                f"tables such as {next(part.names())!r}"
-                if isinstance(part, Tables)
-                else f"table {part.name!r}"
-            )
-            raise WorkloadError(
-                f"{what}: the sum of the variances of {spelled(part.count)} queries is beyond what a float "
-                "holds; ask fewer queries, or spend more privacy"
-            )
-    return weighted, plain
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -106,6 +38,14 @@ class Plan:
     """A mechanism fitted to a workload and a budget; holds no data, and never will.
 
     Made by `residua.plan`. Everything it says is true before any data is touched.
+
+    >>> import residua as rs
+    >>> schema = rs.Schema(age=rs.Integer(0, 9), sex=rs.Categorical("F", "M"))
+    >>> plan = rs.plan(rs.marginals(schema, ways=1), rs.zcdp("0.1"))
+    >>> plan.variances(rs.table(schema, ["sex"])).round(1).tolist()
+    [14.6, 14.6]
+    >>> round(plan.rescale(rs.zcdp("0.4")).rmse / plan.rmse, 3)
+    0.5
     """
 
     workload: Workload
@@ -153,7 +93,7 @@ class Plan:
 
     def variances(self, work: Workload) -> Array:
         """Variance of each query's answer under this plan, shape (work.count,), in the workload's order."""
-        self._refuse_foreign(work)
+        refuse_foreign(work, self.schema, "plan")
         if work.count > LISTABLE:
             raise WorkloadError(
                 f"{spelled(work.count)} variances are too many for one array; plan.summary(work) gives each "
@@ -163,7 +103,7 @@ class Plan:
 
     def iter_variances(self, work: Workload) -> Iterator[tuple[Group, Array]]:
         """Each table with the variances of its queries, one table at a time."""
-        self._refuse_foreign(work)
+        refuse_foreign(work, self.schema, "plan")
         return ((group, self._variances_of(group)) for group in work.groups())
 
     def _variances_of(self, group: Group) -> Array:
@@ -177,8 +117,8 @@ class Plan:
 
     def covariance(self, left: Workload, right: Workload) -> Array:
         """Covariance of the answers to two workloads, shape (left.count, right.count)."""
-        self._refuse_foreign(left)
-        self._refuse_foreign(right)
+        refuse_foreign(left, self.schema, "plan")
+        refuse_foreign(right, self.schema, "plan")
         with self.naming():
             rows = [
                 np.concatenate([self.mechanism.covariance(a, b) for b in right.groups()], axis=1)
@@ -192,13 +132,13 @@ class Plan:
 
     def free_variances(self, work: Workload) -> Array:
         """Variance at which each query could be measured besides, alone, for nothing; inf where it cannot."""
-        self._refuse_foreign(work)
+        refuse_foreign(work, self.schema, "plan")
         return free_variances(self.mechanism, work)
 
     def summary(self, work: Workload | None = None) -> list[TableSummary]:
         """The predicted error of each table, without listing queries; by default of the plan's own tables."""
         work = self.workload if work is None else work
-        self._refuse_foreign(work)
+        refuse_foreign(work, self.schema, "plan")
         return [self._summary_of(group) for group in work.groups()]
 
     def _summary_of(self, group: Group) -> TableSummary:
@@ -251,6 +191,11 @@ class Plan:
         if budget.law != law:
             raise BudgetError(
                 f"this plan has {law} noise, which cannot be rescaled to {budget!r}; plan again"
+            )
+        if self.method == "combined":
+            raise Infeasible(
+                "this plan describes releases that were combined, and their noise is drawn already; rescale "
+                "the plans of those releases before measuring them"
             )
         before, after = self.unit.allowance(self.budget), self.unit.allowance(budget)
         factor = variance_ratio(law, float(before / after))
@@ -321,25 +266,15 @@ class Plan:
             "method": self.method,
             "objective": self.objective,
             "mechanism": self.mechanism.record(arrays),
-            "certificate": {
-                "lower_bound": self.certificate.lower_bound,
-                "gap": self.certificate.gap if math.isfinite(self.certificate.gap) else None,
-                "scope": self.certificate.scope,
-            },
-            "ideal": self._figures_record(self.ideal),
-            "released": self._figures_record(self.released),
+            "certificate": self.certificate.record(),
+            "ideal": self.ideal.record(self.workload.tables),
+            "released": self.released.record(self.workload.tables),
         }
         if self.targets is not None:
             manifest["targets"] = self.targets.record(arrays)
         if self.uniform_total is not None:
             manifest["uniform_total"] = self.uniform_total
         return manifest, arrays
-
-    def _figures_record(self, figures: Figures) -> dict[str, Any]:
-        """Figures for the file; the largest variance only where finding it is quick."""
-        known = self.workload.tables <= MOST_SEARCHED
-        largest = figures.max_variance if known else math.nan
-        return {"totals": list(figures.totals), "largest": None if math.isnan(largest) else largest}
 
     @classmethod
     def from_content(cls, manifest: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> "Plan":
@@ -354,21 +289,12 @@ class Plan:
             method=manifest["method"],
             objective=manifest["objective"],
             mechanism=mechanism,
-            certificate=_certificate(objective=manifest["objective"], **manifest["certificate"]),
-            ideal=_figures(manifest["ideal"], work, None),
-            released=_figures(manifest["released"], work, mechanism),
+            certificate=Certificate.from_record(manifest["certificate"], manifest["objective"]),
+            ideal=Figures.from_record(manifest["ideal"], work, None),
+            released=Figures.from_record(manifest["released"], work, mechanism),
             targets=Fitness.from_record(manifest["targets"], arrays) if "targets" in manifest else None,
             uniform_total=float(manifest["uniform_total"]) if "uniform_total" in manifest else None,
         )
-
-    def _refuse_foreign(self, work: object) -> None:
-        if not isinstance(work, Workload):
-            raise WorkloadError(
-                "a plan is asked about a workload, such as plan.workload or rs.table(schema, ...), "
-                f"not {work!r}"
-            )
-        if work.schema != self.schema:
-            raise SchemaError("the workload and the plan have different schemas; build both from one schema")
 
     def _size(self) -> str:
         tables, queries = self.workload.tables, self.workload.count
@@ -383,20 +309,12 @@ class Plan:
         )
 
 
-def _certificate(lower_bound: float, gap: float | None, scope: Scope, objective: str) -> Certificate:
-    """The certificate in a file, where no gap stands for one that is not finite."""
-    return Certificate(lower_bound, math.inf if gap is None else gap, scope, objective)
-
-
-def _figures(record: Mapping[str, Any], work: Workload, mechanism: Mechanism | None) -> Figures:
-    """Figures from a file; a largest variance that it lacks is looked for where there is a mechanism."""
-    weighted, plain = record["totals"]
-    if record["largest"] is None and mechanism is not None:
-        return Figures.of(mechanism, work, (weighted, plain))
-    largest = math.nan if record["largest"] is None else float(record["largest"])
-    return Figures(work.count, (weighted, plain), lambda: largest)
-
-
-def certified(value: float, lower: float, scope: Scope, objective: str = "total_variance") -> Certificate:
-    """The certificate of a plan whose objective has this value and this lower bound."""
-    return Certificate(lower, value / lower - 1 if lower > 0 else math.inf, scope, objective)
+def refuse_foreign(work: object, schema: Schema, whose: str) -> None:
+    """Raise for what is no workload on the schema of a plan or of a release, whichever is asked."""
+    if not isinstance(work, Workload):
+        raise WorkloadError(
+            f"a {whose} is asked about a workload, such as plan.workload or rs.table(schema, ...), "
+            f"not {work!r}"
+        )
+    if work.schema != schema:
+        raise SchemaError(f"the workload and the {whose} have different schemas; build both from one schema")

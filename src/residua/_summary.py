@@ -1,15 +1,17 @@
 """What a plan says about itself, in figures and in words."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
+from residua._text import columns
 from residua.mechanisms.draft import Scope
 from residua.privacy import Privacy
 from residua.workload.queries import spelled
 
 MOST_ROWS = 40
-LEAST_GAIN = 5e-5  # relative; less is not worth a word
+WORTH_A_WORD = 5e-5  # relative; what is less would read 0.00%
 
 _WHOM: dict[Scope, str] = {
     "all mechanisms": "any mechanism",
@@ -30,7 +32,8 @@ class Certificate:
     """How far from the best a plan can be.
 
     `lower_bound` is on the objective at the plan's budget; `gap` is relative; `scope` says for whom the bound
-    holds: "all mechanisms", or "this block structure"; `objective` is what the plan makes small.
+    holds: "all mechanisms", "this block structure" or "all Laplace noise"; `objective` is what the plan
+    makes small.
     """
 
     lower_bound: float
@@ -39,7 +42,7 @@ class Certificate:
     objective: str = "total_variance"
 
     def describe(self) -> str:
-        """One sentence."""
+        """What is proved, in one sentence."""
         if not math.isfinite(self.gap):
             return "No lower bound is known for this plan."
         whom = _WHOM[self.scope]
@@ -47,9 +50,25 @@ class Certificate:
         return (
             f"Proved: no {what} below {self.lower_bound:.6g} is possible for {whom}; "
             f"this plan is at most {self.gap:.2%} above that."
-            if self.gap >= 5e-5
+            if self.gap >= WORTH_A_WORD
             else f"Proved: this plan is within {self.gap:.0e} of the best {what} of {whom}."
         )
+
+    def record(self) -> dict[str, Any]:
+        """The certificate as JSON can hold it, but for its objective; a gap that is not finite is None."""
+        gap = self.gap if math.isfinite(self.gap) else None
+        return {"lower_bound": self.lower_bound, "gap": gap, "scope": self.scope}
+
+    @classmethod
+    def from_record(cls, record: Mapping[str, Any], objective: str) -> "Certificate":
+        """The certificate that `record` wrote."""
+        gap = math.inf if record["gap"] is None else record["gap"]
+        return cls(record["lower_bound"], gap, record["scope"], objective)
+
+
+def certified(value: float, lower: float, scope: Scope, objective: str = "total_variance") -> Certificate:
+    """The certificate of a plan whose objective has this value and this lower bound."""
+    return Certificate(lower, value / lower - 1 if lower > 0 else math.inf, scope, objective)
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,36 +100,23 @@ def explain_plan(
     `gain` is by how much the error of uniform centring is larger, where that is known.
     """
     lines = [title, "", "Privacy", *("  " + line for line in privacy.describe().splitlines())]
-    lines += ["", "Predicted error (standard deviation of each number)", *_table(summaries)]
+    rows = [
+        (row.name, row.families or "total", spelled(row.queries), _figure(row.rmse), _figure(row.max_stddev))
+        for row in summaries
+    ]
+    head = ("table", "queries asked", "numbers", "typical", "largest")
+    lines += ["", "Predicted error (standard deviation of each number)", *columns(head, rows, left=(0, 1))]
     if more:
         lines.append(f"  ... and {more:,} more tables")
     if targets:
         lines += ["", "Targets", *("  " + line for line in targets)]
     lines += ["", "Measured", *("  " + line for line in measured)]
     lines += ["", certificate.describe()]
-    if gain is not None and gain >= LEAST_GAIN:
+    if gain is not None and gain >= WORTH_A_WORD:
         lines.append(f"Uniform centring (QuerySmasher) would have an rmse {gain:.2%} larger.")
     elif gain is not None:
         lines.append("Uniform centring (QuerySmasher) would do as well.")
     return "\n".join(lines)
-
-
-def _table(summaries: Sequence[TableSummary]) -> list[str]:
-    rows = [
-        (row.name, row.families or "total", spelled(row.queries), _figure(row.rmse), _figure(row.max_stddev))
-        for row in summaries
-    ]
-    head = ("table", "queries asked", "numbers", "typical", "largest")
-    widths = [max(len(row[column]) for row in (head, *rows)) for column in range(len(head))]
-    left = (True, True, False, False, False)
-    return [
-        "  "
-        + "  ".join(
-            cell.ljust(width) if start else cell.rjust(width)
-            for cell, width, start in zip(row, widths, left, strict=True)
-        ).rstrip()
-        for row in (head, *rows)
-    ]
 
 
 def _figure(number: float) -> str:

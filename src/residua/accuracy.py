@@ -197,30 +197,33 @@ Entry = tuple[Group | Tables, str, Target]
 
 def _named(work: Workload, targets: Mapping[str, Target]) -> Iterator[Entry]:
     """Parts with the targets of their names, runs cut where their tables are named differently."""
-    found: set[str] = set()
+    for name in targets:
+        _refuse_unknown(name, work)
     for part in work.parts:
         if part.name is not None:
             if part.name not in targets:
                 raise _missing(part.name, targets)
-            found.add(part.name)
             yield from _listed(part, part.name, targets[part.name])
             continue
         left = np.ones(len(part), dtype=np.bool_)
         for name, target in targets.items():
             chosen = part.named(name)
             if len(chosen):
-                found.add(name)
                 left[chosen] = False
                 yield from _listed(part.take(chosen), name, target)
         if left.any():
             raise _missing(part[int(np.argmax(left))].name, targets)
-    for name in targets:
-        if name not in found:
-            names = [*islice(work.names, SUGGESTED)]
-            raise WorkloadError(
-                f"targets: the workload has no table named {name!r}{hint(name, names)}; "
-                f"it has {', '.join(map(repr, names[:3]))}{', ...' if len(names) > 3 else ''}"
-            )
+
+
+def _refuse_unknown(name: str, work: Workload) -> None:
+    """Raise WorkloadError for a name that no table has: a slip of the pen explains a missing target too."""
+    if any(name == part.name if part.name is not None else len(part.named(name)) for part in work.parts):
+        return
+    names = [*islice(work.names, SUGGESTED)]
+    raise WorkloadError(
+        f"targets: the workload has no table named {name!r}{hint(name, names)}; "
+        f"it has {', '.join(map(repr, names[:3]))}{', ...' if len(names) > 3 else ''}"
+    )
 
 
 def _missing(name: str, targets: Mapping[str, Target]) -> WorkloadError:

@@ -1,19 +1,23 @@
 """Plans whose accuracy is bounded query by query: targets for variances, and the least largest variance."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 
 import numpy as np
 
-from residua._plan import Figures, Plan, certified, totals_of
+from residua._figures import Figures, totals_of
+from residua._plan import Plan
+from residua._summary import Certificate, certified
 from residua.accuracy import Asked, Targets, asked_of, weighted_caps
 from residua.bounds import all_invariant
 from residua.errors import BudgetError, Infeasible, WorkloadError
 from residua.fitness import Fitness, fitness_of, largest_ratio, ratios_of
 from residua.mechanisms.draft import Caps, Progress, TargetDraft
+from residua.mechanisms.named import refuse_all_but_marginals
 from residua.mechanisms.scales import block_targets
-from residua.mechanisms.scales.loss import Loss, block_loss
+from residua.mechanisms.scales.loss import Loss, LossDraft, block_loss
+from residua.mechanisms.scales.named_variances import named_variances
 from residua.mechanisms.targets import dense_targets, suits
 from residua.privacy import Budget, Unit, privacy_cost
 from residua.privacy.exact import text_above
@@ -21,13 +25,14 @@ from residua.strategy.integral import integer_mechanism, rebudgeted
 from residua.strategy.mechanism import Mechanism
 from residua.workload import Workload
 
-METHODS = ("auto", "dense", "querysmasher")
+METHODS = ("auto", "dense", "smasher", "querysmasher", "residualplanner")  # that bound each query's error
 DIGITS = 7  # of the privacy cost that targets turn out to need
 MARGIN = Fraction(1) + Fraction(1, 10**9)  # more than floats lose between two ways to add up a variance
 SETTLING = 6  # times that the noise is set again: rounding it to integers is all that is left to settle
 INNER = 0.8  # of the gap, for the solver; the rest is for rounding to integers
 PROTECTS_NOBODY = 1e15  # a privacy cost that even 64-bit integers could not hold the noise of
-DROWNS_ALL = 1e-24
+DROWNS_ALL = 1e-24  # and one whose noise would leave them no room
+ROUNDING = 1e-9  # a cost this much smaller than another is what rounding leaves of zero
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,11 +47,27 @@ class Wish:
 
     @property
     def replacing(self) -> bool:
+        """Whether what is protected is that one record is replaced by another."""
         return self.unit.neighbours == "replace_one"
 
     def cost_of(self, mechanism: Mechanism) -> float:
-        """What a mechanism costs one record."""
-        return mechanism.replacement_cost() if self.replacing else mechanism.cost()
+        """What a mechanism costs one record; see `record_cost`."""
+        return record_cost(mechanism, replacing=self.replacing)
+
+    def proved(self, bound: float) -> float:
+        """A lower bound for adding or removing a record; 0 for replacing one, of which it says nothing."""
+        return 0.0 if self.replacing else bound
+
+
+def record_cost(mechanism: Mechanism, *, replacing: bool) -> float:
+    """What a mechanism costs one record; Infeasible where replacing one changes nothing that it measures."""
+    own = mechanism.replacement_cost() if replacing else mechanism.cost()
+    if own <= ROUNDING * mechanism.cost():
+        raise Infeasible(
+            "the workload asks only for the number of records, which replacing one record cannot change: "
+            "publish it as it is, or protect adding and removing records (neighbours='add_remove')"
+        )
+    return own
 
 
 def plan_for_targets(
@@ -64,12 +85,12 @@ def plan_for_targets(
     else:
         mechanism = _within(draft, budget, wish)
     allowed = wish.unit.record_cost(budget)
-    least = 0.0 if wish.replacing else draft.lower_cost
-    factor = float(wish.unit.factor)
+    least, factor = wish.proved(draft.lower_cost), float(wish.unit.factor)
     fitness = fitness_of(asked, mechanism, draft.prices, float(allowed) * factor, least * factor)
     if fitness.factor > 1 and not relax:
         raise _too_small(budget, wish.unit, fitness)
-    return _plan(work, budget, mechanism, draft, wish, "targets", fitness.factor, fitness)
+    certificate = certified(fitness.factor, least / float(allowed), draft.scope, "targets")
+    return replace(_plan(work, budget, draft.mechanism, mechanism, certificate, wish), targets=fitness)
 
 
 def plan_for_largest(work: Workload, budget: Budget, wish: Wish) -> Plan:
@@ -78,43 +99,35 @@ def plan_for_largest(work: Workload, budget: Budget, wish: Wish) -> Plan:
     draft = _draft(work, caps, wish)
     mechanism = _within(draft, budget, wish)
     largest = max(largest_ratio(mechanism, part, cap) for part, cap in zip(work.parts, caps, strict=True))
-    return _plan(work, budget, mechanism, draft, wish, "max_variance", largest, None)
+    lower = wish.proved(draft.lower_cost) / float(wish.unit.record_cost(budget))
+    certificate = certified(largest, lower, draft.scope, "max_variance")
+    return _plan(work, budget, draft.mechanism, mechanism, certificate, wish)
 
 
 def plan_for_loss(work: Workload, budget: Budget, loss: Loss, wish: Wish) -> Plan:
     """The plan with the least loss of one mean variance per name of tables, at a budget."""
-    if wish.method not in ("auto", "querysmasher"):
+    if wish.method == "residualplanner":
+        refuse_all_but_marginals(work)
+    elif wish.method not in ("auto", "querysmasher"):
         raise WorkloadError(f"method {wish.method!r} does not plan for a loss of your own; use 'auto'")
     allowed = float(wish.unit.record_cost(budget))
     draft = block_loss(work, loss, INNER * wish.gap, wish.progress, cost=allowed)
-    mechanism = integer_mechanism(
-        draft.mechanism, draft.spans, wish.unit.record_cost(budget), replacing=wish.replacing
-    )
-    sums: dict[str, tuple[float, int]] = {}
-    for name in work.names:
-        parts = work.select(name).parts
-        sums[name] = (sum(mechanism.totals(part)[1] for part in parts), sum(part.count for part in parts))
-    value = loss_at(loss, {name: total / count for name, (total, count) in sums.items()})
-    real = draft.mechanism.scaled(allowed / wish.cost_of(draft.mechanism))
-    lower = 0.0 if wish.replacing else draft.lower_bound
-    return Plan(
-        work,
-        budget,
-        wish.unit,
-        wish.method,
-        mechanism,
-        certified(value, lower, draft.scope, "loss"),
-        "loss",
-        Figures.of(real, work, totals_of(real, work)),
-        Figures.of(mechanism, work, totals_of(mechanism, work)),
-    )
+    mechanism = _within(draft, budget, wish)
+    named = {name: work.select(name).parts for name in work.names}
+    means = {
+        name: sum(mechanism.totals(part)[1] for part in parts) / sum(part.count for part in parts)
+        for name, parts in named.items()
+    }
+    certificate = certified(loss_at(loss, means), wish.proved(draft.lower_bound), draft.scope, "loss")
+    return _plan(work, budget, draft.mechanism, mechanism, certificate, wish)
 
 
 def loss_at(loss: Loss, variances: Mapping[str, float]) -> float:
     """The loss of these mean variances by name."""
     import cvxpy
 
-    return float(loss({name: cvxpy.Constant(value) for name, value in variances.items()}).value)
+    means = np.array(list(variances.values()))
+    return float(loss(named_variances(list(variances), means, cvxpy.Constant(np.ones(len(means))))).value)
 
 
 def _draft(work: Workload, caps: Caps, wish: Wish) -> TargetDraft:
@@ -122,6 +135,8 @@ def _draft(work: Workload, caps: Caps, wish: Wish) -> TargetDraft:
         raise WorkloadError(
             f"method {wish.method!r} does not plan for the accuracy of each query; use {', '.join(METHODS)}"
         )
+    if wish.method == "residualplanner":
+        refuse_all_but_marginals(work)
     if wish.method == "dense" or (wish.method == "auto" and _better_dense(work, caps, wish.refine)):
         return dense_targets(work, caps, INNER * wish.gap, wish.progress, wish.refine)
     if wish.refine:
@@ -139,11 +154,6 @@ def _better_dense(work: Workload, caps: Caps, refine: bool) -> bool:
 
 def _refuse_extremes(draft: TargetDraft, wish: Wish) -> None:
     own = wish.cost_of(draft.mechanism)
-    if own <= 1e-9 * draft.mechanism.cost():
-        raise Infeasible(
-            "the workload asks only for the number of records, which replacing one record cannot change: "
-            "publish it as it is, or protect adding and removing records (neighbours='add_remove')"
-        )
     if own > PROTECTS_NOBODY:
         raise Infeasible(
             f"the targets need a privacy cost of {own:.1e}, which protects nobody; allow variances "
@@ -174,7 +184,9 @@ def _cheapest(draft: TargetDraft, asked: Asked, wish: Wish) -> tuple[Budget, Mec
     )
 
 
-def _within(draft: TargetDraft, budget: Budget, wish: Wish) -> Mechanism:
+def _within(draft: TargetDraft | LossDraft, budget: Budget, wish: Wish) -> Mechanism:
+    """The draft in integers, with noise that uses up a budget."""
+    wish.cost_of(draft.mechanism)  # there must be something to scale
     allowed = wish.unit.record_cost(budget)
     return integer_mechanism(draft.mechanism, draft.spans, allowed, replacing=wish.replacing)
 
@@ -193,24 +205,17 @@ def _too_small(budget: Budget, unit: Unit, fitness: Fitness) -> Infeasible:
 def _plan(
     work: Workload,
     budget: Budget,
+    real: Mechanism,
     mechanism: Mechanism,
-    draft: TargetDraft,
+    certificate: Certificate,
     wish: Wish,
-    objective: str,
-    value: float,
-    fitness: Fitness | None,
 ) -> Plan:
-    """The plan with its figures, and its certificate on the objective's value."""
+    """The plan of an integer mechanism with its figures, and those of the real one that it was made of."""
     allowed = float(wish.unit.record_cost(budget))
-    real = draft.mechanism.scaled(allowed / wish.cost_of(draft.mechanism))
-    ideal = Figures.of(real, work, totals_of(real, work))
+    ideal = Figures.of(real.scaled(allowed / wish.cost_of(real)), work)
     released = Figures.of(mechanism, work, totals_of(mechanism, work))
-    # A bound proved for adding or removing a record says nothing about replacing one.
-    lower = 0.0 if wish.replacing else draft.lower_cost / allowed
-    certificate = certified(value, lower, draft.scope, objective)
-    return Plan(
-        work, budget, wish.unit, wish.method, mechanism, certificate, objective, ideal, released, fitness
-    )
+    objective = certificate.objective
+    return Plan(work, budget, wish.unit, wish.method, mechanism, certificate, objective, ideal, released)
 
 
 def refuse_odd_wishes(budget: Budget | None, targets: Targets | None, objective: object) -> None:

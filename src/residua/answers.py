@@ -1,23 +1,26 @@
 """Answers as Arrow record batches and Parquet files."""
 
 import os
-import secrets
-from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import islice
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
+from residua._files import whole_file
 from residua.schema import Schema
 from residua.workload import Group, Identity
 
 if TYPE_CHECKING:
+    import pandas
     import pyarrow
 
 Array = NDArray[np.float64]
 
 FIGURES = ("value", "stddev", "lower", "upper")
+MOST_ANSWERS = 50_000_000  # that one array may hold
+ROWS_AT_ONCE = 1_000_000  # answers of a table that are put into words at a time
 
 
 def arrow_schema(
@@ -48,7 +51,23 @@ def _columns(schema: Schema, figures: Sequence[str]) -> list[str]:
     return found
 
 
-def record_batch(
+def record_batches(
+    schema: Schema,
+    groups: Iterable[Group],
+    figures_of: Callable[[Group], Sequence[Array]],
+    columns: "pyarrow.Schema",
+) -> Iterator["pyarrow.RecordBatch"]:
+    """The answers of some tables, one after the other; `figures_of` has an array (count,) for each figure."""
+    for group in groups:
+        figures = figures_of(group)
+        words = group.descriptions(schema)
+        for start in range(0, group.count, ROWS_AT_ONCE):
+            texts = list(islice(words, ROWS_AT_ONCE))
+            part = slice(start, start + len(texts))
+            yield _record_batch(schema, group, start, texts, [figure[part] for figure in figures], columns)
+
+
+def _record_batch(
     schema: Schema,
     group: Group,
     start: int,
@@ -91,24 +110,24 @@ def _cells(group: Group, queries: NDArray[np.int64]) -> dict[int, NDArray[np.int
     return found
 
 
+def frame_of(
+    names: tuple[str, ...], axes: tuple[tuple[str, ...], ...], figures: Mapping[str, Array]
+) -> "pandas.DataFrame":
+    """A data frame with a row per cell of a table, indexed by the labels of its attributes."""
+    import pandas as pd
+
+    columns = {name: figure.reshape(-1) for name, figure in figures.items()}
+    if not names:
+        return pd.DataFrame(columns)
+    return pd.DataFrame(columns, index=pd.MultiIndex.from_product(axes, names=names))
+
+
 def write_parquet(
     path: str | os.PathLike[str], schema: "pyarrow.Schema", batches: Iterator["pyarrow.RecordBatch"]
 ) -> None:
     """Write batches to a Parquet file that is either whole or not there."""
     from pyarrow import parquet
 
-    target = Path(path)
-    if not target.parent.is_dir():
-        raise FileNotFoundError(f"there is no folder {target.parent} to save {target.name} in")
-    scratch = target.with_name(f".{target.name}.{secrets.token_hex(8)}.part")
-    try:
-        with open(scratch, "xb") as stream:
-            with parquet.ParquetWriter(stream, schema) as writer:
-                for batch in batches:
-                    writer.write_batch(batch)
-            stream.flush()
-            os.fsync(stream.fileno())
-        os.replace(scratch, target)
-    except BaseException:
-        scratch.unlink(missing_ok=True)
-        raise
+    with whole_file(path) as stream, parquet.ParquetWriter(stream, schema) as writer:
+        for batch in batches:
+            writer.write_batch(batch)

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from residua.linalg.centring import Measure, project, standing_rows
 from residua.linalg.keys import distinct_rows
-from residua.workload import Factor, Group, Queries, Tables, Workload
+from residua.workload import Combined, Factor, Group, Queries, Tables, Workload
 from residua.workload.groups import splits
 from residua.workload.joint import refuse_wide
 
@@ -66,6 +66,8 @@ class Piece:
 
     def root(self) -> Array:
         """R with independent rows and `R'R` the weighted gram of the piece; no rows if it vanishes."""
+        if isinstance(self.queries, Combined):
+            return self.queries.centred_root(self.measures, self.kept)
         rows = self.queries.root()
         return standing_rows(self.project(rows), np.linalg.norm(rows, axis=1))
 

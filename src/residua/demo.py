@@ -1,14 +1,17 @@
 """A small census of invented people, planned, measured and answered before your eyes: `residua demo`."""
 
 import tempfile
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
 import residua as rs
+from residua._text import columns
 from residua.linalg.threads import threads_for
+from residua.reconstruct import apply_queries
 from residua.spec import load_spec
 from residua.workload import Group
 
@@ -81,7 +84,7 @@ ledger: budget.db
 output: {release: census.release, answers: census.parquet}
 """
 
-Row = tuple[str, ...]
+_table = partial(columns, indent="   ", gap="   ")
 
 
 def census() -> rs.Workload:
@@ -255,9 +258,7 @@ def exact_answers(group: Group, histogram: NDArray[np.int64]) -> NDArray[np.floa
     others = tuple(axis for axis in range(histogram.ndim) if axis not in asked)
     counts: NDArray[np.float64] = histogram.sum(axis=others).astype(np.float64)
     counts = counts.transpose([sorted(asked).index(axis) for axis in asked])
-    for axis, factor in enumerate(group.factors):
-        counts = np.moveaxis(factor.queries.answers(np.moveaxis(counts, axis, -1)), -1, axis)
-    return counts.reshape(-1)
+    return apply_queries(counts, group.factors).reshape(-1)
 
 
 def _next_steps(folder: Path) -> Iterator[str]:
@@ -279,18 +280,6 @@ def _heading(text: str) -> Iterator[str]:
     yield ""
     yield text
     yield "-" * len(text)
-
-
-def _table(head: Row, rows: Iterable[Row], left: Sequence[int]) -> Iterator[str]:
-    """Aligned columns; those in `left` start at the left, numbers end at the right."""
-    lines = [head, *rows]
-    widths = [max(len(line[column]) for line in lines) for column in range(len(head))]
-    for line in lines:
-        cells = (
-            cell.ljust(width) if column in left else cell.rjust(width)
-            for column, (cell, width) in enumerate(zip(line, widths, strict=True))
-        )
-        yield ("   " + "   ".join(cells)).rstrip()
 
 
 def main(folder: Path | None = None) -> None:

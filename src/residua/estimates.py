@@ -16,6 +16,7 @@ from residua.strategy.nested import NestedStrategy
 from residua.strategy.nested_estimates import nested_estimates
 from residua.strategy.overlap import OverlapStrategy
 from residua.strategy.overlap_estimates import residual_estimates
+from residua.strategy.sides import SidesStrategy
 from residua.strategy.union import UnionStrategy
 from residua.strategy.union_integers import union_estimate
 
@@ -25,14 +26,20 @@ Subsets = NDArray[np.int32]
 
 @dataclass(frozen=True, eq=False)
 class Estimates:
-    """For runs of blocks their subsets, (blocks, attributes) ascending, and cells, (blocks, sizes...)."""
+    """For runs of blocks their subsets, (blocks, attributes) ascending, and cells, (blocks, sizes...).
+
+    Where a mechanism has several sides, `sides` are the estimates of each.
+    """
 
     tables: tuple[Subsets, ...]
     cells: tuple[Array, ...]
+    sides: tuple["Estimates", ...] = ()
 
     @classmethod
     def of(cls, mechanism: Mechanism, batches: Sequence[Batch], measurements: Measurements) -> "Estimates":
         """The estimates from the measurements of a plan's batches."""
+        if isinstance(mechanism, SidesStrategy):
+            return cls._of_sides(mechanism, batches, measurements)
         if isinstance(mechanism, OverlapStrategy):
             runs = list(residual_estimates(mechanism, batches, measurements.values))
             return cls(tuple(table for table, _ in runs), tuple(found for _, found in runs))
@@ -47,6 +54,17 @@ class Estimates:
             tables.append(np.sort(batch.subsets, axis=1))
             cells.append(batch.ascending(values))
         return cls(tuple(tables), tuple(cells))
+
+    @classmethod
+    def _of_sides(
+        cls, mechanism: SidesStrategy, batches: Sequence[Batch], measurements: Measurements
+    ) -> "Estimates":
+        sides = []
+        for side in mechanism.sides:
+            mine = [at for at, batch in enumerate(batches) if batch.view is side.view]
+            own = Measurements(tuple(measurements.values[at] for at in mine))
+            sides.append(cls.of(side.mechanism, [batches[at] for at in mine], own))
+        return cls((), tuple(cells for side in sides for cells in side.cells), tuple(sides))
 
     @cached_property
     def index(self) -> RowIndex:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from residua._text import columns
 from residua.accuracy import Asked, Target, Targets, asked_of, normal_targets
 from residua.errors import WorkloadError
 from residua.mechanisms.draft import Array, Scope
@@ -77,7 +78,7 @@ class Fitness:
 
     @property
     def binding(self) -> tuple[MetTarget, ...]:
-        """The targets that a laxer figure of would save privacy, the dearest first."""
+        """The targets of which a laxer one would save privacy, the dearest first."""
         return tuple(sorted((line for line in self.met if line.binds), key=lambda line: -line.share))
 
     def describe(self, scope: Scope) -> Iterator[str]:
@@ -93,10 +94,7 @@ class Fitness:
             )
             for line in self.met[:MOST_LINES]
         ]
-        widths = [max(len(row[at]) for row in (head, *rows)) for at in range(len(head))]
-        for row in (head, *rows):
-            cells = zip(row, widths, range(len(row)), strict=True)
-            yield "  ".join(cell.ljust(w) if at < 2 else cell.rjust(w) for cell, w, at in cells).rstrip()
+        yield from columns(head, rows, left=(0, 1), indent="")
         if len(self.met) > MOST_LINES:
             yield f"... and {len(self.met) - MOST_LINES:,} more targets"
         if self.factor > 1:

@@ -1,29 +1,32 @@
 """From a workload and a budget to a plan: choose the method, scale it, record what is proved."""
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from residua._plan import Figures, Plan, certified, totals_of
+from residua._figures import Figures, Totals, totals_of
+from residua._plan import Plan
+from residua._summary import certified
 from residua.accuracy import Targets
 from residua.accuracy_first import (
     Wish,
     plan_for_largest,
     plan_for_loss,
     plan_for_targets,
+    record_cost,
     refuse_odd_wishes,
 )
-from residua.errors import BudgetError, Infeasible, WorkloadError
+from residua.errors import BudgetError, WorkloadError
 from residua.linalg.threads import threads_for
-from residua.mechanisms.baselines import baseline, hierarchical_matrix, identity_matrix, wavelet_matrix
+from residua.mechanisms.by_kinds import by_kinds, coarse_workload
 from residua.mechanisms.choice import auto
 from residua.mechanisms.dense import dense
 from residua.mechanisms.draft import Draft, Progress
-from residua.mechanisms.either_noise import hdmm_methods, laplace_auto
+from residua.mechanisms.either_noise import Method, hdmm_methods, laplace_auto
 from residua.mechanisms.named import fourier, querysmasher, residualplanner, residualplanner_plus
 from residua.mechanisms.scales.loss import Loss
 from residua.mechanisms.smasher import smasher
@@ -36,8 +39,6 @@ from residua.workload.queries import spelled
 DEFAULT_GAP = 1e-4
 COUNTABLE = 10**300  # queries whose sums fit a float
 
-Method = Callable[[Workload, float, Progress | None], Draft]
-
 METHODS: dict[str, Method] = {
     "auto": auto,
     "smasher": smasher,
@@ -46,9 +47,6 @@ METHODS: dict[str, Method] = {
     "residualplanner+": residualplanner_plus,
     "fourier": fourier,
     "dense": dense,
-    "identity": lambda work, gap, progress: baseline(work, identity_matrix),
-    "hierarchical": lambda work, gap, progress: baseline(work, hierarchical_matrix),
-    "wavelet": lambda work, gap, progress: baseline(work, wavelet_matrix),
     **hdmm_methods("gaussian"),
 }
 LAPLACE_METHODS: dict[str, Method] = {"auto": laplace_auto, **hdmm_methods("laplace")}
@@ -61,7 +59,6 @@ def methods_for(budget: Budget) -> Mapping[str, Method]:
 
 OBJECTIVES = ("total_variance", "max_variance")
 ONE_RECORD = Unit()
-ROUNDING = 1e-9  # a cost this much smaller than another is what rounding leaves of zero
 
 
 def plan(
@@ -90,7 +87,8 @@ def plan(
     refused, unless `relax` allows every target the same factor. `refine` takes, of several such plans, the
     one that costs the other records least. `objective` is "total_variance", the sum of weight times variance,
     or "max_variance", the largest weight times variance, or a function that makes one convex and increasing
-    cvxpy expression of the mean variance of each name: `lambda v: cvxpy.maximum(v["T1"], 2 * v["T2"])`.
+    cvxpy expression of the mean variance of each name: `lambda v: cvxpy.maximum(v["T1"], 2 * v["T2"])`, or of
+    the vector of them all, in the order of the names: `lambda v: cvxpy.max(v)`.
 
     >>> import residua as rs
     >>> schema = rs.Schema(age=rs.Integer(0, 9), sex=rs.Categorical("F", "M"))
@@ -107,7 +105,9 @@ def plan(
     with threads_for(0):  # solvers of large blocks take more for themselves
         if targets is not None or objective != "total_variance":
             wish = Wish(unit, method, gap, refine, progress)
-            return _accurate(work, budget, targets, objective, wish, relax)
+            coarse = coarse_workload(work)
+            found = _accurate(coarse.work, budget, targets, objective, wish, relax)
+            return replace(found, workload=work, mechanism=coarse.mechanism(found.mechanism))
         if budget is None:
             raise _no_budget(budget)
         if relax or refine:
@@ -147,13 +147,7 @@ def _finished(draft: Draft, work: Workload, budget: Budget, unit: Unit, method: 
     """The draft in integers, scaled to the budget, with its errors and its certificate."""
     allowed = unit.allowance(budget)
     replaced = unit.neighbours == "replace_one"
-    own = draft.mechanism.replacement_cost() if replaced else draft.mechanism.cost()
-    if own <= ROUNDING * draft.mechanism.cost():
-        raise Infeasible(
-            "the workload asks only for the number of records, which replacing one record cannot change: "
-            "publish it as it is, or protect adding and removing records (neighbours='add_remove')"
-        )
-    scale = float(allowed) / own
+    scale = float(allowed) / record_cost(draft.mechanism, replacing=replaced)
     ideal = Figures.of(draft.mechanism.scaled(scale), work, _totals(draft, scale, work))
     mechanism = integer_mechanism(draft.mechanism, draft.spans, allowed, replacing=replaced)
     released = Figures.of(mechanism, work, totals_of(mechanism, work))
@@ -175,17 +169,17 @@ def _draft(
     progress: Progress | None,
 ) -> Draft:
     if strategies is None:
-        return methods_for(budget)[method](work, gap, progress)
+        return by_kinds(methods_for(budget)[method], work, budget.law, gap, progress)
     if method != "residualplanner+":
         raise WorkloadError(f"strategies are for method 'residualplanner+'; method {method!r} finds its own")
     return residualplanner_plus(work, gap, progress, strategies)
 
 
-def _totals(draft: Draft, scale: float, work: Workload) -> tuple[float, float]:
+def _totals(draft: Draft, scale: float, work: Workload) -> Totals:
     """Weighted and unweighted sum of all ideal variances, from the method itself where it knows them."""
     weights = {part.weight for part in work.parts}
     if draft.total is None or len(weights) > 1 or any(_has_own_weights(part) for part in work.parts):
-        return totals_of(draft.mechanism.scaled(scale), work)
+        return totals_of(draft.mechanism.scaled(scale), work)  # refused before there are integers to make
     weighted = draft.total / variance_ratio(draft.mechanism.law, scale)
     return weighted, weighted / weights.pop()
 
@@ -253,7 +247,16 @@ class Comparison:
 
 
 def compare(*plans: Plan) -> Comparison:
-    """A table of the errors and certificates of several plans for the same workload."""
+    """A table of the errors and certificates of several plans for the same workload.
+
+    >>> import residua as rs
+    >>> work = rs.table(rs.Schema(age=rs.Integer(0, 9)), age=rs.prefix)
+    >>> plans = [rs.plan(work, rs.privacy_cost(1), method=method) for method in ("dense", "identity")]
+    >>> print("\\n".join(line[:37] for line in str(compare(*plans)).splitlines()))
+    method                  rmse  of best
+    dense                1.55615    1.000
+    identity             2.34521    1.507
+    """
     return Comparison(_comparable(plans))
 
 
@@ -265,12 +268,12 @@ def _comparable(plans: Sequence[Plan]) -> tuple[Plan, ...]:
             raise WorkloadError(f"compare needs plans, such as those rs.plan makes, not {each!r}")
     first = plans[0]
     for other in plans[1:]:
-        if not _same_queries(first.workload, other.workload):
+        if not same_queries(first.workload, other.workload):
             raise WorkloadError("compare needs plans for the same workload; these answer different queries")
     return tuple(plans)
 
 
-def _same_queries(one: Workload, two: Workload) -> bool:
+def same_queries(one: Workload, two: Workload) -> bool:
     """Whether two workloads would be saved alike."""
     arrays: tuple[dict[str, NDArray[Any]], dict[str, NDArray[Any]]] = ({}, {})
     alike = one.schema == two.schema and one.record(arrays[0]) == two.record(arrays[1])

@@ -12,11 +12,16 @@ from itertools import combinations
 import numpy as np
 from numpy.typing import NDArray
 
+from residua.errors import Infeasible
 from residua.estimates import Estimates
+from residua.linalg.centring import Measure
+from residua.linalg.kinds import Kinds, summed_over
 from residua.strategy.layered import Layered
 from residua.strategy.mechanism import Mechanism
 from residua.strategy.nested import NestedStrategy
+from residua.strategy.sides import SidesStrategy
 from residua.workload import Factor, Group, Tables
+from residua.workload.coarse import by_own_kinds
 
 Array = NDArray[np.float64]
 Subsets = NDArray[np.int32]
@@ -30,39 +35,49 @@ class Estimator:
     def __init__(self, mechanism: Mechanism, estimates: Estimates) -> None:
         self._mechanism = mechanism.blocks if isinstance(mechanism, NestedStrategy) else mechanism
         self._estimates = estimates
+        self._sides: list[Estimator] = []
+        if isinstance(mechanism, SidesStrategy):
+            pairs = zip(mechanism.sides, estimates.sides, strict=True)
+            self._sides = [Estimator(side.mechanism, own) for side, own in pairs]
 
     def marginals(self, subsets: Subsets, sizes: Sequence[int]) -> Array:
         """Estimates of marginals of one shape: (k, ways) ascending attributes to (k, sizes...)."""
+        return self._by_kinds(subsets, [Kinds.every(size) for size in sizes])
+
+    def _by_kinds(self, subsets: Subsets, kinds: Sequence[Kinds]) -> Array:
+        """The same, added up by kinds of cells of each place: (k, numbers of kinds...)."""
+        if self._sides:
+            raise Infeasible(
+                "this release was measured by kinds of cells and not by cells, which post-processing starts "
+                "from; plan the tables to be processed by themselves"
+            )
         if not isinstance(self._mechanism, Layered):
-            return self._joint(subsets, sizes)
+            return np.asarray(summed_over(self._joint(subsets, [own.size for own in kinds]), kinds, first=1))
         ways = subsets.shape[1]
-        result = np.zeros((len(subsets), *sizes))
+        result = np.zeros((len(subsets), *(own.count for own in kinds)))
         for size in range(ways + 1):
             for kept in combinations(range(ways), size):
-                self._add(result, subsets, kept, sizes)
+                self._add(result, subsets, kept, kinds)
         return result
 
-    def _add(self, result: Array, subsets: Subsets, kept: tuple[int, ...], sizes: Sequence[int]) -> None:
+    def _add(self, result: Array, subsets: Subsets, kept: tuple[int, ...], kinds: Sequence[Kinds]) -> None:
         """Add what the blocks on the places `kept` measured, spread over the other places."""
         measures = self._mechanism.measures if isinstance(self._mechanism, Layered) else ()
         owners, places = self._estimates.index.find(subsets[:, kept])
-        shape = [sizes[at] if at in kept else 1 for at in range(len(sizes))]
-        others = [at for at in range(len(sizes)) if at not in kept]
-        even = math.prod(1.0 / sizes[at] for at in others)
-        tilted = [at for at in others if measures[int(subsets[0, at])].weights is not None]
-        spread = np.full((1,) * (1 + len(sizes)), even)
-        for at in tilted:
-            weights = measures[int(subsets[0, at])].vector() * sizes[at]
-            spread = spread * np.expand_dims(
-                weights, [axis for axis in range(1 + len(sizes)) if axis != 1 + at]
-            )
+        shape = [kinds[at].size if at in kept else 1 for at in range(len(kinds))]
+        spread = np.ones((1,) * (1 + len(kinds)))
+        for at in (at for at in range(len(kinds)) if at not in kept):
+            spread = spread * _weights(subsets[:, at], measures, kinds[at], at, len(kinds))
+        along = [(1 + at, kinds[at]) for at in kept if not kinds[at].trivial]
         for owner in np.unique(owners[owners >= 0]).tolist():
             here = np.flatnonzero(owners == owner)
-            blocks = self._estimates.cells[owner][places[here]].reshape(len(here), *shape) * spread
+            blocks = self._estimates.cells[owner][places[here]].reshape(len(here), *shape)
+            for axis, own_kinds in along:
+                blocks = own_kinds.summed(blocks, axis)
             if len(here) == len(result):
-                result += blocks
+                result += blocks * spread
             else:
-                result[here] += blocks
+                result[here] += blocks * (spread if len(spread) == 1 else spread[here])
 
     def _joint(self, subsets: Subsets, sizes: Sequence[int]) -> Array:
         """Marginals of the one estimate of all cells that a product strategy gives.
@@ -82,24 +97,34 @@ class Estimator:
 
     def answers(self, group: Group) -> Array:
         """Estimate of each query's answer, shape (count,)."""
+        if isinstance(self._mechanism, SidesStrategy):
+            return self._mechanism.split(group).added_up(lambda at, asked: self._sides[at].answers(asked))
         attributes = group.attributes
         order = np.argsort(attributes)
         ascending = np.array([sorted(attributes)], dtype=np.int32).reshape(1, -1)
-        sizes = [size for factor in group.factors for size in factor.queries.sizes]
-        cells = self.marginals(ascending, [sizes[at] for at in order])[0]
-        return apply_queries(cells.transpose(np.argsort(order)), group.factors).reshape(-1)
+        factors, kinds = by_own_kinds(group.factors)
+        cells = self._by_kinds(ascending, [kinds[at] for at in order])[0]
+        return apply_queries(cells.transpose(np.argsort(order)), factors).reshape(-1)
 
     def run(self, tables: Tables) -> Iterator[tuple[NDArray[np.intp], Array]]:
         """Answers of many tables: indices of tables of one shape, and their answers (tables, count)."""
+        if isinstance(self._mechanism, SidesStrategy):
+            seen = self._mechanism.run(tables)
+            if seen is not None:
+                yield from self._sides[0].run(seen)
+            else:
+                yield from ((np.array([at]), self.answers(group)[None]) for at, group in enumerate(tables))
+            return
         kinds: dict[object, list[int]] = {}
         for index, row in enumerate(tables.subsets.tolist()):
             kinds.setdefault(tuple(tables.queries_of(at) for at in row), []).append(index)
-        for queries, indices in kinds.items():
-            yield from self._run_of_kind(tables, np.array(indices), queries)
+        for indices in kinds.values():
+            yield from self._run_of_kind(tables, np.array(indices))
 
     def _run_of_kind(
-        self, tables: Tables, indices: NDArray[np.intp], queries: object
+        self, tables: Tables, indices: NDArray[np.intp]
     ) -> Iterator[tuple[NDArray[np.intp], Array]]:
+        """The same for tables with the same queries, some at a time."""
         first = tables[int(indices[0])]
         sizes = [factor.queries.cells for factor in first.factors]
         step = max(1, CHUNK_CELLS // max(1, math.prod(sizes)))
@@ -116,3 +141,15 @@ def apply_queries(cells: Array, factors: Sequence[Factor], *, leading: int = 0) 
         axis = leading + place
         tensor = np.moveaxis(factor.queries.answers(np.moveaxis(tensor, axis, -1)), -1, axis)
     return tensor
+
+
+def _weights(attributes: Subsets, measures: Sequence[Measure], kinds: Kinds, place: int, ways: int) -> Array:
+    """Weights that spread along one place, (k or 1, 1.., kinds of cells, 1..): each marginal has its own."""
+    distinct, inverse = np.unique(attributes, return_inverse=True)
+    own = [measures[at] for at in distinct.tolist()]
+    if len(set(own)) == 1:
+        own, inverse = own[:1], np.zeros(1, dtype=np.intp)
+    if all(measure.weights is None for measure in own) and kinds.trivial:
+        return np.full((1,) * (1 + ways), 1.0 / kinds.size)
+    rows = np.stack([kinds.summed(measure.vector(), 0) for measure in own])[inverse.reshape(-1)]
+    return rows.reshape(len(rows), *(1,) * place, -1, *(1,) * (ways - place - 1))

@@ -6,7 +6,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
-from itertools import islice
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
@@ -14,8 +13,9 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from residua import _files
-from residua._plan import Plan
-from residua.errors import FileFormatError, SchemaError, WorkloadError
+from residua._plan import Plan, refuse_foreign
+from residua.answers import MOST_ANSWERS, arrow_schema, frame_of, record_batches, write_parquet
+from residua.errors import FileFormatError, WorkloadError
 from residua.estimates import Estimates
 from residua.measurements import Measurements
 from residua.privacy.laws import interval_margin
@@ -35,8 +35,6 @@ if TYPE_CHECKING:
 
 Array = NDArray[np.float64]
 
-ROWS_AT_ONCE = 1_000_000  # answers of a table written to a file at a time
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TableAnswer:
@@ -55,12 +53,8 @@ class TableAnswer:
 
     def to_pandas(self) -> "pandas.DataFrame":
         """A data frame with a row per cell, indexed by the labels of the attributes."""
-        import pandas as pd
-
-        columns = {name: getattr(self, name).reshape(-1) for name in ("values", "stddev", "lower", "upper")}
-        if not self.names:
-            return pd.DataFrame(columns)
-        return pd.DataFrame(columns, index=pd.MultiIndex.from_product(self.axes, names=self.names))
+        figures = {name: getattr(self, name) for name in ("values", "stddev", "lower", "upper")}
+        return frame_of(self.names, self.axes, figures)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -68,6 +62,14 @@ class Release:
     """Noisy measurements of one dataset under a plan; all its answers are post-processing of them.
 
     Made by `residua.measure`. `audit` says how it came to be, without a trace of the data.
+
+    >>> import residua as rs
+    >>> schema = rs.Schema(sex=rs.Categorical("F", "M"))
+    >>> plan = rs.plan(rs.table(schema, ["sex"]), rs.zcdp("0.1"))
+    >>> release = rs.measure(plan, {"sex": ["F", "M", "F"]}, ledger=None, noise=rs.simulated(seed=1))
+    >>> found = release.table("sex")
+    >>> found.axes, found.values.shape, found.stddev.round(2).tolist()
+    ((('F', 'M'),), (2,), [2.24, 2.24])
     """
 
     plan: Plan
@@ -96,7 +98,7 @@ class Release:
     def values(self, work: Workload | None = None) -> Array:
         """Unbiased answers to all queries of a workload (by default the plan's), shape (count,)."""
         work = self._workload(work)
-        if work.count > 50_000_000:
+        if work.count > MOST_ANSWERS:
             raise WorkloadError(
                 f"{spelled(work.count)} answers are too many for one array; use write_answers(path)"
             )
@@ -136,35 +138,26 @@ class Release:
         """
         import pyarrow as pa
 
-        from residua.answers import arrow_schema
-
         work = self._workload(work)
         batches = list(self._batches(work, _level(level)))
         return pa.Table.from_batches(batches, schema=arrow_schema(self.plan.schema, self.simulated))
 
     def _batches(self, work: Workload, level: float) -> Iterator["pyarrow.RecordBatch"]:
-        from residua.answers import arrow_schema, record_batch
-
         schema = self.plan.schema
         columns = arrow_schema(schema, self.simulated)
-        margin = interval_margin(self.plan.mechanism.law, level)
-        for group in work.groups():
-            values = self._values_of(group)
-            stddev = np.sqrt(self.plan.mechanism.variances(group))
-            words = group.descriptions(schema)
-            for start in range(0, len(values), ROWS_AT_ONCE):
-                part = slice(start, start + ROWS_AT_ONCE)
-                texts = list(islice(words, ROWS_AT_ONCE))
-                value, error = values[part], stddev[part]
-                figures = (value, error, value - margin * error, value + margin * error)
-                yield record_batch(schema, group, start, texts, figures, columns)
+        return record_batches(schema, work.groups(), lambda group: self._figures_of(group, level), columns)
+
+    def _figures_of(self, group: Group, level: float) -> tuple[Array, Array, Array, Array]:
+        """Values, standard deviations, and both ends of the intervals of one table, shape (count,) each."""
+        values = self._values_of(group)
+        stddev = np.sqrt(self.plan.mechanism.variances(group))
+        margin = interval_margin(self.plan.mechanism.law, level) * stddev
+        return values, stddev, values - margin, values + margin
 
     def write_answers(
         self, path: str | os.PathLike[str], work: Workload | None = None, *, level: float = 0.95
     ) -> None:
         """Write every answer to a Parquet file, table by table, so that they need not fit in memory."""
-        from residua.answers import arrow_schema, write_parquet
-
         work = self._workload(work)
         schema = arrow_schema(self.plan.schema, self.simulated)
         write_parquet(path, schema, self._batches(work, _level(level)))
@@ -174,11 +167,10 @@ class Release:
         work = table(self.plan.schema, list(names))
         (group,) = work.groups()
         shape = [self.plan.schema[name].size for name in names]
-        values = self._values_of(group).reshape(shape)
-        stddev = np.sqrt(self.plan.mechanism.variances(group)).reshape(shape)
-        margin = interval_margin(self.plan.mechanism.law, _level(level)) * stddev
+        figures = self._figures_of(group, _level(level))
+        values, stddev, lower, upper = (figure.reshape(shape) for figure in figures)
         axes = tuple(self.plan.schema[name].labels() for name in names)
-        return TableAnswer(names, axes, values, stddev, values - margin, values + margin, level)
+        return TableAnswer(names, axes, values, stddev, lower, upper, level)
 
     def sql(self, text: str, *, level: float = 0.95) -> "pyarrow.Table":
         """Answers to the counts that SQL statements ask for, as `answers` gives them; see `residua.sql`."""
@@ -288,16 +280,8 @@ class Release:
         return {"plan": plan, "measurements": measurements, "audit": dict(self.audit)}, arrays
 
     def _workload(self, work: Workload | None) -> Workload:
-        if work is None:
-            return self.plan.workload
-        if not isinstance(work, Workload):
-            raise WorkloadError(
-                f"a release is asked for a workload, such as rs.table(schema, ...), not {work!r}"
-            )
-        if work.schema != self.plan.schema:
-            raise SchemaError(
-                "the workload and the release have different schemas; build both from one schema"
-            )
+        work = self.plan.workload if work is None else work
+        refuse_foreign(work, self.plan.schema, "release")
         return work
 
     def __repr__(self) -> str:

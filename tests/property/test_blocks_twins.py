@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 import residua as rs
-from residua._plan import totals_of
+from residua._figures import totals_of
 from residua.decompose import decompose
 from residua.linalg.centring import Measure
 from residua.mechanisms.blocks import solve_blocks

@@ -88,7 +88,8 @@ def test_an_array_has_a_figure_for_each_query():
     [
         ({"T1": 1}, "table 'one-way' has no target"),
         ({"T1": 1, "one-way": 1, "oneway": 1}, r"no table named 'oneway' \(did you mean 'one-way'\?\)"),
-        ({"t1": 1, "one-way": 1}, r"table 'T1' has no target \(did you mean 't1'\?\)"),
+        ({"t1": 1, "one-way": 1}, r"no table named 't1' \(did you mean 'T1'\?\)"),
+        ({"nope": 1}, "no table named 'nope'; it has 'T1'"),
         ({"T1": [1.0, 2.0], "one-way": 1}, "target of 'T1': 2 figures for 10 queries"),
         ([1.0, 2.0], "2 figures for 17 queries"),
     ],

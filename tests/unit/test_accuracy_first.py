@@ -227,6 +227,15 @@ def test_wishes_that_contradict_each_other_are_refused(arguments, words):
         rs.plan(**{"work": T1, **arguments})
 
 
+@pytest.mark.parametrize(
+    "objective", ["max_variance", lambda variances: variances["total"]], ids=["max", "loss"]
+)
+def test_what_replacing_a_record_cannot_change_is_refused_whatever_the_objective(objective):
+    unit = rs.Unit(neighbours="replace_one")
+    with pytest.raises(rs.Infeasible, match="replacing one record cannot change"):
+        rs.plan(rs.marginals(SCHEMA, ways=0), rs.privacy_cost(1), unit=unit, objective=objective)
+
+
 def test_a_table_too_long_to_go_through_cannot_have_a_target_for_each_query():
     work = rs.table(rs.Schema.of_sizes([40]), a0=rs.predicates)
     with pytest.raises(rs.ResiduaError):
@@ -283,3 +292,19 @@ def test_a_loss_of_ones_own_is_planned_and_proved():
         rs.plan(work, rs.privacy_cost(2), objective=lambda v: v["one"], method="dense")
     with pytest.raises(rs.WorkloadError, match="falls where a variance grows"):
         rs.plan(work, rs.privacy_cost(2), objective=lambda v: -v["one"])
+
+
+@pytest.mark.parametrize("method", ["residualplanner", "smasher", "querysmasher"])
+def test_the_largest_variance_of_marginals_is_the_same_by_every_method_of_blocks(method):
+    work = rs.marginals(rs.Schema.of_sizes([4, 3, 2]), up_to=2)
+    best = rs.plan(work, rs.privacy_cost(1), objective="max_variance")
+    found = rs.plan(work, rs.privacy_cost(1), objective="max_variance", method=method)
+    assert found.max_variance == pytest.approx(best.max_variance, rel=1e-4)
+    assert found.certificate.scope == "all mechanisms"
+
+
+@pytest.mark.parametrize("wish", [{"targets": 5.0}, {"objective": "max_variance"}])
+def test_residualplanner_refuses_all_but_marginals_whatever_the_wish(wish):
+    work = rs.table(rs.Schema.of_sizes([4, 3]), a0=rs.prefix)
+    with pytest.raises(rs.WorkloadError, match="plans marginals only"):
+        rs.plan(work, rs.privacy_cost(1), method="residualplanner", **wish)

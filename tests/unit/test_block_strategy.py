@@ -12,7 +12,7 @@ from residua.linalg.centring import Measure
 from residua.mechanisms.blocks import solve_blocks
 from residua.mechanisms.named import fourier, querysmasher, residualplanner_plus
 from residua.mechanisms.shapes import Optimal
-from residua.strategy import block_strategy, largest
+from residua.strategy import block_strategy, largest, run_totals
 from residua.strategy.block_strategy import BlockStrategy
 from residua.strategy.mechanism import totals_by_table
 from residua.strategy.records import mechanism_from_record
@@ -78,6 +78,15 @@ def test_a_run_that_was_not_planned_is_answered_from_what_was(name):
     for part in other.parts:
         assert isinstance(part, Tables)
         assert mechanism.totals(part) == pytest.approx(totals_by_table(mechanism, part), rel=1e-10)
+
+
+def test_the_sum_of_a_run_and_its_least_accurate_table_are_worked_out_together(monkeypatch):
+    work = rs.marginals(rs.Schema.of_sizes([2, 3, 4, 5]), up_to=2)
+    plan = rs.plan(work, rs.privacy_cost(1), objective="max_variance")
+    monkeypatch.setattr(run_totals._RunTotal, "by_table", None)  # what is known is not worked out again
+    assert plan.max_variance == max(plan.mechanism.variances(group).max() for group in work.groups())
+    with pytest.raises(TypeError):
+        plan.mechanism.totals(rs.marginals(work.schema, ways=2).parts[0])
 
 
 def test_five_hundred_million_queries_are_summed_up_without_being_listed(monkeypatch):

@@ -9,7 +9,7 @@ import pytest
 from numpy.typing import NDArray
 
 import residua as rs
-from residua._plan import totals_of
+from residua._figures import totals_of
 from residua.decompose import decompose
 from residua.linalg.centring import Measure, project
 from residua.linalg.rows import independent_rows

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 import residua as rs
-from residua.bounds import EVERY_RANGE, svd_or_nothing
+from residua.bounds import svd_or_nothing
+from residua.bounds.singular import EVERY_RANGE
 
 Array = NDArray[np.float64]
 COST = rs.privacy_cost(1)

@@ -10,10 +10,10 @@ import pytest
 from typer.testing import CliRunner
 
 import residua as rs
+from residua._text import columns
 from residua.cli import app
-from residua.cli.planning import scaled
 from residua.cli.progress import progress_bar
-from residua.cli.screens import columns
+from residua.report.budgets import scaled
 from residua.report.figures import decimals_for
 
 SPEC = """\

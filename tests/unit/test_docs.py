@@ -40,6 +40,27 @@ def test_every_public_name_is_in_the_reference():
     assert missing == ["__version__"]
 
 
+def test_every_file_and_every_test_that_a_claim_names_exists():
+    rooms = ("src/residua", "tests", "reproductions", "benchmarks")
+    files = [path for room in rooms for path in (ROOT / room).rglob("*.py")]
+    tests = "".join(path.read_text(encoding="utf-8") for path in files if "tests" in path.parts)
+    for page in (DOCS / "math").glob("*.md"):
+        text = page.read_text(encoding="utf-8")
+        for name in re.findall(r"`([\w/]+\.py)`", text):
+            assert any(path.as_posix().endswith(f"/{name}") for path in files), (page.name, name)
+        for name in re.findall(r"`(test_\w+)`", text):
+            assert f"def {name}(" in tests, (page.name, name)
+
+
+def test_every_decision_is_listed_by_its_title():
+    listed = (DOCS / "decisions/README.md").read_text(encoding="utf-8")
+    for page in (DOCS / "decisions").glob("0*.md"):
+        number, _, title = (
+            page.read_text(encoding="utf-8").partition("\n")[0].removeprefix("# ").partition(": ")
+        )
+        assert f"- [{number}]({page.name}): {title}\n" in listed
+
+
 def test_the_site_builds_without_a_warning(tmp_path):
     assert find_spec("mkdocs") is not None, "mkdocs is not installed; make .venv"
     command = [

@@ -69,7 +69,7 @@ def test_what_lies_in_no_table_is_refused(found):
         found.values(rs.table(SCHEMA, ["age", "sex", "place"]))
     with pytest.raises(rs.SchemaError, match="different schemas"):
         found.values(rs.marginals(rs.Schema.of_sizes([2]), ways=1))
-    with pytest.raises(rs.WorkloadError, match="asked for a workload"):
+    with pytest.raises(rs.WorkloadError, match="asked about a workload"):
         found.values("age")
 
 

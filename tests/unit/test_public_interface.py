@@ -75,7 +75,7 @@ def test_every_family_prints_as_it_is_written():
 
 
 def test_every_bound_is_documented():
-    for name in ("svd", "supreme_svd", "dual"):
+    for name in ("svd", "supreme_svd", "dual", "product_dual"):
         assert inspect.getdoc(getattr(rs.bounds, name))
 
 

@@ -346,3 +346,22 @@ def test_measurements_that_do_not_fit_the_plan_are_refused(plans):
     for wrong in (arrays["measurements.1"][:, :-1], arrays["measurements.1"].astype(float)):
         with pytest.raises(rs.FileFormatError, match="batch 1 of the measurements does not fit"):
             Measurements.from_record(record, {**arrays, "measurements.1": wrong}, plan.batches)
+
+
+# --- attributes of one size with different weights ---------------------------------------------------------
+
+
+def test_marginals_of_one_shape_are_each_spread_by_the_weights_of_their_own_attributes():
+    """Claim A-004 for attributes of equal sizes and queries that a plan centres by different weights."""
+    schema = rs.Schema.of_sizes([5, 5, 5])
+    work = rs.all_tables(schema, 2, rs.prefix) + rs.table(schema, {"a0": rs.ranges}, weight=50)
+    plan = rs.plan(work, ONE, method="smasher")
+    assert len(set(plan.mechanism.measures)) == 2
+    codes = people(schema, 200_000)
+    release = measured(plan, codes, rs.simulated(seed=1))
+    expected = truth(work, codes)
+    assert (np.abs(release.values() - expected) < 6 * plan.variances(work) ** 0.5).all()
+    alone = [release.values(rs.Workload(schema, (group,))) for group in work.groups()]
+    np.testing.assert_allclose(release.values(), np.concatenate(alone), atol=1e-6)
+    processed = release.nonnegative(replicates=0)
+    np.testing.assert_allclose(processed.values(), release.values(), atol=40)

@@ -240,7 +240,7 @@ def test_a_query_in_sql_is_answered_as_in_words(release):
 
 @pytest.mark.parametrize("at_once", [7, 10**6])
 def test_written_answers_are_those_returned(release, tmp_path, monkeypatch, at_once):
-    monkeypatch.setattr("residua.release.ROWS_AT_ONCE", at_once)
+    monkeypatch.setattr("residua.answers.ROWS_AT_ONCE", at_once)
     path = tmp_path / "answers.parquet"
     release.write_answers(path, level=0.9)
     written = pa.parquet.read_table(path)
@@ -292,7 +292,7 @@ def test_a_file_of_answers_is_replaced_only_by_a_whole_one(release, tmp_path):
 @pytest.mark.parametrize("wrong", [7, "age", SCHEMA])
 def test_only_workloads_are_answered(release, wrong):
     for ask in (release.values, release.answers):
-        with pytest.raises(rs.WorkloadError, match="is asked for a workload"):
+        with pytest.raises(rs.WorkloadError, match="is asked about a workload"):
             ask(wrong)
 
 

@@ -49,6 +49,28 @@ def test_the_census_tables_have_the_counts_and_the_sensitivity_of_the_paper(scri
     assert products.noise_on_answers(work, "gaussian") == pytest.approx(29.87, abs=0.005)
 
 
+@pytest.mark.parametrize("law", ["laplace", "gaussian"])
+def test_the_error_of_the_workload_itself_is_that_of_the_plan_of_this_name(script, law):
+    products = script("_products")
+    work = products.rs.marginals(products.rs.Schema.of_sizes([2, 3, 4]), up_to=2)
+    assert products.rank(work) == 18  # of 36 queries
+    found = products.workload_itself(work, law)
+    assert found == pytest.approx(products.rmse(work, law, "workload"))
+    assert found < products.noise_on_answers(work, law)
+
+
+def test_families_that_all_tables_ask_multiply_the_rank(script):
+    products = script("_products")
+    schema = products.rs.Schema.of_sizes([2, 3, 4])
+    one, all_three = [
+        products.rs.table(schema, {**own, "a2": products.rs.prefix})
+        + products.rs.table(schema, {"a0": products.rs.identity, "a2": products.rs.prefix})
+        for own in ({}, {"a1": products.rs.identity})
+    ]
+    assert products.rank(one) == 4 * 2
+    assert products.rank(all_three) == 4 * (3 + 2 - 1)
+
+
 def test_a_search_may_end_a_little_above_the_printed_figure_and_no_more(script):
     table = script("_comparison").Comparison("a table")
     table.nearly("below", 1.0, "1.23", 0.01)

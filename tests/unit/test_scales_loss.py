@@ -25,7 +25,7 @@ def stakeholders():
 
 
 def totals(work, variances):
-    return {name: work.select(name).count * variances[name] for name in variances}
+    return {name: work.select(name).count * variance for name, variance in variances.items()}
 
 
 def test_total_variance_as_a_loss_is_the_closed_form(stakeholders):
@@ -116,3 +116,19 @@ def test_without_the_extra_the_error_says_what_to_install(stakeholders, monkeypa
 def test_many_tables_without_a_name_are_refused_with_a_remedy(stakeholders):
     with pytest.raises(WorkloadError, match="give a run one"):
         block_loss(rs.marginals(sizes([2] * 30), ways=3), lambda v: cp.maximum(*v.values()), 1e-4)
+
+
+@pytest.mark.parametrize(
+    ("by_place", "by_name"),
+    [
+        (lambda v: cp.max(v), lambda v: cp.maximum(*v.values())),
+        (lambda v: cp.sum(v), lambda v: sum(variance for _, variance in v.items())),
+        (lambda v: sum(v), lambda v: sum(dict(v).values())),
+        (lambda v: cp.square(v[1]) + v[0] + v[-1], lambda v: cp.square(v["bob"]) + v["carol"] + v["alicia"]),
+    ],
+    ids=["max", "sum", "builtin sum", "entries"],
+)
+def test_a_loss_of_the_vector_of_variances_is_the_same_loss_by_name(stakeholders, by_place, by_name):
+    one, other = (block_loss(stakeholders, loss, 1e-6) for loss in (by_place, by_name))
+    assert one.value == pytest.approx(other.value, rel=1e-9)
+    assert one.variances == pytest.approx(other.variances, rel=1e-6)

@@ -363,3 +363,32 @@ def test_builders_refuse_by_name(attempt: Callable[[], Workload], message: str) 
 def test_unknown_attributes_are_refused_with_a_near_one(attempt: Callable[[], Workload]) -> None:
     with pytest.raises(SchemaError, match=r"attribute 'Age' is not in the schema \(did you mean 'age'\?\)"):
         attempt()
+
+
+def test_the_sum_of_workloads_is_their_union() -> None:
+    schema = Schema.of_sizes([2, 3])
+    parts = [table(schema, ["a0"]), table(schema, ["a1"])]
+    assert sum(parts).count == (parts[0] + parts[1]).count == 5
+    with pytest.raises(TypeError):
+        1 + parts[0]  # type: ignore[operator]  # only nothing can be added to
+
+
+@pytest.mark.parametrize(
+    "build",
+    [
+        lambda schema: table(schema, ["a0"]),
+        lambda schema: marginals(schema, ways=1),
+        lambda schema: all_tables(schema, 1, prefix),
+        lambda schema: linear(schema, ["a0"], [[1, 0]]),
+    ],
+    ids=["table", "marginals", "all_tables", "linear"],
+)
+@pytest.mark.parametrize("given", [{"a0": 2}, 3])
+def test_what_is_no_schema_is_refused_as_such(build, given) -> None:
+    with pytest.raises(SchemaError, match="described on a schema"):
+        build(given)
+
+
+def test_a_list_within_the_list_of_names_is_refused_by_name() -> None:
+    with pytest.raises(SchemaError, match=r"attribute \['age', 'sex'\] is not in the schema; it has 'age'"):
+        table(PEOPLE, [["age", "sex"]])  # type: ignore[list-item]  # the mistake that is refused

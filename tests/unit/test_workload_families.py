@@ -323,3 +323,22 @@ def test_words_of_levels_and_buckets_survive_saving() -> None:
         back = queries_from_record(queries.record(arrays), arrays)
         assert words(back, "x", attribute) == words(queries, "x", attribute)
         assert back.title == queries.title
+
+
+@pytest.mark.parametrize(
+    ("listed", "spelt", "attribute"),
+    [
+        (buckets([18, 65]), buckets(18, 65), AGE),
+        (buckets([["F"], ["M", "X"]]), buckets(("F",), ("M", "X")), SEX),
+        (buckets([(0, 1), (2, 3)]), buckets((0, 1), (2, 3)), AGE),
+    ],
+)
+def test_one_list_of_cuts_or_groups_means_what_they_mean_one_by_one(listed, spelt, attribute) -> None:
+    assert listed.bind(attribute) == spelt.bind(attribute)
+
+
+def test_one_group_of_labels_stays_one_group() -> None:
+    assert buckets(["F", "X"]).bind(SEX).count == 1
+    assert buckets((18, 65)).bind(AGE).count == 1
+    with pytest.raises(WorkloadError, match="cut values, or groups"):
+        buckets([])

@@ -1,14 +1,14 @@
 """`residua answer`: published tables, or any other query, with standard errors and intervals."""
 
 from collections.abc import Iterator
-from itertools import islice
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+from residua._text import Row
 from residua.cli.files import check_table_file, refuse_to_replace, write_answers
-from residua.cli.screens import AsJson, Force, columns, show, show_json
+from residua.cli.screens import SIMULATED, AsJson, Force, show, show_json, tables_screen
 from residua.privacy.exact import text_above
 from residua.release import Release
 from residua.report.figures import decimals_for
@@ -76,19 +76,15 @@ def _wanted(found: Release, of: str | None, sql: str | None) -> Workload:
 
 def _screen(found: Release, work: Workload, level: float, most: int) -> Iterator[str]:
     if found.simulated:
-        yield "SIMULATED: for tests only; the noise is predictable and protects nobody."
+        yield SIMULATED
     rho = text_above(found.plan.privacy.rho)
     yield f"Measured {found.audit['time']} at rho = {rho}, protecting against {found.plan.unit.describe()}."
-    for group in islice(work.groups(), most):
-        yield ""
-        yield f"{group.name} ({group.count:,} {'number' if group.count == 1 else 'numbers'})"
-        rows = found.answers(Workload(work.schema, (group,)), level=level).slice(0, most).to_pylist()
-        head = ("query", "value", "stddev", f"{100 * level:.4g}% interval")
-        yield from columns(head, [_row(row) for row in rows])
-        if group.count > most:
-            yield f"  ... and {group.count - most:,} more; --rows or -o answers.csv shows them all"
-    if work.tables > most:
-        yield f"\n... and {work.tables - most:,} more tables; -o answers.csv writes them all"
+    head = ("query", "value", "stddev", f"{100 * level:.4g}% interval")
+
+    def rows_of(table: Workload) -> list[Row]:
+        return [_row(row) for row in found.answers(table, level=level).slice(0, most).to_pylist()]
+
+    yield from tables_screen(work, head, rows_of, most, "answers.csv")
 
 
 def _row(row: dict[str, Any]) -> tuple[str, str, str, str]:

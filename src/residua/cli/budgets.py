@@ -5,7 +5,8 @@ from typing import Annotated
 
 import typer
 
-from residua.cli.screens import AsJson, columns, show, show_json
+from residua._text import columns
+from residua.cli.screens import AsJson, show, show_json
 from residua.ledger import Ledger
 from residua.privacy import Budget, Neighbours, Unit, approx_dp, gdp, privacy_cost, pure_dp, zcdp
 from residua.privacy.exact import text_above

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from residua.engines.sources import CSV, find_files, is_parquet
 from residua.errors import DataError
 from residua.spec import TO_CONFIRM
 
@@ -82,7 +83,7 @@ tables:
 
 # How much privacy this release may spend, and whose: the most records that one person can have.
 privacy:
-  definition: zcdp   # or gdp (mu), approx_dp (epsilon, delta), privacy_cost (cost)
+  definition: zcdp   # or gdp (mu), approx_dp (epsilon, delta), pure_dp (epsilon), privacy_cost (cost)
   rho: 0.1
   unit: {{max_records: {max_records}, neighbours: add_remove}}
 
@@ -114,7 +115,7 @@ def _types(path: Path) -> "pyarrow.Schema":
 
     _check_file(path)
     try:
-        if path.suffix.lower() in (".parquet", ".pq"):
+        if is_parquet(path):
             return parquet.read_schema(path)
         with csv.open_csv(path, parse_options=_delimiter(path)) as reader:
             return reader.schema
@@ -128,7 +129,7 @@ def _values(path: Path) -> dict[str, "pyarrow.ChunkedArray"]:
 
     _check_file(path)
     try:
-        if path.suffix.lower() in (".parquet", ".pq"):
+        if is_parquet(path):
             found = parquet.read_table(path)
         else:
             found = csv.read_csv(path, parse_options=_delimiter(path))
@@ -140,14 +141,13 @@ def _values(path: Path) -> dict[str, "pyarrow.ChunkedArray"]:
 def _check_file(path: Path) -> None:
     if not path.is_file():
         raise DataError(f"there is no data file {path}")
-    if path.suffix.lower() not in (".csv", ".tsv", ".txt", ".parquet", ".pq"):
-        raise DataError(f"{path}: the ending {path.suffix!r} is not known; use .csv, .tsv or .parquet")
+    find_files(path)  # refuses endings that are not known
 
 
 def _delimiter(path: Path) -> Any:
     from pyarrow import csv
 
-    return csv.ParseOptions(delimiter="\t" if path.suffix.lower() == ".tsv" else ",")
+    return csv.ParseOptions(delimiter=CSV[path.suffix.lower()])
 
 
 def _from_type(name: str, kind: Any) -> ColumnDraft:

@@ -1,11 +1,10 @@
 """Files that commands write: never over another one unless told, and whole or not at all."""
 
-import os
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from residua._files import scratch_beside
+from residua._files import whole_file
 from residua.errors import DataError, FileFormatError
 from residua.release import Release
 from residua.workload import Workload
@@ -53,18 +52,14 @@ def write_csv(path: Path, tables: Iterable["pyarrow.Table"], marks: Sequence[str
     """
     from pyarrow import csv
 
-    part = scratch_beside(path)
-    try:
+    with whole_file(path) as stream:
         writer = None
         for table in tables:
             rows = _plain(table, marks)
-            writer = csv.CSVWriter(part, rows.schema) if writer is None else writer
+            writer = csv.CSVWriter(stream, rows.schema) if writer is None else writer
             writer.write_table(rows)
         if writer is not None:
             writer.close()
-        os.replace(part, path)
-    finally:
-        part.unlink(missing_ok=True)
 
 
 def _plain(rows: "pyarrow.Table", marks: Sequence[str]) -> "pyarrow.Table":

@@ -2,19 +2,20 @@
 
 from collections.abc import Iterator
 from dataclasses import replace
-from fractions import Fraction
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from residua._plan import Plan
+from residua._text import columns
 from residua.cli.files import refuse_to_replace
 from residua.cli.progress import progress_bar
-from residua.cli.screens import AsJson, Force, columns, show, show_json
+from residua.cli.screens import AsJson, Force, show, show_json
 from residua.cli.targets import written_targets
-from residua.report.budgets import DELTA, FACTORS, amount_of, largest_of, scaled
+from residua.report.budgets import DELTA, FACTORS, amount_of, at_budget, largest_of
 from residua.report.figures import figure
+from residua.spec import load_spec
 
 
 def plan(
@@ -40,8 +41,6 @@ def plan(
       residua plan people.yaml -o people.plan
       residua plan people.yaml --target stddev:5     (the least privacy that gives it)
     """
-    from residua.spec import load_spec
-
     asked = load_spec(spec)
     if target:
         asked = replace(asked, budget=None, relax=False, targets=written_targets(target))
@@ -49,7 +48,7 @@ def plan(
     refuse_to_replace([] if kept is None else [kept], force)
     with progress_bar() as progress:
         found = asked.plan(progress)
-        others = {words: _at(found, factor) for words, factor in FACTORS.items()}
+        others = {words: at_budget(found, factor) for words, factor in FACTORS.items()}
     if kept is not None:
         found.save(kept)
     if as_json:
@@ -125,11 +124,6 @@ def _targets_document(found: Plan) -> dict[str, Any] | None:
     ]
     fitness = found.targets
     return {"factor": fitness.factor, "needed_cost": fitness.needed, "least_cost": fitness.least, "met": met}
-
-
-def _at(found: Plan, factor: Fraction) -> Plan:
-    """The plan with its budget multiplied."""
-    return found if factor == 1 else found.rescale(scaled(found.budget, factor))
 
 
 def _budgets_document(others: dict[str, Plan]) -> list[dict[str, Any]]:

@@ -1,14 +1,14 @@
 """`residua tables` and `residua synthetic`: publishable tables without negative numbers, and rows."""
 
 from collections.abc import Iterator
-from itertools import islice
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+from residua._text import Row
 from residua.cli.files import check_table_file, refuse_to_replace, write_csv
-from residua.cli.screens import AsJson, Force, columns, show, show_json
+from residua.cli.screens import SIMULATED, AsJson, Force, show, show_json, tables_screen
 from residua.errors import DataError
 from residua.postprocess import Processed
 from residua.release import Release
@@ -66,18 +66,13 @@ def _write(found: Processed, path: Path) -> None:
 
 def _screen(found: Processed, most: int) -> Iterator[str]:
     if found.simulated:
-        yield "SIMULATED: for tests only; the noise is predictable and protects nobody."
+        yield SIMULATED
     yield found.note
-    work = found.plan.workload
-    for group in islice(work.groups(), most):
-        yield ""
-        yield f"{group.name} ({group.count:,} {'number' if group.count == 1 else 'numbers'})"
-        rows = found.answers(Workload(work.schema, (group,))).slice(0, most).to_pylist()
-        yield from columns(("query", "value", "error"), [_row(row) for row in rows])
-        if group.count > most:
-            yield f"  ... and {group.count - most:,} more; --rows or -o tables.csv shows them all"
-    if work.tables > most:
-        yield f"\n... and {work.tables - most:,} more tables; -o tables.csv writes them all"
+
+    def rows_of(table: Workload) -> list[Row]:
+        return [_row(row) for row in found.answers(table).slice(0, most).to_pylist()]
+
+    yield from tables_screen(found.plan.workload, ("query", "value", "error"), rows_of, most, "tables.csv")
 
 
 def _row(row: dict[str, Any]) -> tuple[str, str, str]:

@@ -7,9 +7,10 @@ import typer
 
 from residua._measure import measure
 from residua._plan import Plan
+from residua._text import columns
 from residua.cli.files import check_table_file, refuse_to_replace, write_answers
 from residua.cli.progress import progress_bar
-from residua.cli.screens import AsJson, Force, columns, show, show_json
+from residua.cli.screens import SIMULATED, AsJson, Force, show, show_json
 from residua.engines import DuckDB, find_files
 from residua.errors import DataError, LedgerError
 from residua.ledger import Ledger
@@ -135,7 +136,7 @@ def _screen(asked: Spec, made: Release, payer: Ledger | None) -> list[str]:
     plan = made.plan
     lines = [f"Measured {plan.workload.tables:,} tables with {plan.workload.count:,} numbers once."]
     if made.simulated:
-        lines = ["SIMULATED: for tests only; the noise is predictable and protects nobody.", *lines]
+        lines = [SIMULATED, *lines]
     files = [
         ("release", str(asked.release_file), "answers any query that the measurements support"),
         ("answers", str(asked.answers_file), f"value, stddev, and {100 * asked.level:.4g}% intervals"),

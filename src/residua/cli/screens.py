@@ -2,37 +2,40 @@
 
 import json
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
 from typing import Annotated, Any
 
 import typer
 
-Row = Sequence[str]
+from residua._text import Row, columns
+from residua.report.figures import counted
+from residua.workload import Workload
+
+SIMULATED = "SIMULATED: for tests only; the noise is predictable and protects nobody."
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for programs instead of text.")]
 Force = Annotated[bool, typer.Option("--force", help="Replace files that exist.")]
-
-
-def columns(head: Row, rows: Iterable[Row], *, left: Sequence[int] = (0,), indent: str = "  ") -> list[str]:
-    """Aligned lines; columns in `left` start at the left, the others end at the right."""
-    lines = [head, *rows]
-    widths = [max(len(line[at]) for line in lines) for at in range(len(head))]
-    return [
-        (
-            indent
-            + "  ".join(
-                cell.ljust(width) if at in left else cell.rjust(width)
-                for at, (cell, width) in enumerate(zip(line, widths, strict=True))
-            )
-        ).rstrip()
-        for line in lines
-    ]
 
 
 def show(lines: Iterable[str]) -> None:
     """Print lines to standard output."""
     for line in lines:
         typer.echo(line)
+
+
+def tables_screen(
+    work: Workload, head: Row, rows_of: Callable[[Workload], Iterable[Row]], most: int, file: str
+) -> Iterator[str]:
+    """The first `most` tables, and of each the rows that `rows_of` gives; `file` would hold all of them."""
+    for group in islice(work.groups(), most):
+        yield ""
+        yield f"{group.name} ({counted(group.count, 'number', 'numbers')})"
+        yield from columns(head, rows_of(Workload(work.schema, (group,))))
+        if group.count > most:
+            yield f"  ... and {group.count - most:,} more; --rows or -o {file} shows them all"
+    if work.tables > most:
+        yield f"\n... and {work.tables - most:,} more tables; -o {file} writes them all"
 
 
 def show_json(document: Any) -> None:

@@ -6,9 +6,10 @@ from typing import Annotated
 import typer
 
 from residua._plan import Plan
+from residua._text import columns
 from residua.cli.files import refuse_to_replace
 from residua.cli.planning import plan_document
-from residua.cli.screens import AsJson, Force, columns, show, show_json
+from residua.cli.screens import AsJson, Force, show, show_json
 from residua.release import Release
 
 

@@ -2,11 +2,10 @@
 
 from collections.abc import Sequence
 
-from residua.accuracy import Target, half_width, stddev, variance
+from residua.accuracy import Target
 from residua.errors import BudgetError
 from residua.schema.wording import hint, short
-
-WORDS = {"variance": variance, "stddev": stddev, "half_width": half_width}
+from residua.spec.language import TARGET_WORDS
 
 
 def written_targets(written: Sequence[str]) -> Target | dict[str, Target]:
@@ -32,9 +31,9 @@ def written_targets(written: Sequence[str]) -> Target | dict[str, Target]:
 
 def _written_target(text: str) -> Target:
     word, _, figures = text.partition(":")
-    if word not in WORDS:
+    if word not in TARGET_WORDS:
         raise BudgetError(
-            f"--target: {short(text)} is no target{hint(word, WORDS)}; write variance:25, stddev:5, "
+            f"--target: {short(text)} is no target{hint(word, TARGET_WORDS)}; write variance:25, stddev:5, "
             "half_width:20 or half_width:20@0.9"
         )
     amount, at, level = figures.partition("@")
@@ -44,4 +43,4 @@ def _written_target(text: str) -> Target:
         raise BudgetError(f"--target: {short(figures)} is no number; write {word}:5") from None
     if at and word != "half_width":
         raise BudgetError(f"--target: {short(text)}: a level goes with half_width only")
-    return WORDS[word](*numbers)
+    return TARGET_WORDS[word](*numbers)

@@ -161,13 +161,11 @@ class Facts:
     def _refuse_contradictions(self, schema: Schema) -> None:
         for subset, cells in self.counts.items():
             names = " x ".join(schema.names[at] for at in subset) or "the number of records"
-            for size_less in self.counts:
-                shared = tuple(sorted(set(subset) & set(size_less)))
-                other = self.counts[size_less].sum(
-                    axis=tuple(i for i, at in enumerate(size_less) if at not in shared)
-                )
+            for other, others in self.counts.items():
+                shared = set(subset) & set(other)
+                theirs = others.sum(axis=tuple(i for i, at in enumerate(other) if at not in shared))
                 mine = cells.sum(axis=tuple(i for i, at in enumerate(subset) if at not in shared))
-                if np.abs(mine - other).max() > AGREEMENT * max(1.0, float(cells.sum())):
+                if np.abs(mine - theirs).max() > AGREEMENT * max(1.0, float(cells.sum())):
                     raise DataError(f"known tables contradict each other: {names} does not add up to another")
             mask = self.cells(subset, cells.shape)
             if mask is not None and cells[~mask].any():

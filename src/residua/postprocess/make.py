@@ -8,18 +8,25 @@ import numpy as np
 from numpy.typing import NDArray
 
 from residua._plan import Plan
-from residua.errors import DataError, NotInSpan
-from residua.estimates import Estimates
+from residua.errors import DataError, Infeasible, NotInSpan
 from residua.postprocess.covariances import PieceErrors
 from residua.postprocess.facts import Fact, Facts
 from residua.postprocess.nonnegative import nonnegative_tables
 from residua.postprocess.processed import Processed
 from residua.postprocess.rounding import rounded_tables
-from residua.postprocess.simulation import Redo, estimated_noise, measured_noise, noisy
+from residua.postprocess.simulation import (
+    Redo,
+    estimated_noise,
+    joint_noise,
+    measured_noise,
+    noisy,
+    overlap_noise,
+)
 from residua.postprocess.stacks import Stack, TableSet, shaped, subsets_of
 from residua.postprocess.whole_table import nonnegative_whole, tied_attributes
 from residua.reconstruct import Estimator
 from residua.strategy.block_strategy import BlockStrategy
+from residua.strategy.overlap import OverlapStrategy
 from residua.strategy.product import ProductStrategy
 from residua.workload import Group, Workload
 
@@ -58,10 +65,16 @@ class Unbiased:
         if self.measured:
             return self.redo(measured_noise(self.plan.batches, generator))
         mechanism = self.plan.mechanism
-        if not isinstance(mechanism, BlockStrategy):
-            raise TypeError(f"the noise of a combined {type(mechanism).__name__} is not known")
-        found: Estimates = estimated_noise(mechanism, generator)
-        return self.redo(found)
+        if isinstance(mechanism, BlockStrategy):
+            return self.redo(estimated_noise(mechanism, generator))
+        if isinstance(mechanism, OverlapStrategy):
+            return self.redo(overlap_noise(mechanism, generator))
+        if isinstance(mechanism, ProductStrategy):
+            return self.redo(joint_noise(mechanism, generator))
+        raise Infeasible(
+            f"the errors of combined releases of kind {mechanism.kind!r} cannot be simulated; pass "
+            "replicates=0, or process each release alone"
+        )
 
 
 def seed_of(cells: Iterable[Array]) -> int:

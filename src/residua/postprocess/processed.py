@@ -4,14 +4,14 @@ import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from residua._plan import Plan
-from residua.errors import Infeasible, SchemaError, WorkloadError
+from residua._plan import Plan, refuse_foreign
+from residua.answers import MOST_ANSWERS, arrow_schema, frame_of, record_batches, write_parquet
+from residua.errors import Infeasible, WorkloadError
 from residua.postprocess.stacks import TableSet
 from residua.reconstruct import apply_queries
 from residua.workload import Group, Workload, table
@@ -24,9 +24,7 @@ if TYPE_CHECKING:
 Array = NDArray[np.float64]
 
 FIGURES = ("value", "error")
-MOST_ANSWERS = 50_000_000
 MOST_SIMULATED = 400_000_000  # cells of all simulated tables together
-ROWS_AT_ONCE = 1_000_000
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -46,12 +44,7 @@ class ProcessedTable:
 
     def to_pandas(self) -> "pandas.DataFrame":
         """A data frame with a row per cell, indexed by the labels of the attributes."""
-        import pandas as pd
-
-        columns = {"values": self.values.reshape(-1), "error": self.error.reshape(-1)}
-        if not self.names:
-            return pd.DataFrame(columns)
-        return pd.DataFrame(columns, index=pd.MultiIndex.from_product(self.axes, names=self.names))
+        return frame_of(self.names, self.axes, {"values": self.values, "error": self.error})
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -59,6 +52,14 @@ class Processed:
     """Post-processed tables of a release: non-negative or rounded. They are biased; the release is not.
 
     Made by `release.nonnegative()` and `release.rounded()`. `release_hash` says of which release.
+
+    >>> import residua as rs
+    >>> schema = rs.Schema(age=rs.Integer(0, 4), sex=rs.Categorical("F", "M"))
+    >>> plan = rs.plan(rs.marginals(schema, up_to=2), rs.zcdp("0.1"))
+    >>> people = {"age": [3, 3, 4], "sex": ["F", "M", "F"]}
+    >>> whole = rs.measure(plan, people, ledger=None, noise=rs.simulated(seed=1)).rounded()
+    >>> bool((whole.values() >= 0).all()), float(whole.table("age").values.sum() - whole.table().values)
+    (True, 0.0)
     """
 
     kind: str
@@ -129,14 +130,10 @@ class Processed:
 
     def write_answers(self, path: str | os.PathLike[str], work: Workload | None = None) -> None:
         """Write every answer to a Parquet file, table by table."""
-        from residua.answers import write_parquet
-
         work = self._workload(work)
         write_parquet(path, self._columns(), self._batches(work))
 
     def _columns(self) -> "pyarrow.Schema":
-        from residua.answers import arrow_schema
-
         return arrow_schema(self.plan.schema, self.simulated, FIGURES, self.metadata)
 
     @property
@@ -150,18 +147,10 @@ class Processed:
         }
 
     def _batches(self, work: Workload) -> Iterator["pyarrow.RecordBatch"]:
-        from residua.answers import record_batch
+        def figures_of(group: Group) -> tuple[Array, Array]:
+            return self._values(group), self._errors(group)
 
-        columns = self._columns()
-        for group in work.groups():
-            values, errors = self._values(group), self._errors(group)
-            words = group.descriptions(self.plan.schema)
-            for start in range(0, len(values), ROWS_AT_ONCE):
-                part = slice(start, start + ROWS_AT_ONCE)
-                texts = list(islice(words, ROWS_AT_ONCE))
-                yield record_batch(
-                    self.plan.schema, group, start, texts, (values[part], errors[part]), columns
-                )
+        return record_batches(self.plan.schema, work.groups(), figures_of, self._columns())
 
     @cached_property
     def _simulations(self) -> tuple[TableSet, ...]:
@@ -198,16 +187,8 @@ class Processed:
         return answers_from(self.tables, group)
 
     def _workload(self, work: Workload | None) -> Workload:
-        if work is None:
-            work = self.plan.workload
-        if not isinstance(work, Workload):
-            raise WorkloadError(
-                f"tables are asked for a workload, such as rs.table(schema, ...), not {work!r}"
-            )
-        if work.schema != self.plan.schema:
-            raise SchemaError(
-                "the workload and the release have different schemas; build both from one schema"
-            )
+        work = self.plan.workload if work is None else work
+        refuse_foreign(work, self.plan.schema, "release")
         if work.count > MOST_ANSWERS:
             raise WorkloadError(f"{spelled(work.count)} answers are too many; ask for some of the tables")
         return work

@@ -4,6 +4,7 @@ Post-processed tables are taken for the truth, noise of the plan's own law is ad
 again. The differences estimate bias and noise together (parametric bootstrap, claim P-107).
 """
 
+import math
 from collections.abc import Callable, Sequence
 
 import numpy as np
@@ -12,11 +13,15 @@ from numpy.typing import NDArray
 from residua.estimates import Estimates
 from residua.linalg.centring import centred_columns
 from residua.linalg.keys import distinct_rows
+from residua.linalg.rows import pseudo_inverse
 from residua.measurements import Measurements
 from residua.postprocess.stacks import Stack, TableSet
 from residua.reconstruct import Estimator
 from residua.strategy.batches import Batch
 from residua.strategy.block_strategy import BlockStrategy
+from residua.strategy.overlap import OverlapStrategy
+from residua.strategy.overlap_estimates import estimates_of
+from residua.strategy.product import ProductStrategy
 
 Array = NDArray[np.float64]
 
@@ -75,3 +80,26 @@ def estimated_noise(strategy: BlockStrategy, generator: np.random.Generator) -> 
             tables.append(layer.subsets[mine])
             cells.append(np.ascontiguousarray(drawn))
     return Estimates(tuple(tables), tuple(cells))
+
+
+def overlap_noise(strategy: OverlapStrategy, generator: np.random.Generator) -> Estimates:
+    """Gaussian noise in what overlapping blocks estimate together, where they were never measured as one."""
+    numbers = {}
+    for number, layer in enumerate(strategy.layers):
+        for row, variance in enumerate(layer.noise.tolist()):
+            count = math.prod(len(strategy.shapes[at].matrix) for at in layer.shapes[row].tolist())
+            numbers[number, row] = math.sqrt(variance) * generator.standard_normal(count)
+    runs = list(estimates_of(strategy, numbers))
+    return Estimates(tuple(table for table, _ in runs), tuple(cells for _, cells in runs))
+
+
+def joint_noise(strategy: ProductStrategy, generator: np.random.Generator) -> Estimates:
+    """Gaussian noise in the joint cells that a product estimates, where it was never measured as one."""
+    drawn = generator.standard_normal([len(factor.matrix) for factor in strategy.factors])
+    for place, factor in enumerate(strategy.factors):
+        drawn = np.moveaxis(np.moveaxis(drawn, place, -1) @ pseudo_inverse(factor.matrix).T, -1, place)
+    attributes = np.array([at for factor in strategy.factors for at in factor.attributes], dtype=np.int32)
+    sizes = [size for factor in strategy.factors for size in factor.sizes]
+    order = np.argsort(attributes)
+    cells = np.sqrt(strategy.noise_variance) * drawn.reshape(sizes).transpose(order)
+    return Estimates((attributes[order][None],), (np.ascontiguousarray(cells)[None],))

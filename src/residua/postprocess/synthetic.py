@@ -3,11 +3,14 @@
 import os
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from functools import cache
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from residua._plan import Plan
+from residua.answers import write_parquet
 from residua.errors import DataError
 from residua.postprocess.covariances import PieceErrors
 from residua.postprocess.facts import Fact, Facts
@@ -83,8 +86,6 @@ class Synthetic:
 
     def write(self, path: str | os.PathLike[str]) -> None:
         """Write the rows to a Parquet file, with the release's hash and the error in its metadata."""
-        from residua.answers import write_parquet
-
         table = self.records()
         write_parquet(path, table.schema, iter(table.to_batches()))
 
@@ -108,47 +109,66 @@ def synthetic(
 ) -> Synthetic:
     """Rows from a graphical model of some of the release's tables (by default all of them)."""
     _refuse_options(rows, oracle, iterations)
+    checked_replicates(replicates)
     plan = source.plan
     facts = Facts.of(given, plan.schema)
     refuse_without_total(plan, facts)
     estimates = source.tables(tables)
     errors = PieceErrors(plan.mechanism, plan.schema)
     _refuse_impossible(facts, estimates, oracle, plan.schema)
-    allowed = list(facts.allowed.items())
     seen = observations(estimates, errors, plan.mechanism, facts)
-    graphical = Graphical(plan.schema, estimates, seen, allowed, oracle, iterations)
-    known = facts.margin(())
+    graphical = Graphical(plan.schema, estimates, seen, list(facts.allowed.items()), oracle, iterations)
+    maker = _Maker(plan, facts, errors, graphical, rows, seed)
+    made = maker.made(estimates, 0)
 
-    def made(found: TableSet, number: int) -> tuple[TableSet, TableSet, Codes]:
-        total = max(1.0, float(found.marginal(()) if known is None else known))
-        start = nearest(found, plan, errors, facts)
-        model = graphical.fit(found, start, total)
-        count = max(1, round(total)) if rows is None else rows
-        codes = graphical.rows_of(model, count, seed + number)
-        counted = _counted(codes, graphical.attributes, found, total / count)
-        return graphical.tables_of(model, found), counted, codes
-
-    model, counted, codes = made(estimates, 0)
-    simulations: dict[int, tuple[TableSet, TableSet]] = {}
-
+    @cache  # rows and model have their errors from the same simulations
     def again(number: int) -> tuple[TableSet, TableSet]:
-        if number not in simulations:
-            simulations[number] = made(noisy(model, source.noise(number)), 1 + number)[:2]
-        return simulations[number]
+        model, counted, _ = maker.made(noisy(made.model, source.noise(number)), 1 + number)
+        return model, counted
 
     def processed(kind: str, found: TableSet, which: Callable[[int], TableSet]) -> Processed:
         return Processed(
-            kind, plan, found, source.release_hash, source.simulated, facts.words, checked, which
+            kind, plan, found, source.release_hash, source.simulated, facts.words, replicates, which
         )
 
-    checked = checked_replicates(replicates)
     return Synthetic(
         plan.schema,
         tuple(graphical.names),
-        codes,
-        processed("synthetic", counted, lambda number: again(number)[1]),
-        processed("modelled", model, lambda number: again(number)[0]),
+        made.codes,
+        processed("synthetic", made.counted, lambda number: again(number)[1]),
+        processed("modelled", made.model, lambda number: again(number)[0]),
     )
+
+
+class _Made(NamedTuple):
+    """Tables of a model, the rows that were drawn from it, and the tables that those add up to."""
+
+    model: TableSet
+    counted: TableSet
+    codes: Codes
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Maker:
+    """Fits a model to tables and draws rows from it; as many as there are records where `rows` is None."""
+
+    plan: Plan
+    facts: Facts
+    errors: PieceErrors
+    graphical: Graphical
+    rows: int | None
+    seed: int
+
+    def made(self, found: TableSet, number: int) -> _Made:
+        """The model of unbiased tables, and the rows of the draw of this number."""
+        known = self.facts.margin(())
+        total = max(1.0, float(found.marginal(()) if known is None else known))
+        start = nearest(found, self.plan, self.errors, self.facts)
+        model = self.graphical.fit(found, start, total)
+        count = max(1, round(total)) if self.rows is None else self.rows
+        codes = self.graphical.rows_of(model, count, self.seed + number)
+        counted = _counted(codes, self.graphical.attributes, found, total / count)
+        return _Made(self.graphical.tables_of(model, found), counted, codes)
 
 
 def _refuse_options(rows: object, oracle: object, iterations: object) -> None:

@@ -16,6 +16,7 @@ from residua.postprocess.covariances import Square, Squares, turned
 from residua.postprocess.facts import Facts
 from residua.postprocess.pieces import piece, spread
 from residua.postprocess.separable import with_total
+from residua.postprocess.splitting import BALANCE_EVERY, MOST_STEPS, RELAXATION
 from residua.postprocess.stacks import Stack, Subset, TableSet
 from residua.strategy.mechanism import Mechanism
 from residua.strategy.product import ProductStrategy
@@ -25,8 +26,7 @@ Array = NDArray[np.float64]
 TIED = 0.2  # relative size of what ties pieces together, from which it is not left out of account
 LOOSE = 1e-6  # weight of what is not measured, relative to what is
 NEAR = 1e-4  # of the noise: how far the table is solved
-MOST_STEPS = 20_000
-RELAXATION = 1.6
+BALANCE_UNTIL = MOST_STEPS // 4
 
 
 def tied_attributes(mechanism: Mechanism) -> Subset | None:
@@ -107,7 +107,7 @@ def _projected(cells: Array, squares: Squares, noise: float, total: Array) -> Ar
         held = cut
         if max(apart, moved) <= tolerance:
             return held
-        if step % 20 == 0 and step <= MOST_STEPS // 4:
+        if step % BALANCE_EVERY == 0 and step <= BALANCE_UNTIL:
             factor = 1.5 if apart > 5 * moved else 1 / 1.5 if moved > 5 * apart else 1.0
             pull, owed = pull * factor, owed / factor
     raise NotConverged(

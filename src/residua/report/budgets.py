@@ -3,6 +3,7 @@
 import math
 from collections.abc import Sequence
 from fractions import Fraction
+from typing import TypeVar
 
 from residua.privacy import Budget, budget_from_record
 from residua.privacy.exact import exact_text
@@ -19,6 +20,8 @@ FACTORS = {
 }
 DELTA = "1e-6"
 MOST_SEARCHED = 2_000  # tables whose largest error is looked for
+
+PlanKind = TypeVar("PlanKind", bound=SourcePlan)
 
 
 def points_of(plan: SourcePlan, tables: Sequence[Workload]) -> tuple[BudgetPoint, ...]:
@@ -39,7 +42,7 @@ def _point(words: str, plan: SourcePlan, tables: Sequence[Workload]) -> BudgetPo
     )
 
 
-def at_budget(plan: SourcePlan, factor: Fraction) -> SourcePlan:
+def at_budget(plan: PlanKind, factor: Fraction) -> PlanKind:
     """The plan with its budget multiplied."""
     return plan if factor == 1 else plan.rescale(scaled(plan.budget, factor))
 

@@ -1,6 +1,7 @@
 """Pictures of a report, drawn by altair and turned into SVG without a browser or a network."""
 
 import json
+import math
 import re
 from collections.abc import Iterator
 from html import escape
@@ -79,7 +80,7 @@ def budget_chart(contents: Contents) -> Any:
     rows = []
     for point in contents.points:
         lines = {"all numbers, typical": point.rmse}
-        if point.max_stddev == point.max_stddev:
+        if not math.isnan(point.max_stddev):
             lines[LARGEST] = point.max_stddev
         named = zip(contents.sheets, point.tables, strict=False)
         lines |= {_short(f"{sheet.name}, typical"): error for sheet, error in named}

@@ -132,7 +132,7 @@ class Contents:
     points: tuple[BudgetPoint, ...]
     shares: tuple[Share, ...]
     attributes: tuple[tuple[str, str, int, str], ...]
-    """Name, kind, cells and policy for other values."""
+    """Name, values, number of cells, and what becomes of other values."""
     method: str
     measured: tuple[str, ...]
     history: Facts

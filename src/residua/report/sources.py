@@ -1,11 +1,12 @@
 """What a report asks of a plan and of a release, neither of which is imported here."""
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, Self
 
+from residua._figures import Figures
 from residua._summary import Certificate, TableSummary
 from residua.fitness import Fitness
-from residua.privacy import Budget, Privacy, Unit
+from residua.privacy import Budget, Privacy
 from residua.schema import Schema
 from residua.strategy.batches import Batch
 from residua.strategy.mechanism import Mechanism
@@ -15,16 +16,6 @@ if TYPE_CHECKING:
     import numpy as np
     import pyarrow
     from numpy.typing import NDArray
-
-
-class SourceFigures(Protocol):
-    """Error of all answers together."""
-
-    @property
-    def totals(self) -> tuple[float, float]: ...
-
-    rmse: float
-    total_variance: float
 
 
 class SourcePlan(Protocol):
@@ -37,11 +28,7 @@ class SourcePlan(Protocol):
     @property
     def budget(self) -> Budget: ...
     @property
-    def unit(self) -> Unit: ...
-    @property
     def method(self) -> str: ...
-    @property
-    def objective(self) -> Any: ...
     @property
     def mechanism(self) -> Mechanism: ...
     @property
@@ -49,9 +36,7 @@ class SourcePlan(Protocol):
     @property
     def certificate(self) -> Certificate: ...
     @property
-    def ideal(self) -> SourceFigures: ...
-    @property
-    def released(self) -> SourceFigures: ...
+    def ideal(self) -> Figures: ...
     @property
     def rmse(self) -> float: ...
     @property
@@ -66,7 +51,7 @@ class SourcePlan(Protocol):
     def targets(self) -> Fitness | None: ...
     def summary(self, work: Workload | None = None) -> list[TableSummary]: ...
     def variances(self, work: Workload) -> "NDArray[np.float64]": ...
-    def rescale(self, budget: Budget) -> "SourcePlan": ...
+    def rescale(self, budget: Budget) -> Self: ...
 
 
 class SourceRelease(Protocol):

@@ -44,6 +44,7 @@ class Bracket:
 
     @property
     def gap(self) -> float:
+        """Relative width of the bracket; infinite where nothing is proved."""
         return self.upper / self.lower - 1.0 if self.lower > 0 else np.inf
 
     def hessian_times(self, direction: Array) -> Array:
@@ -54,6 +55,7 @@ class Bracket:
         return np.asarray(bend + 0.5 * self.slopes * (self.slopes @ direction))
 
     def hessian_diagonal(self) -> Array:
+        """Diagonal of that second derivative, shape (cells,)."""
         squares = self.directions**2
         bend = np.einsum("ai,ai->i", squares, self._coupling() @ squares)
         return np.asarray(bend + 0.5 * self.slopes**2)

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from residua.solve.bracket import Bracket, bracket
-from residua.solve.newton import newton_steps
+from residua.solve.newton import newton_steps, worth_another_step
 from residua.solve.solution import Solution
 
 Array = NDArray[np.float64]
@@ -97,9 +97,7 @@ class _Search:
         return self.gap <= self.tolerance
 
     def keep_going(self) -> bool:
-        if self.done or len(self.gaps) >= MOST_EVALUATIONS:
-            return False
-        return len(self.gaps) <= PATIENCE or self.gap <= 0.5 * self.gaps[-1 - PATIENCE]
+        return worth_another_step(self.gaps, self.tolerance, MOST_EVALUATIONS, PATIENCE)
 
     def fixed_point(self, weights: Array) -> Array:
         """Weights (sum 1) after the first steps."""

@@ -26,11 +26,14 @@ class Landscape(Protocol):
     """What a Newton step needs to know of phi at one point."""
 
     @property
-    def slopes(self) -> Array: ...
+    def slopes(self) -> Array:
+        """`-phi'`, shape (weights,)."""
 
-    def hessian_times(self, direction: Array) -> Array: ...
+    def hessian_times(self, direction: Array) -> Array:
+        """Second derivative of phi applied to a direction, shape (weights,)."""
 
-    def hessian_diagonal(self) -> Array: ...
+    def hessian_diagonal(self) -> Array:
+        """Diagonal of the second derivative, or what is near it: it only preconditions."""
 
 
 def newton_steps(
@@ -64,6 +67,19 @@ def newton_steps(
         shortest = min(length, slack_length)
         shrink = 0.1 if shortest > 0.9 else 0.5 if shortest > 0.5 else 1.0
         target = max(shrink * float(weights @ slack), LAST_TARGET * tolerance * value) / len(start)
+
+
+def worth_another_step(gaps: Sequence[float], tolerance: float, most: int, patience: int) -> bool:
+    """Whether to go on after evaluations with these gaps, of which there may be `most`.
+
+    Not where the last one is small enough, nor where `patience` evaluations did not halve it.
+
+    >>> worth_another_step([1.0, 0.7, 0.6], 0.1, 100, 2), worth_another_step([1.0, 0.7, 0.4], 0.1, 100, 2)
+    (False, True)
+    """
+    if gaps and (gaps[-1] <= tolerance or len(gaps) >= most):
+        return False
+    return len(gaps) <= patience or gaps[-1] <= 0.5 * gaps[-1 - patience]
 
 
 class _Sums:

@@ -16,7 +16,7 @@ from residua.linalg.graded import jacobi_svd
 from residua.linalg.rows import graded_root
 from residua.solve.bracket import GRADED, SMALLEST_RATIO, UNIT_ROUNDOFF
 from residua.solve.cells import Progress
-from residua.solve.newton import newton_steps
+from residua.solve.newton import newton_steps, worth_another_step
 from residua.solve.solution import Solution
 
 Array = NDArray[np.float64]
@@ -96,6 +96,7 @@ class Sight:
     deviations: Array
 
     def hessian_times(self, direction: Array) -> Array:
+        """Second derivative at (u, v), applied to a direction, shape (queries + cells,)."""
         queries = len(self.row_directions)
         y, z = self.row_directions, self.cell_directions
         inner = (y.T * direction[:queries]) @ y - (z * direction[queries:]) @ z.T
@@ -106,6 +107,7 @@ class Sight:
         return np.asarray(bend + 0.5 * self.slopes * (self.slopes @ direction))
 
     def hessian_diagonal(self) -> Array:
+        """Diagonal of the second derivative, shape (queries + cells,)."""
         rows, cells = self.row_directions**2, self.cell_directions**2
         over = 1.0 / self._sums()
         bend = np.concatenate(
@@ -173,22 +175,14 @@ def _rounding_of(half: Array, back: Array, lengths: Array, scales: Array) -> tup
 class _TargetSearch:
     """The best bounds seen so far; every evaluation goes through `look`."""
 
-    def __init__(
-        self,
-        rows: Array,
-        root: Array,
-        tolerance: float,
-        progress: Progress | None = None,
-    ) -> None:
+    def __init__(self, rows: Array, root: Array, tolerance: float, progress: Progress | None) -> None:
         self.rows, self.root, self.tolerance, self.progress = rows, root, tolerance, progress
-        self.evaluations = 0
         self.lower = 0.0
         self.lower_weights = np.ones(len(rows) + root.shape[1])
         self.best: Sight | None = None
         self.gaps: list[float] = []
 
     def look(self, weights: Array) -> Sight:
-        self.evaluations += 1
         u, v = np.split(weights, [len(self.rows)])
         seen = sight_of(self.rows, self.root, u, v)
         if seen.lower > self.lower:
@@ -197,7 +191,7 @@ class _TargetSearch:
             self.best = seen
         self.gaps.append(self.gap)
         if self.progress is not None:
-            self.progress(self.evaluations, self.gap)
+            self.progress(len(self.gaps), self.gap)
         return seen
 
     def fixed_point(self) -> Array:
@@ -215,9 +209,7 @@ class _TargetSearch:
         return self.best.upper / self.lower - 1.0
 
     def keep_going(self) -> bool:
-        if self.gap <= self.tolerance or self.evaluations >= MOST_EVALUATIONS:
-            return False
-        return len(self.gaps) <= PATIENCE or self.gaps[-1] <= 0.5 * self.gaps[-1 - PATIENCE]
+        return worth_another_step(self.gaps, self.tolerance, MOST_EVALUATIONS, PATIENCE)
 
     def solution(
         self, targets: Array, asked: NDArray[np.intp], support: NDArray[np.intp], cells: int
@@ -235,5 +227,5 @@ class _TargetSearch:
         variances = np.zeros(len(targets))
         variances[asked] = targets[asked] * (deviations / deviations.max()) ** 2
         return TargetSolution(
-            strategy, cell_weights, query_weights, variances, self.lower, self.best.upper, self.evaluations
+            strategy, cell_weights, query_weights, variances, self.lower, self.best.upper, len(self.gaps)
         )

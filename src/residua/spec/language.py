@@ -8,24 +8,20 @@ from typing import Any
 from residua.accuracy import Target, half_width, stddev, variance
 from residua.errors import BudgetError, WorkloadError
 from residua.schema.wording import hint, listing, short
-from residua.workload import (
-    Family,
-    abs_diff,
-    affine,
-    buckets,
-    circular,
-    identity,
-    level,
-    predicates,
-    prefix,
-    ranges,
-    total,
-    width,
-)
+from residua.workload import Family, families
 
 PLAIN = {
     str(family): family
-    for family in (identity, prefix, ranges, circular, total, predicates, affine, abs_diff)
+    for family in (
+        families.identity,
+        families.prefix,
+        families.ranges,
+        families.circular,
+        families.total,
+        families.predicates,
+        families.affine,
+        families.abs_diff,
+    )
 }
 MADE = ("width", "level", "buckets")
 
@@ -52,13 +48,13 @@ def family_of(written: object) -> Family:
     [(word, value)] = written.items()
     match word:
         case "width":
-            return width(value)
+            return families.width(value)
         case "level":
-            return level(value)
+            return families.level(value)
         case "buckets" if isinstance(value, list):
-            return buckets(*value)
+            return families.buckets(*value)
         case "buckets":
-            return buckets(value)
+            return families.buckets(value)
     raise WorkloadError(f"there is no query family {short(word)}{hint(word, MADE)}; {_KNOWN}")
 
 

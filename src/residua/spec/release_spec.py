@@ -4,16 +4,13 @@ import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import TYPE_CHECKING
 
 from residua._plan import Plan
 from residua.accuracy import Targets
 from residua.errors import BudgetError, Infeasible, ResiduaError, SchemaError, WorkloadError
 from residua.mechanisms.draft import Progress
-from residua.planning import plan
+from residua.planning import plan, same_queries
 from residua.privacy import Budget, Unit
 from residua.schema import Schema
 from residua.schema.files import attributes_from_fields
@@ -62,10 +59,7 @@ class Spec:
 
     def asks_what(self, work: Workload) -> bool:
         """Whether a workload has the same tables in the same order."""
-        one: dict[str, NDArray[Any]] = {}
-        two: dict[str, NDArray[Any]] = {}
-        alike = self.workload.record(one) == work.record(two)
-        return alike and all(np.array_equal(one[key], two[key]) for key in one)
+        return same_queries(self.workload, work)
 
     def asks_targets(self, found: Plan) -> bool:
         """Whether a plan was made for the same targets."""

@@ -1,0 +1,112 @@
+"""How wrong a workload's answers are, taken together: sums of variances, their mean, and the largest."""
+
+import math
+from collections.abc import Callable, Mapping
+from functools import cached_property
+from typing import Any
+
+from residua.errors import WorkloadError
+from residua.strategy.alike import least_accurate_tables
+from residua.strategy.mechanism import Mechanism
+from residua.workload import Tables, Workload
+from residua.workload.queries import spelled
+
+Totals = tuple[float, float]
+"""Weighted and unweighted sum of the variances of all queries."""
+
+MOST_SEARCHED = 500  # tables whose largest variance is looked for when a plan is saved
+
+
+class Figures:
+    """The error of a workload's answers: `rmse`, `total_variance`, `max_variance`, `weighted_rmse`.
+
+    Each is worked out when it is first asked for.
+    """
+
+    def __init__(self, count: int, totals: Callable[[], Totals], largest: Callable[[], float]) -> None:
+        self._count, self._totals, self._largest = count, totals, largest
+
+    @classmethod
+    def of(cls, mechanism: Mechanism, work: Workload, totals: Totals | None = None) -> "Figures":
+        """Figures of a mechanism; `totals` are those of `totals_of`, where they are known."""
+
+        def largest() -> float:
+            groups = (group for part in work.parts for group in least_accurate_tables(mechanism, part))
+            return max(map(mechanism.largest, groups), key=_nan_last)
+
+        return cls(work.count, lambda: totals_of(mechanism, work) if totals is None else totals, largest)
+
+    @cached_property
+    def totals(self) -> Totals:
+        """Weighted and unweighted sum of the variances."""
+        return self._totals()
+
+    @property
+    def total_variance(self) -> float:
+        """Sum of weight times variance over all queries."""
+        return self.totals[0]
+
+    @property
+    def rmse(self) -> float:
+        """Square root of the mean variance, every query counting once."""
+        return math.sqrt(self.totals[1] / self._count)
+
+    @property
+    def weighted_rmse(self) -> float:
+        """Square root of the weighted total over the number of queries."""
+        return math.sqrt(self.totals[0] / self._count)
+
+    @cached_property
+    def max_variance(self) -> float:
+        """Largest variance of any query, weights aside; nan where there are too many to go through."""
+        return float(self._largest())
+
+    def scaled(self, factor: float) -> "Figures":
+        """The same figures with every variance multiplied by `factor`."""
+
+        def totals() -> Totals:
+            weighted, plain = self.totals
+            return weighted * factor, plain * factor
+
+        return Figures(self._count, totals, lambda: self.max_variance * factor)
+
+    def record(self, tables: int) -> dict[str, Any]:
+        """The figures of so many tables as JSON can hold them; the largest only where finding it is quick."""
+        largest = self.max_variance if tables <= MOST_SEARCHED else math.nan
+        return {"totals": list(self.totals), "largest": None if math.isnan(largest) else largest}
+
+    @classmethod
+    def from_record(cls, record: Mapping[str, Any], work: Workload, mechanism: Mechanism | None) -> "Figures":
+        """What `record` wrote; a largest variance that it lacks is looked for where there is a mechanism."""
+        weighted, plain = map(float, record["totals"])
+        if record["largest"] is None and mechanism is not None:
+            return cls.of(mechanism, work, (weighted, plain))
+        largest = math.nan if record["largest"] is None else float(record["largest"])
+        return cls(work.count, lambda: (weighted, plain), lambda: largest)
+
+    def __repr__(self) -> str:
+        return f"Figures(rmse={self.rmse:.6g}, total_variance={self.total_variance:.6g})"
+
+
+def _nan_last(value: float) -> float:
+    """Makes `max` return nan if there is one: then the largest is not known."""
+    return math.inf if math.isnan(value) else value
+
+
+def totals_of(mechanism: Mechanism, work: Workload) -> Totals:
+    """Weighted and unweighted sum of the variances of all queries, refused where they overflow."""
+    weighted = plain = 0.0
+    for part in work.parts:
+        more = mechanism.totals(part)
+        weighted, plain = weighted + more[0], plain + more[1]
+        if not math.isfinite(weighted + plain):
+            what = (
+                f"tables such as {next(part.names())!r}"
+                if isinstance(part, Tables)
+                else f"table {part.name!r}"
+            )
+            raise WorkloadError(
+                f"{what}: the sum of the variances of {spelled(part.count)} queries is beyond what a float "
+                "holds; ask fewer queries, or spend more privacy"
+            )
+    return weighted, plain

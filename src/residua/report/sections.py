@@ -1,0 +1,308 @@
+"""The sections of a report: what each says, as HTML."""
+
+import math
+from collections.abc import Iterator, Mapping
+
+from residua.report import markup as html
+from residua.report.budgets import DELTA
+from residua.report.charts import themed
+from residua.report.contents import Contents
+from residua.report.figures import figure, level_text, percent, percent_above
+from residua.report.tables import tables_section
+from residua.report.words import (
+    APPROXIMATE,
+    FALSE_ALARMS,
+    GLOSSARY,
+    SCOPES,
+    definitions,
+    detection_limit,
+    example,
+    gap_text,
+    headline,
+    meaning,
+    methods_paragraph,
+    near_text,
+    noise_words,
+    other_budgets,
+    reading,
+    share_words,
+)
+
+Pictures = Mapping[str, str]
+"""SVG texts by name."""
+
+
+def sections_of(contents: Contents, pictures: Pictures) -> Iterator[tuple[str, str, str]]:
+    """Place, heading and inside of each section."""
+    done = contents.released
+    yield "short", "In short", _short(contents)
+    yield (
+        "privacy",
+        "What was spent" if done and not contents.simulated else "What would be spent",
+        _privacy(contents),
+    )
+    yield "error", "How wrong a number may be", _error(contents)
+    if contents.points:
+        yield "budget", "Error against budget", _budget(contents, pictures)
+    yield "shares", "Where the budget went" if done else "Where the budget goes", _shares(contents, pictures)
+    if contents.targets:
+        yield "targets", "What was asked for", _targets(contents)
+    yield "certificate", "Could it be better?", _certificate(contents, pictures)
+    yield "tables", "The tables", tables_section(contents, _drawn(contents, pictures))
+    yield "methods", "Methods paragraph", _methods(contents)
+    yield "history", "How it came to be" if done else "What the plan is made of", _history(contents)
+    yield "words", "Words used", _glossary()
+
+
+def _short(contents: Contents) -> str:
+    privacy, level = contents.privacy, level_text(contents.level)
+    definition, spent = headline(contents)
+    largest = (
+        ""
+        if math.isnan(contents.max_stddev)
+        else f"\u00b1 {figure(contents.margin * contents.max_stddev)} for the least certain one"
+    )
+    gap = contents.goal.certificate.gap
+    cards = [
+        (
+            "Privacy spent" if contents.released and not contents.simulated else "Privacy to be spent",
+            spent.replace(" and ", ", ").replace(" = ", "\u00a0=\u00a0"),
+            f"{definition} (differential privacy), as the budget was given; other definitions are below",
+        ),
+        ("Limits the effect of", privacy.unit.describe(), "on all tables together"),
+        (
+            "Chance of detecting it",
+            f"at most {percent_above(detection_limit(privacy, FALSE_ALARMS))}",
+            f"by any test with {percent_above(FALSE_ALARMS)} false alarms; it is "
+            f"{percent_above(FALSE_ALARMS)} without the tables",
+        ),
+        (
+            "Typical error of a number",
+            figure(contents.rmse),
+            "standard deviation, root mean square over all numbers",
+        ),
+        (
+            f"Interval that holds the truth with probability {level}",
+            f"\u00b1 {figure(contents.margin * contents.rmse)}",
+            f"for a typical number; {largest}" if largest else "for a typical number",
+        ),
+    ]
+    if math.isfinite(gap):
+        cards.append(
+            (
+                "Above the best possible",
+                near_text(gap),
+                f"in {contents.goal.words}; proved, see below for whom",
+            )
+        )
+    return html.facts(cards)
+
+
+def _privacy(contents: Contents) -> str:
+    unit, noise = contents.privacy.unit, noise_words(contents.privacy)
+    tense = "was added to what was measured" if contents.released else "will be added to what is measured"
+    changed = "been added or left out" if unit.neighbours == "add_remove" else "been different"
+    whose = "one person's records" if unit.max_records > 1 else "any one record"
+    limits = "If nobody could predict it, it would limit" if contents.simulated else "It limits"
+    each = " Somebody with several records is protected record by record, not as a whole."
+    each = "" if unit.max_records > 1 else each
+    extra = (
+        "The noise is Gaussian, which proves no pure epsilon (delta = 0)."
+        if contents.privacy.pure_epsilon is None
+        else "Pure DP holds for every delta."
+    )
+    words = [
+        f"Random noise {tense}: {noise}. {limits} the effect of {unit.describe()}: had {whose} "
+        f"{changed}, the tables would have looked almost the same.{each}",
+        meaning(contents),
+        "This is differential privacy (DP). The table states it in every definition that is proved; the "
+        "figures are no separate costs but the same noise seen in different ways, and smaller is more "
+        "private.",
+    ]
+    proved = html.table(
+        "What is proved about the same noise, in each definition; figures are rounded up",
+        ("definition", "figure", "note"),
+        definitions(contents.privacy),
+        left=(1, 2),
+    )
+    return "\n".join(
+        [
+            html.paragraphs(words),
+            proved,
+            html.paragraphs([f"The budget was given as {contents.spent}. {extra}"]),
+        ]
+    )
+
+
+def _error(contents: Contents) -> str:
+    level = level_text(contents.level)
+    head = ("table", "asks for", "numbers", "typical", "largest", f"\u00b1 at {level}")
+    names = "".join(
+        f'<th scope="col"{" class=left" if at < 2 else ""}>{html.text(cell)}</th>'
+        for at, cell in enumerate(head)
+    )
+    rows = "\n".join(
+        f'<tr><th scope="row"><a href="#t-{number}">{html.text(sheet.name)}</a></th>'
+        f'<td class="left">{html.text(sheet.asked)}</td><td>{sheet.count:,}</td><td>{figure(sheet.rmse)}</td>'
+        f"<td>{figure(sheet.max_stddev)}</td><td>{figure(contents.margin * sheet.max_stddev)}</td></tr>"
+        for number, sheet in enumerate(contents.sheets, start=1)
+    )
+    caption = (
+        "Standard deviation of the numbers of each table: typical and largest; and the half-width of the "
+        f"{level} interval of the least certain number"
+    )
+    more = contents.tables - len(contents.sheets)
+    listed = html.scrolled(
+        "Error of each table",
+        f"<table><caption>{caption}</caption><thead><tr>{names}</tr></thead><tbody>\n{rows}\n</tbody></table>",
+        tall=len(contents.sheets) > 15,
+    )
+    said = example(contents)
+    return "\n".join(
+        [
+            html.paragraphs(reading(contents)),
+            f'<p class="example">{html.text(said)}</p>' if said else "",
+            listed,
+            html.paragraphs([f"There are {more:,} more tables than are listed here."] if more else []),
+        ]
+    )
+
+
+def _budget(contents: Contents, pictures: Pictures) -> str:
+    given = headline(contents)[0] == APPROXIMATE  # then the amount says epsilon, and the picture rho
+    other = "rho" if given else f"epsilon at delta {DELTA}"
+    rows = [
+        (
+            point.words,
+            point.amount,
+            figure(point.cost if given else point.epsilon),
+            figure(point.rmse),
+            figure(point.max_stddev),
+        )
+        for point in contents.points
+    ]
+    curves = min(len(contents.sheets), len(contents.points[0].tables))
+    which = (
+        f" Of {contents.tables:,} tables, the first {curves} are drawn." if curves < contents.tables else ""
+    )
+    caption = f"The vertical dashed line is this plan.{which}"
+    seen = _picture(pictures, "budget", "Standard deviation against the privacy spent", caption)
+    table = html.table(
+        "The same tables at other budgets, as the plan predicts them",
+        ("budget", "amount", other, "typical error", "largest error"),
+        rows,
+        left=(1,),
+    )
+    return f'{html.paragraphs([other_budgets(contents)])}\n<div class="side">{seen}{table}</div>'
+
+
+def _shares(contents: Contents, pictures: Pictures) -> str:
+    rows = [(share_words(share), percent(share.fraction)) for share in contents.shares]
+    words = [
+        "The plan measures sets of attributes; a table is put together from what was measured of its own "
+        "attributes and of every smaller set of them. What many tables need, or what sums of many cells "
+        "need, gets more of the budget. The shares are of the privacy cost, which adds up.",
+    ]
+    seen = _picture(
+        pictures,
+        "shares",
+        "Share of the privacy cost of each set of attributes",
+        "Shares of the privacy cost; they add up to 100%.",
+    )
+    table = html.table("Share of the privacy cost", ("measured", "share"), rows)
+    return f'{html.paragraphs(words)}\n<div class="side">{seen}{table}</div>'
+
+
+def _certificate(contents: Contents, pictures: Pictures) -> str:
+    goal = contents.goal
+    proof = goal.certificate
+    rows = [
+        (f"{goal.words} as released", goal.achieved),
+        (f"{goal.words} with unrounded noise", goal.ideal),
+        ("proved lower bound", proof.lower_bound or math.nan),
+    ]
+    listed = [(words, f"{value:,.6g}") for words, value in rows if not math.isnan(value)]
+    words = [f"The plan makes the {goal.words} of its numbers as small as it can."]
+    other = "; one that does not may be better" if proof.scope == "this block structure" else ""
+    if math.isfinite(proof.gap):
+        listed.append(("gap", gap_text(proof.gap)))
+        words.append(
+            f"Its certificate: it is proved that none below {proof.lower_bound:,.6g} is possible at this "
+            f"budget, and this plan is {near_text(proof.gap)} above that. The bound holds for "
+            f"{SCOPES[proof.scope]}{other}."
+        )
+    else:
+        words.append("No lower bound is known for this plan.")
+    label = f"The {goal.words} reached, beside the proved lower bound"
+    seen = _picture(pictures, "certificate", label, "Shorter is better; the grey bar cannot be beaten.")
+    table = html.table(f"The {goal.words} of all numbers", ("what", "value"), listed) if listed else ""
+    return f'{html.paragraphs(words)}\n<div class="side">{seen}{table}</div>'
+
+
+def _targets(contents: Contents) -> str:
+    rows = [
+        (
+            target.name,
+            target.asked,
+            f"{target.numbers:,}",
+            f"{target.ratio:.4f}",
+            f"up to {percent(target.saving)}" if target.saving else "nothing",
+        )
+        for target in contents.targets
+    ]
+    head = ("target", "asked", "numbers", "largest variance over target", "10% more variance saves")
+    words = "Accuracy was asked for; a target is met where the largest variance over the target is at most 1."
+    return html.paragraphs([words]) + html.table("Accuracy targets and their price", head, rows, left=(1,))
+
+
+def _picture(pictures: Pictures, name: str, label: str, caption: str) -> str:
+    return html.figure(themed(pictures[name], name, label), caption) if name in pictures else ""
+
+
+def _drawn(contents: Contents, pictures: Pictures) -> dict[int, str]:
+    """Figures of tables by their number."""
+    found = {}
+    for number, sheet in enumerate(contents.sheets, start=1):
+        name = f"table-{number}"
+        if name in pictures and sheet.picture is not None:
+            interval = f"{level_text(contents.level)} interval"
+            caption = f"By {sheet.picture.axis}. The line at the end of a bar is the {interval}."
+            found[number] = _picture(
+                pictures, name, f"Numbers of table {sheet.name} with their intervals", caption
+            )
+    return found
+
+
+def _methods(contents: Contents) -> str:
+    words = "For a publication, to be pasted as it is:"
+    if contents.simulated:
+        words = "What a publication of a real release could say; this one must not be published:"
+    elif not contents.released:
+        words = "A draft for a publication; the report on the release will have the final one:"
+    return (
+        f"{html.paragraphs([words])}\n"
+        f'<blockquote id="methods-text">{html.text(methods_paragraph(contents))}</blockquote>\n'
+        '<p><button type="button" id="copy" hidden>Copy</button></p>'
+    )
+
+
+def _history(contents: Contents) -> str:
+    facts = [*contents.history]
+    facts += [("method", "auto: chosen by the program" if contents.method == "auto" else contents.method)]
+    facts += [("measures", "; ".join(contents.measured))]
+    facts += [
+        (f"hash of the {name}", value)
+        for name, value in contents.identity.items()
+        if name in ("plan", "release")
+    ]
+    policies = html.table(
+        "The attributes, as they were declared before any data was touched",
+        ("attribute", "values", "cells", "what becomes of other values"),
+        [(name, shown, f"{cells:,}", policy) for name, shown, cells, policy in contents.attributes],
+        left=(1, 3),
+    )
+    return html.table("Facts", ("what", "how"), facts, left=(1,)) + policies
+
+
+def _glossary() -> str:
+    return html.table("What the words of this report mean", ("word", "meaning"), GLOSSARY, left=(1,))
