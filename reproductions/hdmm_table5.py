@@ -8,7 +8,8 @@ all permutations. At 4096 cells the permuted optimum is proved, not searched for
 bounds at the permuted weights of the All Range optimum. There the printed OPT_0, 17.45, is below what any
 mechanism can reach (17.464); the one printed for All Range, 17.46, is not.
 
-Takes about half an hour, nearly all of it on 4096 cells; `--fast` leaves those out.
+Takes about half an hour on two cores (an hour beside other work), nearly all of it on 4096 cells; `--fast`
+leaves those out.
 """
 
 import math

@@ -122,6 +122,19 @@ def measured(plan):
     return np.concatenate(rows), np.array(variances), np.array(sides)
 
 
+def dearest_record(plan, rows):
+    """What the measurements cost the record that they cost most, from the rows over all cells."""
+    laws = [
+        _measure._laws(batch)[owner]
+        for batch in plan.batches
+        for owner in batch.owners.tolist()
+        for _ in range(batch.rows)
+    ]
+    parameters = np.array([float(law.parameter) for law in laws])[:, None]
+    sizes = rows**2 if plan.mechanism.law == "gaussian" else np.abs(rows)
+    return float(np.max(np.sum(sizes / parameters, axis=0)))
+
+
 def independent(rows, sides):
     """Whether the sides measure nothing in common."""
     ranks = [np.linalg.matrix_rank(rows[sides == side], tol=1e-7) for side in np.unique(sides)]
@@ -145,13 +158,14 @@ def weights_in_answers(plan, work, count):
 
 
 def check_twins(plan, work):
-    """Figures and answers are those of least squares over all joint cells.
+    """Figures and answers are those of least squares over all joint cells, and no record costs too much.
 
     Where two sides measure something in common, what one of them could add to the other is not used; figures
     are then those of the answers as they are (claim H-041).
     """
     rows, variances, sides = measured(plan)
     wanted = rows_of(work)
+    assert dearest_record(plan, rows) <= float(plan.unit.allowance(plan.budget)) * (1 + 1e-12)
     if isinstance(plan.mechanism, SidesStrategy) and not independent(rows, sides):
         weights = weights_in_answers(plan, work, len(rows))
     else:

@@ -24,6 +24,7 @@ from residua.engines import MemoryEngine
 from residua.ledger import store
 from residua.noise import SystemSource
 from residua.strategy.sides import Side, SidesStrategy
+from residua.workload.views import View
 
 SCHEMA = rs.Schema(age=rs.Integer(0, 3), sex=rs.Categorical("F", "M"))
 WORK = rs.table(SCHEMA, {"age": rs.prefix, "sex": rs.identity}, name="T1") + rs.marginals(SCHEMA, up_to=1)
@@ -427,7 +428,7 @@ def test_a_side_that_states_more_noise_than_it_has_does_not_make_replacing_look_
         for work in (rs.marginals(SCHEMA, ways=2), rs.marginals(SCHEMA, ways=0))
     )
     quiet = dataclasses.replace(cells.mechanism, noise_variance=1e12)
-    sides = SidesStrategy((Side(quiet, {}), Side(total.mechanism, {})))
+    sides = SidesStrategy((Side(quiet, View()), Side(total.mechanism, View())))
     assert sides.replacement_cost() == pytest.approx(0.4)
     plan = dataclasses.replace(
         cells, mechanism=sides, budget=rs.zcdp("0.15"), unit=rs.Unit(neighbours="replace_one")

@@ -34,7 +34,7 @@ def test_a_release_of_format_1_still_answers_the_same(name: str) -> None:
 
 def test_there_are_files_of_these_kinds_of_strategies() -> None:
     kinds = {facts["kind"] for facts in FACTS.values()}
-    assert kinds >= {"blocks", "nested", "overlap", "product", "union"}
+    assert kinds >= {"blocks", "nested", "overlap", "product", "sides", "union"}
 
 
 @pytest.mark.parametrize("name", FACTS)
