@@ -20,7 +20,7 @@ from residua.accuracy_first import (
     record_cost,
     refuse_odd_wishes,
 )
-from residua.errors import BudgetError, WorkloadError
+from residua.errors import BudgetError, Infeasible, WorkloadError
 from residua.linalg.threads import threads_for
 from residua.mechanisms.by_kinds import by_kinds, coarse_workload
 from residua.mechanisms.choice import auto
@@ -37,6 +37,7 @@ from residua.workload import Group, Tables, Workload
 from residua.workload.queries import spelled
 
 DEFAULT_GAP = 1e-4
+MOST_CELLS = 100_000_000  # that plain cells are counted up to
 COUNTABLE = 10**300  # queries whose sums fit a float
 
 METHODS: dict[str, Method] = {
@@ -113,7 +114,26 @@ def plan(
         if relax or refine:
             raise WorkloadError("relax and refine go with targets, and there are none; leave them out")
         draft = _draft(work, budget, method, gap, strategies, progress)
-        return _finished(draft, work, budget, unit, method, objective)
+        found = _finished(draft, work, budget, unit, method, objective)
+        if method == "auto" and budget.law == "laplace":
+            return _or_plain_cells(found, gap)
+        return found
+
+
+def _or_plain_cells(found: Plan, gap: float) -> Plan:
+    """The plan, or that of all joint cells where they can be counted and its answers are better.
+
+    Methods weigh real noise; integer noise on plain counts is narrower, at large epsilons by far (H-002).
+    """
+    work, budget = found.workload, found.budget
+    if math.prod(work.schema.sizes[at] for at in work.attributes) > MOST_CELLS:
+        return found
+    try:
+        draft = _draft(work, budget, "identity", gap, None, None)
+        plain = _finished(draft, work, budget, found.unit, found.method, found.objective)
+    except Infeasible:  # some attribute has too many cells
+        return found
+    return min(found, plain, key=lambda each: each.total_variance)
 
 
 def _accurate(

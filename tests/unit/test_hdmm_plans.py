@@ -214,6 +214,14 @@ def test_plain_counts_get_integer_noise_that_is_narrower_than_real_noise():
     assert plan.rmse < plan.ideal.rmse
 
 
+@pytest.mark.parametrize("epsilon", ["0.1", "1", "5", "10"])
+@pytest.mark.parametrize("work", ["one", "marginals", "joint"])
+def test_auto_is_never_worse_than_plain_cells(work, epsilon):
+    budget = rs.pure_dp(epsilon)
+    plain = rs.plan(WORKS[work], budget, method="identity")
+    assert rs.plan(WORKS[work], budget).total_variance <= plain.total_variance
+
+
 @pytest.mark.parametrize("method", ["smasher", "dense", "residualplanner"])
 def test_methods_for_gaussian_noise_are_refused_for_pure_dp(method):
     with pytest.raises(WorkloadError, match="with laplace noise, which pure_dp"):
