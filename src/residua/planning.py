@@ -27,6 +27,7 @@ from residua.mechanisms.choice import auto
 from residua.mechanisms.dense import dense
 from residua.mechanisms.draft import Draft, Progress
 from residua.mechanisms.either_noise import Method, hdmm_methods, laplace_auto
+from residua.mechanisms.hdmm.marginals import MOST_CELLS
 from residua.mechanisms.named import fourier, querysmasher, residualplanner, residualplanner_plus
 from residua.mechanisms.scales.loss import Loss
 from residua.mechanisms.smasher import smasher
@@ -37,7 +38,6 @@ from residua.workload import Group, Tables, Workload
 from residua.workload.queries import spelled
 
 DEFAULT_GAP = 1e-4
-MOST_CELLS = 100_000_000  # that plain cells are counted up to
 COUNTABLE = 10**300  # queries whose sums fit a float
 
 METHODS: dict[str, Method] = {

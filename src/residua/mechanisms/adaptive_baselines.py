@@ -31,7 +31,6 @@ from residua.workload.joint import refuse_many_cells
 Array = NDArray[np.float64]
 
 MOST_ENTRIES = 20_000_000  # of a query matrix that is measured as it is
-WIDEST_TREE = 8_192
 TREE_TURNS = 3
 MOST_MOVES = 40  # merges that one round makes at most
 LOST = 1e-15  # a precision that rounding leaves of zero
