@@ -23,6 +23,7 @@ from residua.mechanisms.draft import Progress
 from residua.noise import DiscreteLaplace, Law, RoundedGaussian, Source, SystemSource, draw
 from residua.release import Release, audit_record
 from residua.strategy.batches import Batch, exact_cost, record_limit
+from residua.strategy.costs import replacement_cost
 from residua.workload.coarse import cells_of_kinds
 from residua.workload.views import JointKinds
 
@@ -119,7 +120,7 @@ def _refuse_overspending(plan: Plan) -> None:
                 f"the {plan.budget!r} that this plan states; declare outside='other' instead of 'drop', or "
                 "plan with neighbours='add_remove'"
             )
-        ratio = plan.mechanism.replacement_cost() / plan.mechanism.cost()
+        ratio = replacement_cost(plan.strategy) / plan.strategy.cost()
         spent *= Fraction(ratio * ROUNDED_UP)
     if spent > allowed:
         raise BudgetError(f"this plan would spend more than the {plan.budget!r} that it states; plan again")

@@ -7,7 +7,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from residua.strategy.mechanism import Mechanism
+from residua.strategy.strategy import Strategy
 
 Array = NDArray[np.float64]
 
@@ -32,7 +32,7 @@ class Draft:
     `strategy.integers`).
     """
 
-    mechanism: Mechanism
+    strategy: Strategy
     lower_bound: float
     scope: Scope
     total: float | None = None
@@ -50,7 +50,7 @@ class TargetDraft:
     `1 + e` times the variance saves `e * share` of the cost (claim G-003). `spans` is as in `Draft`.
     """
 
-    mechanism: Mechanism
+    strategy: Strategy
     lower_cost: float
     scope: Scope
     prices: tuple[Array, ...]

@@ -54,7 +54,7 @@ def _candidates(work: Workload, tolerance: float, progress: Progress | None) -> 
     joint = any(map(is_joint, work.parts))
     if joint and _union_work(work) <= UNION_WORK:
         found = dense(work, tolerance, progress)
-        yield replace(found, total=math.fsum(found.mechanism.totals(part)[0] for part in work.parts))
+        yield replace(found, total=math.fsum(found.strategy.totals(part)[0] for part in work.parts))
         return
     kinds = kinds_of(work, by_weight=not joint)
     free = split(work, kinds, tolerance, progress) if joint else None

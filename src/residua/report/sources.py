@@ -9,7 +9,7 @@ from residua.fitness import Fitness
 from residua.privacy import Budget, Privacy
 from residua.schema import Schema
 from residua.strategy.batches import Batch
-from residua.strategy.mechanism import Mechanism
+from residua.strategy.strategy import Strategy
 from residua.workload import Workload
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ class SourcePlan(Protocol):
     @property
     def method(self) -> str: ...
     @property
-    def mechanism(self) -> Mechanism: ...
+    def strategy(self) -> Strategy: ...
     @property
     def batches(self) -> list[Batch]: ...
     @property

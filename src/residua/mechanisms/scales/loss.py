@@ -25,8 +25,7 @@ from residua.mechanisms.scales.orbits import Orbits, kinds_of, unweighted
 from residua.mechanisms.scales.rounds import with_noise
 from residua.mechanisms.scales.tables import TableKinds, table_kinds
 from residua.mechanisms.shapes import Optimal
-from residua.strategy.block_strategy import BlockStrategy
-from residua.strategy.mechanism import Mechanism
+from residua.strategy.strategy import Strategy
 from residua.workload import Group, Tables, Workload
 
 Array = NDArray[np.float64]
@@ -50,7 +49,7 @@ class LossDraft:
     `variances` are the mean variances by name that the loss is of. `spans` is as in `Draft`.
     """
 
-    mechanism: Mechanism
+    strategy: Strategy
     value: float
     lower_bound: float
     scope: Scope
@@ -100,7 +99,7 @@ class _LossProblem:
 
     work: Workload
     names: list[str]
-    strategy: BlockStrategy
+    strategy: Strategy
     draft: Draft
     orbits: Orbits
     tables: TableKinds
@@ -108,9 +107,7 @@ class _LossProblem:
 
     @classmethod
     def of(cls, work: Workload, names: list[str], draft: Draft) -> "_LossProblem":
-        strategy = draft.mechanism
-        if not isinstance(strategy, BlockStrategy):
-            raise TypeError("blocks make a block strategy")
+        strategy = draft.strategy
         marks = [part.name for part in work.parts]
         orbits = Orbits.of_blocks(kinds_of(work, marks), [layer.subsets for layer in strategy.layers])
         if len(orbits.many) > MOST_BLOCKS:

@@ -26,7 +26,7 @@ from residua.mechanisms.scales.rounds import Rounds, in_rounds, mean_rows, with_
 from residua.mechanisms.scales.solve import best_scales
 from residua.mechanisms.scales.tables import TableKinds, table_kinds, weight_of
 from residua.mechanisms.shapes import Optimal
-from residua.strategy.block_strategy import BlockStrategy
+from residua.strategy.strategy import Strategy
 from residua.workload import Group, Tables, Workload
 
 Array = NDArray[np.float64]
@@ -56,7 +56,7 @@ def block_targets(
 
 
 def _cost(draft: TargetDraft) -> float:
-    return draft.mechanism.cost()
+    return draft.strategy.cost()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -77,7 +77,7 @@ class _Problem:
     progress: Progress | None
     marks: list[float | None]
     invariant: bool
-    strategy: BlockStrategy
+    strategy: Strategy
     spans: Mapping[int, Integers | None]
     orbits: Orbits
 
@@ -96,13 +96,11 @@ class _Problem:
         asked = Workload(work.schema, tuple(map(_weighted, work.parts, caps)))
         parts = decompose(asked, measures)
         draft = solve_blocks(parts, work.schema.sizes, Optimal(), EXACT if invariant else tolerance, progress)
-        strategy = draft.mechanism
-        if not isinstance(strategy, BlockStrategy):
-            raise TypeError("blocks make a block strategy")
+        strategy = draft.strategy
         orbits = Orbits.of_blocks(kinds_of(work, marks), [layer.subsets for layer in strategy.layers])
         return cls(work, caps, tolerance, progress, marks, invariant, strategy, draft.spans, orbits)
 
-    def shared_out(self, strategy: BlockStrategy) -> _Shared:
+    def shared_out(self, strategy: Strategy) -> _Shared:
         """The best noise for the shapes of a strategy."""
         tables = table_kinds(self.work, strategy, self.orbits, self.marks)
         caps = _by_kind(tables, self.caps)
@@ -136,8 +134,7 @@ class _Problem:
         """The weights that centre best where each attribute's shapes come from itself alone."""
         if not free_kinds(self.work, self.orbits):
             return self.strategy.measures
-        mechanism = min(self.apart(), key=_cost).mechanism
-        return mechanism.measures if isinstance(mechanism, BlockStrategy) else self.strategy.measures
+        return min(self.apart(), key=_cost).strategy.measures
 
     def joined(self) -> TargetDraft | None:
         """The draft with the best shapes for the caps; None where that takes too long."""
