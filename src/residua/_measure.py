@@ -1,9 +1,10 @@
 """The only code that turns counts into a release.
 
 The order is the promise (claim R-001): check the plan, recode the data, count, compute the exact integer
-answers, debit the ledger durably, and only then draw noise. Nothing that can fail on account of the data
-comes after the debit, and nothing is drawn before it. The ledger is not told of the release here: it is lost
-until somebody has saved it, and who has may say so with `Ledger.complete`.
+answers, try what noise is drawn with, debit the ledger durably, and only then draw noise. Nothing that can
+fail on account of the data or of memory comes after the debit, and no noise is drawn before it. The ledger is
+not told of the release here: it is lost until somebody has saved it, and who has may say so with
+`Ledger.complete`.
 """
 
 import os
@@ -20,7 +21,7 @@ from residua.errors import BudgetError, DataError, Infeasible, LedgerError, Work
 from residua.ledger import Entry, Ledger
 from residua.measurements import Measurements
 from residua.mechanisms.draft import Progress
-from residua.noise import DiscreteLaplace, Law, RoundedGaussian, Source, SystemSource, draw
+from residua.noise import DiscreteLaplace, Law, RoundedGaussian, Source, SystemSource, draw, simulated
 from residua.release import Release, audit_record
 from residua.strategy.batches import Batch, exact_cost, record_limit
 from residua.strategy.costs import replacement_cost
@@ -31,6 +32,7 @@ Integers = NDArray[np.int64]
 
 TAIL_BITS = 60  # a measured number wraps around with a probability below 2 to minus this
 MOST_CELLS = 100_000_000  # of one marginal
+NUMBERS_AT_ONCE = 2**16  # that noise is drawn for
 ROUNDED_UP = 1 + 1e-12  # more than floats lose in a ratio; plans leave a thousand times that
 
 
@@ -67,9 +69,13 @@ def measure(
             "64-bit integers; plan with coarser attributes or fewer of them in one table"
         )
     laws = [_laws(batch) for batch in batches]
+    orders = [_order(batch) for batch in batches]
+    if book is not None:
+        _try_drawing(laws, source)
     entry = None if book is None else book.spend(plan.privacy, plan_hash=plan_hash, note=note)
     values = tuple(
-        _noisy(batch, answers, own, source) for batch, answers, own in zip(batches, exact, laws, strict=True)
+        _noisy(batch, answers, own, source, order)
+        for batch, answers, own, order in zip(batches, exact, laws, orders, strict=True)
     )
     audit = audit_record(plan, datetime.now(UTC), _entry_record(dataset, entry), note, simulated=book is None)
     return Release(plan, Measurements(values), audit)
@@ -191,14 +197,37 @@ def _exact_answers(
     return answers
 
 
-def _noisy(batch: Batch, answers: Integers, laws: Sequence[Law], source: Source) -> Integers:
-    """The answers plus exact noise of each block's own law, modulo 2^64."""
-    order = np.argsort(batch.owners, kind="stable")
-    blocks = np.bincount(batch.owners, minlength=len(laws))
-    drawn = draw(source, laws, [int(count) * batch.rows for count in blocks])
-    noise = np.empty_like(answers)
-    noise[order] = drawn.reshape(len(answers), batch.rows)
-    return answers + noise
+def _order(batch: Batch) -> Integers:
+    """The blocks that have the first of the laws, then those that have the second, and so on: (blocks,)."""
+    return np.argsort(batch.owners, kind="stable")
+
+
+def _try_drawing(laws: Sequence[Sequence[Law]], source: Source) -> None:
+    """Make and load what drawing needs, tables of quantiles and packages; what is drawn here is not used."""
+    for law in {type(law): law for own in laws for law in own}.values():
+        law.draw(simulated(seed=0), NUMBERS_AT_ONCE)
+    source.words(1)
+
+
+def _noisy(
+    batch: Batch, answers: Integers, laws: Sequence[Law], source: Source, order: Integers | None = None
+) -> Integers:
+    """The answers plus exact noise of each block's own law, modulo 2^64.
+
+    It is added to them in place, a few numbers at a time, so that no memory can be lacking after the debit.
+    """
+    order = _order(batch) if order is None else order
+    wide = max(1, min(batch.rows, NUMBERS_AT_ONCE))
+    tall = NUMBERS_AT_ONCE // wide
+    for top in range(0, len(order), tall):
+        blocks = order[top : top + tall]
+        owners = batch.owners[blocks]
+        own = slice(owners[0], owners[-1] + 1)
+        for left in range(0, batch.rows, wide):
+            part = answers[:, left : left + wide]
+            counts = np.bincount(owners - owners[0]) * part.shape[1]
+            part[blocks] += draw(source, laws[own], counts.tolist()).reshape(len(blocks), -1)
+    return answers
 
 
 def _entry_record(dataset: str | None, entry: Entry | None) -> dict[str, str] | None:

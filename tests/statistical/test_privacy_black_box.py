@@ -144,8 +144,8 @@ def test_a_mechanism_that_forgets_the_noise_of_one_block_is_rejected(monkeypatch
     plan = rs.plan(work, rs.privacy_cost(COST), method=method)
     real = _measure._noisy
 
-    def forgetful(batch, answers, laws, source):
-        return answers if batch is plan.batches[-1] else real(batch, answers, laws, source)
+    def forgetful(batch, answers, *others):
+        return answers if batch is plan.batches[-1] else real(batch, answers, *others)
 
     monkeypatch.setattr(_measure, "_noisy", forgetful)
     assert evidence(plan, seed=20).max() > LIMIT

@@ -6,6 +6,7 @@ import inspect
 import json
 import os
 import sqlite3
+import tracemalloc
 from contextlib import closing
 from fractions import Fraction
 from pathlib import Path
@@ -23,6 +24,7 @@ from residua import _files, _measure
 from residua.engines import MemoryEngine
 from residua.ledger import store
 from residua.noise import SystemSource
+from residua.strategy.batches import Batch
 from residua.strategy.sides import Side, SidesStrategy
 from residua.workload.views import View
 
@@ -128,6 +130,58 @@ def test_a_failure_of_the_entropy_source_wastes_the_debit_and_releases_nothing(p
     assert ledger.spent == Fraction(1, 10)
     rs.measure(plan, PEOPLE, ledger=ledger)
     assert ledger.spent == Fraction(2, 10)
+
+
+def test_nothing_large_is_allocated_after_the_debit(ledger, monkeypatch):
+    schema = rs.Schema.of_sizes([1000, 500])
+    plan = rs.plan(rs.table(schema, ["a0", "a1"]), rs.zcdp("0.1"), method="identity")
+    real = rs.Ledger.spend
+
+    def spend(self, *args, **named):
+        entry = real(self, *args, **named)
+        tracemalloc.start()
+        return entry
+
+    monkeypatch.setattr(rs.Ledger, "spend", spend)
+    try:
+        release = rs.measure(plan, np.zeros((5, 2), dtype=int), ledger=ledger)
+        _, most = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    [measured] = release.measurements.values
+    assert most < measured.nbytes
+
+
+@pytest.mark.parametrize("at_once", [1, 3, 7, 2**16])
+def test_every_block_gets_noise_of_its_own_law_however_many_are_drawn_at_once(monkeypatch, at_once):
+    rows = np.array([[1, 0, 1], [0, 1, 0]])
+    laws = [_measure.RoundedGaussian(Fraction(v)) for v in (2, 3, 5)]
+    batch = Batch(
+        np.arange(6, dtype=np.int32).reshape(-1, 1),
+        (3,),
+        (rows,),
+        (),
+        1,
+        tuple(law.parameter for law in laws),
+        np.array([1, 0, 2, 0, 1, 2]),
+    )
+
+    def draw(source, laws, counts):
+        return np.repeat([int(law.parameter) for law in laws], counts)
+
+    monkeypatch.setattr(_measure, "NUMBERS_AT_ONCE", at_once)
+    monkeypatch.setattr(_measure, "draw", draw)
+    answers = np.arange(12).reshape(6, 2)
+    noisy = _measure._noisy(batch, answers.copy(), laws, rs.simulated(seed=1))
+    assert (noisy - answers).tolist() == [[v, v] for v in (3, 2, 5, 2, 3, 5)]
+
+
+def test_what_noise_is_drawn_with_is_at_hand_before_the_debit(plan, ledger, monkeypatch):
+    """A table that cannot be made and a package that is not there are found out for nothing."""
+    monkeypatch.setattr(SystemSource, "words", lambda self, count: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        rs.measure(plan, PEOPLE, ledger=ledger)
+    assert ledger.spent == 0
 
 
 @pytest.mark.parametrize("stop", [KeyboardInterrupt, MemoryError])
