@@ -117,13 +117,13 @@ def test_what_every_plan_does(name, tmp_path):
 @pytest.mark.parametrize("name", PLANS)
 def test_a_plan_at_twice_the_budget_has_smaller_variances(name):
     plan = planned(name)
-    budget = rs.pure_dp(2) if plan.mechanism.law == "laplace" else rs.zcdp(3)
+    budget = rs.pure_dp(2) if plan.strategy.law == "laplace" else rs.zcdp(3)
     again = plan.rescale(budget)
     assert again.rmse < plan.rmse * (1 + 1e-12)
     assert again.certificate.gap == pytest.approx(plan.certificate.gap, rel=0.5, abs=0.01)
     assert again.explain().count("\n") > 5
     with pytest.raises(rs.BudgetError, match="plan again"):
-        plan.rescale(rs.zcdp(1) if plan.mechanism.law == "laplace" else rs.pure_dp(1))
+        plan.rescale(rs.zcdp(1) if plan.strategy.law == "laplace" else rs.pure_dp(1))
 
 
 @pytest.mark.parametrize("name", PLANS)

@@ -23,8 +23,8 @@ from residua.mechanisms.shapes import Optimal
 from residua.planning import METHODS
 from residua.privacy import Budget
 from residua.schema import Attribute
-from residua.strategy.block_strategy import BlockStrategy
-from residua.strategy.mechanism import Mechanism
+from residua.strategy.strategy import Strategy
+from residua.strategy.strategy import Strategy
 from residua.workload import Family, Group
 
 Array = NDArray[np.float64]
@@ -82,7 +82,7 @@ def query_weights(work: rs.Workload) -> Array:
     return np.concatenate(found)
 
 
-def measured_rows(strategy: BlockStrategy) -> Array:
+def measured_rows(strategy: Strategy) -> Array:
     """All measurements over all cells, each divided by its noise's standard deviation."""
     cells = math.prod(strategy.sizes)
     rows = []
@@ -106,7 +106,7 @@ class Twin:
 
     @classmethod
     def of(cls, work: rs.Workload, strategy: Any) -> "Twin":
-        assert isinstance(strategy, BlockStrategy)
+        assert isinstance(strategy, Strategy)
         return cls(query_rows(work), query_weights(work), measured_rows(strategy))
 
     @property
@@ -242,7 +242,7 @@ def cases(draw: st.DrawFn) -> tuple[rs.Workload, str]:
 budgets = st.sampled_from([ONE, rs.zcdp("0.1"), rs.gdp(2), rs.approx_dp(1, "1e-6")])
 
 
-def check_figures(mechanism: Mechanism, work: rs.Workload, twin: Twin) -> None:
+def check_figures(mechanism: Strategy, work: rs.Workload, twin: Twin) -> None:
     """Whether all a mechanism says about a workload is what the dense matrices say."""
     assert twin.unseen.max() < 1e-6
     expected = twin.covariance
@@ -261,10 +261,10 @@ def check_figures(mechanism: Mechanism, work: rs.Workload, twin: Twin) -> None:
 def test_every_figure_of_a_draft_is_that_of_the_best_unbiased_answer(case):
     work, method = case
     draft = drafted(work, method)
-    twin = Twin.of(work, draft.mechanism)
-    check_figures(draft.mechanism, work, twin)
-    assert draft.total == pytest.approx(totals_of(draft.mechanism, work)[0], rel=1e-8)
-    assert draft.mechanism.cost() == pytest.approx(1, rel=1e-12)
+    twin = Twin.of(work, draft.strategy)
+    check_figures(draft.strategy, work, twin)
+    assert draft.total == pytest.approx(totals_of(draft.strategy, work)[0], rel=1e-8)
+    assert draft.strategy.cost() == pytest.approx(1, rel=1e-12)
     assert np.diagonal(twin.privacy).max() <= 1 + 1e-12
 
 
@@ -272,8 +272,8 @@ def test_every_figure_of_a_draft_is_that_of_the_best_unbiased_answer(case):
 def test_every_figure_of_a_plan_is_that_of_the_best_unbiased_answer(case, budget):
     work, method = case
     plan = planned(work, method, budget)
-    twin = Twin.of(work, plan.mechanism)
-    check_figures(plan.mechanism, work, twin)
+    twin = Twin.of(work, plan.strategy)
+    check_figures(plan.strategy, work, twin)
     variances = np.diagonal(twin.covariance)
     assert plan.total_variance == pytest.approx(twin.weights @ variances, rel=1e-7)
     assert plan.rmse == pytest.approx(math.sqrt(variances.mean()), rel=1e-7)
@@ -305,7 +305,7 @@ def worst_pair(X: Array) -> float:
 @given(cases())
 def test_replacing_a_record_never_costs_more_than_is_said(case):
     work, method = case
-    mechanism = drafted(work, method).mechanism
+    mechanism = drafted(work, method).strategy
     worst = worst_pair(Twin.of(work, mechanism).privacy)
     assert worst <= mechanism.replacement_cost() + 1e-12
     assert mechanism.replacement_cost() <= 4 * mechanism.cost() + 1e-12
@@ -320,23 +320,23 @@ def test_under_replacement_no_pair_of_cells_costs_more_than_the_budget(case):
         rows = query_rows(work)
         assert np.all(rows == rows[:, :1])  # only totals
         return
-    assert worst_pair(Twin.of(work, plan.mechanism).privacy) <= 1 + 1e-9
+    assert worst_pair(Twin.of(work, plan.strategy).privacy) <= 1 + 1e-9
 
 
 @given(cases())
 def test_no_block_method_beats_the_optimum_and_querysmasher_leads_them(case):
     work, method = case
     dense, smasher, other = (drafted(work, each) for each in ("dense", "querysmasher", method))
-    best = totals_of(dense.mechanism, work)[0]
-    totals = {draft.mechanism: draft.total for draft in (smasher, other)}
+    best = totals_of(dense.strategy, work)[0]
+    totals = {draft.strategy: draft.total for draft in (smasher, other)}
     assert all(total is not None and total >= dense.lower_bound * (1 - 1e-9) for total in totals.values())
-    assert best <= totals[smasher.mechanism] * (1 + 1e-4)
-    assert totals[other.mechanism] >= smasher.lower_bound * (1 - 1e-9)
+    assert best <= totals[smasher.strategy] * (1 + 1e-4)
+    assert totals[other.strategy] >= smasher.lower_bound * (1 - 1e-9)
     for draft in (smasher, other):
-        assert draft.lower_bound <= totals[draft.mechanism] * (1 + 1e-12)
+        assert draft.lower_bound <= totals[draft.strategy] * (1 + 1e-12)
         if draft.scope == "all mechanisms":
             assert draft.lower_bound <= best * (1 + 1e-9)
-    assert smasher.lower_bound >= totals[smasher.mechanism] * (1 - 3e-4)
+    assert smasher.lower_bound >= totals[smasher.strategy] * (1 - 3e-4)
 
 
 @given(marginal_sets())
@@ -344,7 +344,7 @@ def test_for_marginals_residualplanner_is_the_optimum_of_all_mechanisms(work):
     draft = drafted(work, "residualplanner")
     assert draft.scope == "all mechanisms"
     assert draft.total == pytest.approx(draft.lower_bound, rel=1e-9)
-    assert draft.total == pytest.approx(totals_of(drafted(work, "dense").mechanism, work)[0], rel=1e-4)
+    assert draft.total == pytest.approx(totals_of(drafted(work, "dense").strategy, work)[0], rel=1e-4)
 
 
 @given(cases(), budgets)
@@ -371,8 +371,8 @@ def test_a_saved_plan_comes_back_with_every_figure(case, budget, neighbours):
         assert Path(folder, "b.plan").read_bytes() == path.read_bytes()
     assert back.hash == plan.hash
     np.testing.assert_array_equal(back.variances(back.workload), plan.variances(work))
-    assert back.mechanism.cost() == plan.mechanism.cost()
-    assert back.mechanism.replacement_cost() == plan.mechanism.replacement_cost()
+    assert back.strategy.cost() == plan.strategy.cost()
+    assert back.strategy.replacement_cost() == plan.strategy.replacement_cost()
     for name in ("rmse", "total_variance", "max_variance", "certificate"):
         assert getattr(back, name) == getattr(plan, name)
     assert back.summary() == plan.summary()
@@ -398,11 +398,11 @@ def test_any_product_measure_gives_an_unbiased_plan_whose_figures_are_right(data
     work = data.draw(workloads(schema))
     chosen = data.draw(measures(schema.sizes))
     draft = solve_blocks(decompose(work, chosen), schema.sizes, Optimal(), 1e-4)
-    twin = Twin.of(work, draft.mechanism)
-    check_figures(draft.mechanism, work, twin)
-    assert draft.total == pytest.approx(totals_of(draft.mechanism, work)[0], rel=1e-8)
-    assert np.diagonal(twin.privacy).max() <= draft.mechanism.cost() * (1 + 1e-12)
-    assert worst_pair(twin.privacy) <= draft.mechanism.replacement_cost() + 1e-12
+    twin = Twin.of(work, draft.strategy)
+    check_figures(draft.strategy, work, twin)
+    assert draft.total == pytest.approx(totals_of(draft.strategy, work)[0], rel=1e-8)
+    assert np.diagonal(twin.privacy).max() <= draft.strategy.cost() * (1 + 1e-12)
+    assert worst_pair(twin.privacy) <= draft.strategy.replacement_cost() + 1e-12
 
 
 @settings(max_examples=100)
@@ -411,7 +411,7 @@ def test_a_query_is_answered_exactly_where_it_is_in_the_span(data, schema, metho
     work = data.draw(workloads(schema))
     other = data.draw(st.one_of(tables(schema), explicit(schema), runs(schema)))
     assume(other.count <= 1000 and np.any(query_rows(other)))
-    mechanism = planned(work, method).mechanism if whole else drafted(work, method).mechanism
+    mechanism = planned(work, method).strategy if whole else drafted(work, method).strategy
     twin = Twin.of(work, mechanism)
     asked = Twin(query_rows(other), query_weights(other), twin.measured)
     groups = list(other.groups())

@@ -131,7 +131,7 @@ def dearest_record(plan, rows):
         for _ in range(batch.rows)
     ]
     parameters = np.array([float(law.parameter) for law in laws])[:, None]
-    sizes = rows**2 if plan.mechanism.law == "gaussian" else np.abs(rows)
+    sizes = rows**2 if plan.strategy.law == "gaussian" else np.abs(rows)
     return float(np.max(np.sum(sizes / parameters, axis=0)))
 
 
@@ -166,7 +166,7 @@ def check_twins(plan, work):
     rows, variances, sides = measured(plan)
     wanted = rows_of(work)
     assert dearest_record(plan, rows) <= float(plan.unit.allowance(plan.budget)) * (1 + 1e-12)
-    if isinstance(plan.mechanism, SidesStrategy) and not independent(rows, sides):
+    if isinstance(plan.strategy, SidesStrategy) and not independent(rows, sides):
         weights = weights_in_answers(plan, work, len(rows))
     else:
         scaled = rows / np.sqrt(variances)[:, None]

@@ -13,16 +13,16 @@ from numpy.typing import NDArray
 
 import residua as rs
 from residua.errors import NotInSpan
-from residua.estimates import Estimates
+from residua.answering.estimates import Estimates
 from residua.linalg.centring import Measure, centred_columns
 from residua.measurements import Measurements
-from residua.reconstruct import Estimator
+from residua.answering.estimator import Estimator
 from residua.strategy.batches import Batch, batches_of, exact_cost
-from residua.strategy.blocks import Layer, Shape
+from residua.answering.blocks import Layer, Shape
 from residua.strategy.integers import independent_integers
-from residua.strategy.integral import integer_mechanism
-from residua.strategy.mechanism import totals_by_table
-from residua.strategy.overlap import OverlapStrategy
+from residua.strategy.integral import measurable
+from residua.strategy.strategy import totals_by_table
+from residua.strategy.strategy import Domain, Strategy
 from residua.strategy.overlap.kinds import loose_shapes
 from residua.strategy.spans import whole_span
 from residua.workload import Group
@@ -56,7 +56,7 @@ def rows_of(group: Group, sizes: tuple[int, ...]) -> Array:
     return times(parts, math.prod(sizes))
 
 
-def measured_rows(strategy: OverlapStrategy) -> Array:
+def measured_rows(strategy: Strategy) -> Array:
     """All measurements over all cells, each divided by its noise's standard deviation."""
     cells = math.prod(strategy.sizes)
     rows = []
@@ -122,7 +122,7 @@ def strategies(draw):
         layer, found = draw(layers_of(sizes, measures, len(all_shapes)))
         layers.append(layer)
         all_shapes += found
-    return OverlapStrategy(sizes, tuple(measures), tuple(all_shapes), tuple(layers))
+    return Strategy(sizes, tuple(measures), tuple(all_shapes), tuple(layers))
 
 
 @st.composite
@@ -149,7 +149,7 @@ def problems(draw):
 class Twin:
     """A strategy as one matrix over all cells."""
 
-    def __init__(self, strategy: OverlapStrategy) -> None:
+    def __init__(self, strategy: Strategy) -> None:
         self.sizes = strategy.sizes
         self.rows = measured_rows(strategy)
         inverse = np.linalg.pinv(self.rows, rcond=1e-10)
@@ -214,7 +214,7 @@ def test_adding_or_replacing_a_record_never_costs_more_than_is_said(strategy):
     assert replaced.max() <= strategy.replacement_cost() * (1 + 1e-9) + 1e-12
 
 
-def spans_of(strategy: OverlapStrategy) -> dict[int, Any]:
+def spans_of(strategy: Strategy) -> dict[int, Any]:
     """Integer rows with the row space of every shape, as a method would give them."""
     loose = loose_shapes(strategy)
     spans: dict[int, Any] = {}
@@ -246,8 +246,8 @@ def test_an_integer_release_without_noise_gives_the_true_counts(problem, seed, b
     """Claims O-004, O-005 and O-006: unbiased by construction, at a cost that is exact."""
     strategy, groups = problem
     allowed = Fraction(budget)
-    whole = integer_mechanism(strategy, spans_of(strategy), allowed, replacing=False)
-    assert isinstance(whole, OverlapStrategy)
+    whole = measurable(strategy, spans_of(strategy), allowed, replacing=False)
+    assert isinstance(whole, Strategy)
     batches = batches_of(whole)
     assert exact_cost(batches) == whole.exact_cost() <= allowed
     assert whole.exact_cost() >= allowed * (1 - Fraction(1, 2**30))

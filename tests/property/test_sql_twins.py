@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import residua as rs
 from residua.engines import MemoryEngine
-from residua.reconstruct import apply_queries
+from residua.answering.estimator import apply_queries
 
 SCHEMA = rs.Schema(
     age=rs.Integer(-1, 4),

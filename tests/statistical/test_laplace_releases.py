@@ -50,7 +50,7 @@ IDS = ["-".join(case) for case in CASES]
 def planned(name, epsilon):
     work, method, kind = WORKS[name]
     plan = rs.plan(work, rs.pure_dp(epsilon), method=method)
-    assert isinstance(plan.mechanism, kind)
+    assert isinstance(plan.strategy, kind)
     return plan
 
 

@@ -32,7 +32,7 @@ def decomposed(work: rs.Workload) -> tuple[float, float]:
 
 def optimum(work: rs.Workload) -> float:
     found = dense(work, GAP)
-    return math.sqrt(math.fsum(found.mechanism.totals(part)[0] for part in work.parts) / work.count)
+    return math.sqrt(math.fsum(found.strategy.totals(part)[0] for part in work.parts) / work.count)
 
 
 def check(work: rs.Workload, most: float) -> None:

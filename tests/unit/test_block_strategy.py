@@ -13,8 +13,8 @@ from residua.mechanisms.blocks import solve_blocks
 from residua.mechanisms.named import fourier, querysmasher, residualplanner_plus
 from residua.mechanisms.shapes import Optimal
 from residua.strategy import block_strategy, largest, run_totals
-from residua.strategy.block_strategy import BlockStrategy
-from residua.strategy.mechanism import totals_by_table
+from residua.strategy.strategy import Strategy
+from residua.strategy.strategy import totals_by_table
 from residua.strategy.records import mechanism_from_record
 from residua.workload import Tables
 
@@ -24,9 +24,9 @@ SCHEMA = rs.Schema(
 )
 
 
-def strategy_for(work: rs.Workload) -> BlockStrategy:
-    found = querysmasher(work, 1e-4).mechanism
-    assert isinstance(found, BlockStrategy)
+def strategy_for(work: rs.Workload) -> Strategy:
+    found = querysmasher(work, 1e-4).strategy
+    assert isinstance(found, Strategy)
     return found
 
 
@@ -61,7 +61,7 @@ RUNS = {
 @pytest.mark.parametrize("name", RUNS)
 def test_the_totals_of_a_run_are_the_sums_over_its_tables(name, method):
     work = RUNS[name]
-    mechanism = method(work, 1e-4).mechanism
+    mechanism = method(work, 1e-4).strategy
     for part in work.parts:
         assert mechanism.totals(part) == pytest.approx(totals_by_table(mechanism, part), rel=1e-10)
 
@@ -84,9 +84,9 @@ def test_the_sum_of_a_run_and_its_least_accurate_table_are_worked_out_together(m
     work = rs.marginals(rs.Schema.of_sizes([2, 3, 4, 5]), up_to=2)
     plan = rs.plan(work, rs.privacy_cost(1), objective="max_variance")
     monkeypatch.setattr(run_totals._RunTotal, "by_table", None)  # what is known is not worked out again
-    assert plan.max_variance == max(plan.mechanism.variances(group).max() for group in work.groups())
+    assert plan.max_variance == max(plan.strategy.variances(group).max() for group in work.groups())
     with pytest.raises(TypeError):
-        plan.mechanism.totals(rs.marginals(work.schema, ways=2).parts[0])
+        plan.strategy.totals(rs.marginals(work.schema, ways=2).parts[0])
 
 
 def test_five_hundred_million_queries_are_summed_up_without_being_listed(monkeypatch):
@@ -159,11 +159,11 @@ def test_a_run_outside_the_span_is_refused_with_the_name_of_the_first_such_table
     with pytest.raises(
         rs.NotInSpan, match="table 'sex x place x month' asks about attributes together"
     ) as caught:
-        PAIRS.mechanism.totals(work.parts[0])
+        PAIRS.strategy.totals(work.parts[0])
     assert caught.value.attributes == (1, 2, 3)
     prefix = rs.all_tables(SCHEMA, 2, rs.prefix, attributes=["month", "age"], name="both")
     with pytest.raises(rs.NotInSpan, match="table 'both' asks for more than the plan measures") as caught:
-        AFFINE.mechanism.totals(prefix.parts[0])
+        AFFINE.strategy.totals(prefix.parts[0])
     assert caught.value.attributes == (0, 3)
 
 
@@ -217,7 +217,7 @@ def test_under_another_measure_the_span_is_the_same():
     generator = np.random.default_rng(8)
     tilted = [Measure.of(generator.dirichlet(np.ones(size))) for size in SCHEMA.sizes]
     work = rs.all_tables(SCHEMA, (1, 2), rs.prefix)
-    mechanism = solve_blocks(decompose(work, tilted), SCHEMA.sizes, Optimal(), 1e-4).mechanism
+    mechanism = solve_blocks(decompose(work, tilted), SCHEMA.sizes, Optimal(), 1e-4).strategy
     for part in rs.all_tables(SCHEMA, (0, 1, 2), rs.ranges).parts:
         assert mechanism.totals(part) == pytest.approx(totals_by_table(mechanism, part), rel=1e-10)
     with pytest.raises(rs.NotInSpan):
@@ -312,7 +312,7 @@ def test_a_tilted_strategy_comes_back_from_its_record():
     generator = np.random.default_rng(9)
     tilted = [Measure.whole(generator.integers(1, 9, size).tolist()) for size in SCHEMA.sizes]
     work = rs.all_tables(SCHEMA, 1, rs.prefix) + rs.all_tables(SCHEMA, 2, rs.affine)
-    mechanism = solve_blocks(decompose(work, tilted), SCHEMA.sizes, Optimal(), 1e-4).mechanism
+    mechanism = solve_blocks(decompose(work, tilted), SCHEMA.sizes, Optimal(), 1e-4).strategy
     arrays: dict[str, NDArray[np.float64]] = {}
     back = mechanism_from_record(mechanism.record(arrays), arrays)
     assert back.cost() == mechanism.cost()
@@ -324,4 +324,4 @@ def test_a_record_of_another_kind_is_refused():
     with pytest.raises(rs.FileFormatError, match="no strategy of kind 'waves'"):
         mechanism_from_record({"kind": "waves"}, {})
     with pytest.raises(rs.FileFormatError, match="no strategy of kind 'product'"):
-        BlockStrategy.from_record({"kind": "product"}, {})
+        Strategy.from_record({"kind": "product"}, {})

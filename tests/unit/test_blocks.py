@@ -18,7 +18,7 @@ from residua.mechanisms.blocks import solve_blocks
 from residua.mechanisms.draft import Draft
 from residua.mechanisms.named import fourier, querysmasher, residualplanner, residualplanner_plus
 from residua.mechanisms.shapes import Fourier, Given, Optimal, uniform_bound
-from residua.strategy.block_strategy import BlockStrategy
+from residua.strategy.strategy import Strategy
 from residua.workload import Family
 
 Array = NDArray[np.float64]
@@ -27,9 +27,9 @@ FORTY = rs.Schema.of_sizes([10] * 40)
 ONE = rs.privacy_cost(1)
 
 
-def strategy_of(draft: Draft) -> BlockStrategy:
-    assert isinstance(draft.mechanism, BlockStrategy)
-    return draft.mechanism
+def strategy_of(draft: Draft) -> Strategy:
+    assert isinstance(draft.strategy, Strategy)
+    return draft.strategy
 
 
 def noise_of(draft: Draft) -> dict[tuple[int, ...], float]:
@@ -183,7 +183,7 @@ def test_for_marginals_every_variance_is_the_known_closed_form(up_to):
             for block, each in noise.items()
             if set(block) <= set(table)
         )
-        np.testing.assert_allclose(draft.mechanism.variances(group), expected, rtol=1e-10)
+        np.testing.assert_allclose(draft.strategy.variances(group), expected, rtol=1e-10)
 
 
 def test_residualplanner_and_querysmasher_agree_on_marginals():
@@ -242,7 +242,7 @@ def test_fourier_measures_what_only_light_queries_ask():
     work = rs.linear(schema, ["a0"], [[1, -1, 1, -1, 1, -1], [1, 0, 0, 0, 0, 0]], [1, 1e-30])
     draft = fourier(work, 1e-4)
     (group,) = work.groups()
-    variances = draft.mechanism.variances(group)
+    variances = draft.strategy.variances(group)
     assert np.isfinite(variances).all()
     assert variances[1] > 1e12 > variances[0]
 
@@ -300,7 +300,7 @@ def test_a_light_table_gets_huge_noise_and_never_none(method, light):
     noise = noise_of(draft)
     assert set(noise) == {(), (0,), (1,), (2,), (1, 2)}
     assert all(math.isfinite(each) and each > 0 for each in noise.values())
-    assert draft.mechanism.cost() == pytest.approx(1, rel=1e-12)
+    assert draft.strategy.cost() == pytest.approx(1, rel=1e-12)
     for block in ((1,), (2,), (1, 2)):
         assert 0.1 < noise[block] * math.sqrt(light) < 100
     assert max(noise[()], noise[0,]) < 10
@@ -319,17 +319,17 @@ def test_weights_from_a_trillionth_to_a_trillion_leave_every_figure_finite(metho
     plan = rs.plan(work, ONE, method="querysmasher")
     assert np.isfinite(plan.variances(work)).all()
     assert plan.certificate.gap < 2e-4
-    assert isinstance(plan.mechanism, BlockStrategy)
-    assert plan.mechanism.exact_cost() <= 1
-    assert all((layer.noise > 0).all() and np.isfinite(layer.noise).all() for layer in plan.mechanism.layers)
+    assert isinstance(plan.strategy, Strategy)
+    assert plan.strategy.exact_cost() <= 1
+    assert all((layer.noise > 0).all() and np.isfinite(layer.noise).all() for layer in plan.strategy.layers)
 
 
 def test_a_light_table_in_the_same_block_is_still_measured():
     work = 1e12 * rs.table(MIXTURE, a0=rs.buckets(1)) + 1e-12 * rs.table(MIXTURE, a0=rs.prefix)
     draft = querysmasher(work, 1e-4)
     heavy, light = work.groups()
-    assert np.all(draft.mechanism.variances(heavy) < 5)
-    variances = draft.mechanism.variances(light)
+    assert np.all(draft.strategy.variances(heavy) < 5)
+    variances = draft.strategy.variances(light)
     assert np.isfinite(variances).all()
     assert variances.max() > 1e6
 
@@ -364,8 +364,8 @@ def test_the_best_product_is_a_valid_mechanism_no_better_than_the_block_and_no_w
     monkeypatch.setattr(blocks, "MOST_RANK", 0)
     draft = querysmasher(work, 1e-6)
     assert all(len(places) == 1 for layer in strategy_of(draft).layers for places in layer.layout)
-    assert draft.mechanism.cost() == pytest.approx(1, rel=1e-12)
-    assert draft.total == pytest.approx(totals_of(draft.mechanism, work)[0], rel=1e-8)
+    assert draft.strategy.cost() == pytest.approx(1, rel=1e-12)
+    assert draft.total == pytest.approx(totals_of(draft.strategy, work)[0], rel=1e-8)
     assert draft.total >= best.lower_bound * (1 - 1e-9)
     assert draft.lower_bound <= best.total * (1 + 1e-9)
     assert best.lower_bound >= 0.5 * draft.lower_bound

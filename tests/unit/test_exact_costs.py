@@ -10,7 +10,7 @@ import residua as rs
 from residua.errors import FileFormatError
 from residua.strategy.batches import batches_of, exact_cost
 from residua.strategy.integers import column_norm, column_sum, largest_size
-from residua.strategy.integral import integer_mechanism, rebudgeted
+from residua.strategy.integral import measurable, rebudgeted
 from residua.strategy.noise_laws import COMPARED, largest_difference, noise_law
 from residua.strategy.records import mechanism_from_record
 
@@ -28,7 +28,7 @@ METHODS = {
 
 def mechanism(name):
     method, budget = METHODS[name]
-    return rs.plan(WORK, budget, method=method).mechanism
+    return rs.plan(WORK, budget, method=method).strategy
 
 
 @pytest.mark.parametrize("entry", [1, -3, 2**31, 2**40, -(2**62), 2**63 - 1, -(2**63)])
@@ -78,7 +78,7 @@ def test_costs_of_two_laws_do_not_add_up():
 def test_what_is_no_strategy_has_neither_batches_nor_integers():
     for ask in (
         lambda: batches_of(WORK),
-        lambda: integer_mechanism(WORK, {}, Fraction(1), replacing=False),
+        lambda: measurable(WORK, {}, Fraction(1), replacing=False),
         lambda: rebudgeted(WORK, Fraction(1), replacing=False),
     ):
         with pytest.raises(TypeError, match="Workload"):

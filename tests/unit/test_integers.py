@@ -192,7 +192,7 @@ def test_weights_that_are_not_whole_cannot_be_measured():
     measures = [Measure.of(np.array(weights)) for weights in ([0.5, 0.25, 0.25], [0.3, 0.7], [0.25] * 4)]
     draft = solve_blocks(decompose(work, measures), SMALL.sizes, Optimal(), 1e-3)
     with pytest.raises(Infeasible, match="real weights cannot be measured"):
-        integer_blocks.integer_blocks(draft.mechanism, draft.spans, Fraction(1))
+        integer_blocks.integer_blocks(draft.strategy, draft.spans, Fraction(1))
 
 
 # --- exactly the cost that is stated -----------------------------------------------------------------------
@@ -212,8 +212,8 @@ def worst_cell(plan):
 
 def test_no_record_costs_more_than_the_budget(saved):
     cost = worst_cell(saved)
-    assert cost <= exact_cost(saved.batches) == saved.mechanism.exact_cost() <= saved.budget.gaussian_cost()
-    assert cost > Fraction(99, 100) * saved.mechanism.exact_cost()  # nor is privacy left lying about
+    assert cost <= exact_cost(saved.batches) == saved.strategy.exact_cost() <= saved.budget.gaussian_cost()
+    assert cost > Fraction(99, 100) * saved.strategy.exact_cost()  # nor is privacy left lying about
 
 
 @pytest.mark.parametrize("rho", ["1e-6", "0.1", "100", "7/3"])

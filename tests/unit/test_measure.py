@@ -481,8 +481,8 @@ def test_a_side_that_states_more_noise_than_it_has_does_not_make_replacing_look_
         rs.plan(work, rs.zcdp("0.1"), method="identity")
         for work in (rs.marginals(SCHEMA, ways=2), rs.marginals(SCHEMA, ways=0))
     )
-    quiet = dataclasses.replace(cells.mechanism, noise_variance=1e12)
-    sides = SidesStrategy((Side(quiet, View()), Side(total.mechanism, View())))
+    quiet = dataclasses.replace(cells.strategy, noise_variance=1e12)
+    sides = SidesStrategy((Side(quiet, View()), Side(total.strategy, View())))
     assert sides.replacement_cost() == pytest.approx(0.4)
     plan = dataclasses.replace(
         cells, mechanism=sides, budget=rs.zcdp("0.15"), unit=rs.Unit(neighbours="replace_one")

@@ -10,14 +10,14 @@ import residua as rs
 from residua.errors import Infeasible, NotInSpan
 from residua.linalg.centring import Measure
 from residua.mechanisms.named import querysmasher
-from residua.strategy.block_strategy import BlockStrategy
-from residua.strategy.blocks import Layer, Shape
-from residua.strategy.overlap import OverlapStrategy
+from residua.strategy.strategy import Strategy
+from residua.answering.blocks import Layer, Shape
+from residua.strategy.strategy import Domain, Strategy
 from residua.strategy.overlap import figures as overlap_figures
 from residua.strategy.overlap import kinds as overlap_kinds
 from residua.strategy.overlap import strategy as overlap
 from residua.strategy.overlap import system as overlap_system
-from residua.strategy.overlap.coordinates import contrasts, coordinates, lifted, subsets_of, touched
+from residua.answering.coupled.coordinates import contrasts, coordinates, lifted, subsets_of, touched
 from residua.strategy.product import ProductStrategy, StrategyFactor
 from residua.strategy.records import mechanism_from_record
 
@@ -39,7 +39,7 @@ def joined(sizes, blocks, measures=None):
         subsets = np.array([subset], dtype=np.int32).reshape(1, -1)
         layers.append(Layer(subsets, layout, numbers, np.array([cost]), np.array([noise])))
     measures = tuple(map(Measure, sizes)) if measures is None else measures
-    return OverlapStrategy(tuple(sizes), measures, tuple(shapes), tuple(layers))
+    return Strategy(tuple(sizes), measures, tuple(shapes), tuple(layers))
 
 
 def full(*sizes):
@@ -112,9 +112,9 @@ WORK = rs.all_tables(SCHEMA, (1, 2, 3), rs.prefix) + 2.0 * rs.all_tables(SCHEMA,
 
 
 def test_centred_blocks_are_a_block_strategy():
-    blocks = querysmasher(WORK, 1e-4).mechanism
-    assert isinstance(blocks, BlockStrategy)
-    same = OverlapStrategy(blocks.sizes, blocks.measures, blocks.shapes, blocks.layers)
+    blocks = querysmasher(WORK, 1e-4).strategy
+    assert isinstance(blocks, Strategy)
+    same = Strategy((Domain(blocks.sizes, blocks.measures),), blocks.shapes, blocks.layers)
     assert not same.division.coupled
     assert (same.cost(), same.replacement_cost()) == (blocks.cost(), blocks.replacement_cost())
     for part in WORK.parts:
@@ -129,10 +129,10 @@ def test_centred_blocks_are_a_block_strategy():
 
 def test_a_centred_block_that_is_solved_with_others_has_the_same_figures():
     """The same strategy, every block twice at twice the noise: nothing changes, and nothing stands alone."""
-    blocks = querysmasher(WORK, 1e-4).mechanism
-    assert isinstance(blocks, BlockStrategy)
+    blocks = querysmasher(WORK, 1e-4).strategy
+    assert isinstance(blocks, Strategy)
     halves = tuple(replace(layer, noise=2 * layer.noise, costs=layer.costs / 2) for layer in blocks.layers)
-    twice = OverlapStrategy(blocks.sizes, blocks.measures, blocks.shapes, halves + halves)
+    twice = Strategy((Domain(blocks.sizes, blocks.measures),), blocks.shapes, halves + halves)
     assert not twice.division.alone
     assert twice.cost() == pytest.approx(blocks.cost())
     for part in WORK.parts:
@@ -212,7 +212,7 @@ def all_pairs(size, count):
     total = np.array([0.01])
     layers.append(Layer(np.zeros((1, 0), np.int32), (), np.zeros((1, 0), np.int64), total, 1 / total))
     shapes = tuple(shape for _, _, shape, _ in kinds)
-    return OverlapStrategy((size,) * count, (Measure(size),) * count, shapes, tuple(layers))
+    return Strategy((size,) * count, (Measure(size),) * count, shapes, tuple(layers))
 
 
 def test_forty_attributes_in_all_pairs_share_361_dimensions():
@@ -229,8 +229,8 @@ def test_blocks_that_meet_no_other_are_never_multiplied_out(monkeypatch):
     """Three-way blocks of 27 cells stay products where pairs of 9 cells overlap."""
     monkeypatch.setattr(overlap_kinds, "MOST_CELLS", 9)
     schema = rs.Schema.of_sizes([3] * 4)
-    three = querysmasher(rs.all_tables(schema, 3, rs.prefix), 1e-4).mechanism
-    assert isinstance(three, BlockStrategy)
+    three = querysmasher(rs.all_tables(schema, 3, rs.prefix), 1e-4).strategy
+    assert isinstance(three, Strategy)
     pairs = all_pairs(3, 4)
     layers = [
         replace(layer, shapes=layer.shapes + len(pairs.shapes))
@@ -250,8 +250,8 @@ def test_what_is_listed_some_rows_at_a_time_is_the_same(monkeypatch):
     strategy = all_pairs(3, 3)
     schema = rs.Schema.of_sizes([3] * 3)
     group = group_of(rs.table(schema, {"a0": rs.prefix, "a2": rs.ranges, "a1": rs.identity}, name="T"))
-    blocks = querysmasher(rs.marginals(schema, ways=3), 1e-4).mechanism
-    assert isinstance(blocks, BlockStrategy)
+    blocks = querysmasher(rs.marginals(schema, ways=3), 1e-4).strategy
+    assert isinstance(blocks, Strategy)
     top = [layer for layer in blocks.layers if layer.subsets.shape[1] == 3]
     top = [replace(layer, shapes=layer.shapes + len(strategy.shapes)) for layer in top]
     strategy = replace(strategy, shapes=strategy.shapes + blocks.shapes, layers=(*strategy.layers, *top))
@@ -376,7 +376,7 @@ def test_a_saved_strategy_is_the_same_strategy():
     )
     arrays = {}
     again = mechanism_from_record(strategy.record(arrays), arrays)
-    assert isinstance(again, OverlapStrategy)
+    assert isinstance(again, Strategy)
     assert again.measures == strategy.measures
     assert again.cost() == strategy.cost()
     group = group_of(rs.marginals(rs.Schema.of_sizes([3, 2]), ways=2))

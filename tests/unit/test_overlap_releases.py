@@ -18,10 +18,10 @@ from residua.mechanisms.named import querysmasher
 from residua.privacy import Unit
 from residua.strategy import integer_rows
 from residua.strategy.batches import batches_of, exact_cost
-from residua.strategy.blocks import Layer, Shape
+from residua.answering.blocks import Layer, Shape
 from residua.strategy.integers import independent_integers
-from residua.strategy.integral import integer_mechanism
-from residua.strategy.overlap import OverlapStrategy
+from residua.strategy.integral import measurable
+from residua.strategy.strategy import Domain, Strategy
 
 SCHEMA = rs.Schema(age=rs.Integer(0, 3), sex=rs.Categorical("F", "M"), place=rs.Integer(0, 3))
 SIZES = SCHEMA.sizes
@@ -64,7 +64,7 @@ def ideal_strategy(seed=0):
         subsets = np.array([subset], dtype=np.int32).reshape(1, -1)
         numbers = np.array([chosen], dtype=np.int64).reshape(1, -1)
         layers.append(Layer(subsets, layout, numbers, np.array([cost]), np.array([1 / cost])))
-    return OverlapStrategy(SIZES, tuple(map(Measure, SIZES)), shapes, tuple(layers))
+    return Strategy(SIZES, tuple(map(Measure, SIZES)), shapes, tuple(layers))
 
 
 def planned(budget=None, unit=None, seed=0):
@@ -72,7 +72,7 @@ def planned(budget=None, unit=None, seed=0):
     budget, unit = budget or rs.zcdp("0.5"), unit or Unit()
     replacing = unit.neighbours == "replace_one"
     ideal = ideal_strategy(seed)
-    mechanism = integer_mechanism(ideal, {0: SPAN}, unit.record_cost(budget), replacing=replacing)
+    mechanism = measurable(ideal, {0: SPAN}, unit.record_cost(budget), replacing=replacing)
     figures = Figures.of(mechanism, WORK, totals_of(mechanism, WORK))
     certificate = certified(figures.total_variance, 0.0, "this block structure")
     return Plan(WORK, budget, unit, "smasher", mechanism, certificate, "total_variance", figures, figures)
@@ -149,7 +149,7 @@ def test_saved_plans_and_releases_answer_as_before(tmp_path):
     plan.save(tmp_path / "people.plan")
     again = rs.Plan.load(tmp_path / "people.plan")
     assert again.hash == plan.hash
-    assert again.mechanism.kind == "overlap"
+    assert again.strategy.kind == "overlap"
     assert np.array_equal(again.variances(WORK), plan.variances(WORK))
     release = measured(again, 2)
     release.save(tmp_path / "people.release")
@@ -163,7 +163,7 @@ def test_doubling_the_budget_halves_every_variance():
     plan = planned(rs.zcdp(1))
     double = plan.rescale(rs.zcdp(2))
     assert double.variances(WORK) == pytest.approx(plan.variances(WORK) / 2, rel=1e-6)
-    assert double.mechanism.exact_cost() <= 4
+    assert double.strategy.exact_cost() <= 4
     assert measured(double, 1).plan.privacy.rho == 2
 
 
@@ -193,8 +193,8 @@ def test_integers_span_exactly_what_was_to_be_spanned():
     """Claim O-005, in rational arithmetic."""
     from flint import fmpz_mat
 
-    whole = integer_mechanism(ideal_strategy(), {0: SPAN}, Fraction(1), replacing=False)
-    assert isinstance(whole, OverlapStrategy)
+    whole = measurable(ideal_strategy(), {0: SPAN}, Fraction(1), replacing=False)
+    assert isinstance(whole, Strategy)
     pair = next(shape for shape in whole.shapes if shape.sizes == (4, 4))
     rows = pair.matrix.astype(np.int64)
     assert fmpz_mat(rows.tolist()).rank() == pair.rank == len(SPAN)
@@ -205,7 +205,7 @@ def test_integers_span_exactly_what_was_to_be_spanned():
 def test_rounding_loses_less_than_a_thousandth_and_the_cost_is_exact(budget):
     """Claim O-006."""
     allowed, ideal = Fraction(budget), ideal_strategy()
-    whole = integer_mechanism(ideal, {0: SPAN}, allowed, replacing=False)
+    whole = measurable(ideal, {0: SPAN}, allowed, replacing=False)
     batches = batches_of(whole)
     assert exact_cost(batches) == whole.exact_cost() <= allowed
     assert float(whole.exact_cost()) == pytest.approx(float(allowed), rel=1e-9)
@@ -216,7 +216,7 @@ def test_rounding_loses_less_than_a_thousandth_and_the_cost_is_exact(budget):
 
 def test_a_block_without_a_span_in_whole_numbers_measures_everything_a_little():
     ideal = ideal_strategy()
-    whole = integer_mechanism(ideal, {}, Fraction(1), replacing=False)
+    whole = measurable(ideal, {}, Fraction(1), replacing=False)
     everything = rs.marginals(SCHEMA, ways=2, attributes=["age", "place"])
     assert np.median(whole.variances(next(iter(everything.groups())))) > 10_000
     scaled = ideal.scaled(1 / ideal.cost())
@@ -226,7 +226,7 @@ def test_a_block_without_a_span_in_whole_numbers_measures_everything_a_little():
 def test_a_large_block_without_a_span_is_refused(monkeypatch):
     monkeypatch.setattr(integer_rows, "MOST_FILLED", 15)
     with pytest.raises(Infeasible, match="16 cells are more than 15"):
-        integer_mechanism(ideal_strategy(), {}, Fraction(1), replacing=False)
+        measurable(ideal_strategy(), {}, Fraction(1), replacing=False)
 
 
 def test_a_plan_that_describes_real_measurements_cannot_be_measured():
@@ -261,7 +261,7 @@ def test_a_release_of_blocks_is_combined_with_one_whose_blocks_overlap():
     blocks = rs.plan(three, rs.zcdp(1), method="querysmasher")
     first, second = measured(blocks, 1), measured(planned(rs.zcdp(1)), 2)
     both = rs.combine(first, second)
-    assert both.plan.mechanism.division.alone
+    assert both.plan.strategy.division.alone
     top = rs.marginals(SCHEMA, ways=3)
     assert np.all(both.plan.variances(top) <= blocks.variances(top))
     prefix = rs.all_tables(SCHEMA, 1, rs.prefix)
@@ -273,10 +273,10 @@ def test_a_release_of_blocks_is_combined_with_one_whose_blocks_overlap():
 def test_centred_blocks_measured_as_overlapping_ones_give_the_same_release():
     work = rs.all_tables(SCHEMA, (1, 2), rs.prefix)
     draft = querysmasher(work, 1e-4)
-    same = OverlapStrategy(SIZES, draft.mechanism.measures, draft.mechanism.shapes, draft.mechanism.layers)
+    same = Strategy((Domain(SIZES, draft.strategy.measures),), draft.strategy.shapes, draft.strategy.layers)
     plans = []
-    for strategy in (draft.mechanism, same):
-        mechanism = integer_mechanism(strategy, draft.spans, Fraction(1), replacing=False)
+    for strategy in (draft.strategy, same):
+        mechanism = measurable(strategy, draft.spans, Fraction(1), replacing=False)
         figures = Figures.of(mechanism, work, totals_of(mechanism, work))
         certificate = certified(figures.total_variance, 0.0, "this block structure")
         facts = (rs.privacy_cost(1), Unit(), "smasher", mechanism, certificate, "total_variance")

@@ -32,9 +32,9 @@ def measured(kind: str, seed: int) -> rs.Release:
 
 
 def test_the_plans_are_what_these_tests_are_about() -> None:
-    assert [planned(kind).mechanism.kind for kind in ("pairs", "other weights", "cells")] == ["overlap"] * 3
-    assert planned("pairs").mechanism.measures != planned("other weights").mechanism.measures
-    assert planned("centred").mechanism.kind == "blocks"
+    assert [planned(kind).strategy.kind for kind in ("pairs", "other weights", "cells")] == ["overlap"] * 3
+    assert planned("pairs").strategy.measures != planned("other weights").strategy.measures
+    assert planned("centred").strategy.kind == "blocks"
 
 
 @pytest.mark.parametrize(
@@ -69,7 +69,7 @@ def test_one_plan_measured_twice_is_averaged() -> None:
     both = rs.combine(first, second)
     np.testing.assert_allclose(both.values(), np.tile((first.values() + second.values()) / 2, 2))
     np.testing.assert_allclose(both.plan.variances(PAIRS), planned("pairs").variances(PAIRS) / 2)
-    assert both.plan.mechanism.grain is None
+    assert both.plan.strategy.grain is None
 
 
 def test_three_releases_are_better_than_two_and_come_in_any_order() -> None:

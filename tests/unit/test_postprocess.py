@@ -130,7 +130,7 @@ def test_combined_releases_are_post_processed_too():
     found = both.nonnegative(replicates=40)
     assert found.values().min() >= 0
     assert found.rmse < pair[0].plan.rmse
-    noise = estimated_noise(both.plan.mechanism, np.random.default_rng(0))
+    noise = estimated_noise(both.plan.strategy, np.random.default_rng(0))
     assert {cells.ndim - 1 for cells in noise.cells} == {0, 1, 2}
 
 

@@ -200,7 +200,7 @@ def test_the_sum_of_fractions_never_exceeds_the_square_root():
 def test_plans_with_joint_families_on_many_attributes_state_a_bound_for_all_mechanisms():
     work = pairs([4] * 20, rs.affine)
     plan = rs.plan(work, COST)
-    assert plan.mechanism.kind == "overlap"
+    assert plan.strategy.kind == "overlap"
     assert plan.certificate.scope == "all mechanisms"
     assert 0 < plan.certificate.gap < 0.03
     assert "any mechanism" in plan.explain()

@@ -356,7 +356,7 @@ def test_marginals_of_one_shape_are_each_spread_by_the_weights_of_their_own_attr
     schema = rs.Schema.of_sizes([5, 5, 5])
     work = rs.all_tables(schema, 2, rs.prefix) + rs.table(schema, {"a0": rs.ranges}, weight=50)
     plan = rs.plan(work, ONE, method="smasher")
-    assert len(set(plan.mechanism.measures)) == 2
+    assert len(set(plan.strategy.measures)) == 2
     codes = people(schema, 200_000)
     release = measured(plan, codes, rs.simulated(seed=1))
     expected = truth(work, codes)

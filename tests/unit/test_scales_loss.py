@@ -34,7 +34,7 @@ def test_total_variance_as_a_loss_is_the_closed_form(stakeholders):
     closed = solve_blocks(parts, stakeholders.schema.sizes, Optimal(), 1e-6).total
     assert found.value == pytest.approx(closed, rel=1e-6)
     assert found.lower_bound == pytest.approx(closed, rel=1e-5)
-    assert found.mechanism.cost() == pytest.approx(1)
+    assert found.strategy.cost() == pytest.approx(1)
     assert found.scope == "all mechanisms"
 
 
@@ -46,19 +46,19 @@ def test_the_unhappiest_stakeholder_is_as_happy_as_can_be(stakeholders):
     assert shares["alicia"] < shares["bob"]
     assert found.lower_bound <= found.value <= found.lower_bound * (1 + 1e-5)
     for name, variance in found.variances.items():
-        listed = [found.mechanism.variances(group) for group in stakeholders.select(name).groups()]
+        listed = [found.strategy.variances(group) for group in stakeholders.select(name).groups()]
         assert np.concatenate(listed).mean() == pytest.approx(variance)
 
 
 def test_the_largest_variance_of_marginals_as_a_loss_is_that_of_equal_caps():
     work = rs.marginals(sizes([3, 4, 2]), ways=1) + rs.marginals(sizes([3, 4, 2]), ways=2)
     found = block_loss(work, lambda v: cp.maximum(*v.values()), 1e-6)
-    assert found.value == pytest.approx(block_targets(work, [1.0, 1.0], 1e-6).mechanism.cost(), rel=1e-5)
+    assert found.value == pytest.approx(block_targets(work, [1.0, 1.0], 1e-6).strategy.cost(), rel=1e-5)
 
 
 def test_a_budget_scales_noise_and_a_loss_need_not_scale_with_it(stakeholders):
     twice = block_loss(stakeholders, lambda v: cp.square(v["bob"]) + v["carol"] + v["alicia"], 1e-6, cost=2.0)
-    assert twice.mechanism.cost() == pytest.approx(2)
+    assert twice.strategy.cost() == pytest.approx(2)
     once = block_loss(stakeholders, lambda v: cp.square(v["bob"] / 2) + (v["carol"] + v["alicia"]) / 2, 1e-6)
     assert twice.value == pytest.approx(once.value, rel=1e-5)
 

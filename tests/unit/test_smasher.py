@@ -150,7 +150,7 @@ def test_releases_under_whole_number_weights_are_unbiased(monkeypatch: pytest.Mo
     schema = rs.Schema(a=rs.Integer(0, 11), b=rs.Integer(0, 6), c=rs.Categorical("x", "y"))
     work = rs.all_tables(schema, ways=(1, 2, 3), numeric=rs.prefix, categorical=rs.identity)
     plan = rs.plan(work, rs.zcdp(1), method="smasher")
-    assert any(measure.numerators is not None for measure in plan.mechanism.measures)  # type: ignore[attr-defined]
+    assert any(measure.numerators is not None for measure in plan.strategy.measures)  # type: ignore[attr-defined]
     rng = np.random.default_rng(1)
     codes = np.stack([rng.integers(0, size, 4000) for size in schema.sizes], axis=1).astype(np.int32)
     monkeypatch.setattr("residua._measure.draw", lambda source, laws, counts: np.zeros(sum(counts), np.int64))
@@ -182,4 +182,4 @@ def test_a_saved_plan_keeps_its_whole_number_weights(tmp_path: Path) -> None:
     plan.save(tmp_path / "smashed.plan")
     loaded = rs.Plan.load(tmp_path / "smashed.plan")
     assert loaded.hash == plan.hash
-    assert loaded.mechanism.measures == plan.mechanism.measures  # type: ignore[attr-defined]
+    assert loaded.strategy.measures == plan.strategy.measures  # type: ignore[attr-defined]

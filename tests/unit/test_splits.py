@@ -16,7 +16,7 @@ from residua.mechanisms.splits.choice import divide
 from residua.mechanisms.splits.free import FreeTables
 from residua.mechanisms.splits.sum import BlockSum
 from residua.mechanisms.splits.terms import gather
-from residua.strategy.overlap import OverlapStrategy
+from residua.strategy.strategy import Domain, Strategy
 
 Array = NDArray[np.float64]
 
@@ -96,11 +96,11 @@ def test_splits_of_small_tables_are_within_one_and_a_half_percent_of_the_optimum
     work = pairs(4, attributes, family)
     draft = split(work, kinds_of(work, by_weight=False), GAP, None)
     assert draft is not None
-    assert isinstance(draft.mechanism, OverlapStrategy)
+    assert isinstance(draft.strategy, Strategy)
     best = optimum(work)
     assert best * (1 - GAP) <= rmse(draft.total, work) <= 1.015 * best
     assert draft.lower_bound <= draft.total
-    assert draft.mechanism.cost() == pytest.approx(1.0)
+    assert draft.strategy.cost() == pytest.approx(1.0)
 
 
 def test_random_explicit_tables_are_within_four_percent_of_the_optimum() -> None:
@@ -120,8 +120,8 @@ def test_forty_attributes_share_three_blocks_and_gain_six_percent() -> None:
     work = pairs(10, 40)
     draft = split(work, kinds_of(work, by_weight=False), GAP, None)
     assert draft is not None
-    assert isinstance(draft.mechanism, OverlapStrategy)
-    assert len(draft.mechanism.shapes) == 2
+    assert isinstance(draft.strategy, Strategy)
+    assert len(draft.strategy.shapes) == 2
     assert rmse(draft.total, work) <= 26.15  # exact QuerySmasher: 28.0097
 
 
@@ -145,8 +145,8 @@ def test_mixed_tables_do_both_and_blocks_that_no_free_table_touches_stay_centred
     work = rs.all_tables(schema, 1, rs.ranges) + rs.all_tables(schema, 2, rs.affine)
     work += rs.all_tables(schema, 3, rs.prefix)
     plan = rs.plan(work, COST, method="smasher")
-    assert isinstance(plan.mechanism, OverlapStrategy)
-    assert {len(layer.layout) for layer in plan.mechanism.layers} == {0, 1, 3}
+    assert isinstance(plan.strategy, Strategy)
+    assert {len(layer.layout) for layer in plan.strategy.layers} == {0, 1, 3}
     assert plan.uniform_total is not None
     assert plan.ideal.total_variance < 0.95 * plan.uniform_total
     assert plan.rmse <= 1.001 * plan.ideal.rmse
@@ -181,7 +181,7 @@ def test_releases_of_split_tables_are_unbiased(monkeypatch: pytest.MonkeyPatch) 
     schema = rs.Schema.of_sizes([4] * 7)
     work = rs.all_tables(schema, 1, rs.prefix) + rs.all_tables(schema, 2, rs.affine)
     plan = rs.plan(work, rs.zcdp(1), method="smasher")
-    assert isinstance(plan.mechanism, OverlapStrategy)
+    assert isinstance(plan.strategy, Strategy)
     rng = np.random.default_rng(1)
     codes = rng.integers(0, 4, (3000, 7)).astype(np.int32)
     monkeypatch.setattr("residua._measure.draw", lambda source, laws, counts: np.zeros(sum(counts), np.int64))
