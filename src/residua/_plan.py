@@ -19,7 +19,7 @@ from residua.errors import BudgetError, FileFormatError, Infeasible, NotInSpan, 
 from residua.fitness import Fitness
 from residua.privacy import Budget, Privacy, Unit, budget_from_record
 from residua.schema import Schema
-from residua.strategy.batches import Batch, batches_of
+from residua.strategy.batches import Batch, batches_of, record_limit, refuse_few_records
 from residua.strategy.integral import rebudgeted
 from residua.strategy.mechanism import Mechanism
 from residua.strategy.noise_laws import bound_divisor, variance_ratio
@@ -31,6 +31,7 @@ from residua.workload.queries import spelled
 Array = NDArray[np.float64]
 
 LISTABLE = 10_000_000  # queries whose variances are listed in one array
+EVERYBODY = 10**10  # records; plans that can measure as many need not say so
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -161,6 +162,8 @@ class Plan:
         shown = [self._summary_of(group) for group in islice(self.workload.groups(), MOST_ROWS)]
         more = self.workload.tables - len(shown)
         measured = list(self.mechanism.describe())
+        if self.method != "combined" and self.most_records < EVERYBODY:
+            measured.append(f"at most {self.most_records:,} records: with more, numbers would wrap around")
         targets = [] if self.targets is None else list(self.targets.describe(self.certificate.scope))
         gain = None
         if self.uniform_total is not None:
@@ -234,6 +237,14 @@ class Plan:
         """The measurements in the order in which they are made."""
         return batches_of(self.mechanism)
 
+    @property
+    def most_records(self) -> int:
+        """The most records that can be measured: with more, numbers wrap around 64 bits, and nobody is told.
+
+        A function of the plan alone (claim I-006). Of a combination, which is not measured, there is none.
+        """
+        return record_limit(self.batches)
+
     @cached_property
     def hash(self) -> str:
         """The hash that identifies this plan, the one its saved file carries."""
@@ -249,11 +260,19 @@ class Plan:
         """The plan in a file, refused with a reason if the file is not a whole, unedited plan."""
         container = _files.read(path, "plan")
         try:
-            return cls.from_content(container.manifest, container.arrays)
+            plan = cls.from_content(container.manifest, container.arrays)
         except FileFormatError as error:
             raise FileFormatError(f"{path}: {error}") from error
         except (KeyError, TypeError, IndexError, AttributeError, ValueError) as error:
             raise FileFormatError(f"{path} lacks a part that a plan needs ({error!r})") from error
+        try:
+            if plan.method != "combined":
+                refuse_few_records(plan.batches)
+        except (BudgetError, Infeasible) as error:
+            raise type(error)(f"{path}: {error}") from error
+        except (TypeError, IndexError, ArithmeticError, ValueError) as error:
+            raise FileFormatError(f"{path} measures what cannot be ({error!r})") from error
+        return plan
 
     def content(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         """What a file holds of this plan: JSON-able facts, and arrays by name."""

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from residua.strategy.integer_rows import integer_rows
-from residua.strategy.integers import even_bits, refuse_unfit
+from residua.strategy.integers import even_bits, refuse_large, refuse_unfit
 from residua.strategy.laplace_integers import ALL_BITS, NOISE_BITS, laplace_factors
 from residua.strategy.noise_laws import laplace_variance, refuse_wide_laplace
 from residua.strategy.product import ProductStrategy, StrategyFactor
@@ -45,10 +45,11 @@ def with_budget(strategy: ProductStrategy, allowed: Fraction) -> ProductStrategy
     grain = GRAINS - math.ceil(math.log2(allowed))
     share = math.floor(allowed * Fraction(2) ** grain)
     variance = Fraction(strategy.exact_norm) * Fraction(2) ** grain / share  # of Laplace noise, the scale
+    entry = math.prod(int(np.abs(factor.matrix).max()) for factor in strategy.factors)
     if strategy.law == "laplace":
         refuse_wide_laplace(variance)
+        refuse_large(entry)
         return replace(strategy, noise_variance=laplace_variance(variance), share=share, grain=grain)
-    entry = math.prod(int(np.abs(factor.matrix).max()) for factor in strategy.factors)
     refuse_unfit(float(variance), float(variance), entry)
     return replace(strategy, noise_variance=float(variance) + 1.0 / 12.0, share=share, grain=grain)
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from residua.privacy import NoiseLaw
 from residua.strategy.integer_product import GRAINS
-from residua.strategy.integers import refuse_unfit
+from residua.strategy.integers import refuse_large, refuse_unfit
 from residua.strategy.nested import NestedStrategy
 from residua.strategy.noise_laws import laplace_variance, refuse_wide_laplace
 from residua.strategy.terms import Termwise
@@ -56,6 +56,7 @@ def true_variance(law: NoiseLaw, parameter: Fraction, entry: int) -> float:
     """Variance of integer noise of this exact parameter; refused where 64 bits cannot hold it."""
     if law == "laplace":
         refuse_wide_laplace(parameter)
+        refuse_large(entry)
         return laplace_variance(parameter)
     refuse_unfit(float(parameter), float(parameter), entry)
     return float(parameter) + 1.0 / 12.0
