@@ -128,13 +128,20 @@ class Plan:
         return np.concatenate(rows)
 
     def spare(self) -> Array:
-        """Privacy cost that each cell leaves unspent, shape (sizes of the attributes in use)."""
-        return room_left(self.mechanism)[1] * float(self.unit.factor_from_add_remove)
+        """Privacy cost that each cell leaves unspent, shape (sizes of the attributes in use).
+
+        Under `replace_one`, what replacing a record of that cell by any other leaves.
+        """
+        return room_left(self.mechanism, replacing=self._replacing)[1] * float(self.unit.factor)
 
     def free_variances(self, work: Workload) -> Array:
         """Variance at which each query could be measured besides, alone, for nothing; inf where it cannot."""
         refuse_foreign(work, self.schema, "plan")
-        return free_variances(self.mechanism, work)
+        return free_variances(self.mechanism, work, replacing=self._replacing)
+
+    @property
+    def _replacing(self) -> bool:
+        return self.unit.neighbours == "replace_one"
 
     def summary(self, work: Workload | None = None) -> list[TableSummary]:
         """The predicted error of each table, without listing queries; by default of the plan's own tables."""
@@ -202,8 +209,7 @@ class Plan:
             )
         before, after = self.unit.allowance(self.budget), self.unit.allowance(budget)
         factor = variance_ratio(law, float(before / after))
-        replacing = self.unit.neighbours == "replace_one"
-        mechanism = rebudgeted(self.mechanism, after, replacing=replacing)
+        mechanism = rebudgeted(self.mechanism, after, replacing=self._replacing)
         released = Figures.of(mechanism, self.workload, totals_of(mechanism, self.workload))
         lower = self.certificate.lower_bound * bound_divisor(law, before) / bound_divisor(law, after)
         if self.objective == "loss":
