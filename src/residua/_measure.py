@@ -2,8 +2,9 @@
 
 The order is the promise (claim R-001): check the plan, recode the data, count, compute the exact integer
 answers, try what noise is drawn with, debit the ledger durably, and only then draw noise. Nothing that can
-fail on account of the data or of memory comes after the debit, and no noise is drawn before it. The ledger is
-not told of the release here: it is lost until somebody has saved it, and who has may say so with
+fail on account of the data or of memory comes after the debit, and no noise is drawn before it. Before it,
+nothing is told of the data but values that the schema's policies refuse, and files that cannot be read. The
+ledger is not told of the release here: it is lost until somebody has saved it, and who has may say so with
 `Ledger.complete`.
 """
 
@@ -21,16 +22,15 @@ from residua.errors import BudgetError, DataError, Infeasible, LedgerError, Work
 from residua.ledger import Entry, Ledger
 from residua.measurements import Measurements
 from residua.mechanisms.draft import Progress
-from residua.noise import DiscreteLaplace, Law, RoundedGaussian, Source, SystemSource, draw, simulated
+from residua.noise import Law, Source, SystemSource, draw, simulated
 from residua.release import Release, audit_record
-from residua.strategy.batches import Batch, exact_cost, record_limit
+from residua.strategy.batches import Batch, exact_cost, refuse_few_records
 from residua.strategy.costs import replacement_cost
 from residua.workload.coarse import cells_of_kinds
 from residua.workload.views import JointKinds
 
 Integers = NDArray[np.int64]
 
-TAIL_BITS = 60  # a measured number wraps around with a probability below 2 to minus this
 MOST_CELLS = 100_000_000  # of one marginal
 NUMBERS_AT_ONCE = 2**16  # that noise is drawn for
 ROUNDED_UP = 1 + 1e-12  # more than floats lose in a ratio; plans leave a thousand times that
@@ -59,16 +59,10 @@ def measure(
     dataset = None if book is None else book.dataset
     _refuse_unwritable(note, dataset)
     batches, plan_hash = plan.batches, plan.hash
-    limit = public_record_limit(batches)
+    laws = [batch.laws() for batch in batches]
     opened = (engine_for(data) if engine is None else engine).open(plan.schema, data)
     opened = engine_with(opened, plan.schema.sizes, list(_derived(batches).values()))
     exact = _exact_answers(batches, opened, plan.schema.sizes, progress)
-    if opened.records > limit:
-        raise DataError(
-            f"the data has {opened.records:,} records, more than the {limit:,} that this plan can measure in "
-            "64-bit integers; plan with coarser attributes or fewer of them in one table"
-        )
-    laws = [_laws(batch) for batch in batches]
     orders = [_order(batch) for batch in batches]
     if book is not None:
         _try_drawing(laws, source)
@@ -79,19 +73,6 @@ def measure(
     )
     audit = audit_record(plan, datetime.now(UTC), _entry_record(dataset, entry), note, simulated=book is None)
     return Release(plan, Measurements(values), audit)
-
-
-def public_record_limit(batches: list[Batch]) -> int:
-    """The most records that a plan can measure, whatever the data."""
-    tails = [max((law.bound(TAIL_BITS) for law in _laws(batch)), default=0) for batch in batches]
-    return record_limit(batches, tails)
-
-
-def _laws(batch: Batch) -> Sequence[Law]:
-    """The law of the noise for each of a batch's parameters."""
-    if batch.scales is None:
-        return [RoundedGaussian(variance) for variance in batch.variances]
-    return [DiscreteLaplace(scale) for scale in batch.scales]
 
 
 def _checked_plan(plan: object) -> Plan:
@@ -105,6 +86,7 @@ def _checked_plan(plan: object) -> Plan:
             f"the noise of this plan cannot keep to the {plan.budget!r} that it states; plan again"
         )
     _refuse_overspending(plan)
+    refuse_few_records(plan.batches)
     if any(not _fits(part, plan.schema.sizes) for batch in plan.batches for part in batch.view.parts):
         raise BudgetError("this plan measures kinds of cells that its schema does not have; plan again")
     cells = max(batch.cells for batch in plan.batches)

@@ -19,7 +19,7 @@ from residua.errors import BudgetError, FileFormatError, Infeasible, NotInSpan, 
 from residua.fitness import Fitness
 from residua.privacy import Budget, Privacy, Unit, budget_from_record
 from residua.schema import Schema
-from residua.strategy.batches import Batch, batches_of
+from residua.strategy.batches import Batch, batches_of, record_limit, refuse_few_records
 from residua.strategy.format_1 import strategy_of_format_1
 from residua.strategy.integral import rebudgeted
 from residua.strategy.manifest import strategy_from_manifest, strategy_to_manifest
@@ -35,6 +35,7 @@ Content = tuple[dict[str, Any], dict[str, NDArray[Any]]]
 """What a file holds: JSON-able facts, and arrays by name."""
 
 LISTABLE = 10_000_000  # queries whose variances are listed in one array
+EVERYBODY = 10**10  # records; plans that can measure as many need not say so
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -133,13 +134,22 @@ class Plan:
         return np.concatenate(rows)
 
     def spare(self) -> Array:
-        """Privacy cost that each cell leaves unspent, shape (sizes of the attributes in use)."""
-        return room_left(self.strategy)[1] * float(self.unit.factor_from_add_remove)
+        """Privacy cost that each cell leaves unspent, shape (sizes of the attributes in use).
+
+        Under `replace_one`, what replacing a record of that cell by any other leaves.
+        """
+        return room_left(self.strategy, self.schema.sizes, replacing=self._replacing)[1] * float(
+            self.unit.factor
+        )
 
     def free_variances(self, work: Workload) -> Array:
         """Variance at which each query could be measured besides, alone, for nothing; inf where it cannot."""
         refuse_foreign(work, self.schema, "plan")
-        return free_variances(self.strategy, work)
+        return free_variances(self.strategy, work, replacing=self._replacing)
+
+    @property
+    def _replacing(self) -> bool:
+        return self.unit.neighbours == "replace_one"
 
     def summary(self, work: Workload | None = None) -> list[TableSummary]:
         """The predicted error of each table, without listing queries; by default of the plan's own tables."""
@@ -167,6 +177,8 @@ class Plan:
         shown = [self._summary_of(group) for group in islice(self.workload.groups(), MOST_ROWS)]
         more = self.workload.tables - len(shown)
         measured = list(self.strategy.describe())
+        if self.method != "combined" and self.most_records < EVERYBODY:
+            measured.append(f"at most {self.most_records:,} records: with more, numbers would wrap around")
         targets = [] if self.targets is None else list(self.targets.describe(self.certificate.scope))
         gain = None
         if self.uniform_total is not None:
@@ -205,8 +217,7 @@ class Plan:
             )
         before, after = self.unit.allowance(self.budget), self.unit.allowance(budget)
         factor = variance_ratio(law, float(before / after))
-        replacing = self.unit.neighbours == "replace_one"
-        strategy = rebudgeted(self.strategy, after, replacing=replacing)
+        strategy = rebudgeted(self.strategy, after, replacing=self._replacing)
         released = Figures.of(strategy, self.workload, totals_of(strategy, self.workload))
         lower = self.certificate.lower_bound * bound_divisor(law, before) / bound_divisor(law, after)
         if self.objective == "loss":
@@ -240,6 +251,14 @@ class Plan:
         """The measurements in the order in which they are made."""
         return batches_of(self.strategy)
 
+    @property
+    def most_records(self) -> int:
+        """The most records that can be measured: with more, numbers wrap around 64 bits, and nobody is told.
+
+        A function of the plan alone (claim I-006). Of a combination, which is not measured, there is none.
+        """
+        return record_limit(self.batches)
+
     @cached_property
     def hash(self) -> str:
         """The hash that identifies this plan, the one its saved file carries."""
@@ -254,11 +273,19 @@ class Plan:
         """The plan in a file, refused with a reason if the file is not a whole, unedited plan."""
         container = _files.read(path, "plan")
         try:
-            return cls.from_content(container.manifest, container.arrays, container.version)
+            plan = cls.from_content(container.manifest, container.arrays, container.version)
         except FileFormatError as error:
             raise FileFormatError(f"{path}: {error}") from error
         except (KeyError, TypeError, IndexError, AttributeError, ValueError) as error:
             raise FileFormatError(f"{path} lacks a part that a plan needs ({error!r})") from error
+        try:
+            if plan.method != "combined":
+                refuse_few_records(plan.batches)
+        except (BudgetError, Infeasible) as error:
+            raise type(error)(f"{path}: {error}") from error
+        except (TypeError, IndexError, ArithmeticError, ValueError) as error:
+            raise FileFormatError(f"{path} measures what cannot be ({error!r})") from error
+        return plan
 
     @property
     def version(self) -> int:

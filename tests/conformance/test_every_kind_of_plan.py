@@ -17,37 +17,63 @@ PREFIXES = rs.all_tables(SMALL, (1, 2), rs.prefix)
 MARGINALS = rs.marginals(SMALL, up_to=2)
 PRODUCT = rs.table(SMALL, {"a0": rs.prefix, "a1": rs.ranges})
 MIXED = PREFIXES + rs.table(SMALL, {("a0", "a1"): rs.affine})
+CROSSED = rs.table(SMALL, {"a0": rs.prefix, "a1": rs.prefix}) + rs.table(
+    SMALL, {"a1": rs.ranges, "a2": rs.identity}
+)
+JOINT = rs.table(SMALL, {("a0", "a1"): rs.affine}) + rs.table(SMALL, ["a2"])
+CONDITIONS = rs.sql(
+    SMALL,
+    "SELECT COUNT(*) FROM t WHERE a0 >= 1 OR a1 = 0;"
+    "SELECT a2, COUNT(*) FROM t WHERE NOT (a0 = 1 AND a1 = 1) GROUP BY a2",
+)
+BESIDE = rs.sql(SMALL, "SELECT COUNT(*) FROM t WHERE a0 >= 1 OR a1 = 0 OR a2 = 0") + rs.marginals(
+    SMALL, up_to=1
+)
 OVERLAPPING = rs.all_tables(MANY, 1, rs.prefix) + rs.all_tables(MANY, 2, rs.affine)
 GAUSS, LAPLACE = rs.zcdp(1), rs.pure_dp(1)
 REPLACED = rs.Unit(neighbours="replace_one")
 
-PLANS: dict[str, Callable[[], rs.Plan]] = {
-    "blocks": lambda: rs.plan(PREFIXES, GAUSS, method="querysmasher"),
-    "blocks of a joint family": lambda: rs.plan(MIXED, GAUSS, method="querysmasher"),
-    "blocks under best weights": lambda: rs.plan(PREFIXES, GAUSS, method="smasher"),
-    "marginals": lambda: rs.plan(MARGINALS, GAUSS, method="residualplanner"),
-    "given strategies": lambda: rs.plan(PREFIXES, GAUSS, method="residualplanner+"),
-    "fourier": lambda: rs.plan(PREFIXES, GAUSS, method="fourier"),
-    "product": lambda: rs.plan(PRODUCT, GAUSS, method="dense"),
-    "dense": lambda: rs.plan(MIXED, GAUSS, method="dense"),
-    "overlap": lambda: rs.plan(OVERLAPPING, GAUSS),
-    "nested": lambda: rs.plan(MARGINALS, GAUSS, method="hdmm-marginals"),
-    "union": lambda: rs.plan(PREFIXES, GAUSS, method="hdmm-union"),
-    "one product for all": lambda: rs.plan(PREFIXES, GAUSS, method="hdmm-kron"),
-    "identity": lambda: rs.plan(PREFIXES, GAUSS, method="identity"),
-    "hierarchical": lambda: rs.plan(PREFIXES, GAUSS, method="hierarchical"),
-    "datacube": lambda: rs.plan(MARGINALS, GAUSS, method="datacube"),
-    "total alone": lambda: rs.plan(rs.marginals(SMALL, ways=0), GAUSS),
-    "targets": lambda: rs.plan(PREFIXES, targets=rs.stddev(3)),
-    "targets and a budget": lambda: rs.plan(MIXED, rs.zcdp(2), targets=rs.stddev(9)),
-    "largest variance": lambda: rs.plan(PREFIXES, GAUSS, objective="max_variance"),
-    "largest variance of marginals": lambda: rs.plan(MARGINALS, GAUSS, objective="max_variance"),
-    "replaced records": lambda: rs.plan(PREFIXES, GAUSS, unit=REPLACED),
-    "laplace": lambda: rs.plan(PREFIXES, LAPLACE),
-    "laplace nested": lambda: rs.plan(MARGINALS, LAPLACE, method="hdmm-marginals"),
-    "laplace union": lambda: rs.plan(PREFIXES, LAPLACE, method="hdmm-union"),
-    "laplace product": lambda: rs.plan(PRODUCT, LAPLACE, method="hdmm-kron"),
-    "laplace identity": lambda: rs.plan(PREFIXES, LAPLACE, method="identity"),
+PLANS: dict[str, tuple[str, Callable[[], rs.Plan]]] = {
+    # what is made, and how
+    "blocks": ("blocks", lambda: rs.plan(PREFIXES, GAUSS, method="querysmasher")),
+    "blocks of a joint family": ("blocks", lambda: rs.plan(MIXED, GAUSS, method="querysmasher")),
+    "blocks under best weights": ("blocks", lambda: rs.plan(PREFIXES, GAUSS, method="smasher")),
+    "marginals": ("blocks", lambda: rs.plan(MARGINALS, GAUSS, method="residualplanner")),
+    "given strategies": ("blocks", lambda: rs.plan(PREFIXES, GAUSS, method="residualplanner+")),
+    "fourier": ("blocks", lambda: rs.plan(PREFIXES, GAUSS, method="fourier")),
+    "product": ("product", lambda: rs.plan(PRODUCT, GAUSS, method="dense")),
+    "dense": ("product", lambda: rs.plan(MIXED, GAUSS, method="dense")),
+    "overlap": ("overlap", lambda: rs.plan(OVERLAPPING, GAUSS)),
+    "nested": ("nested", lambda: rs.plan(MARGINALS, GAUSS, method="hdmm-marginals")),
+    "nested strategies": ("nested", lambda: rs.plan(PREFIXES, GAUSS, method="hdmm-union")),
+    "union": ("union", lambda: rs.plan(CROSSED, GAUSS, method="hdmm-union")),
+    "union of joint families": ("union", lambda: rs.plan(JOINT, GAUSS, method="hdmm-union")),
+    "by kinds": ("sides", lambda: rs.plan(CONDITIONS, GAUSS)),
+    "by kinds beside cells": ("sides", lambda: rs.plan(BESIDE, GAUSS, method="querysmasher")),
+    "one product for all": ("product", lambda: rs.plan(PREFIXES, GAUSS, method="hdmm-kron")),
+    "identity": ("product", lambda: rs.plan(PREFIXES, GAUSS, method="identity")),
+    "hierarchical": ("product", lambda: rs.plan(PREFIXES, GAUSS, method="hierarchical")),
+    "datacube": ("nested", lambda: rs.plan(MARGINALS, GAUSS, method="datacube")),
+    "total alone": ("blocks", lambda: rs.plan(rs.marginals(SMALL, ways=0), GAUSS)),
+    "targets": ("product", lambda: rs.plan(PREFIXES, targets=rs.stddev(3))),
+    "targets and a budget": ("product", lambda: rs.plan(MIXED, rs.zcdp(2), targets=rs.stddev(9))),
+    "largest variance": ("product", lambda: rs.plan(PREFIXES, GAUSS, objective="max_variance")),
+    "largest variance of marginals": ("blocks", lambda: rs.plan(MARGINALS, GAUSS, objective="max_variance")),
+    "replaced records": ("product", lambda: rs.plan(PREFIXES, GAUSS, unit=REPLACED)),
+    "replaced union": ("union", lambda: rs.plan(CROSSED, GAUSS, method="hdmm-union", unit=REPLACED)),
+    "replaced by kinds": ("sides", lambda: rs.plan(CONDITIONS, GAUSS, unit=REPLACED)),
+    "laplace": ("nested", lambda: rs.plan(PREFIXES, LAPLACE)),
+    "laplace nested": ("nested", lambda: rs.plan(MARGINALS, LAPLACE, method="hdmm-marginals")),
+    "laplace nested strategies": ("nested", lambda: rs.plan(PREFIXES, LAPLACE, method="hdmm-union")),
+    "laplace union": ("union", lambda: rs.plan(JOINT, LAPLACE, method="hdmm-union")),
+    "laplace by kinds": ("sides", lambda: rs.plan(CONDITIONS, LAPLACE)),
+    "laplace product": ("product", lambda: rs.plan(PRODUCT, LAPLACE, method="hdmm-kron")),
+    "laplace identity": ("product", lambda: rs.plan(PREFIXES, LAPLACE, method="identity")),
+    "laplace replaced union": (
+        "union",
+        lambda: rs.plan(JOINT, LAPLACE, method="hdmm-union", unit=REPLACED),
+    ),
+    "laplace replaced by kinds": ("sides", lambda: rs.plan(CONDITIONS, LAPLACE, unit=REPLACED)),
 }
 METHODS = sorted(planning.METHODS)
 
@@ -61,7 +87,7 @@ TINY_WORKS = {
 
 @cache
 def planned(name: str) -> rs.Plan:
-    return PLANS[name]()
+    return PLANS[name][1]()
 
 
 @cache
@@ -97,6 +123,7 @@ def round_trip(thing: Any, path: Path) -> Any:
 @pytest.mark.parametrize("name", PLANS)
 def test_what_every_plan_does(name, tmp_path):
     plan = planned(name)
+    assert plan.mechanism.kind == PLANS[name][0], "a row must make what it says"
     work = plan.workload
     variances = plan.variances(work)
     assert variances.shape == (work.count,)
@@ -193,14 +220,22 @@ def test_what_a_release_does_or_refuses(name, make, tmp_path):
             release.plan.rescale(release.plan.budget)
 
 
-KINDS = ["blocks", "blocks under best weights", "dense", "nested", "union", "identity", "targets"]
+KINDS = [
+    "blocks",
+    "blocks under best weights",
+    "dense",
+    "nested",
+    "nested strategies",
+    "identity",
+    "targets",
+    "union",
+]
 
 
 @pytest.mark.parametrize("one", KINDS)
 @pytest.mark.parametrize("two", KINDS)
-def test_releases_of_any_two_kinds_are_combined_or_refused(one, two):
-    both = works_or_says_why(lambda: rs.combine(measured(one, 1), measured(two, 2)))
-    assert both is not None
+def test_releases_of_any_two_of_these_kinds_are_combined(one, two):
+    both = rs.combine(measured(one, 1), measured(two, 2))
     for release in (measured(one, 1), measured(two, 2)):
         work = release.plan.workload
         assert np.all(both.plan.variances(work) <= release.plan.variances(work) * (1 + 1e-9))

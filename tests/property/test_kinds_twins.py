@@ -6,7 +6,6 @@ from hypothesis import assume, given, reject, settings
 from hypothesis import strategies as st
 
 import residua as rs
-from residua import _measure
 from residua.linalg.squares import join, spread
 from residua.measurements import Measurements
 from residua.mechanisms import by_kinds
@@ -117,7 +116,7 @@ def measured(plan):
                 places = [*own, *places]
             sizes = [SIZES[at] for at in places]
             rows.append(spread(tensor.reshape(len(whole), -1), sizes, places, SIZES))
-            variances += [_measure._laws(batch)[owner].variance] * len(whole)
+            variances += [batch.laws()[owner].variance] * len(whole)
             sides += [known.setdefault(id(batch.view), len(known))] * len(whole)
     return np.concatenate(rows), np.array(variances), np.array(sides)
 
@@ -125,7 +124,7 @@ def measured(plan):
 def dearest_record(plan, rows):
     """What the measurements cost the record that they cost most, from the rows over all cells."""
     laws = [
-        _measure._laws(batch)[owner]
+        batch.laws()[owner]
         for batch in plan.batches
         for owner in batch.owners.tolist()
         for _ in range(batch.rows)

@@ -268,6 +268,63 @@ def test_a_free_query_leaves_the_cost_as_it_is():
         rs.plan(work, rs.privacy_cost(1), method="querysmasher").spare()
 
 
+def pair_costs(plan):
+    """What replacing a record of any joint cell by one of any other costs, from what the plan measures."""
+    (batch,) = plan.batches
+    rows = np.ones((1, 1))
+    for matrix in batch.matrices:
+        rows = np.kron(rows, matrix)
+    rows = rows * batch.multiplier / np.sqrt(float(batch.variances[0]))
+    return np.sum((rows[:, :, None] - rows[:, None, :]) ** 2, axis=0)
+
+
+REPLACED_WORKS = {
+    "counts": rs.table(rs.Schema.of_sizes([4, 3]), ["a0"]),
+    "prefixes": rs.table(rs.Schema.of_sizes([4, 3]), {"a0": rs.prefix}),
+    "uneven": rs.linear(rs.Schema.of_sizes([4, 3]), ["a0"], [[1, 0, 0, 0], [0, 2, 0, 0], [1, 1, 1, 0]]),
+}
+
+
+@pytest.mark.parametrize("name", REPLACED_WORKS)
+@pytest.mark.parametrize("records", [1, 3])
+def test_under_replacement_a_free_query_leaves_the_dearest_pair_as_it_is(name, records):
+    work = REPLACED_WORKS[name]
+    plan = rs.plan(work, rs.privacy_cost(5), unit=rs.Unit(records, "replace_one"), method="dense")
+    pairs = pair_costs(plan)
+    most = pairs.max()
+    assert most * records**2 == pytest.approx(5)
+    np.testing.assert_allclose(plan.spare(), (most - pairs.max(axis=1)) * records**2, atol=1e-9)
+    queries = np.array([[1, 0, 0, 0], [1, -1, 0, 0], [1, 1, 0, 0], [0, 1, 1, 1], [3, 2, 1, 0]])
+    free = plan.free_variances(rs.linear(plan.schema, ["a0"], queries))
+    for query, variance in zip(queries, free, strict=True):
+        if variance < 1e9:
+            more = (query[:, None] - query[None, :]) ** 2
+            assert (pairs + more / variance).max() == pytest.approx(most)
+            assert (pairs + more / (0.9 * variance)).max() > most * (1 + 1e-9)
+        else:
+            dearest = pairs > most * (1 - 1e-6)
+            assert np.any(dearest & (query[:, None] != query[None, :]))
+    total = rs.table(plan.schema) + rs.table(plan.schema, a1=rs.total)
+    assert plan.free_variances(total).tolist() == [0.0, 0.0]  # replacing a record does not change it
+    assert np.all(plan.free_variances(rs.table(plan.schema, ["a1"])) > 1e9)
+
+
+def test_a_query_on_other_attributes_is_free_where_it_asks_nothing_of_the_dearest_cell():
+    schema = rs.Schema.of_sizes([3, 2])
+    plan = rs.plan(rs.table(schema, ["a0"]), targets=[1.0, 0.5, 8.0], refine=True)
+    free = plan.free_variances(rs.table(schema, ["a1", "a0"])).reshape(2, 3)
+    np.testing.assert_allclose(free[:, [0, 2]], np.broadcast_to([1.0, 1 / 1.875], (2, 2)), rtol=1e-3)
+    alone = plan.free_variances(rs.table(schema, ["a0"]))
+    np.testing.assert_array_equal(plan.free_variances(rs.table(schema, a0=rs.identity, a1=rs.total)), alone)
+
+
+def test_what_replacing_leaves_is_not_listed_of_too_many_pairs():
+    work = rs.table(rs.Schema.of_sizes([60, 60]), ["a0", "a1"])
+    plan = rs.plan(work, rs.zcdp(1), unit=rs.Unit(neighbours="replace_one"), method="dense")
+    with pytest.raises(rs.WorkloadError, match="3,600 cells are too many to compare"):
+        plan.spare()
+
+
 def test_many_tables_are_planned_by_blocks():
     schema = rs.Schema.of_sizes([5] * 12)
     work = rs.marginals(schema, up_to=2)

@@ -140,7 +140,7 @@ def test_a_refused_value_is_found_again_in_its_file_and_batch(tmp_path, monkeypa
     ages[4100] = 7
     pa.parquet.write_table(pa.table({"a": ages}), tmp_path / "ages.parquet", row_group_size=2048)
     with pytest.raises(
-        rs.DataError, match=r"^rows 4,096 to 4,999 of .*ages\.parquet: column 'a': .*7 at row 4100"
+        rs.DataError, match=r"^from row 4,096 of .*ages\.parquet on: column 'a': .*7 at row 4100"
     ):
         DuckDB().open(rs.Schema(a=rs.Integer(0, 3)), tmp_path / "ages.parquet").tally([()])
 

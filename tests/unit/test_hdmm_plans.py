@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 import residua as rs
-from residua import _measure
 from residua.errors import BudgetError, NotInSpan, WorkloadError
 from residua.noise import DiscreteLaplace
 from residua.planning import LAPLACE_METHODS
@@ -69,7 +68,7 @@ def measured(plan):
             shape = [SCHEMA.sizes[at] if at in attributes else 1 for at in range(3)]
             tensor = np.broadcast_to(tensor.reshape(len(whole), *shape), (len(whole), *SCHEMA.sizes))
             rows.append(tensor.reshape(len(whole), -1))
-            law = _measure._laws(batch)[owner]
+            law = batch.laws()[owner]
             variances += [law.variance] * len(whole)
             scales += [law.parameter] * len(whole)
     return np.concatenate(rows), np.array(variances), scales

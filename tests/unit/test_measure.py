@@ -23,8 +23,9 @@ import residua as rs
 from residua import _files, _measure
 from residua.engines import MemoryEngine
 from residua.ledger import store
-from residua.noise import SystemSource
+from residua.noise import RoundedGaussian, SystemSource
 from residua.strategy.batches import Batch
+from residua.strategy.integral import rebudgeted
 from residua.strategy.sides import Side, SidesStrategy
 from residua.workload.views import View
 
@@ -155,7 +156,7 @@ def test_nothing_large_is_allocated_after_the_debit(ledger, monkeypatch):
 @pytest.mark.parametrize("at_once", [1, 3, 7, 2**16])
 def test_every_block_gets_noise_of_its_own_law_however_many_are_drawn_at_once(monkeypatch, at_once):
     rows = np.array([[1, 0, 1], [0, 1, 0]])
-    laws = [_measure.RoundedGaussian(Fraction(v)) for v in (2, 3, 5)]
+    laws = [RoundedGaussian(Fraction(v)) for v in (2, 3, 5)]
     batch = Batch(
         np.arange(6, dtype=np.int32).reshape(-1, 1),
         (3,),
@@ -609,23 +610,135 @@ def test_no_records_are_data_too(plan):
         assert 0 < deviations.max() < 6
 
 
-def test_more_records_than_64_bits_hold_are_refused_and_cost_nothing(plan, unspent):
-    limit = _measure.public_record_limit(plan.batches)
+class Crowd(MemoryEngine):
+    """So many records more, all in the first cell of every table."""
 
-    class Crowd(MemoryEngine):
-        def tally(self, sets, progress=None):
-            counts = super().tally(sets)
-            self.records = limit + 1
-            for each in counts:
-                each[0] += limit + 1 - len(PEOPLE["age"])
-            return counts
+    more = 0
 
-    with pytest.raises(rs.DataError, match=f"{limit + 1:,} records, more than the {limit:,}"):
-        rs.measure(plan, PEOPLE, ledger=unspent, engine=Counting(Crowd))
+    def tally(self, sets, progress=None):
+        counts = super().tally(sets, progress)
+        for each in counts:
+            each[0] += self.more
+        return counts
 
 
-def test_the_record_limit_does_not_depend_on_the_data(plan):
-    assert _measure.public_record_limit(plan.batches) == _measure.public_record_limit(plan.batches) > 10**8
+def test_more_records_than_64_bits_hold_wrap_around_and_nobody_is_told(plan, ledger, monkeypatch):
+    """A refusal would tell the number of records, to whoever chose the plan and for nothing (claim I-006)."""
+    counts = {}
+    monkeypatch.setattr(_measure, "draw", lambda source, laws, counts: np.zeros(sum(counts), np.int64))
+    for more in (0, plan.most_records, 2**62):
+        release = rs.measure(plan, PEOPLE, ledger=ledger, engine=Counting(Crowd, more=more))
+        counts[more] = release.measurements.values
+    first = [batch.apply(np.eye(1, batch.cells, dtype=np.int64))[0] for batch in plan.batches]
+    for more, values in counts.items():
+        for found, before, column in zip(values, counts[0], first, strict=True):
+            assert np.array_equal(found, before + column * np.int64(more))  # numpy's are modulo 2^64
+    assert ledger.spent == Fraction(3, 10)
+
+
+def test_the_record_limit_is_the_plans_and_stands_in_its_words(plan):
+    assert plan.most_records > 10**10
+    assert "wrap around" not in plan.explain()
+    tight = rs.plan(rs.table(SCHEMA, age=rs.prefix, sex=rs.prefix), rs.zcdp("0.1"), method="dense")
+    assert 10**8 < tight.most_records < 10**10
+    assert f"at most {tight.most_records:,} records: with more, numbers would wrap" in tight.explain()
+
+
+def crowded(manifest, arrays):
+    """Larger numbers at no more cost: they leave room for a few thousand records only."""
+    mechanism = manifest["mechanism"]
+    for holder in mechanism.get("layers", [mechanism]):
+        holder["multiplier"] *= 2**30 if "layers" in mechanism else 2**40
+
+
+@pytest.mark.parametrize("method", ["querysmasher", "hdmm-marginals"])
+def test_a_plan_that_leaves_room_for_few_records_is_refused_when_it_is_loaded(unspent, tmp_path, method):
+    path = tmp_path / "forged.plan"
+    forged(rs.plan(WORK, rs.zcdp("0.1"), method=method), path, crowded)
+    with pytest.raises(rs.BudgetError, match=r"forged\.plan: .* wrap around 64 bits above [0-9,]+ records"):
+        rs.Plan.load(path)
+    told = set()
+    for data in (PEOPLE, {"age": [1] * 5000, "sex": ["F"] * 5000}):
+        with pytest.raises(rs.BudgetError) as refused:
+            rs.measure(path, data, ledger=unspent)
+        told.add(str(refused.value))
+    assert len(told) == 1
+
+
+def test_laplace_plans_keep_to_the_same_limit():
+    for method in ("identity", "hdmm-marginals"):
+        found = rs.plan(rs.marginals(SCHEMA, ways=2), rs.pure_dp(1), method=method).mechanism
+        if method == "identity":
+            wide = [dataclasses.replace(each, matrix=each.matrix * 2**22) for each in found.factors]
+            found = dataclasses.replace(found, factors=tuple(wide))
+        else:
+            found = dataclasses.replace(found, multiplier=2**43)
+        with pytest.raises(rs.Infeasible, match="bits, too large to measure"):
+            rebudgeted(found, Fraction(10**6), replacing=False)
+
+
+# --- what is told of the data ------------------------------------------------------------------------------
+
+
+CLEAN = rs.Schema(age=rs.Integer(0, 3, outside="drop"), sex=rs.Categorical("F", "M", outside="drop"))
+
+
+def crowd(records, dropped=0):
+    """So many records, some of which are dropped."""
+    ages = [9] * dropped + [at % 4 for at in range(records - dropped)]
+    return {"age": ages, "sex": ["F", "M"] * (records // 2)}
+
+
+def forms_of(columns, folder):
+    """The same records for every engine."""
+    folder.mkdir()
+    pa.parquet.write_table(pa.table(columns), folder / "people.parquet")
+    pa.csv.write_csv(pa.table(columns), folder / "people.csv")
+    return [columns, pa.table(columns), folder / "people.parquet", str(folder / "*.csv")]
+
+
+@pytest.mark.parametrize("cells_at_once", [None, 9])
+def test_progress_is_told_the_same_whatever_the_data(tmp_path, cells_at_once):
+    plan = rs.plan(rs.marginals(CLEAN, up_to=2), rs.zcdp("0.1"), method="residualplanner")
+
+    class Passes:
+        """The engine that would be chosen, with room for few counts."""
+
+        def open(self, schema, data):
+            opened = rs.engines.engine_for(data).open(schema, data)
+            opened.cells_at_once = cells_at_once or opened.cells_at_once
+            return opened
+
+    told = []
+    for number, (records, dropped) in enumerate([(0, 0), (2, 2), (4, 1), (200_000, 0), (200_000, 190_000)]):
+        for form in forms_of(crowd(records, dropped), tmp_path / str(number)):
+            rs.measure(plan, form, **SIMULATED, engine=Passes(), progress=lambda *each: told.append(each))
+            assert told == [("counting 4 tables", step / 100) for step in range(1, 101)]
+            told.clear()
+
+
+WRONG = {
+    "codes for fewer attributes": lambda records: np.zeros((records, 1), dtype=int),
+    "real codes": lambda records: np.zeros((records, 2)),
+    "one column of codes": lambda records: np.zeros(records, dtype=int),
+    "a column of two dimensions": lambda records: {"age": np.zeros((records, 2)), "sex": ["F"] * records},
+    "columns of two lengths": lambda records: {"age": [1] * records, "sex": ["F"] * (records + 1)},
+    "a column of dates": lambda records: {
+        "age": np.zeros(records, "datetime64[D]"),
+        "sex": ["F"] * records,
+    },
+    "no column": lambda records: {"age": [1] * records},
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_data_of_another_form_are_refused_without_their_number_of_records(plan, unspent, name):
+    told = set()
+    for records in (4321, 8765):
+        with pytest.raises(rs.DataError) as refused:
+            rs.measure(plan, WRONG[name](records), ledger=unspent)
+        told.add(str(refused.value))
+    assert len(told) == 1
 
 
 # --- forms of data -----------------------------------------------------------------------------------------

@@ -17,7 +17,7 @@ from residua.linalg.centring import Measure
 from residua.mechanisms.named import querysmasher
 from residua.privacy import Unit
 from residua.strategy import integer_rows
-from residua.strategy.batches import batches_of, exact_cost
+from residua.strategy.batches import batches_of, exact_cost, record_limit
 from residua.answering.blocks import Layer, Shape
 from residua.strategy.integers import independent_integers
 from residua.strategy.integral import measurable
@@ -211,7 +211,7 @@ def test_rounding_loses_less_than_a_thousandth_and_the_cost_is_exact(budget):
     assert float(whole.exact_cost()) == pytest.approx(float(allowed), rel=1e-9)
     wanted = totals_of(ideal.scaled(float(allowed) / ideal.cost()), WORK)
     assert totals_of(whole, WORK)[1] == pytest.approx(wanted[1], rel=1e-3)
-    assert _measure.public_record_limit(batches) > 10**7
+    assert record_limit(batches) > 10**7
 
 
 def test_a_block_without_a_span_in_whole_numbers_measures_everything_a_little():

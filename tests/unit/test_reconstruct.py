@@ -11,6 +11,7 @@ import pytest
 import residua as rs
 from residua import _measure
 from residua.measurements import Measurements
+from residua.strategy.batches import TAIL_BITS
 
 ONE = rs.privacy_cost(1)
 MANY = 10**8
@@ -148,7 +149,7 @@ def test_without_noise_every_answer_is_the_truth(plans, name, method):
 
 @pytest.mark.parametrize(("name", "method"), KINDS)
 def test_every_plan_can_measure_a_hundred_million_records(plans, name, method):
-    assert _measure.public_record_limit(plans(name, method).batches) >= MANY
+    assert plans(name, method).most_records >= MANY
 
 
 @pytest.mark.parametrize(("name", "method"), [("prefix", "querysmasher"), ("mixed", "dense")])
@@ -308,7 +309,7 @@ def test_measured_numbers_are_right_modulo_two_to_the_64(plans, name, method, re
 def test_at_the_record_limit_no_number_wraps_around(plans, name, method):
     """All records in one cell, each cell in turn: then every measured number is as large as it can be."""
     plan = plans(name, method)
-    limit = _measure.public_record_limit(plan.batches)
+    limit = plan.most_records
     for cell in range(SMALL.cells):
         joint = np.zeros(SMALL.cells, dtype=np.int64)
         joint[cell] = limit
@@ -324,13 +325,9 @@ def test_at_the_record_limit_no_number_wraps_around(plans, name, method):
 def test_one_record_more_than_the_limit_could_wrap_around(plans):
     """The limit is not a guess: the largest entry times one record more leaves no room for the noise."""
     plan = plans("prefix", "querysmasher")
-    limit = _measure.public_record_limit(plan.batches)
+    limit = plan.most_records
     room = min(2**63 - 1 - (limit + 1) * batch.largest_entry() for batch in plan.batches)
-    widest = max(
-        _measure.RoundedGaussian(variance).bound(_measure.TAIL_BITS)
-        for batch in plan.batches
-        for variance in batch.variances
-    )
+    widest = max(law.bound(TAIL_BITS) for batch in plan.batches for law in batch.laws())
     assert room < widest
 
 

@@ -166,8 +166,7 @@ class DuckDBEngine:
                         tally.add(block)
                         done, kept = done + read, kept + len(block[0])
                         if progress is not None:
-                            fraction = min(1.0, done / max(1, self.about))
-                            progress(f"counting {len(sets):,} tables, {done:,} records", fraction)
+                            progress("counting", min(1.0, done / max(1, self.about)))
             self._records = kept
             return tally.finish()
 
@@ -223,11 +222,10 @@ def _refuse(schema: Schema, source: Source, length: int) -> Never:
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """Which records of a source a batch has; `reader` has those that follow."""
+    """The first record that a batch has of a source; `reader` has those that follow."""
 
     source: str
     first: int
-    count: int
     reader: Any
 
     @contextmanager
@@ -238,8 +236,8 @@ class Rows:
         except DataError as error:
             if self.first == 0 and next(self.reader, None) is None:
                 raise DataError(f"{self.source}: {error}" if self.source else f"{error}") from error
-            where = f"rows {self.first:,} to {self.first + self.count - 1:,}"
-            where += f" of {self.source}" if self.source else ""
+            # Not where the batch ends: of the last one, that is the number of records.
+            where = f"from row {self.first:,} of {self.source or 'the data'} on"
             raise DataError(f"{where}: {error}") from error
 
 
@@ -254,12 +252,12 @@ def _batches(
     with _explained(source.name), closing(source.query(listed).to_arrow_reader(length)) as reader:
         first = 0
         for batch in reader:
-            yield Rows(source.name, first, batch.num_rows, reader), batch
+            yield Rows(source.name, first, reader), batch
             first += batch.num_rows
         if not first:
             # The types of columns without records are the attributes' to accept, too.
             empty = pa.RecordBatch.from_pylist([], schema=reader.schema)
-            yield Rows(source.name, 0, 0, reader), empty
+            yield Rows(source.name, 0, reader), empty
 
 
 @contextmanager

@@ -15,6 +15,8 @@ Subsets = NDArray[np.int32]
 Piece = tuple[int, list[int], Integers]
 Place = tuple[int, int, Set]  # which request, which row of it, its attributes in the order asked
 
+STEPS = 100  # of progress, whatever the data
+
 
 def count_marginals(
     engine: Engine, sizes: Sequence[int], requests: Sequence[Subsets], progress: Progress | None = None
@@ -24,23 +26,25 @@ def count_marginals(
     A request is an array (marginals, attributes) of positions in the schema; the marginals of one request
     have the same sizes in the same order, and cells are row-major in that order. All requests share as few
     passes over the data as the engine's memory allows. A DataError if the data changed between two passes.
+    What `progress` is told does not depend on the data (claim E-006).
     """
     places: dict[Set, list[Place]] = {}
     for request, subsets in enumerate(requests):
         for row, order in enumerate(map(tuple, subsets.tolist())):
             places.setdefault(tuple(sorted(order)), []).append((request, row, order))
     records: int | None = None
+    steps = None if progress is None else Steps(progress, len(places))
     groups = list(passes(list(places), sizes, engine.about, engine.cells_at_once))
     for number, group in enumerate(groups):
-        tallied = engine.tally([each.attributes for each in group], _part(progress, number, len(groups)))
+        part = None if steps is None else steps.part(number, len(groups))
+        tallied = engine.tally([each.attributes for each in group], part)
         for counted in tallied:
             total = int(counted.sum())
             if total != (records := total if records is None else records):
-                raise DataError(
-                    f"the data changed while being counted: {records:,} records at first, then {total:,}; "
-                    "count a copy that stands still"
-                )
+                raise DataError("the data changed while being counted; count a copy that stands still")
         yield from _pieces(group, tallied, places, sizes, engine.cells_at_once)
+    if steps is not None:
+        steps.reach(1.0)
 
 
 def counts(engine: Engine, sizes: Sequence[int], subsets: Subsets) -> Integers:
@@ -81,8 +85,23 @@ def _stacked(open_pieces: dict[int, tuple[list[int], list[Integers]]]) -> Iterat
         yield request, rows, np.stack(found)
 
 
-def _part(progress: Progress | None, number: int, many: int) -> Progress | None:
-    """Progress of one pass as a part of the progress of all."""
-    if progress is None or many == 1:
-        return progress
-    return lambda words, done: progress(f"pass {number + 1} of {many}: {words}", (number + done) / many)
+class Steps:
+    """Progress in hundredths, each told once, in order and in the same words.
+
+    How many records there are, and so how many blocks and passes, changes when a step is told, not what.
+    """
+
+    def __init__(self, progress: Progress, tables: int) -> None:
+        self._progress = progress
+        self._words = "counting 1 table" if tables == 1 else f"counting {tables:,} tables"
+        self._told = 0
+
+    def reach(self, fraction: float) -> None:
+        """Tell all steps up to this fraction that were not told yet."""
+        while self._told < min(int(fraction * STEPS), STEPS):
+            self._told += 1
+            self._progress(self._words, self._told / STEPS)
+
+    def part(self, number: int, many: int) -> Progress:
+        """What one pass of many calls; its own words are left out."""
+        return lambda _, done: self.reach((number + done) / many)

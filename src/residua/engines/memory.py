@@ -16,6 +16,7 @@ from residua.errors import DataError, Infeasible
 from residua.linalg.threads import processors
 from residua.schema import Schema
 from residua.schema.tables import is_a
+from residua.schema.wording import shape_of
 
 CELLS_AT_ONCE = 20_000_000  # 160 megabytes of counts
 
@@ -26,7 +27,7 @@ class MemoryEngine:
     def __init__(self, codes: NDArray[Any], sizes: Sequence[int], *, processes: int | None = None) -> None:
         if codes.ndim != 2 or codes.shape[1] != len(sizes):
             raise DataError(
-                f"codes must have one column for each of the {len(sizes)} attributes, not {codes.shape}"
+                f"codes must have one column for each of the {len(sizes)} attributes, not {shape_of(codes)}"
             )
         columns = [np.ascontiguousarray(codes[:, at], narrowest(size)) for at, size in enumerate(sizes)]
         self._set(columns, sizes, processes)
@@ -58,7 +59,7 @@ class MemoryEngine:
                 tally.add([column[start : start + ROWS] for column in self._columns])
                 if progress is not None:
                     done = min(start + ROWS, self.records)
-                    progress(f"counting {len(sets):,} tables, {done:,} records", done / self.records)
+                    progress("counting", done / self.records)
             return tally.finish()
 
 

@@ -110,7 +110,7 @@ class SparkEngine:
         found = np.split(flat, ends[:-1])
         self._records = int(found[0].sum())
         if progress is not None:
-            progress(f"counting {len(sets):,} tables, {self._records:,} records", 1.0)
+            progress("counting", 1.0)
         return found
 
     def _refuse(self) -> None:

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from residua.errors import DataError
-from residua.schema.wording import is_unicode, short
+from residua.schema.wording import is_unicode, shape_of, short
 
 # How the null markers of pandas call themselves; pandas itself is not imported.
 _NULL_TYPES = frozenset({"NoneType", "NAType", "NaTType"})
@@ -94,7 +94,7 @@ def _of_pandas(values: object) -> bool:
 
 def _read_numpy(values: NDArray[Any], where: str) -> Column:
     if values.ndim != 1:
-        raise DataError(f"{where}a column has one dimension, this array has shape {values.shape}")
+        raise DataError(f"{where}a column has one dimension, this is {shape_of(values)}")
     if isinstance(values, np.ma.MaskedArray):
         mask = np.ma.getmaskarray(values)
         if values.dtype.kind not in "biuf":

@@ -17,7 +17,7 @@ from residua.schema.attribute import Attribute
 from residua.schema.attributes import Integer
 from residua.schema.records import attribute_from_record
 from residua.schema.tables import columns_of
-from residua.schema.wording import hint, is_unicode, listing, short
+from residua.schema.wording import hint, is_unicode, listing, shape_of, short
 
 _LINE = 88
 
@@ -146,7 +146,8 @@ class Schema:
         for name, column in zip(self.names, columns, strict=True):
             if len(column) != len(columns[0]):
                 raise DataError(
-                    f"column {name!r} has {len(column)} values, but {self.names[0]!r} has {len(columns[0])}"
+                    f"columns {self.names[0]!r} and {name!r} have different numbers of values; give every "
+                    "column one value for each record"
                 )
         return _side_by_side(columns)
 
@@ -195,7 +196,7 @@ class Schema:
     def _encode_codes(self, codes: NDArray[Any], first_row: int) -> NDArray[np.int32]:
         if codes.ndim != 2 or codes.shape[1] != len(self):
             raise DataError(
-                f"an array of codes has shape (records, {len(self)}) for this schema, not {codes.shape}; "
+                f"codes for this schema are an array of shape (records, {len(self)}), not {shape_of(codes)}; "
                 "a table of values needs column names"
             )
         if codes.dtype.kind not in "biu":

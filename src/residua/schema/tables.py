@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from residua.errors import DataError
-from residua.schema.wording import hint, listing
+from residua.schema.wording import hint, listing, shape_of
 
 _ACCEPTED = (
     "a pandas or polars DataFrame, an Arrow table, a mapping of names to arrays, a numpy structured array, "
@@ -47,9 +47,7 @@ def _open(data: object) -> tuple[list[object], Callable[[str], object]]:
         return list(data), data.__getitem__
     if isinstance(data, np.ndarray):
         if data.dtype.names is None or data.ndim != 1:
-            raise DataError(
-                f"an array of shape {data.shape} and type {data.dtype} is no table; give {_ACCEPTED}"
-            )
+            raise DataError(f"{shape_of(data)}, of type {data.dtype}, is no table; give {_ACCEPTED}")
         return list(data.dtype.names), data.__getitem__
     frame: Any = data
     if is_a(data, "pandas", "DataFrame"):

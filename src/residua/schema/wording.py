@@ -2,6 +2,7 @@
 
 import difflib
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 _FEW = 12
 _MANY = 2000
@@ -49,6 +50,18 @@ def short(value: object) -> str:
         return text
     half = _LONGEST // 2 - 2
     return f"{text[:half]}...{text[-half:]}"
+
+
+def shape_of(array: Any) -> str:
+    """How many columns an array has, without how many records.
+
+    >>> import numpy as np
+    >>> shape_of(np.zeros((5000, 3))), shape_of(np.zeros(5000))
+    ('an array with 3 columns', 'an array of 1 dimension')
+    """
+    if array.ndim != 2:
+        return f"an array of {array.ndim} dimension{'' if array.ndim == 1 else 's'}"
+    return f"an array with {array.shape[1]} column{'' if array.shape[1] == 1 else 's'}"
 
 
 def is_unicode(text: str) -> bool:

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from residua.answering.blocks import Layer, along_axes
 from residua.errors import BudgetError, Infeasible
+from residua.noise import DiscreteLaplace, Law, RoundedGaussian
 from residua.privacy import NoiseLaw
 from residua.strategy.integers import column_norm, column_sum, largest_size
 from residua.strategy.strategy import Strategy
@@ -22,6 +23,9 @@ from residua.workload.views import View
 Array = NDArray[np.float64]
 Integers = NDArray[np.int64]
 Subsets = NDArray[np.int32]
+
+TAIL_BITS = 60  # a measured number wraps around with a probability below 2 to minus this
+LEAST_RECORDS = 2**20  # that every plan can measure: what is left beside its largest entries and noise
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -81,6 +85,12 @@ class Batch:
             return tuple(norm / variance for variance in self.variances)
         norm = self.multiplier * math.prod(column_sum(matrix) for matrix in self.matrices)
         return tuple(norm / scale for scale in self.scales)
+
+    def laws(self) -> list[Law]:
+        """The law of the noise for each of the noise parameters."""
+        if self.scales is None:
+            return [RoundedGaussian(variance) for variance in self.variances]
+        return [DiscreteLaplace(scale) for scale in self.scales]
 
     def apply(self, counts: Integers) -> Integers:
         """Exact answers to the measured queries, modulo 2^64: (blocks, cells) to (blocks, rows)."""
@@ -159,10 +169,17 @@ def exact_cost(batches: Sequence[Batch]) -> Fraction:
     return total
 
 
-def record_limit(batches: Sequence[Batch], tail: Sequence[int]) -> int:
-    """The most records for which no measured number can wrap around 2^63 (claim I-006).
-
-    `tail` is, for each batch, a bound on the absolute noise that is practically never exceeded.
-    """
-    rooms = [(2**63 - 1 - noise) // batch.largest_entry() for batch, noise in zip(batches, tail, strict=True)]
+def record_limit(batches: Sequence[Batch]) -> int:
+    """The most records for which no measured number can wrap around 2^63, whatever the data (claim I-006)."""
+    tails = [max((law.bound(TAIL_BITS) for law in batch.laws()), default=0) for batch in batches]
+    rooms = [(2**63 - 1 - tail) // batch.largest_entry() for batch, tail in zip(batches, tails, strict=True)]
     return max(0, min(rooms, default=2**62))
+
+
+def refuse_few_records(batches: Sequence[Batch]) -> None:
+    """BudgetError where entries or noise leave fewer records in 64 bits than those of any plan do."""
+    if (limit := record_limit(batches)) < LEAST_RECORDS:
+        raise BudgetError(
+            f"this plan measures numbers that wrap around 64 bits above {limit:,} records, and plans are "
+            f"made for at least {LEAST_RECORDS:,}; plan again"
+        )

@@ -201,6 +201,11 @@ def refuse_unfit(least: float, widest: float, entry: int) -> None:
             "the noise of a block does not fit 64-bit integers; plan for this budget (a plan made for "
             "another may not stretch so far), or with weights that differ less"
         )
+    refuse_large(entry)
+
+
+def refuse_large(entry: int) -> None:
+    """Infeasible if 64-bit integers cannot hold counts times this entry."""
     if entry > LARGEST_ENTRY:
         raise Infeasible(
             f"a block has entries of {entry.bit_length()} bits, too large to measure more than a few records "

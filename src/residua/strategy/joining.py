@@ -140,17 +140,12 @@ def as_cells(
     blocks: list[tuple[Sequence[Placed], float]] = []
     numbers: list[Array] = []
     shapes: dict[object, Shape] = {}
-    places = [axis.reshape(-1) for axis in np.indices(width)]  # of every joint cell, by attribute
     for layer_number, rows, values in measured:
         layer = strategy.layers[layer_number]
-        seen = strategy.domains[layer.domain]
         used = layer.shapes[rows[0]].tolist()
         matrix = join(strategy.shapes[number].matrix for number in used)
         for row, own in zip(rows.tolist(), values, strict=True):
-            cells = np.zeros(len(places[0]), dtype=np.int64)
-            for place in layer.order:
-                at = int(layer.subsets[row, place])
-                cells = cells * seen.sizes[at] + _class_of(seen, at, attributes, places)
+            cells = joint_cells(strategy, layer_number, row, attributes, width)
             key = (layer_number, tuple(used), cells.tobytes())
             if key not in shapes:
                 shapes[key] = Shape.of(width, matrix[:, cells])
@@ -163,6 +158,20 @@ def as_cells(
         runs.setdefault(id(factors[0].shape), []).append(own)
     layers = enumerate(runs.values())
     return found, [(number, np.arange(len(own)), np.stack(own)) for number, own in layers]
+
+
+def joint_cells(
+    strategy: Strategy, number: int, row: int, attributes: Sequence[int], sizes: Sequence[int]
+) -> Integers:
+    """For every joint cell of some attributes the cell of a block's marginal that it is in, (cells,)."""
+    places = [axis.reshape(-1) for axis in np.indices(sizes)]  # of every joint cell, by attribute
+    layer = strategy.layers[number]
+    seen = strategy.domains[layer.domain]
+    cells = np.zeros(math.prod(sizes), dtype=np.int64)
+    for place in layer.order:
+        at = int(layer.subsets[row, place])
+        cells = cells * seen.sizes[at] + _class_of(seen, at, attributes, places)
+    return cells
 
 
 def _class_of(seen: Domain, at: int, attributes: Sequence[int], places: Sequence[Integers]) -> Integers:

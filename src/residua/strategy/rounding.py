@@ -33,6 +33,7 @@ from residua.strategy.integers import (
     enough_bits,
     even_bits,
     largest_size,
+    refuse_large,
     refuse_unfit,
     rounded_rows,
     scale_of,
@@ -264,13 +265,14 @@ def with_budget(strategy: Strategy, allowed: Fraction) -> Strategy:
         costs = np.asarray(shares * 2.0**-grain, dtype=np.float64)
         squared = float(layer.multiplier) ** 2
         parameters = norms[layer.shapes].prod(axis=1) / costs
+        largest = layer.multiplier * math.prod(int(entries[column].max()) for column in layer.shapes.T)
         if law == "laplace":
             parameters *= layer.multiplier
             refuse_wide_laplace(Fraction(parameters.min()), Fraction(parameters.max()))
+            refuse_large(largest)
             noise = laplace_variance(parameters) / squared
         else:
             parameters *= squared
-            largest = layer.multiplier * math.prod(int(entries[column].max()) for column in layer.shapes.T)
             refuse_unfit(float(parameters.min()), float(parameters.max()), largest)
             noise = (parameters + 1.0 / 12.0) / squared  # rounding adds a twelfth
         layers.append(replace(layer, shares=shares, costs=costs, noise=noise))

@@ -96,6 +96,15 @@ class Strategy:
         """The measures under which estimates are centred; None where all cells are estimated at once."""
         return getattr(self.answerer, "measures", None)
 
+    def attributes(self) -> list[int]:
+        """Attributes of the schema that some block looks at, ascending."""
+        found: set[int] = set()
+        for layer in self.layers:
+            parts = {part.place: part.attributes for part in self.domains[layer.domain].view.parts}
+            for at in np.unique(layer.subsets).tolist():
+                found.update(parts.get(at, (at,)))
+        return sorted(found)
+
     def single(self) -> tuple[tuple[int, ...], tuple[Placed, ...], float] | None:
         """Attributes, factors and noise of the only block; None where there are several, or classes."""
         if self.coarsened or sum(len(layer.noise) for layer in self.layers) != 1:
