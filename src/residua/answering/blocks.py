@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from residua.linalg.centring import Measure
+from residua.linalg.centring import VANISHING, Measure
 from residua.linalg.keys import distinct_rows
 from residua.linalg.rows import inverse_gram, pseudo_inverse
 
@@ -19,6 +19,10 @@ Integers = NDArray[np.int64]
 
 Measured = Sequence[tuple[int, Integers, Array]]
 """Measured numbers in units of the matrices: layer, rows of blocks there, and numbers (blocks, rows)."""
+
+
+TOUCHED = 1e-10  # of a row's length: what is smaller is rounding of a real matrix
+WHOLE_TOUCHED = VANISHING**0.5  # of an integer row's length: what is smaller is looked at exactly
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,6 +77,41 @@ class Shape:
     def complete(self) -> bool:
         """Whether a centred B answers every centred query on its cells."""
         return self.rank == math.prod(size - 1 for size in self.sizes)
+
+    def is_centred(self, measures: Sequence[Measure], *, whole: bool) -> bool:
+        """Whether every row has mean zero along every axis; with `whole`, integer rows exactly zero.
+
+        Then they touch one residual, that on all axes.
+        """
+        key = (tuple(measures), whole)
+        if key not in self._centred:
+            self._centred[key] = all(
+                self._vanishes(axis, measure, whole) for axis, measure in enumerate(measures)
+            )
+        return self._centred[key]
+
+    @cached_property
+    def _centred(self) -> dict[tuple[tuple[Measure, ...], bool], bool]:
+        return {}
+
+    def _vanishes(self, axis: int, measure: Measure, whole: bool) -> bool:
+        """Whether the means along an axis are zero."""
+        means = np.tensordot(self.matrix.reshape(-1, *self.sizes), measure.vector(), axes=(1 + axis, 0))
+        lengths = np.linalg.norm(self.matrix, axis=1)
+        allowed = (WHOLE_TOUCHED if whole else TOUCHED) * lengths
+        if np.any(np.linalg.norm(means.reshape(len(lengths), -1), axis=1) > allowed):
+            return False
+        if not whole:
+            return True
+        numbers = measure.whole_numbers()
+        rows = self.whole_rows(sum(map(abs, numbers)))
+        return not np.any(np.tensordot(rows, np.array(numbers, dtype=rows.dtype), axes=(1 + axis, 0)))
+
+    def whole_rows(self, growth: int) -> NDArray[Any]:
+        """Integer rows, (rows, sizes...), in a type that holds numbers `growth` times as large."""
+        fits = growth * int(np.abs(self.matrix).max()) < 2**63
+        rows = self.matrix.astype(np.int64).reshape(-1, *self.sizes)
+        return rows if fits else rows.astype(object)
 
     @cached_property
     def norm(self) -> float:

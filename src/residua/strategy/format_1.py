@@ -151,6 +151,8 @@ def _sides(record: Record, arrays: Arrays, sizes: Sequence[int]) -> Strategy:
             )
         )
         parts.append((strategy_of_format_1(part["mechanism"], own, view.sizes(sizes)), view, {}))
+    grain = max(strategy.grain or 0 for strategy, _, _ in parts)
+    parts = [(_in_grains(strategy, grain), view, spans) for strategy, view, spans in parts]
     lifts = []
     for number, part in enumerate(record["lifts"]):
         attributes = tuple(part["attributes"])
@@ -158,6 +160,22 @@ def _sides(record: Record, arrays: Arrays, sizes: Sequence[int]) -> Strategy:
         settled = tuple(tuple(known) for known in part["settled"])
         lifts.append(Lift(attributes, kinds, arrays[f"lift.{number}.rows"], settled))
     return seen_by(parts, lifts)[0]
+
+
+def _in_grains(strategy: Strategy, grain: int) -> Strategy:
+    """The same strategy with its shares in smaller grains; each side of a file has grains of its own."""
+    if strategy.grain is None:
+        return strategy
+    layers = []
+    for layer in strategy.layers:
+        shares = (
+            []
+            if layer.shares is None
+            else [share << (grain - strategy.grain) for share in layer.shares.tolist()]
+        )
+        fits = max(shares, default=0) < 2**63
+        layers.append(replace(layer, shares=np.array(shares, dtype=np.int64 if fits else np.object_)))
+    return replace(strategy, layers=tuple(layers), grain=grain)
 
 
 def _real(matrix: NDArray[Any]) -> NDArray[np.float64]:

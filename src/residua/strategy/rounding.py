@@ -15,7 +15,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from residua.answering.blocks import Layer, Memory, Shape
-from residua.answering.coupled.coordinates import is_centred
 from residua.errors import Infeasible
 from residua.linalg.centring import Measure
 from residua.linalg.keys import distinct_rows
@@ -78,14 +77,14 @@ class _Rounding:
     def __init__(self, ideal: Strategy, spans: Spans, allowed: Fraction) -> None:
         self.ideal, self.spans, self.allowed = ideal, spans, allowed
         self.cost = ideal.cost()
-        self.uses: dict[int, list[tuple[Measure, ...]]] = {}
+        self.uses: dict[int, dict[tuple[Measure, ...], None]] = {}
         for layer in ideal.layers:
             for number, measures in _uses(layer, ideal.domains[layer.domain].measures):
-                self.uses.setdefault(number, []).append(measures)
+                self.uses.setdefault(number, {})[measures] = None
         self.centred = {
             number
             for number, uses in self.uses.items()
-            if all(is_centred(ideal.shapes[number], measures, whole=False) for measures in uses)
+            if all(ideal.shapes[number].is_centred(measures, whole=False) for measures in uses)
         }
         self.plain = {
             number: rows
@@ -123,7 +122,7 @@ class _Rounding:
             return Shape(shape.sizes, rows.astype(np.float64), rank)
         found = centred_shape(shape, span, bits, few)
         # Off centre, blocks would have to be solved together with others that they know nothing of (I-002).
-        if not all(is_centred(found, measures, whole=True) for measures in self.uses[number]):
+        if not all(found.is_centred(measures, whole=True) for measures in self.uses[number]):
             raise ArithmeticError("a block was rounded off centre: its answers would be biased")
         return found
 

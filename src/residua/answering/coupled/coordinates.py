@@ -13,15 +13,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from residua.answering.blocks import Shape
-from residua.linalg.centring import VANISHING, Measure
+from residua.answering.blocks import TOUCHED, WHOLE_TOUCHED, Shape
+from residua.linalg.centring import Measure
 
 Array = NDArray[np.float64]
 
 Places = tuple[int, ...]
 """Axes of a block or table, ascending; as a residual, those along which something is centred."""
-
-TOUCHED = 1e-10  # of a row's length: what is smaller is rounding of a real matrix
 
 
 def contrasts(size: int) -> Array:
@@ -65,25 +63,9 @@ def lifted(values: Array, sizes: Sequence[int]) -> Array:
     return np.asarray(tensor)
 
 
-def is_centred(shape: Shape, measures: Sequence[Measure], *, whole: bool) -> bool:
-    """Whether every row has mean zero along every axis: then it touches one residual, that on all axes.
-
-    For a shape in integers, with `whole`, zero means exactly zero.
-    """
-    tensor = shape.matrix.reshape(-1, *shape.sizes)
-    lengths = np.linalg.norm(shape.matrix, axis=1)
-    for axis, measure in enumerate(measures):
-        means = np.tensordot(tensor, measure.vector(), axes=(1 + axis, 0)).reshape(len(tensor), -1)
-        if np.any(np.linalg.norm(means, axis=1) > (VANISHING**0.5 if whole else TOUCHED) * lengths):
-            return False
-        if whole and np.any(_whole_part(shape, [axis], measures)):
-            return False
-    return True
-
-
 def touched(shape: Shape, measures: Sequence[Measure], *, whole: bool) -> frozenset[Places]:
     """The residuals, as sets of axes of the shape, in which some row has a part that is not zero."""
-    if is_centred(shape, measures, whole=whole):
+    if shape.is_centred(measures, whole=whole):
         return frozenset([tuple(range(len(shape.sizes)))])
     return frozenset(
         kept
@@ -95,22 +77,20 @@ def touched(shape: Shape, measures: Sequence[Measure], *, whole: bool) -> frozen
 def _has_part(shape: Shape, measures: Sequence[Measure], kept: Places, *, whole: bool) -> bool:
     lengths = np.linalg.norm(shape.matrix, axis=1)
     parts = np.linalg.norm(coordinates(shape.matrix, shape.sizes, measures, kept), axis=1)
-    if np.any(parts > (VANISHING**0.5 if whole else TOUCHED) * lengths):
+    if np.any(parts > (WHOLE_TOUCHED if whole else TOUCHED) * lengths):
         return True
     gone = [axis for axis in range(len(shape.sizes)) if axis not in kept]
-    return whole and bool(np.any(_whole_part(shape, gone, measures, kept)))
+    return whole and bool(np.any(_whole_part(shape, gone, kept, measures)))
 
 
 def _whole_part(
-    shape: Shape, summed: Sequence[int], measures: Sequence[Measure], kept: Sequence[int] = ()
+    shape: Shape, summed: Sequence[int], kept: Sequence[int], measures: Sequence[Measure]
 ) -> NDArray[Any]:
-    """Whole multiples of the rows' means along some axes, centred along others, in exact arithmetic."""
+    """Whole multiples of the rows' means along some axes, centred along the others, in exact arithmetic."""
     growth = math.prod(2 * sum(map(abs, measure.whole_numbers())) for measure in measures)
-    fits = growth * int(np.abs(shape.matrix).max()) < 2**63
-    number: Any = np.int64 if fits else object
-    tensor = shape.matrix.astype(np.int64).astype(number).reshape(-1, *shape.sizes)
+    tensor = shape.whole_rows(growth)
     for axis in sorted({*summed, *kept}, reverse=True):
-        weights = np.array(measures[axis].whole_numbers(), dtype=number)
+        weights = np.array(measures[axis].whole_numbers(), dtype=tensor.dtype)
         sums = np.tensordot(tensor, weights, axes=(1 + axis, 0))
         tensor = weights.sum() * tensor - np.expand_dims(sums, 1 + axis) if axis in kept else sums
     return np.asarray(tensor)

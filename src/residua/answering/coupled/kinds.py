@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from residua.answering.blocks import Blocks, Layer, Shape
-from residua.answering.coupled.coordinates import Places, coordinates, dimension, is_centred, touched
+from residua.answering.coupled.coordinates import Places, coordinates, dimension, touched
 from residua.answering.coupled.reduction import Reduced, reduced
 from residua.errors import Infeasible
 from residua.linalg.centring import Measure
@@ -213,7 +213,7 @@ class Touches:
             codes = np.column_stack([column, kinds[:, list(places)]])
             for number, *own in codes[distinct_rows(codes)[0]].tolist():
                 measures = [self.measures[kind] for kind in own]
-                if not is_centred(self.blocks.shapes[number], measures, whole=self.blocks.whole):
+                if not self.blocks.shapes[number].is_centred(measures, whole=self.blocks.whole):
                     return False
         return True
 

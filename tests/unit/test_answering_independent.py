@@ -1,4 +1,4 @@
-"""Block strategies: runs of tables at once, spans and refusals, largest variances, records."""
+"""Answers from independent blocks: runs of tables at once, spans and refusals, largest variances."""
 
 import math
 
@@ -7,16 +7,18 @@ import pytest
 from numpy.typing import NDArray
 
 import residua as rs
+from residua.answering.independent import answerer, largest, runs
+from residua.answering.protocol import TableByTable
 from residua.decompose import decompose
 from residua.linalg.centring import Measure
 from residua.mechanisms.blocks import solve_blocks
 from residua.mechanisms.named import fourier, querysmasher, residualplanner_plus
 from residua.mechanisms.shapes import Optimal
-from residua.strategy import block_strategy, largest, run_totals
+from residua.strategy.costs import replacement_cost
+from residua.strategy.format_1 import strategy_of_format_1
+from residua.strategy.manifest import strategy_from_manifest, strategy_to_manifest
 from residua.strategy.strategy import Strategy
-from residua.strategy.strategy import totals_by_table
-from residua.strategy.records import mechanism_from_record
-from residua.workload import Tables
+from residua.workload import Group, Tables
 
 ONE = rs.privacy_cost(1)
 SCHEMA = rs.Schema(
@@ -25,9 +27,11 @@ SCHEMA = rs.Schema(
 
 
 def strategy_for(work: rs.Workload) -> Strategy:
-    found = querysmasher(work, 1e-4).strategy
-    assert isinstance(found, Strategy)
-    return found
+    return querysmasher(work, 1e-4).strategy
+
+
+def totals_by_table(strategy: Strategy, part: Group | Tables) -> tuple[float, float]:
+    return TableByTable.totals(strategy.answerer, part)
 
 
 # --- runs of tables ----------------------------------------------------------------------------------------
@@ -61,29 +65,29 @@ RUNS = {
 @pytest.mark.parametrize("name", RUNS)
 def test_the_totals_of_a_run_are_the_sums_over_its_tables(name, method):
     work = RUNS[name]
-    mechanism = method(work, 1e-4).strategy
+    strategy = method(work, 1e-4).strategy
     for part in work.parts:
-        assert mechanism.totals(part) == pytest.approx(totals_by_table(mechanism, part), rel=1e-10)
+        assert strategy.totals(part) == pytest.approx(totals_by_table(strategy, part), rel=1e-10)
 
 
 @pytest.mark.parametrize("name", RUNS)
 def test_a_run_that_was_not_planned_is_answered_from_what_was(name):
     """Totals of runs of other families, where the plan's blocks answer them."""
     work = RUNS[name]
-    mechanism = strategy_for(work)
+    strategy = strategy_for(work)
     width = 1 if name == "some of each" else 2
     names = ["a0", "a1", "a2"] if name == "some of each" else None
     names = ["a0", "a2", "a4", "a6"] if name == "reversed" else names
     other = rs.all_tables(work.schema, range(width + 1), rs.ranges, attributes=names)
     for part in other.parts:
         assert isinstance(part, Tables)
-        assert mechanism.totals(part) == pytest.approx(totals_by_table(mechanism, part), rel=1e-10)
+        assert strategy.totals(part) == pytest.approx(totals_by_table(strategy, part), rel=1e-10)
 
 
 def test_the_sum_of_a_run_and_its_least_accurate_table_are_worked_out_together(monkeypatch):
     work = rs.marginals(rs.Schema.of_sizes([2, 3, 4, 5]), up_to=2)
     plan = rs.plan(work, rs.privacy_cost(1), objective="max_variance")
-    monkeypatch.setattr(run_totals._RunTotal, "by_table", None)  # what is known is not worked out again
+    monkeypatch.setattr(runs._RunTotal, "by_table", None)  # what is known is not worked out again
     assert plan.max_variance == max(plan.strategy.variances(group).max() for group in work.groups())
     with pytest.raises(TypeError):
         plan.strategy.totals(rs.marginals(work.schema, ways=2).parts[0])
@@ -91,13 +95,13 @@ def test_the_sum_of_a_run_and_its_least_accurate_table_are_worked_out_together(m
 
 def test_five_hundred_million_queries_are_summed_up_without_being_listed(monkeypatch):
     calls = []
-    find = block_strategy.largest_of
+    find = answerer.largest_of
 
     def counted(*arguments: object) -> float:
         calls.append(1)
         return find(*arguments)
 
-    monkeypatch.setattr(block_strategy, "largest_of", counted)
+    monkeypatch.setattr(answerer, "largest_of", counted)
     work = rs.all_tables(rs.Schema.of_sizes([40] * 40), (1, 2), rs.ranges)
     plan = rs.plan(work, ONE, method="querysmasher")
     rows = plan.summary()
@@ -192,9 +196,9 @@ def test_a_block_that_a_table_asks_nothing_of_cannot_refuse_it():
     """Both tables are planned; the first one's block on sex and month is less than affine asks of month."""
     work = rs.table(SCHEMA, {("age", "sex"): rs.affine, "month": rs.width(2)})
     work = work + 0.01 * rs.table(SCHEMA, {("age", "month"): rs.affine, "sex": rs.total})
-    mechanism = strategy_for(work)
+    strategy = strategy_for(work)
     for group in work.groups():
-        assert np.isfinite(mechanism.variances(group)).all()
+        assert np.isfinite(strategy.variances(group)).all()
     with_total = rs.all_tables(
         SCHEMA, 2, numeric=rs.prefix, categorical=rs.total, attributes=["month", "sex"]
     )
@@ -217,11 +221,11 @@ def test_under_another_measure_the_span_is_the_same():
     generator = np.random.default_rng(8)
     tilted = [Measure.of(generator.dirichlet(np.ones(size))) for size in SCHEMA.sizes]
     work = rs.all_tables(SCHEMA, (1, 2), rs.prefix)
-    mechanism = solve_blocks(decompose(work, tilted), SCHEMA.sizes, Optimal(), 1e-4).strategy
+    strategy = solve_blocks(decompose(work, tilted), SCHEMA.sizes, Optimal(), 1e-4).strategy
     for part in rs.all_tables(SCHEMA, (0, 1, 2), rs.ranges).parts:
-        assert mechanism.totals(part) == pytest.approx(totals_by_table(mechanism, part), rel=1e-10)
+        assert strategy.totals(part) == pytest.approx(totals_by_table(strategy, part), rel=1e-10)
     with pytest.raises(rs.NotInSpan):
-        mechanism.totals(rs.marginals(SCHEMA, ways=3).parts[0])
+        strategy.totals(rs.marginals(SCHEMA, ways=3).parts[0])
 
 
 # --- the largest variance ----------------------------------------------------------------------------------
@@ -252,12 +256,12 @@ def test_columns_of_zeros_are_no_obstacle():
 
 
 def test_the_largest_of_too_many_candidates_is_not_known(monkeypatch):
-    mechanism = strategy_for(rs.all_tables(SCHEMA, (1, 2), rs.ranges))
+    strategy = strategy_for(rs.all_tables(SCHEMA, (1, 2), rs.ranges))
     (group,) = rs.table(SCHEMA, {"age": rs.ranges, "month": rs.ranges}).groups()
-    assert mechanism.largest(group) == pytest.approx(mechanism.variances(group).max(), rel=1e-12)
+    assert strategy.largest(group) == pytest.approx(strategy.variances(group).max(), rel=1e-12)
     monkeypatch.setattr(largest, "FEW", 0)
     choosing = strategy_for(rs.all_tables(SCHEMA, (1, 2), rs.ranges))
-    assert choosing.largest(group) == pytest.approx(mechanism.variances(group).max(), rel=1e-12)
+    assert choosing.largest(group) == pytest.approx(strategy.variances(group).max(), rel=1e-12)
     monkeypatch.setattr(largest, "MOST_COMBINED", 0)
     fresh = strategy_for(rs.all_tables(SCHEMA, (1, 2), rs.ranges))
     assert math.isnan(fresh.largest(group))
@@ -274,21 +278,21 @@ def test_the_largest_of_a_family_that_cannot_be_listed_is_not_known():
         plan.variances(plan.workload)
 
 
-# --- the rest of what a mechanism says ---------------------------------------------------------------------
+# --- the rest of what a strategy says ----------------------------------------------------------------------
 
 
 def test_scaling_divides_every_variance_and_multiplies_the_cost():
-    mechanism = strategy_for(RUNS["on joint layers"])
-    twice = mechanism.scaled(2.0)
-    assert twice.cost() == pytest.approx(2 * mechanism.cost(), rel=1e-12)
-    assert twice.replacement_cost() == pytest.approx(2 * mechanism.replacement_cost(), rel=1e-12)
+    strategy = strategy_for(RUNS["on joint layers"])
+    twice = strategy.scaled(2.0)
+    assert twice.cost() == pytest.approx(2 * strategy.cost(), rel=1e-12)
+    assert replacement_cost(twice) == pytest.approx(2 * replacement_cost(strategy), rel=1e-12)
     for group in list(RUNS["on joint layers"].groups())[::5]:
-        np.testing.assert_allclose(2 * twice.variances(group), mechanism.variances(group), rtol=1e-12)
+        np.testing.assert_allclose(2 * twice.variances(group), strategy.variances(group), rtol=1e-12)
 
 
 def test_the_total_alone_costs_nothing_to_replace_a_record():
-    assert strategy_for(rs.table(SCHEMA)).replacement_cost() == 0
-    assert strategy_for(rs.table(SCHEMA, ["sex"])).replacement_cost() > 0
+    assert replacement_cost(strategy_for(rs.table(SCHEMA))) == 0
+    assert replacement_cost(strategy_for(rs.table(SCHEMA, ["sex"]))) > 0
 
 
 def test_a_covariance_too_large_to_hold_is_refused_by_name():
@@ -301,27 +305,25 @@ def test_a_covariance_too_large_to_hold_is_refused_by_name():
 
 def test_a_description_shares_out_the_privacy():
     lines = list(strategy_for(RUNS["marginals"]).describe())
-    assert lines[0].startswith("the total: ")
+    assert lines[0].startswith("the number of records: ")
     assert lines[1].startswith("6 blocks on 1 attribute: ")
     assert lines[2].startswith("15 blocks on 2 attributes: ")
     shares = [float(line.rsplit(" ", 5)[-5].rstrip("%")) for line in lines]
     assert sum(shares) == pytest.approx(100, abs=0.3)
 
 
-def test_a_tilted_strategy_comes_back_from_its_record():
+def test_a_tilted_strategy_comes_back_from_its_manifest():
     generator = np.random.default_rng(9)
     tilted = [Measure.whole(generator.integers(1, 9, size).tolist()) for size in SCHEMA.sizes]
     work = rs.all_tables(SCHEMA, 1, rs.prefix) + rs.all_tables(SCHEMA, 2, rs.affine)
-    mechanism = solve_blocks(decompose(work, tilted), SCHEMA.sizes, Optimal(), 1e-4).strategy
+    strategy = solve_blocks(decompose(work, tilted), SCHEMA.sizes, Optimal(), 1e-4).strategy
     arrays: dict[str, NDArray[np.float64]] = {}
-    back = mechanism_from_record(mechanism.record(arrays), arrays)
-    assert back.cost() == mechanism.cost()
+    back = strategy_from_manifest(strategy_to_manifest(strategy, arrays), arrays)
+    assert back.cost() == strategy.cost()
     for group in work.groups():
-        np.testing.assert_array_equal(back.variances(group), mechanism.variances(group))
+        np.testing.assert_array_equal(back.variances(group), strategy.variances(group))
 
 
 def test_a_record_of_another_kind_is_refused():
     with pytest.raises(rs.FileFormatError, match="no strategy of kind 'waves'"):
-        mechanism_from_record({"kind": "waves"}, {})
-    with pytest.raises(rs.FileFormatError, match="no strategy of kind 'product'"):
-        Strategy.from_record({"kind": "product"}, {})
+        strategy_of_format_1({"kind": "waves"}, {}, ())
