@@ -93,6 +93,7 @@ class _Rounding:
             and (rows := small_multiple(ideal.shapes[number].matrix)) is not None
         }
         self.shapes: list[Shape] = []
+        self._norms: list[float] = []  # logarithms of their costs at noise 1
         self._numbers: dict[tuple[int, int], int] = {}
 
     def layer(self, layer: Layer) -> Layer:
@@ -111,6 +112,7 @@ class _Rounding:
         if key not in self._numbers:
             self._numbers[key] = len(self.shapes)
             self.shapes.append(self._rounded(number, bits, few))
+            self._norms.append(math.log2(_norm(self.ideal.law, self.shapes[-1])))
         return self._numbers[key]
 
     def _rounded(self, number: int, bits: int, few: int) -> Shape:
@@ -147,8 +149,7 @@ class _Rounding:
         """What makes Gaussian noise wide beside the rounding of its numbers to whole ones."""
         if self.ideal.law == "laplace":
             return 1  # integer noise on plain counts is narrower than on multiples of them (claim H-002)
-        logs = np.array([math.log2(_norm("gaussian", shape)) for shape in self.shapes])
-        narrowest = float(logs[chosen].sum(axis=1).min()) if chosen.shape[1] else 0.0
+        narrowest = float(np.array(self._norms)[chosen].sum(axis=1).min()) if chosen.shape[1] else 0.0
         return int(2 ** max(0, even_bits(self.allowed) - int(narrowest / 2)))
 
 
