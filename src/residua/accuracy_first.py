@@ -13,10 +13,10 @@ from residua.accuracy import Asked, Targets, asked_of, weighted_caps
 from residua.bounds import all_invariant
 from residua.errors import BudgetError, Infeasible, WorkloadError
 from residua.fitness import Fitness, fitness_of, largest_ratio, ratios_of
-from residua.mechanisms.draft import Caps, Progress, TargetDraft
+from residua.mechanisms.draft import Caps, Draft, Progress
 from residua.mechanisms.named import refuse_all_but_marginals
 from residua.mechanisms.scales import block_targets
-from residua.mechanisms.scales.loss import Loss, LossDraft, block_loss
+from residua.mechanisms.scales.loss import Loss, block_loss
 from residua.mechanisms.scales.named_variances import named_variances
 from residua.mechanisms.targets import dense_targets, suits
 from residua.privacy import Budget, Unit, privacy_cost
@@ -86,7 +86,7 @@ def plan_for_targets(
     else:
         strategy = _within(draft, budget, wish)
     allowed = wish.unit.record_cost(budget)
-    least, factor = wish.proved(draft.lower_cost), float(wish.unit.factor)
+    least, factor = wish.proved(draft.lower_bound), float(wish.unit.factor)
     fitness = fitness_of(asked, strategy, draft.prices, float(allowed) * factor, least * factor)
     if fitness.factor > 1 and not relax:
         raise _too_small(budget, wish.unit, fitness)
@@ -100,7 +100,7 @@ def plan_for_largest(work: Workload, budget: Budget, wish: Wish) -> Plan:
     draft = _draft(work, caps, wish)
     strategy = _within(draft, budget, wish)
     largest = max(largest_ratio(strategy, part, cap) for part, cap in zip(work.parts, caps, strict=True))
-    lower = wish.proved(draft.lower_cost) / float(wish.unit.record_cost(budget))
+    lower = wish.proved(draft.lower_bound) / float(wish.unit.record_cost(budget))
     certificate = certified(largest, lower, draft.scope, "max_variance")
     return _plan(work, budget, draft.strategy, strategy, certificate, wish)
 
@@ -131,7 +131,7 @@ def loss_at(loss: Loss, variances: Mapping[str, float]) -> float:
     return float(loss(named_variances(list(variances), means, cvxpy.Constant(np.ones(len(means))))).value)
 
 
-def _draft(work: Workload, caps: Caps, wish: Wish) -> TargetDraft:
+def _draft(work: Workload, caps: Caps, wish: Wish) -> Draft:
     if wish.method not in METHODS:
         raise WorkloadError(
             f"method {wish.method!r} does not plan for the accuracy of each query; use {', '.join(METHODS)}"
@@ -153,7 +153,7 @@ def _better_dense(work: Workload, caps: Caps, refine: bool) -> bool:
     return suits(work, caps) and (refine or not plain)
 
 
-def _refuse_extremes(draft: TargetDraft, wish: Wish) -> None:
+def _refuse_extremes(draft: Draft, wish: Wish) -> None:
     own = wish.cost_of(draft.strategy)
     if own > PROTECTS_NOBODY:
         raise Infeasible(
@@ -167,7 +167,7 @@ def _refuse_extremes(draft: TargetDraft, wish: Wish) -> None:
         )
 
 
-def _cheapest(draft: TargetDraft, asked: Asked, wish: Wish) -> tuple[Budget, Strategy]:
+def _cheapest(draft: Draft, asked: Asked, wish: Wish) -> tuple[Budget, Strategy]:
     """The least budget, to a few digits, at which what is released meets every target (claim G-001)."""
     allowed = Fraction(wish.cost_of(draft.strategy))
     strategy = measurable(draft.strategy, draft.spans, allowed, replacing=wish.replacing)
@@ -185,7 +185,7 @@ def _cheapest(draft: TargetDraft, asked: Asked, wish: Wish) -> tuple[Budget, Str
     )
 
 
-def _within(draft: TargetDraft | LossDraft, budget: Budget, wish: Wish) -> Strategy:
+def _within(draft: Draft, budget: Budget, wish: Wish) -> Strategy:
     """The draft in integers, with noise that uses up a budget."""
     wish.cost_of(draft.strategy)  # there must be something to scale
     allowed = wish.unit.record_cost(budget)

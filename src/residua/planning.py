@@ -198,9 +198,9 @@ def _draft(
 def _totals(draft: Draft, scale: float, work: Workload) -> Totals:
     """Weighted and unweighted sum of all ideal variances, from the method itself where it knows them."""
     weights = {part.weight for part in work.parts}
-    if draft.total is None or len(weights) > 1 or any(_has_own_weights(part) for part in work.parts):
+    if draft.value is None or len(weights) > 1 or any(_has_own_weights(part) for part in work.parts):
         return totals_of(draft.strategy.scaled(scale), work)  # refused before there are integers to make
-    weighted = draft.total / variance_ratio(draft.strategy.law, scale)
+    weighted = draft.value / variance_ratio(draft.strategy.law, scale)
     return weighted, weighted / weights.pop()
 
 

@@ -14,11 +14,11 @@ from unittest import mock
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from residua.strategy.mechanism import Mechanism
+from residua.strategy.sides import SidesStrategy
 
 import residua as rs
 from residua.strategy.batches import Batch
-from residua.strategy.mechanism import Mechanism
-from residua.strategy.sides import SidesStrategy
 
 SCHEMA = rs.Schema.of_sizes([3, 4, 2])
 TINY = rs.Schema.of_sizes([2, 3])

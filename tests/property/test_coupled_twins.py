@@ -10,21 +10,20 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
+from residua.strategy.overlap.kinds import loose_shapes
 
 import residua as rs
-from residua.errors import NotInSpan
+from residua.answering.blocks import Layer, Shape
 from residua.answering.estimates import Estimates
+from residua.answering.estimator import Estimator
+from residua.errors import NotInSpan
 from residua.linalg.centring import Measure, centred_columns
 from residua.measurements import Measurements
-from residua.answering.estimator import Estimator
 from residua.strategy.batches import Batch, batches_of, exact_cost
-from residua.answering.blocks import Layer, Shape
 from residua.strategy.integers import independent_integers
 from residua.strategy.integral import measurable
-from residua.strategy.strategy import totals_by_table
-from residua.strategy.strategy import Domain, Strategy
-from residua.strategy.overlap.kinds import loose_shapes
 from residua.strategy.spans import whole_span
+from residua.strategy.strategy import Strategy, totals_by_table
 from residua.workload import Group
 
 Array = NDArray[np.float64]

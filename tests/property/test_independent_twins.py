@@ -24,7 +24,6 @@ from residua.planning import METHODS
 from residua.privacy import Budget
 from residua.schema import Attribute
 from residua.strategy.strategy import Strategy
-from residua.strategy.strategy import Strategy
 from residua.workload import Family, Group
 
 Array = NDArray[np.float64]

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from hypothesis import assume, given, reject, settings
 from hypothesis import strategies as st
+from residua.strategy.sides import SidesStrategy
 
 import residua as rs
 from residua.linalg.squares import join, spread
@@ -11,7 +12,6 @@ from residua.measurements import Measurements
 from residua.mechanisms import by_kinds
 from residua.planning import METHODS
 from residua.release import Release
-from residua.strategy.sides import SidesStrategy
 from residua.workload import Combined, Explicit, Factor, Group
 from residua.workload.coarse import combined_factors
 

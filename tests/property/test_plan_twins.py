@@ -11,9 +11,9 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
+from residua.strategy.product import ProductStrategy
 
 import residua as rs
-from residua.strategy.product import ProductStrategy
 from residua.workload import Family, Group
 
 Array = NDArray[np.float64]

@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import residua as rs
-from residua.engines import MemoryEngine
 from residua.answering.estimator import apply_queries
+from residua.engines import MemoryEngine
 
 SCHEMA = rs.Schema(
     age=rs.Integer(-1, 4),

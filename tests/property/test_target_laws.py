@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from residua.strategy.alike import unlike_tables
 
 import residua as rs
-from residua.strategy.alike import unlike_tables
 
 SCHEMA = rs.Schema.of_sizes([4, 3, 2])
 FAMILIES = (rs.identity, rs.prefix, rs.ranges, rs.total, rs.width(2))

@@ -12,15 +12,15 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from residua.strategy.nested import NestedStrategy
+from residua.strategy.product import ProductStrategy
+from residua.strategy.union import UnionStrategy
 from scipy import stats
 
 import residua as rs
 from residua import _measure
 from residua.noise import DiscreteLaplace, draw
 from residua.strategy import batches
-from residua.strategy.nested import NestedStrategy
-from residua.strategy.product import ProductStrategy
-from residua.strategy.union import UnionStrategy
 
 ALARM = 1e-6
 MISSED = 1e-3

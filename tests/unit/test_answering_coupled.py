@@ -1,4 +1,4 @@
-"""Overlapping blocks: figures known otherwise, what is shared, what is refused, digits that are kept."""
+"""Blocks that overlap: figures known otherwise, what is shared, what is refused, digits that are kept."""
 
 import math
 from dataclasses import replace
@@ -7,19 +7,19 @@ import numpy as np
 import pytest
 
 import residua as rs
+from residua.answering.blocks import Layer, Memory, Shape
+from residua.answering.coupled import answerer as coupled_answerer
+from residua.answering.coupled import figures as coupled_figures
+from residua.answering.coupled import kinds as coupled_kinds
+from residua.answering.coupled import system as coupled_system
+from residua.answering.coupled.answerer import Coupled
+from residua.answering.coupled.coordinates import contrasts, coordinates, lifted, subsets_of, touched
+from residua.answering.kronecker.answerer import Kronecker
 from residua.errors import Infeasible, NotInSpan
 from residua.linalg.centring import Measure
 from residua.mechanisms.named import querysmasher
-from residua.strategy.strategy import Strategy
-from residua.answering.blocks import Layer, Shape
+from residua.strategy.manifest import strategy_from_manifest, strategy_to_manifest
 from residua.strategy.strategy import Domain, Strategy
-from residua.strategy.overlap import figures as overlap_figures
-from residua.strategy.overlap import kinds as overlap_kinds
-from residua.strategy.overlap import strategy as overlap
-from residua.strategy.overlap import system as overlap_system
-from residua.answering.coupled.coordinates import contrasts, coordinates, lifted, subsets_of, touched
-from residua.strategy.product import ProductStrategy, StrategyFactor
-from residua.strategy.records import mechanism_from_record
 
 
 def block(subset, shape, noise, *, layout=None):
@@ -30,7 +30,7 @@ def block(subset, shape, noise, *, layout=None):
 
 
 def joined(sizes, blocks, measures=None):
-    """An overlapping strategy of some blocks."""
+    """The strategy of some blocks."""
     shapes, layers = [], []
     for subset, layout, own, noise in blocks:
         numbers = np.arange(len(shapes), len(shapes) + len(own), dtype=np.int64).reshape(1, -1)
@@ -39,7 +39,12 @@ def joined(sizes, blocks, measures=None):
         subsets = np.array([subset], dtype=np.int32).reshape(1, -1)
         layers.append(Layer(subsets, layout, numbers, np.array([cost]), np.array([noise])))
     measures = tuple(map(Measure, sizes)) if measures is None else measures
-    return Strategy(tuple(sizes), measures, tuple(shapes), tuple(layers))
+    return Strategy((Domain(tuple(sizes), measures),), tuple(shapes), tuple(layers))
+
+
+def coupled(strategy):
+    """Answers from all blocks together, whatever else could be said of their structure."""
+    return Coupled(strategy.blocks())
 
 
 def full(*sizes):
@@ -111,12 +116,10 @@ SCHEMA = rs.Schema.of_sizes([3, 2, 4, 3])
 WORK = rs.all_tables(SCHEMA, (1, 2, 3), rs.prefix) + 2.0 * rs.all_tables(SCHEMA, 2, rs.affine)
 
 
-def test_centred_blocks_are_a_block_strategy():
+def test_centred_blocks_are_answered_alone():
     blocks = querysmasher(WORK, 1e-4).strategy
-    assert isinstance(blocks, Strategy)
-    same = Strategy((Domain(blocks.sizes, blocks.measures),), blocks.shapes, blocks.layers)
+    same = coupled(blocks)
     assert not same.division.coupled
-    assert (same.cost(), same.replacement_cost()) == (blocks.cost(), blocks.replacement_cost())
     for part in WORK.parts:
         assert same.totals(part) == blocks.totals(part)
     groups = list(WORK.groups())
@@ -124,16 +127,15 @@ def test_centred_blocks_are_a_block_strategy():
         assert np.array_equal(same.variances(group), blocks.variances(group))
         assert same.largest(group) == blocks.largest(group)
     assert np.array_equal(same.covariance(groups[0], groups[5]), blocks.covariance(groups[0], groups[5]))
-    assert list(same.describe()) == list(blocks.describe())
 
 
 def test_a_centred_block_that_is_solved_with_others_has_the_same_figures():
     """The same strategy, every block twice at twice the noise: nothing changes, and nothing stands alone."""
     blocks = querysmasher(WORK, 1e-4).strategy
-    assert isinstance(blocks, Strategy)
     halves = tuple(replace(layer, noise=2 * layer.noise, costs=layer.costs / 2) for layer in blocks.layers)
-    twice = Strategy((Domain(blocks.sizes, blocks.measures),), blocks.shapes, halves + halves)
-    assert not twice.division.alone
+    twice = replace(blocks, layers=halves + halves)
+    assert type(twice.answerer) is Coupled
+    assert not twice.answerer.division.alone
     assert twice.cost() == pytest.approx(blocks.cost())
     for part in WORK.parts:
         assert twice.totals(part) == pytest.approx(blocks.totals(part))
@@ -141,21 +143,17 @@ def test_a_centred_block_that_is_solved_with_others_has_the_same_figures():
         assert twice.variances(group) == pytest.approx(blocks.variances(group))
 
 
-def test_one_block_on_everything_is_a_product_strategy():
+def test_one_block_on_everything_is_answered_as_a_product_is():
     sizes = (3, 2, 4)
     shapes = (full(3, 4), full(2))
     strategy = joined(sizes, [block((0, 1, 2), shapes, 2.5, layout=((0, 2), (1,)))])
-    factors = (
-        StrategyFactor((0, 2), (3, 4), shapes[0].matrix),
-        StrategyFactor((1,), (2,), shapes[1].matrix),
-    )
-    product = ProductStrategy(factors, 2.5)
+    product, general = strategy.answerer, coupled(strategy)
+    assert type(product) is Kronecker
     schema = rs.Schema.of_sizes(sizes)
     work = rs.all_tables(schema, (0, 1, 2, 3), rs.prefix) + rs.table(schema, {("a2", "a0"): rs.affine})
-    assert strategy.cost() == pytest.approx(product.cost())
     for group in work.groups():
-        assert strategy.variances(group) == pytest.approx(product.variances(group))
-        assert strategy.total(group, weighted=True) == pytest.approx(product.total(group, weighted=True))
+        assert general.variances(group) == pytest.approx(product.variances(group))
+        assert general.total(group, weighted=True) == pytest.approx(product.total(group, weighted=True))
 
 
 def test_measuring_a_marginal_besides_makes_its_answers_better_and_harms_none():
@@ -165,6 +163,7 @@ def test_measuring_a_marginal_besides_makes_its_answers_better_and_harms_none():
     schema = rs.Schema.of_sizes([3, 3])
     one = group_of(rs.table(schema, a0=rs.prefix))
     two = group_of(rs.marginals(schema, ways=2))
+    assert type(both.answerer) is Coupled
     assert np.all(both.variances(one) < 0.9 * alone.variances(one))
     assert np.all(both.variances(two) <= alone.variances(two) * (1 + 1e-12))
 
@@ -172,10 +171,9 @@ def test_measuring_a_marginal_besides_makes_its_answers_better_and_harms_none():
 def test_the_measures_do_not_change_any_figure():
     """Residual coordinates are a choice: any weights give the same answers (claim O-001)."""
     blocks = [block((0, 1), full(3, 2), 2.0), block((1, 2), full(2, 4), 1.0), block((0,), full(3), 5.0)]
-    plain = joined((3, 2, 4), blocks)
-    tilted = joined(
-        (3, 2, 4), blocks, (Measure.whole([1, 2, 5]), Measure.whole([3, 1]), Measure.whole([1, 1, 1, 4]))
-    )
+    plain = coupled(joined((3, 2, 4), blocks))
+    measures = Measure.whole([1, 2, 5]), Measure.whole([3, 1]), Measure.whole([1, 1, 1, 4])
+    tilted = coupled(joined((3, 2, 4), blocks, measures))
     schema = rs.Schema.of_sizes([3, 2, 4])
     for group in (
         rs.table(schema, ["a0", "a1"]) + rs.table(schema, {"a2": rs.ranges, "a1": rs.identity})
@@ -184,7 +182,7 @@ def test_the_measures_do_not_change_any_figure():
 
 
 def test_weights_of_queries_count_in_weighted_sums_only():
-    strategy = joined((3, 2), [block((0, 1), full(3, 2), 2.0), block((0,), full(3), 1.0)])
+    strategy = coupled(joined((3, 2), [block((0, 1), full(3, 2), 2.0), block((0,), full(3), 1.0)]))
     schema = rs.Schema.of_sizes([3, 2])
     rows = np.random.default_rng(0).integers(-2, 3, (5, 6))
     weights = [1.0, 2.0, 0.5, 3.0, 1.0]
@@ -212,11 +210,11 @@ def all_pairs(size, count):
     total = np.array([0.01])
     layers.append(Layer(np.zeros((1, 0), np.int32), (), np.zeros((1, 0), np.int64), total, 1 / total))
     shapes = tuple(shape for _, _, shape, _ in kinds)
-    return Strategy((size,) * count, (Measure(size),) * count, shapes, tuple(layers))
+    return Strategy((Domain.of([size] * count),), shapes, tuple(layers))
 
 
 def test_forty_attributes_in_all_pairs_share_361_dimensions():
-    strategy = all_pairs(10, 40)
+    strategy = coupled(all_pairs(10, 40))
     assert strategy.system.dimension == 361
     assert len({found.kind for found in strategy.division.coupled}) == 3
     schema = rs.Schema.of_sizes([10] * 40)
@@ -227,17 +225,16 @@ def test_forty_attributes_in_all_pairs_share_361_dimensions():
 
 def test_blocks_that_meet_no_other_are_never_multiplied_out(monkeypatch):
     """Three-way blocks of 27 cells stay products where pairs of 9 cells overlap."""
-    monkeypatch.setattr(overlap_kinds, "MOST_CELLS", 9)
+    monkeypatch.setattr(coupled_kinds, "MOST_CELLS", 9)
     schema = rs.Schema.of_sizes([3] * 4)
     three = querysmasher(rs.all_tables(schema, 3, rs.prefix), 1e-4).strategy
-    assert isinstance(three, Strategy)
     pairs = all_pairs(3, 4)
     layers = [
         replace(layer, shapes=layer.shapes + len(pairs.shapes))
         for layer in three.layers
         if layer.subsets.shape[1] == 3
     ]
-    mixed = replace(pairs, shapes=pairs.shapes + three.shapes, layers=(*pairs.layers, *layers))
+    mixed = coupled(replace(pairs, shapes=pairs.shapes + three.shapes, layers=(*pairs.layers, *layers)))
     assert [layer.subsets.shape for layer in mixed.division.alone] == [(4, 3)]
     for part in rs.all_tables(schema, (1, 2, 3), rs.prefix).parts:
         listed = sum(float(mixed.variances(group).sum()) for group in part)
@@ -251,14 +248,14 @@ def test_what_is_listed_some_rows_at_a_time_is_the_same(monkeypatch):
     schema = rs.Schema.of_sizes([3] * 3)
     group = group_of(rs.table(schema, {"a0": rs.prefix, "a2": rs.ranges, "a1": rs.identity}, name="T"))
     blocks = querysmasher(rs.marginals(schema, ways=3), 1e-4).strategy
-    assert isinstance(blocks, Strategy)
     top = [layer for layer in blocks.layers if layer.subsets.shape[1] == 3]
     top = [replace(layer, shapes=layer.shapes + len(strategy.shapes)) for layer in top]
     strategy = replace(strategy, shapes=strategy.shapes + blocks.shapes, layers=(*strategy.layers, *top))
-    wanted, total = strategy.variances(group), strategy.total(group, weighted=False)
-    monkeypatch.setattr(overlap_figures, "SCRATCH", 100)
-    monkeypatch.setattr(overlap_figures, "FEW", 0)
-    again = replace(strategy, memory=overlap_system.Memory())
+    first = coupled(strategy)
+    wanted, total = first.variances(group), first.total(group, weighted=False)
+    monkeypatch.setattr(coupled_figures, "SCRATCH", 100)
+    monkeypatch.setattr(coupled_figures, "FEW", 0)
+    again = coupled(replace(strategy, memory=Memory()))
     assert again.variances(group) == pytest.approx(wanted)
     assert again.total(group, weighted=False) == pytest.approx(total)
 
@@ -267,9 +264,10 @@ def test_variances_read_off_the_cells_are_those_of_the_rows(monkeypatch):
     strategy = all_pairs(5, 3)
     schema = rs.Schema.of_sizes([5] * 3)
     works = rs.table(schema, {"a2": rs.ranges, "a0": rs.circular}) + rs.table(schema, a1=rs.ranges)
-    quick = [strategy.variances(group) for group in works.groups()]
-    monkeypatch.setattr(overlap_figures, "FEW_CELLS", 0)
-    again = replace(strategy, memory=overlap_system.Memory())
+    first = coupled(strategy)
+    quick = [first.variances(group) for group in works.groups()]
+    monkeypatch.setattr(coupled_figures, "FEW_CELLS", 0)
+    again = coupled(replace(strategy, memory=Memory()))
     for group, found in zip(works.groups(), quick, strict=True):
         assert group.count > math.prod(schema.sizes[at] for at in group.attributes)
         assert found == pytest.approx(again.variances(group), rel=1e-9)
@@ -287,8 +285,9 @@ def sharp_and_vague(ratio):
     return joined((2, 2), [block((0, 1), shapes[0], 1.0), block((0, 1), shapes[1], ratio)])
 
 
+@pytest.mark.parametrize("answering", [coupled, lambda strategy: strategy], ids=["coupled", "chosen"])
 @pytest.mark.parametrize("ratio", [1e4, 1e8, 1e12, 1e16])
-def test_small_variances_keep_their_digits_beside_huge_ones(ratio):
+def test_small_variances_keep_their_digits_beside_huge_ones(ratio, answering):
     """Against the inverse of the privacy matrix in rational numbers (claim O-003)."""
     from flint import fmpq, fmpq_mat, fmpz_mat
 
@@ -297,7 +296,7 @@ def test_small_variances_keep_their_digits_beside_huge_ones(ratio):
     covariance = (fmpq_mat(rows.transpose() * rows) + units).inv()
     schema = rs.Schema.of_sizes([2, 2])
     group = group_of(rs.linear(schema, ["a0", "a1"], [*SHARP, *np.eye(4)]))
-    strategy = sharp_and_vague(ratio)
+    strategy = answering(sharp_and_vague(ratio))
     asked = [*SHARP.astype(int).tolist(), *np.eye(4, dtype=int).tolist()]
     for row, found in zip(asked, strategy.variances(group), strict=True):
         query = fmpq_mat(fmpz_mat([row]))
@@ -309,11 +308,11 @@ def test_small_variances_keep_their_digits_beside_huge_ones(ratio):
 
 
 def test_noise_that_differs_too_much_for_so_many_blocks_is_refused(monkeypatch):
-    monkeypatch.setattr(overlap_system, "MOST_WORK", 10)
+    monkeypatch.setattr(coupled_system, "MOST_WORK", 10)
     group = group_of(rs.marginals(rs.Schema.of_sizes([2, 2]), ways=1))
-    assert sharp_and_vague(10.0).variances(group).min() > 0
+    assert coupled(sharp_and_vague(10.0)).variances(group).min() > 0
     with pytest.raises(Infeasible, match="weights that differ less"):
-        sharp_and_vague(1e16).variances(group)
+        coupled(sharp_and_vague(1e16)).variances(group)
 
 
 # --- refusals ----------------------------------------------------------------------------------------------
@@ -323,7 +322,7 @@ def test_a_query_outside_the_span_of_all_blocks_is_refused_with_the_name_of_its_
     schema = rs.Schema.of_sizes([3, 3, 2])
     rows = group_of(rs.table(schema, {("a0", "a1"): rs.affine})).factors[0].queries.matrix()
     some = Shape((3, 3), rows, int(np.linalg.matrix_rank(rows)))
-    strategy = joined((3, 3, 2), [block((0, 1), some, 1.0), block((0,), full(3), 1.0)])
+    strategy = coupled(joined((3, 3, 2), [block((0, 1), some, 1.0), block((0,), full(3), 1.0)]))
     strategy.variances(group_of(rs.table(schema, {("a0", "a1"): rs.affine})))
     for work in (rs.table(schema, ["a0", "a1"], name="T1"), rs.table(schema, ["a1"], name="T1")):
         with pytest.raises(NotInSpan, match="'T1' asks for more than the plan measures") as caught:
@@ -335,37 +334,37 @@ def test_a_query_outside_the_span_of_all_blocks_is_refused_with_the_name_of_its_
 
 def test_a_total_over_an_attribute_asks_nothing_of_blocks_on_it():
     schema = rs.Schema.of_sizes([3, 3])
-    strategy = joined((3, 3), [block((0,), full(3), 1.0), block((0,), full(3), 2.0)])
+    strategy = coupled(joined((3, 3), [block((0,), full(3), 1.0), block((0,), full(3), 2.0)]))
     wide = group_of(rs.table(schema, a0=rs.prefix, a1=rs.total))
     narrow = group_of(rs.table(schema, a0=rs.prefix))
     assert strategy.variances(wide) == pytest.approx(strategy.variances(narrow))
 
 
 def test_too_many_shared_dimensions_are_refused_with_the_way_out(monkeypatch):
-    monkeypatch.setattr(overlap_system, "MOST_SHARED", 20)
+    monkeypatch.setattr(coupled_system, "MOST_SHARED", 20)
     with pytest.raises(Infeasible, match=r"share 37 dimensions, more than the 20 .* 'querysmasher'"):
-        all_pairs(10, 4).totals(group_of(rs.marginals(rs.Schema.of_sizes([10] * 4), ways=1)))
+        coupled(all_pairs(10, 4)).totals(group_of(rs.marginals(rs.Schema.of_sizes([10] * 4), ways=1)))
 
 
 def test_a_block_too_large_to_be_multiplied_out_is_refused_with_the_way_out(monkeypatch):
-    monkeypatch.setattr(overlap_kinds, "MOST_CELLS", 99)
+    monkeypatch.setattr(coupled_kinds, "MOST_CELLS", 99)
     with pytest.raises(Infeasible, match=r"a block of 100 cells .* coarser attributes"):
-        all_pairs(10, 3).totals(group_of(rs.marginals(rs.Schema.of_sizes([10] * 3), ways=1)))
+        coupled(all_pairs(10, 3)).totals(group_of(rs.marginals(rs.Schema.of_sizes([10] * 3), ways=1)))
 
 
 def test_the_largest_of_too_many_queries_is_not_known(monkeypatch):
-    strategy = all_pairs(3, 2)
+    strategy = coupled(all_pairs(3, 2))
     schema = rs.Schema.of_sizes([3, 3])
-    monkeypatch.setattr(overlap, "MOST_LISTED", 8)
+    monkeypatch.setattr(coupled_answerer, "MOST_LISTED", 8)
     assert math.isnan(strategy.largest(group_of(rs.marginals(schema, ways=2))))
     assert strategy.largest(group_of(rs.marginals(schema, ways=1))) > 0
     with pytest.raises(NotInSpan):
-        joined((3, 3), [block((0,), full(3), 1.0), block((0,), full(3), 1.0)]).largest(
+        coupled(joined((3, 3), [block((0,), full(3), 1.0), block((0,), full(3), 1.0)])).largest(
             group_of(rs.marginals(schema, ways=2))
         )
 
 
-# --- records -----------------------------------------------------------------------------------------------
+# --- files -------------------------------------------------------------------------------------------------
 
 
 def test_a_saved_strategy_is_the_same_strategy():
@@ -375,8 +374,7 @@ def test_a_saved_strategy_is_the_same_strategy():
         (Measure.whole([1, 2, 1]), Measure(2)),
     )
     arrays = {}
-    again = mechanism_from_record(strategy.record(arrays), arrays)
-    assert isinstance(again, Strategy)
+    again = strategy_from_manifest(strategy_to_manifest(strategy, arrays), arrays)
     assert again.measures == strategy.measures
     assert again.cost() == strategy.cost()
     group = group_of(rs.marginals(rs.Schema.of_sizes([3, 2]), ways=2))

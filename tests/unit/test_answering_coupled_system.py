@@ -1,12 +1,14 @@
 """Releases whose blocks overlap, combined: under any weights, twice the same, three, and post-processed."""
 
+from dataclasses import replace
 from functools import cache
 
 import numpy as np
 import pytest
 
 import residua as rs
-from residua import _combine
+from residua.answering.coupled.answerer import Coupled
+from residua.answering.estimator import Estimator
 
 SCHEMA = rs.Schema.of_sizes([3] * 8)  # 6,561 joint cells: too many for a union block
 PAIRS = rs.all_tables(SCHEMA, 1, rs.prefix) + rs.all_tables(SCHEMA, 2, rs.affine)
@@ -31,10 +33,11 @@ def measured(kind: str, seed: int) -> rs.Release:
     return rs.measure(planned(kind), CODES, ledger=None, noise=rs.simulated(seed=seed))
 
 
-def test_the_plans_are_what_these_tests_are_about() -> None:
-    assert [planned(kind).strategy.kind for kind in ("pairs", "other weights", "cells")] == ["overlap"] * 3
+def test_the_plans_are_what_these_tests_are_about(answered_by) -> None:
+    for kind in ("pairs", "other weights", "cells"):
+        assert answered_by(planned(kind).strategy) == "coupled"
     assert planned("pairs").strategy.measures != planned("other weights").strategy.measures
-    assert planned("centred").strategy.kind == "blocks"
+    assert answered_by(planned("centred").strategy) == "independent"
 
 
 @pytest.mark.parametrize(
@@ -57,11 +60,20 @@ def test_blocks_under_different_weights_are_solved_together(kinds, tmp_path) -> 
 def test_answers_of_both_are_those_of_least_squares_over_both() -> None:
     releases = [measured("pairs", 1), measured("pairs", 2), measured("pairs", 3)]
     # As if they were of different plans, so that their blocks are solved and not averaged.
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(_combine, "_is_same", lambda ours, theirs: False)
-        both = rs.combine(*releases)
-    assert np.allclose(both.values(PAIRS), np.mean([each.values(PAIRS) for each in releases], axis=0))
-    assert np.allclose(both.plan.variances(PAIRS), planned("pairs").variances(PAIRS) / 3)
+    strategy = planned("pairs").strategy
+    layers = len(strategy.layers)
+    three = Coupled(replace(strategy, layers=strategy.layers * 3).blocks())
+    numbers = [
+        (layers * at + layer, rows, values)
+        for at, release in enumerate(releases)
+        for layer, rows, values in release.measurements.in_units(strategy)
+    ]
+    estimator = Estimator(three, three.estimates(numbers))
+    for group in PAIRS.groups():
+        found = estimator.answers(group)
+        means = np.mean([release._estimator.answers(group) for release in releases], axis=0)
+        assert np.allclose(found, means)
+        assert np.allclose(three.variances(group), strategy.variances(group) / 3)
 
 
 def test_one_plan_measured_twice_is_averaged() -> None:

@@ -6,6 +6,8 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from residua.strategy.lifting import lift_of
+from residua.strategy.sides import SidesStrategy
 
 import residua as rs
 from residua.decompose import decompose
@@ -14,8 +16,6 @@ from residua.linalg.kinds import Kinds, together
 from residua.mechanisms import blocks, by_kinds
 from residua.mechanisms.shapes import Optimal
 from residua.strategy.integral import measurable
-from residua.strategy.lifting import lift_of
-from residua.strategy.sides import SidesStrategy
 from residua.workload.coarse import coarsened, kinds_of
 from residua.workload.views import View
 

@@ -5,6 +5,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from residua.strategy.records import mechanism_from_record
 
 import residua as rs
 from residua.errors import FileFormatError
@@ -12,7 +13,6 @@ from residua.strategy.batches import batches_of, exact_cost
 from residua.strategy.integers import column_norm, column_sum, largest_size
 from residua.strategy.integral import measurable, rebudgeted
 from residua.strategy.noise_laws import COMPARED, largest_difference, noise_law
-from residua.strategy.records import mechanism_from_record
 
 SCHEMA = rs.Schema.of_sizes([3, 2])
 WORK = rs.marginals(SCHEMA, up_to=2)

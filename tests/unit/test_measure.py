@@ -18,6 +18,7 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet
 import pytest
+from residua.strategy.sides import Side, SidesStrategy
 
 import residua as rs
 from residua import _files, _measure
@@ -26,7 +27,6 @@ from residua.ledger import store
 from residua.noise import RoundedGaussian, SystemSource
 from residua.strategy.batches import Batch
 from residua.strategy.integral import rebudgeted
-from residua.strategy.sides import Side, SidesStrategy
 from residua.workload.views import View
 
 SCHEMA = rs.Schema(age=rs.Integer(0, 3), sex=rs.Categorical("F", "M"))

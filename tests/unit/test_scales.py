@@ -3,6 +3,7 @@
 import cvxpy as cp
 import numpy as np
 import pytest
+from residua.strategy.alike import least_accurate_tables
 from scipy.sparse import csr_array
 
 import residua as rs
@@ -13,7 +14,6 @@ from residua.mechanisms.scales import rounds as scales_rounds
 from residua.mechanisms.scales import tables as scales_tables
 from residua.mechanisms.scales.solve import best_scales
 from residua.solve.targets import solve_targets
-from residua.strategy.alike import least_accurate_tables
 from residua.strategy.integral import measurable
 from residua.workload import Tables
 
@@ -90,9 +90,7 @@ def test_every_cap_is_met_and_the_dearest_one_exactly(name):
 def test_a_draft_has_an_integer_form_of_the_same_variances(name):
     work, caps = WORKLOADS[name]()
     draft = block_targets(work, caps, 1e-4)
-    whole = measurable(
-        draft.strategy, draft.spans, rs.privacy_cost(1).gaussian_cost(), replacing=False
-    )
+    whole = measurable(draft.strategy, draft.spans, rs.privacy_cost(1).gaussian_cost(), replacing=False)
     ideal = draft.strategy.scaled(1 / draft.strategy.cost())
     for group in work.groups():
         assert whole.variances(group) == pytest.approx(ideal.variances(group), rel=1e-2)

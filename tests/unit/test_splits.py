@@ -16,7 +16,7 @@ from residua.mechanisms.splits.choice import divide
 from residua.mechanisms.splits.free import FreeTables
 from residua.mechanisms.splits.sum import BlockSum
 from residua.mechanisms.splits.terms import gather
-from residua.strategy.strategy import Domain, Strategy
+from residua.strategy.strategy import Strategy
 
 Array = NDArray[np.float64]
 

@@ -21,6 +21,8 @@ Array = NDArray[np.float64]
 DENSE_CELLS = 4_096
 MOST_CELLS = 100_000_000
 RANK_RATIO = 1e-11
+SURE_RANK = 1e-7  # ratio of eigenvalues of a sum above which it leaves enough digits
+ROUNDING = float(np.finfo(np.float64).eps)
 DIAGONAL = 1e-9  # relative size of what may be left beside a diagonal, by rounding
 
 
@@ -52,12 +54,16 @@ def frame_of(grams: Sequence[Sequence[Array]], precisions: Sequence[float]) -> F
     if len(split) == len(cells):
         diagonal = _sum_of_products([[each[2][t] for each in split] for t in range(len(grams))], precisions)
         bases, ranges = tuple(each[0] for each in split), tuple(each[1] for each in split)
-        return Frame(bases, ranges, _inverted(diagonal), whole=False)
+        # Sums of products of figures that are zero or far from it: none is what rounding leaves of zero.
+        return Frame(bases, ranges, _inverted(diagonal, diagonal > 0), whole=False)
     if joint > DENSE_CELLS:
         return None
     square = sum(p * join(term) for p, term in zip(precisions, grams, strict=True))
     values, vectors = np.linalg.eigh(square)
-    return Frame((vectors,), (vectors,), _inverted(np.asarray(values)), whole=True)
+    alive = values > RANK_RATIO * values[-1]
+    if values[alive][0] < SURE_RANK * values[-1] or (values[~alive] > ROUNDING * joint * values[-1]).any():
+        return None  # noise that differs so much leaves few digits here
+    return Frame((vectors,), (vectors,), _inverted(np.asarray(values), alive), whole=True)
 
 
 def _diagonalised(grams: Sequence[Array]) -> tuple[Array, Array, list[Array]] | None:
@@ -90,6 +96,5 @@ def _sum_of_products(diagonals: Sequence[Sequence[Array]], precisions: Sequence[
     return total
 
 
-def _inverted(diagonal: Array) -> Array:
-    alive = diagonal > RANK_RATIO * diagonal.max()
+def _inverted(diagonal: Array, alive: NDArray[np.bool_]) -> Array:
     return np.divide(1.0, diagonal, out=np.zeros_like(diagonal), where=alive)

@@ -17,7 +17,7 @@ from residua.decompose import decompose
 from residua.linalg.centring import Measure
 from residua.linalg.threads import threads_for
 from residua.mechanisms.blocks import solve_blocks
-from residua.mechanisms.draft import Caps, Progress, Scope, TargetDraft
+from residua.mechanisms.draft import Caps, Draft, Progress, Scope
 from residua.mechanisms.scales.alone import PARTS, alone_on_attributes, free_kinds, part_way, weighted
 from residua.mechanisms.scales.centring import best_measures
 from residua.mechanisms.scales.joint import joined
@@ -38,7 +38,7 @@ MOST_KINDS = 300  # kinds of tables for whose weights blocks are solved again
 
 def block_targets(
     work: Workload, caps: Caps, tolerance: float, progress: Progress | None = None
-) -> TargetDraft:
+) -> Draft:
     """The cheapest mechanism of blocks found that meets the caps, and a bound on all of its scope."""
     work = unweighted(work)
     with threads_for(0):
@@ -55,7 +55,7 @@ def block_targets(
         return first if tilted is None else min((first, tilted), key=_cost)
 
 
-def _cost(draft: TargetDraft) -> float:
+def _cost(draft: Draft) -> float:
     return draft.strategy.cost()
 
 
@@ -107,13 +107,13 @@ class _Problem:
         share = self.tolerance / 2
         return _Shared(tables, in_rounds(tables, self.orbits.many, caps, share, self.progress))
 
-    def symmetric(self) -> TargetDraft:
+    def symmetric(self) -> Draft:
         """The draft where all cells are alike: its shapes are the best there are, for any weights (J-002)."""
         found = self.shared_out(self.strategy)
         wide = max(layer.subsets.shape[1] for layer in self.strategy.layers)
         return self.draft(found, found.rounds.lower * (1 + EXACT) ** -wide, "all mechanisms")
 
-    def apart(self) -> Iterator[TargetDraft]:
+    def apart(self) -> Iterator[Draft]:
         """Drafts with shapes from each attribute by itself, for several weights that centre it (J-007).
 
         Blocks that several families share take long to solve, and are taken as they are.
@@ -136,7 +136,7 @@ class _Problem:
             return self.strategy.measures
         return min(self.apart(), key=_cost).strategy.measures
 
-    def joined(self) -> TargetDraft | None:
+    def joined(self) -> Draft | None:
         """The draft with the best shapes for the caps; None where that takes too long."""
         better = joined(self.work, self.caps, self.strategy, self.orbits, self.tolerance / 2, self.progress)
         if better is None:
@@ -169,12 +169,12 @@ class _Problem:
             decompose(again), self.work.schema.sizes, Optimal(), self.tolerance, self.progress
         ).lower_bound
 
-    def draft(self, found: _Shared, lower: float, scope: Scope) -> TargetDraft:
+    def draft(self, found: _Shared, lower: float, scope: Scope) -> Draft:
         """What is handed out: the strategy with this noise, and prices table by table."""
         mechanism = with_noise(self.strategy, self.orbits, found.rounds.noise)
         tables = found.tables
         prices = tuple(found.rounds.prices[of] / tables.many[of] for of in tables.of)
-        return TargetDraft(mechanism, lower, scope, prices, self.spans)
+        return Draft(mechanism, lower, scope, spans=self.spans, prices=prices)
 
 
 def _weight(part: Group | Tables) -> float:

@@ -74,7 +74,7 @@ class _Bench:
             return
         draft = solve_blocks(parts, sizes, Optimal(), gap, tell)
         self.shapes, self.spans = list(draft.strategy.shapes), dict(draft.spans)
-        root = math.sqrt(draft.total or 0.0)
+        root = math.sqrt(draft.value or 0.0)
         self.layers = [(layer, layer.costs * root) for layer in draft.strategy.layers]
 
     def add_free(self, pattern: Pattern, blocks: Sequence[Attributes], roots: Array, shape: Array) -> None:
