@@ -114,7 +114,7 @@ def largest(work: rs.Workload) -> tuple[float, str]:
     """The largest variance at privacy cost 1, and a note of what is proved."""
     draft = planned(work)
     cost = draft.strategy.cost()
-    return cost, f"within {cost / draft.lower_cost - 1:.0e} of the best of {draft.scope}"
+    return cost, f"within {cost / draft.lower_bound - 1:.0e} of the best of {draft.scope}"
 
 
 def compare_row(table: Comparison, name: str, work: rs.Workload, printed: str, hdmm: str | None) -> float:

@@ -262,7 +262,7 @@ def test_every_figure_of_a_draft_is_that_of_the_best_unbiased_answer(case):
     draft = drafted(work, method)
     twin = Twin.of(work, draft.strategy)
     check_figures(draft.strategy, work, twin)
-    assert draft.total == pytest.approx(totals_of(draft.strategy, work)[0], rel=1e-8)
+    assert draft.value == pytest.approx(totals_of(draft.strategy, work)[0], rel=1e-8)
     assert draft.strategy.cost() == pytest.approx(1, rel=1e-12)
     assert np.diagonal(twin.privacy).max() <= 1 + 1e-12
 
@@ -327,7 +327,7 @@ def test_no_block_method_beats_the_optimum_and_querysmasher_leads_them(case):
     work, method = case
     dense, smasher, other = (drafted(work, each) for each in ("dense", "querysmasher", method))
     best = totals_of(dense.strategy, work)[0]
-    totals = {draft.strategy: draft.total for draft in (smasher, other)}
+    totals = {draft.strategy: draft.value for draft in (smasher, other)}
     assert all(total is not None and total >= dense.lower_bound * (1 - 1e-9) for total in totals.values())
     assert best <= totals[smasher.strategy] * (1 + 1e-4)
     assert totals[other.strategy] >= smasher.lower_bound * (1 - 1e-9)
@@ -342,8 +342,8 @@ def test_no_block_method_beats_the_optimum_and_querysmasher_leads_them(case):
 def test_for_marginals_residualplanner_is_the_optimum_of_all_mechanisms(work):
     draft = drafted(work, "residualplanner")
     assert draft.scope == "all mechanisms"
-    assert draft.total == pytest.approx(draft.lower_bound, rel=1e-9)
-    assert draft.total == pytest.approx(totals_of(drafted(work, "dense").strategy, work)[0], rel=1e-4)
+    assert draft.value == pytest.approx(draft.lower_bound, rel=1e-9)
+    assert draft.value == pytest.approx(totals_of(drafted(work, "dense").strategy, work)[0], rel=1e-4)
 
 
 @given(cases(), budgets)
@@ -399,7 +399,7 @@ def test_any_product_measure_gives_an_unbiased_plan_whose_figures_are_right(data
     draft = solve_blocks(decompose(work, chosen), schema.sizes, Optimal(), 1e-4)
     twin = Twin.of(work, draft.strategy)
     check_figures(draft.strategy, work, twin)
-    assert draft.total == pytest.approx(totals_of(draft.strategy, work)[0], rel=1e-8)
+    assert draft.value == pytest.approx(totals_of(draft.strategy, work)[0], rel=1e-8)
     assert np.diagonal(twin.privacy).max() <= draft.strategy.cost() * (1 + 1e-12)
     assert worst_pair(twin.privacy) <= draft.strategy.replacement_cost() + 1e-12
 

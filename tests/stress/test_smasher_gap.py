@@ -18,8 +18,8 @@ PAIRS = [(12, 12), (50, 40), (8, 7, 6), (12, 12, 12), (5, 5, 5, 5), (7, 7, 7, 7)
 
 
 def rmse(draft: Draft, work: rs.Workload) -> float:
-    assert draft.total is not None
-    return math.sqrt(draft.total / work.count)
+    assert draft.value is not None
+    return math.sqrt(draft.value / work.count)
 
 
 def decomposed(work: rs.Workload) -> tuple[float, float]:

@@ -135,7 +135,7 @@ def test_the_noise_of_each_block_is_the_best_share_of_the_privacy(method):
     whole = sum(roots.values())
     for block, root in roots.items():
         assert noise[block] == pytest.approx(whole / root, rel=1e-6)
-    assert draft.total == pytest.approx(whole**2, rel=1e-6)
+    assert draft.value == pytest.approx(whole**2, rel=1e-6)
     assert sum(1 / each for each in noise.values()) == pytest.approx(1, rel=1e-12)
 
 
@@ -148,7 +148,7 @@ def test_no_other_share_of_the_privacy_is_better():
             other = {block: each * math.exp(spread * generator.normal()) for block, each in noise.items()}
             cost = sum(1 / each for each in other.values())
             total = cost * sum(values[block] * other[block] for block in values)
-            assert total >= draft.total * (1 - 1e-6)
+            assert total >= draft.value * (1 - 1e-6)
 
 
 # --- closed forms ------------------------------------------------------------------------------------------
@@ -189,9 +189,9 @@ def test_for_marginals_every_variance_is_the_known_closed_form(up_to):
 def test_residualplanner_and_querysmasher_agree_on_marginals():
     work = 3.0 * rs.marginals(MIXTURE, ways=2) + rs.table(MIXTURE, ["a1"])
     one, two = residualplanner(work, 1e-4), querysmasher(work, 1e-4)
-    assert one.total == pytest.approx(two.total, rel=1e-9)
+    assert one.value == pytest.approx(two.value, rel=1e-9)
     assert one.scope == two.scope == "all mechanisms"
-    assert one.lower_bound == pytest.approx(one.total, rel=1e-9)
+    assert one.lower_bound == pytest.approx(one.value, rel=1e-9)
 
 
 def circulant_value(root: Array, heights: Array, sizes: tuple[int, ...]) -> float:
@@ -234,7 +234,7 @@ def test_fourier_weights_are_the_best_of_their_kind(sizes):
 
 def test_fourier_is_optimal_for_circular_queries():
     work = rs.all_tables(rs.Schema.of_sizes([5, 4, 6]), (1, 2), rs.circular)
-    assert fourier(work, 1e-4).total == pytest.approx(querysmasher(work, 1e-6).lower_bound, rel=2e-6)
+    assert fourier(work, 1e-4).value == pytest.approx(querysmasher(work, 1e-6).lower_bound, rel=2e-6)
 
 
 def test_fourier_measures_what_only_light_queries_ask():
@@ -365,9 +365,9 @@ def test_the_best_product_is_a_valid_mechanism_no_better_than_the_block_and_no_w
     draft = querysmasher(work, 1e-6)
     assert all(len(places) == 1 for layer in strategy_of(draft).layers for places in layer.layout)
     assert draft.strategy.cost() == pytest.approx(1, rel=1e-12)
-    assert draft.total == pytest.approx(totals_of(draft.strategy, work)[0], rel=1e-8)
-    assert draft.total >= best.lower_bound * (1 - 1e-9)
-    assert draft.lower_bound <= best.total * (1 + 1e-9)
+    assert draft.value == pytest.approx(totals_of(draft.strategy, work)[0], rel=1e-8)
+    assert draft.value >= best.lower_bound * (1 - 1e-9)
+    assert draft.lower_bound <= best.value * (1 + 1e-9)
     assert best.lower_bound >= 0.5 * draft.lower_bound
 
 
@@ -377,10 +377,10 @@ def test_improving_one_factor_at_a_time_ends_where_no_factor_can_be_improved(nam
     work = FALLBACKS[name]
     parts = decompose(work)
     few, many = (solve_with_sweeps(parts, sweeps, monkeypatch) for sweeps in (1, 30))
-    assert many.total is not None
-    assert few.total is not None
-    assert many.total <= few.total * (1 + 1e-6)
-    assert solve_with_sweeps(parts, 60, monkeypatch).total == pytest.approx(many.total, rel=1e-5)
+    assert many.value is not None
+    assert few.value is not None
+    assert many.value <= few.value * (1 + 1e-6)
+    assert solve_with_sweeps(parts, 60, monkeypatch).value == pytest.approx(many.value, rel=1e-5)
 
 
 def solve_with_sweeps(parts: blocks.Decomposition, sweeps: int, monkeypatch: pytest.MonkeyPatch) -> Draft:

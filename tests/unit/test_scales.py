@@ -79,7 +79,7 @@ def test_every_cap_is_met_and_the_dearest_one_exactly(name):
     draft = block_targets(work, caps, 1e-4)
     assert largest_ratio(draft, work, caps) == pytest.approx(1, abs=1e-4)
     assert largest_ratio(draft, work, caps) <= 1 + 1e-9
-    assert 0 <= draft.strategy.cost() / draft.lower_cost - 1 <= 1.1e-4
+    assert 0 <= draft.strategy.cost() / draft.lower_bound - 1 <= 1.1e-4
     assert sum(float(prices.sum()) for prices in draft.prices) == pytest.approx(1)
     assert [len(prices) for prices in draft.prices] == [
         len(part) if isinstance(part, Tables) else 1 for part in work.parts
@@ -105,7 +105,7 @@ def test_for_marginals_no_mechanism_at_all_is_cheaper(shape, caps):
     draft, dense = block_targets(work, caps, 1e-6), dense_optimum(work, caps)
     assert draft.scope == "all mechanisms"
     assert draft.strategy.cost() == pytest.approx(dense.upper, rel=1e-5)
-    assert draft.lower_cost == pytest.approx(dense.lower, rel=1e-5)
+    assert draft.lower_bound == pytest.approx(dense.lower, rel=1e-5)
 
 
 def test_sets_of_cells_are_capped_by_their_size_and_no_mechanism_is_cheaper():
@@ -118,7 +118,7 @@ def test_sets_of_cells_are_capped_by_their_size_and_no_mechanism_is_cheaper():
 def test_more_sets_than_can_be_listed_are_capped():
     work = rs.all_tables(sizes([30, 30]), ways=2, family=rs.predicates)
     draft = block_targets(work, [1.0], 1e-6)
-    assert draft.strategy.cost() == pytest.approx(draft.lower_cost, rel=1e-6)
+    assert draft.strategy.cost() == pytest.approx(draft.lower_bound, rel=1e-6)
 
 
 def test_the_largest_variances_of_two_published_examples():
@@ -148,7 +148,7 @@ def test_large_tables_are_planned_from_each_attribute_alone():
     draft = block_targets(work, [1.0], 1e-4)
     alone = dense_optimum(rs.table(sizes([100]), a0=rs.prefix), [1.0]).upper
     assert draft.strategy.cost() == pytest.approx(alone**2, rel=2e-2)
-    assert draft.lower_cost >= 0.97 * draft.strategy.cost()
+    assert draft.lower_bound >= 0.97 * draft.strategy.cost()
 
 
 def test_tables_written_one_by_one_cost_what_a_run_of_them_costs():

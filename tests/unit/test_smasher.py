@@ -98,7 +98,7 @@ def test_the_sum_of_blocks_is_that_of_querysmasher_and_its_slopes_are_difference
     work = make()
     kinds = kinds_of(work, by_weight=True)
     total = BlockSum(gather(work.parts, kinds), work.schema.sizes)
-    assert total.at({})[0] ** 2 == pytest.approx(querysmasher(work, 1e-6).total, rel=1e-5)
+    assert total.at({})[0] ** 2 == pytest.approx(querysmasher(work, 1e-6).value, rel=1e-5)
     rng = np.random.default_rng(3)
     sizes = {kind: work.schema.sizes[kinds.index(kind)] for kind in set(kinds)}
     weights = {kind: rng.dirichlet(np.full(size, 20.0)) for kind, size in sizes.items()}

@@ -84,7 +84,7 @@ def test_without_moves_the_sum_of_blocks_is_that_of_querysmasher() -> None:
     work = pairs(4, 3)
     free = FreeTables(list(work.groups()), [0, 1, 2])
     total = BlockSum(gather((), [0, 1, 2], free.blocks), work.schema.sizes, free)
-    uniform = querysmasher(work, 1e-6).total
+    uniform = querysmasher(work, 1e-6).value
     assert total.at({}, free.start(), 1e-7)[0] ** 2 == pytest.approx(uniform, rel=1e-5)
 
 
@@ -98,8 +98,8 @@ def test_splits_of_small_tables_are_within_one_and_a_half_percent_of_the_optimum
     assert draft is not None
     assert isinstance(draft.strategy, Strategy)
     best = optimum(work)
-    assert best * (1 - GAP) <= rmse(draft.total, work) <= 1.015 * best
-    assert draft.lower_bound <= draft.total
+    assert best * (1 - GAP) <= rmse(draft.value, work) <= 1.015 * best
+    assert draft.lower_bound <= draft.value
     assert draft.strategy.cost() == pytest.approx(1.0)
 
 
@@ -113,7 +113,7 @@ def test_random_explicit_tables_are_within_four_percent_of_the_optimum() -> None
     work = tables[0] + tables[1] + tables[2]
     draft = split(work, [0, 1, 2], GAP, None)
     assert draft is not None
-    assert rmse(draft.total, work) <= 1.04 * optimum(work)
+    assert rmse(draft.value, work) <= 1.04 * optimum(work)
 
 
 def test_forty_attributes_share_three_blocks_and_gain_six_percent() -> None:
@@ -122,7 +122,7 @@ def test_forty_attributes_share_three_blocks_and_gain_six_percent() -> None:
     assert draft is not None
     assert isinstance(draft.strategy, Strategy)
     assert len(draft.strategy.shapes) == 2
-    assert rmse(draft.total, work) <= 26.15  # exact QuerySmasher: 28.0097
+    assert rmse(draft.value, work) <= 26.15  # exact QuerySmasher: 28.0097
 
 
 def test_tables_of_different_weights_share_one_split() -> None:
@@ -134,10 +134,10 @@ def test_tables_of_different_weights_share_one_split() -> None:
     work = sum(tables[1:], start=tables[0])
     draft = split(work, kinds_of(work, by_weight=False), GAP, None)
     assert draft is not None
-    assert draft.total is not None
-    uniform = querysmasher(work, GAP).total
+    assert draft.value is not None
+    uniform = querysmasher(work, GAP).value
     assert uniform is not None
-    assert draft.total < 0.9 * uniform
+    assert draft.value < 0.9 * uniform
 
 
 def test_mixed_tables_do_both_and_blocks_that_no_free_table_touches_stay_centred() -> None:
