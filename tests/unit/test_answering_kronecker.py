@@ -168,7 +168,7 @@ def test_a_strategy_without_factors_measures_the_total():
 
 
 def test_many_joint_cells_get_a_bound_on_the_cost_of_replacement():
-    """Columns of cells are at right angles, so that it is twice that of adding; those of signs are opposite."""
+    """Columns of cells are at right angles, so it is twice that of adding; those of signs are opposite."""
     for matrix, worst in ((np.eye(30), 2.0), (np.ones((1, 30)) - 2 * np.eye(30)[:1], 4.0)):
         strategy = product(tuple(placed((axis,), (30,), matrix) for axis in range(3)), 1.0, (30, 30, 30))
         assert strategy.cost() == 1
