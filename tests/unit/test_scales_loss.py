@@ -27,7 +27,8 @@ def stakeholders():
 def means(work, found):
     """Mean variance of the queries of each name."""
     return {
-        name: sum(found.strategy.totals(part)[1] for part in work.select(name).parts) / work.select(name).count
+        name: sum(found.strategy.totals(part)[1] for part in work.select(name).parts)
+        / work.select(name).count
         for name in work.names
     }
 

@@ -15,7 +15,7 @@ from residua.mechanisms.splits import split
 from residua.mechanisms.splits.choice import divide
 from residua.mechanisms.splits.free import FreeTables
 from residua.mechanisms.splits.sum import BlockSum
-from residua.mechanisms.splits.terms import gather
+from residua.decompose import gather
 from residua.strategy.strategy import Strategy
 
 Array = NDArray[np.float64]
