@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 from hypothesis import assume, given, reject, settings
 from hypothesis import strategies as st
-from residua.strategy.sides import SidesStrategy
 
 import residua as rs
 from residua.linalg.squares import join, spread
@@ -165,7 +164,7 @@ def check_twins(plan, work):
     rows, variances, sides = measured(plan)
     wanted = rows_of(work)
     assert dearest_record(plan, rows) <= float(plan.unit.allowance(plan.budget)) * (1 + 1e-12)
-    if isinstance(plan.strategy, SidesStrategy) and not independent(rows, sides):
+    if plan.strategy.coarsened and not independent(rows, sides):
         weights = weights_in_answers(plan, work, len(rows))
     else:
         scaled = rows / np.sqrt(variances)[:, None]

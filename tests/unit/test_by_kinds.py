@@ -6,10 +6,9 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from residua.strategy.lifting import lift_of
-from residua.strategy.sides import SidesStrategy
 
 import residua as rs
+from residua.answering.coarsened.lifting import lift_of
 from residua.decompose import decompose
 from residua.linalg.centring import Measure
 from residua.linalg.kinds import Kinds, together
@@ -264,15 +263,15 @@ def test_families_on_pairs_are_not_restricted():
 
 def test_a_plan_whose_kinds_do_not_fit_its_schema_is_not_measured(plans):
     plan = plans("alone", "zcdp")
-    (side,) = plan.strategy.sides
-    (part,) = side.view.parts
+    (domain,) = plan.strategy.domains
+    (part,) = domain.view.parts
     for forged in (
         replace(part, kinds=(Kinds.of([0, 1]), *part.kinds[1:])),
         replace(part, joint=Kinds.of([0, 1])),
     ):
-        mechanism = SidesStrategy((replace(side, view=View((forged,))),))
+        strategy = replace(plan.strategy, domains=(replace(domain, view=View((forged,))),))
         with pytest.raises(rs.BudgetError, match="kinds of cells that its schema does not have"):
-            rs.measure(replace(plan, mechanism=mechanism), CODES, ledger=None, noise=rs.simulated(seed=1))
+            rs.measure(replace(plan, strategy=strategy), CODES, ledger=None, noise=rs.simulated(seed=1))
 
 
 def test_kinds_are_numbered_as_they_occur_and_measured_by_their_cells():

@@ -3,7 +3,6 @@
 import cvxpy as cp
 import numpy as np
 import pytest
-from residua.strategy.alike import least_accurate_tables
 from scipy.sparse import csr_array
 
 import residua as rs
@@ -246,11 +245,11 @@ def test_the_least_accurate_marginal_is_found_without_going_through_all(shape):
     work = rs.marginals(sizes(shape), up_to=3)
     mechanism = block_targets(work, [1.0, 2.0, 1.5, 3.0], 1e-5).strategy
     for part in work.parts:
-        (worst,) = least_accurate_tables(mechanism, part)
+        (worst,) = mechanism.answerer.least_accurate(part)
         assert mechanism.largest(worst) == pytest.approx(max(map(mechanism.largest, part)), rel=1e-12)
 
 
 def test_tables_with_unlike_queries_are_all_candidates_for_the_least_accurate():
     work = rs.all_tables(sizes([3, 4, 5]), ways=2, family=rs.prefix)
     mechanism = rs.plan(work, rs.privacy_cost(1), method="querysmasher").strategy
-    assert len(list(least_accurate_tables(mechanism, work.parts[0]))) == 3
+    assert len(list(mechanism.answerer.least_accurate(work.parts[0]))) == 3

@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 
 import residua as rs
+from residua.decompose import gather
 from residua.linalg.lattice import integer_kernel
 from residua.mechanisms.named import querysmasher
 from residua.mechanisms.smasher import kinds_of
 from residua.mechanisms.splits.sum import BlockSum
-from residua.decompose import gather
 
 COST = rs.privacy_cost(1)
 

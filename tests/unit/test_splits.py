@@ -8,6 +8,7 @@ import pytest
 from numpy.typing import NDArray
 
 import residua as rs
+from residua.decompose import gather
 from residua.linalg.squares import spread
 from residua.mechanisms.named import querysmasher
 from residua.mechanisms.smasher import kinds_of
@@ -15,7 +16,6 @@ from residua.mechanisms.splits import split
 from residua.mechanisms.splits.choice import divide
 from residua.mechanisms.splits.free import FreeTables
 from residua.mechanisms.splits.sum import BlockSum
-from residua.decompose import gather
 from residua.strategy.strategy import Strategy
 
 Array = NDArray[np.float64]
