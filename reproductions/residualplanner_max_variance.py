@@ -19,7 +19,7 @@ from _comparison import Comparison
 from residualplanner_tables import at_most_three, workload
 
 import residua as rs
-from residua.mechanisms.draft import TargetDraft
+from residua.mechanisms.draft import Draft
 from residua.mechanisms.scales import block_targets
 from residua.strategy.strategy import Strategy
 
@@ -105,7 +105,7 @@ C_2 = (
 )
 
 
-def planned(work: rs.Workload, weights: list[float] | None = None) -> TargetDraft:
+def planned(work: rs.Workload, weights: list[float] | None = None) -> Draft:
     """The cheapest plan in which weight times variance is at most 1."""
     return block_targets(work, [1 / weight for weight in weights or [1.0] * len(work.parts)], GAP)
 

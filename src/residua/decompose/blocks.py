@@ -10,28 +10,20 @@ Nothing here is proportional to the number of queries, and most tables are handl
 """
 
 import hashlib
-import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from itertools import combinations
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
+from residua.decompose.terms import Asked, Placed, gather
 from residua.linalg.centring import Measure, project, standing_rows
-from residua.linalg.keys import distinct_rows
-from residua.workload import Combined, Factor, Group, Queries, Tables, Workload
-from residua.workload.groups import splits
+from residua.workload import Combined, Queries, Workload
 from residua.workload.joint import refuse_wide
 
 Array = NDArray[np.float64]
 Subsets = NDArray[np.int32]
 Integers = NDArray[np.int64]
-
-Placed = tuple[tuple[tuple[int, ...], int], ...]
-"""Pieces of one Kronecker product: places in the block's attributes, and the number of the piece."""
-
-Mixed = dict[tuple[int, ...], dict[Placed, float]]
 
 SAME = 1e-9  # relative difference of grams that is rounding
 
@@ -118,46 +110,104 @@ class Decomposition:
     measures: tuple[Measure, ...]
 
 
-@dataclass(slots=True)
-class _Registry:
-    """Numbers for distinct pieces, and what is known of each."""
+def uniform(work: Workload) -> tuple[Measure, ...]:
+    """The uniform measure on every attribute of the schema."""
+    return tuple(Measure(size) for size in work.schema.sizes)
 
-    measures: tuple[Measure, ...]
-    tags: tuple[int, ...]
-    numbers: dict[Piece, int] = field(default_factory=dict)
-    grams: dict[bytes, list[int]] = field(default_factory=dict)
-    pieces: list[Piece] = field(default_factory=list)
-    roots: list[Array] = field(default_factory=list)
-    means: dict[Piece, float] = field(default_factory=dict)
 
-    def number(self, factor: Factor, kept: tuple[int, ...]) -> int:
-        """Number of the piece of a factor that keeps these places."""
-        piece = self._piece(factor, kept)
-        if piece not in self.numbers:
-            refuse_wide(factor.queries)
-            root = piece.root()
-            alike = self.grams.setdefault(_gram_key(piece, root), [])
-            number = next((at for at in alike if _same_gram(self.roots[at], root)), len(self.pieces))
-            if number == len(self.pieces):
-                self.pieces.append(piece)
-                self.roots.append(root)
-                alike.append(number)
-            self.numbers[piece] = number
-        return self.numbers[piece]
+def decompose(
+    work: Workload, measures: Sequence[Measure] | None = None, tags: Sequence[int] | None = None
+) -> Decomposition:
+    """The blocks of a workload under a product measure (uniform by default).
 
-    def mean(self, factor: Factor) -> float:
-        """Sum over the factor's queries of weight times squared mean."""
-        piece = self._piece(factor, ())
-        if piece not in self.means:
-            refuse_wide(factor.queries)
-            self.means[piece] = piece.size()
-        return self.means[piece]
+    Attributes with different `tags` (none by default) never share a piece, however alike they are.
+    """
+    measures = uniform(work) if measures is None else tuple(measures)
+    tags = (0,) * len(work.schema) if tags is None else tuple(tags)
+    marks = list(zip(measures, tags, strict=True))
+    kinds = {mark: kind for kind, mark in enumerate(dict.fromkeys(marks))}
+    asked = gather(work.parts, [kinds[mark] for mark in marks])
+    return _Evaluated(asked, list(kinds)).decomposition(measures)
 
-    def _piece(self, factor: Factor, kept: tuple[int, ...]) -> Piece:
-        measures = tuple(self.measures[at] for at in factor.attributes)
-        return Piece(
-            factor.queries, kept, measures, tuple(self.tags[factor.attributes[place]] for place in kept)
-        )
+
+class _Evaluated:
+    """The terms of a workload with their pieces and coefficients worked out.
+
+    `marks` has the measure and the tag of each kind of attribute.
+    """
+
+    def __init__(self, asked: Asked, marks: Sequence[tuple[Measure, int]]) -> None:
+        self.asked, self.marks = asked, marks
+        self.pieces: list[Piece] = []
+        self.roots: list[Array] = []
+        alike: dict[bytes, list[int]] = {}
+        self.numbers = np.array([self._number(*each, alike) for each in asked.pieces], dtype=np.int64)
+        means = np.array([self._piece(source, ()).size() for source in range(len(asked.sources))])
+        self.coefficients = np.zeros(asked.terms)
+        for each in asked.additions:
+            added = each.weights * means[each.others].prod(axis=1)
+            self.coefficients += np.bincount(each.terms, weights=added, minlength=asked.terms)
+
+    def _piece(self, source: int, kept: tuple[int, ...]) -> Piece:
+        (queries,), kinds = self.asked.sources[source].queries, self.asked.sources[source].kinds
+        refuse_wide(queries)
+        measures = tuple(self.marks[kind][0] for kind in kinds)
+        return Piece(queries, kept, measures, tuple(self.marks[kinds[place]][1] for place in kept))
+
+    def _number(self, source: int, kept: tuple[int, ...], alike: dict[bytes, list[int]]) -> int:
+        """Number of a piece; those with the same gram have one."""
+        piece = self._piece(source, kept)
+        root = piece.root()
+        known = alike.setdefault(_gram_key(piece, root), [])
+        number = next((at for at in known if _same_gram(self.roots[at], root)), len(self.pieces))
+        if number == len(self.pieces):
+            self.pieces.append(piece)
+            self.roots.append(root)
+            known.append(number)
+        return number
+
+    def decomposition(self, measures: tuple[Measure, ...]) -> Decomposition:
+        """All blocks of which something is asked."""
+        alive = np.array([len(root) > 0 for root in self.roots], dtype=bool)
+        simple: dict[int, list[SimpleBlocks]] = {}
+        for each in self.asked.simple:
+            pieces, values = self.numbers[each.pieces], self.coefficients[each.terms]
+            keep = alive[pieces].all(axis=1) & (values > 0)
+            found = SimpleBlocks(each.subsets[keep].astype(np.int32), pieces[keep], values[keep])
+            simple.setdefault(each.subsets.shape[1], []).append(found)
+        mixed = []
+        for attributes in sorted(self.asked.composite, key=lambda row: (len(row), row)):
+            sums: dict[Placed, float] = {}
+            for term, placed in self.asked.composite[attributes]:
+                key = tuple((places, int(self.numbers[piece])) for places, piece in placed)
+                if all(alive[piece] for _, piece in key):
+                    sums[key] = sums.get(key, 0.0) + float(self.coefficients[term])
+            terms = tuple(Term(value, key) for key, value in sorted(sums.items()) if value > 0)
+            if len(terms) == 1 and all(len(places) == 1 for places, _ in terms[0].pieces):
+                simple.setdefault(len(attributes), []).append(_single(attributes, terms[0]))
+            elif terms:
+                mixed.append(Block(attributes, terms))
+        runs = [_joined(simple[size]) for size in sorted(simple)]
+        kept = tuple(run for run in runs if len(run.subsets))
+        return Decomposition(tuple(self.pieces), tuple(self.roots), kept, tuple(mixed), measures)
+
+
+def _single(attributes: tuple[int, ...], term: Term) -> SimpleBlocks:
+    """A block of one product of one-attribute pieces."""
+    pieces = [[piece for _, piece in sorted(term.pieces)]]
+    subsets = np.array([attributes], dtype=np.int32).reshape(1, -1)
+    return SimpleBlocks(
+        subsets, np.array(pieces, dtype=np.int64).reshape(1, -1), np.array([term.coefficient])
+    )
+
+
+def _joined(runs: Sequence[SimpleBlocks]) -> SimpleBlocks:
+    """Simple blocks of one size, in ascending order of subsets."""
+    subsets = np.concatenate([run.subsets for run in runs])
+    order = np.lexsort(subsets.T[::-1]) if subsets.shape[1] else np.arange(len(subsets))
+    pieces = np.concatenate([run.pieces for run in runs])
+    coefficients = np.concatenate([run.coefficients for run in runs])
+    return SimpleBlocks(subsets[order], pieces[order], coefficients[order])
 
 
 def _gram_key(piece: Piece, root: Array) -> bytes:
@@ -186,161 +236,6 @@ def _same_gram(one: Array, two: Array) -> bool:
     turn = np.linalg.solve(upper, (two @ basis).T).T  # one = upper' basis'
     lost = np.linalg.norm(two - turn @ one, axis=1) > SAME * np.linalg.norm(two, axis=1)
     return not lost.any() and bool(np.abs(turn.T @ turn - np.eye(len(turn))).max() < SAME)
-
-
-def uniform(work: Workload) -> tuple[Measure, ...]:
-    """The uniform measure on every attribute of the schema."""
-    return tuple(Measure(size) for size in work.schema.sizes)
-
-
-def decompose(
-    work: Workload, measures: Sequence[Measure] | None = None, tags: Sequence[int] | None = None
-) -> Decomposition:
-    """The blocks of a workload under a product measure (uniform by default).
-
-    Attributes with different `tags` (none by default) never share a piece, however alike they are.
-    """
-    registry = _Registry(
-        uniform(work) if measures is None else tuple(measures),
-        (0,) * len(work.schema) if tags is None else tuple(tags),
-    )
-    rows: dict[int, list[tuple[Subsets, Integers, Array]]] = {}
-    mixed: Mixed = {}
-    for part in work.parts:
-        if isinstance(part, Tables) and part.joint is None:
-            _split_run(_run_of_tables(part, registry), rows)
-        elif isinstance(part, Group) and all(len(factor.attributes) == 1 for factor in part.factors):
-            _split_run(_run_of_group(part, registry), rows)
-        else:
-            for group in part if isinstance(part, Tables) else (part,):
-                _split_group(group, registry, mixed)
-    alive = np.array([len(root) > 0 for root in registry.roots], dtype=bool)
-    simple = []
-    for size in sorted(rows):
-        merged = _merge(*(np.concatenate(parts) for parts in zip(*rows[size], strict=True)))
-        merged = _drop(merged, alive[merged.pieces].all(axis=1) & (merged.coefficients > 0))
-        simple.append(_take_out_shared(merged, mixed))
-    blocks = _blocks(mixed, alive.tolist())
-    return Decomposition(
-        tuple(registry.pieces),
-        tuple(registry.roots),
-        tuple(part for part in simple if len(part.subsets)),
-        blocks,
-        registry.measures,
-    )
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Run:
-    """Tables on equally many attributes with, for each of them, a piece number and the number of its mean.
-
-    `subsets`, `pieces` and `means` are (tables, ways), each row of `subsets` ascending; `weight` is theirs.
-    """
-
-    subsets: Subsets
-    pieces: Integers
-    means: Array
-    weight: float
-
-
-def _run_of_tables(part: Tables, registry: _Registry) -> Run:
-    pieces = np.zeros(len(part.schema), dtype=np.int64)
-    means = np.zeros(len(part.schema))
-    for at in part.attributes:
-        factor = Factor((at,), part.queries_of(at))
-        pieces[at], means[at] = registry.number(factor, (0,)), registry.mean(factor)
-    subsets = np.sort(part.subsets, axis=1)
-    return Run(subsets, pieces[subsets], means[subsets], part.weight)
-
-
-def _run_of_group(group: Group, registry: _Registry) -> Run:
-    factors = sorted(group.factors, key=lambda factor: factor.attributes)
-    subsets = np.array([[factor.attributes[0] for factor in factors]], dtype=np.int32).reshape(1, -1)
-    pieces = np.array([[registry.number(factor, (0,)) for factor in factors]], dtype=np.int64).reshape(1, -1)
-    means = np.array([[registry.mean(factor) for factor in factors]]).reshape(1, -1)
-    return Run(subsets, pieces, means, group.weight)
-
-
-def _split_run(run: Run, rows: dict[int, list[tuple[Subsets, Integers, Array]]]) -> None:
-    """Add each table's contribution to every subset of its attributes."""
-    ways = run.subsets.shape[1]
-    for size in range(ways + 1):
-        for chosen in combinations(range(ways), size):
-            others = [place for place in range(ways) if place not in chosen]
-            values = run.weight * run.means[:, others].prod(axis=1)
-            rows.setdefault(size, []).append((run.subsets[:, chosen], run.pieces[:, chosen], values))
-
-
-def _split_group(
-    group: Group,
-    registry: _Registry,
-    mixed: Mixed,
-) -> None:
-    """Add one table with families on several attributes, whose pieces do not fit an array of numbers."""
-    for chosen, attributes in splits(group):
-        coefficient = group.weight
-        parts: list[tuple[tuple[int, ...], int]] = []
-        for factor, kept in zip(group.factors, chosen, strict=True):
-            if kept:
-                places = tuple(attributes.index(factor.attributes[place]) for place in kept)
-                parts.append((places, registry.number(factor, kept)))
-            else:
-                coefficient *= registry.mean(factor)
-        found = mixed.setdefault(attributes, {})
-        key = tuple(sorted(parts))
-        found[key] = found.get(key, 0.0) + coefficient
-
-
-def _merge(subsets: Subsets, pieces: Integers, values: Array) -> SimpleBlocks:
-    """Equal rows joined, their values summed; in ascending order of subsets."""
-    size = subsets.shape[1]
-    if size == 0:
-        return SimpleBlocks(subsets[:1], pieces[:1], np.array([math.fsum(values.tolist())]))
-    codes = subsets.astype(np.int64) * (int(pieces.max()) + 1) + pieces
-    first, inverse = distinct_rows(codes)
-    sums = np.bincount(inverse, weights=values, minlength=len(first)).astype(np.float64)
-    return SimpleBlocks(subsets[first], pieces[first], sums)
-
-
-def _drop(blocks: SimpleBlocks, keep: NDArray[np.bool_]) -> SimpleBlocks:
-    return SimpleBlocks(blocks.subsets[keep], blocks.pieces[keep], blocks.coefficients[keep])
-
-
-def _take_out_shared(
-    blocks: SimpleBlocks,
-    mixed: Mixed,
-) -> SimpleBlocks:
-    """Blocks alone on their subset; those that share it with others move to `mixed`."""
-    if not len(blocks.subsets):
-        return blocks
-    if blocks.subsets.shape[1] == 0:
-        alone = np.array([() not in mixed])
-    else:
-        _, inverse = distinct_rows(blocks.subsets.astype(np.int64))
-        alone = np.bincount(inverse)[inverse] == 1
-        if mixed:
-            size = blocks.subsets.shape[1]
-            held = {attributes for attributes in mixed if len(attributes) == size}
-            alone &= np.array([tuple(row) not in held for row in blocks.subsets.tolist()])
-    for row in np.flatnonzero(~alone).tolist():
-        attributes = tuple(blocks.subsets[row].tolist())
-        key = tuple(((place,), piece) for place, piece in enumerate(blocks.pieces[row].tolist()))
-        found = mixed.setdefault(attributes, {})
-        found[key] = found.get(key, 0.0) + float(blocks.coefficients[row])
-    return _drop(blocks, alone)
-
-
-def _blocks(mixed: Mixed, alive: Sequence[bool]) -> tuple[Block, ...]:
-    found = []
-    for attributes in sorted(mixed, key=lambda row: (len(row), row)):
-        terms = tuple(
-            Term(coefficient, key)
-            for key, coefficient in sorted(mixed[attributes].items())
-            if coefficient > 0 and all(alive[piece] for _, piece in key)
-        )
-        if terms:
-            found.append(Block(attributes, terms))
-    return tuple(found)
 
 
 def signature(block: Block) -> tuple[tuple[tuple[float, Placed], ...], float]:

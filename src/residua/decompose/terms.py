@@ -1,7 +1,7 @@
 """What tables ask of blocks, with the weights that split them still open.
 
 A table of factors asks of every subset of its attributes a Kronecker product of pieces of those factors
-(claim D-003). `decompose` computes this for given weights; here the same sum is kept as terms whose
+(claim D-003). The sum is kept as terms whose
 coefficients and pieces are functions of the weights, so that their slopes can be followed (claim C-003).
 """
 
@@ -12,7 +12,6 @@ from itertools import combinations
 import numpy as np
 from numpy.typing import NDArray
 
-from residua.decompose import Placed
 from residua.linalg.keys import distinct_rows
 from residua.linalg.squares import join
 from residua.strategy.spans import integer_span, product_span
@@ -23,6 +22,9 @@ Array = NDArray[np.float64]
 Integers = NDArray[np.int64]
 Subsets = NDArray[np.int32]
 Attributes = tuple[int, ...]
+
+Placed = tuple[tuple[tuple[int, ...], int], ...]
+"""Pieces of one Kronecker product: places in the block's attributes, and the number of the piece."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,8 +59,9 @@ class Additions:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Simple:
-    """Blocks of one term each: a product of one-attribute pieces, shape (blocks, size)."""
+    """Blocks of one term each: a product of one-attribute pieces; subsets and pieces are (blocks, size)."""
 
+    subsets: Integers
     terms: Integers
     pieces: Integers
 
@@ -196,5 +199,5 @@ def _add_runs(asked: Asked, size: int, entries: Sequence[Entry]) -> None:
         placed = tuple(((place,), piece) for place, piece in enumerate(pieces[at].tolist()))
         asked.composite.setdefault(tuple(subsets[at].tolist()), []).append((asked.terms + at, placed))
     if alone.any():
-        asked.simple.append(Simple(np.flatnonzero(alone) + asked.terms, pieces[alone]))
+        asked.simple.append(Simple(subsets[alone], np.flatnonzero(alone) + asked.terms, pieces[alone]))
     asked.terms += len(subsets)

@@ -16,7 +16,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from residua.decompose import decompose
+from residua.decompose import decompose, gather
 from residua.mechanisms.blocks import solve_blocks
 from residua.mechanisms.dense import dense
 from residua.mechanisms.draft import Draft, Progress
@@ -26,7 +26,6 @@ from residua.mechanisms.splits import split
 from residua.mechanisms.splits.choice import is_joint
 from residua.mechanisms.splits.search import least, whole_measures
 from residua.mechanisms.splits.sum import BlockSum
-from residua.mechanisms.splits.terms import gather
 from residua.workload import Group, Queries, Tables, Workload
 from residua.workload.coarse import combined_factors
 from residua.workload.combined import MOST_KINDS

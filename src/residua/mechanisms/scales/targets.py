@@ -36,9 +36,7 @@ EXACT = 1e-9  # gap of shapes that symmetry determines
 MOST_KINDS = 300  # kinds of tables for whose weights blocks are solved again
 
 
-def block_targets(
-    work: Workload, caps: Caps, tolerance: float, progress: Progress | None = None
-) -> Draft:
+def block_targets(work: Workload, caps: Caps, tolerance: float, progress: Progress | None = None) -> Draft:
     """The cheapest mechanism of blocks found that meets the caps, and a bound on all of its scope."""
     work = unweighted(work)
     with threads_for(0):

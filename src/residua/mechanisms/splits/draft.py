@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from residua.answering.blocks import Layer, Shape
 from residua.bounds import product_dual_or_nothing, svd_or_nothing
-from residua.decompose import Decomposition, SimpleBlocks, decompose
+from residua.decompose import Attributes, Decomposition, SimpleBlocks, decompose, gather
 from residua.linalg.centring import Measure
 from residua.linalg.threads import threads_for
 from residua.mechanisms.blocks import solve_blocks
@@ -27,7 +27,6 @@ from residua.mechanisms.splits.choice import Division, divide, family_of
 from residua.mechanisms.splits.free import FreeTables
 from residua.mechanisms.splits.search import Search, least, whole_measures
 from residua.mechanisms.splits.sum import BlockSum
-from residua.mechanisms.splits.terms import Attributes, gather
 from residua.solve.cells import solve_cells
 from residua.strategy.strategy import Domain, Strategy
 from residua.workload import Workload
