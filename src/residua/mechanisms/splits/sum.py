@@ -178,7 +178,7 @@ class BlockSum:
         fill: float,
         slopes: "_Slopes",
     ) -> float:
-        """Blocks of several terms, each distinct one solved once; one of which nothing is asked is worth 0."""
+        """Blocks of several terms, each distinct one solved once; where nothing is asked, 0."""
         table = coefficients[pattern.terms]  # (blocks, terms)
         scale = pattern.scales if pattern.uses else table.max(axis=1)
         total = 0.0
