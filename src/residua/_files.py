@@ -4,27 +4,38 @@ The hash covers the manifest and the arrays; the same content gives the same byt
 file is ever executed, and a file that was truncated, edited or made by something else is refused.
 """
 
+import errno
 import hashlib
+import io
 import json
 import os
 import secrets
 import zipfile
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import IO, TYPE_CHECKING, Any, Never
 
 import numpy as np
 from numpy.typing import NDArray
 
 from residua.errors import FileFormatError
 
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
+
+Target = str | os.PathLike[str] | IO[bytes]
+"""Where something is written: the path of a file, or a binary file that is open."""
+
 NEWEST = 2
 VERSIONS = (1, 2)
 MANIFEST = "manifest.json"
 ARRAYS = "arrays.safetensors"
 EPOCH = (1980, 1, 1, 0, 0, 0)  # a fixed date, so that equal content gives equal bytes
+
+_NAMED = 40  # characters of a name that its scratch file shows
+_BLOCK = 2**20
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,9 +64,7 @@ def pack(kind: str, manifest: Manifest, arrays: Arrays, version: int = NEWEST) -
     return signed.encode(), blob, digest
 
 
-def write(
-    path: str | os.PathLike[str], kind: str, manifest: Manifest, arrays: Arrays, version: int = NEWEST
-) -> str:
+def write(path: Target, kind: str, manifest: Manifest, arrays: Arrays, version: int = NEWEST) -> str:
     """Write a file so that it is either whole or not there; its hash."""
     signed, blob, digest = pack(kind, manifest, arrays, version)
     with whole_file(path) as stream, zipfile.ZipFile(stream, "w", zipfile.ZIP_STORED) as archive:
@@ -71,22 +80,77 @@ def write_text(path: str | os.PathLike[str], text: str) -> None:
 
 
 @contextmanager
-def whole_file(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
-    """A stream whose content becomes the file when the block ends well; otherwise nothing is left of it."""
+def whole_file(path: Target, room: int = 0) -> Iterator[IO[bytes]]:
+    """A stream whose content becomes the file when the block ends well; otherwise nothing is left of it.
+
+    A stream that is open already is taken as it is. `room` is how many bytes it may need: they are set aside
+    at once, and what was given room is never thrown away for want of a name.
+    """
+    if not isinstance(path, str | os.PathLike):
+        yield path
+        return
     target = Path(path)
     if not target.parent.is_dir():
         raise FileNotFoundError(f"there is no folder {target.parent} to save {target.name} in")
+    with suppress(FileNotFoundError):
+        os.lstat(target)  # the system's error for a name that is too long: the scratch name is a short one
     # Not tempfile: its files are private to their owner, and what is published is for everybody.
-    scratch = target.with_name(f".{target.name}.{secrets.token_hex(8)}.part")
+    scratch = target.with_name(f".{target.name[:_NAMED]}.{secrets.token_hex(8)}.part")
+    whole = False
     try:
         with open(scratch, "xb") as stream:
+            _set_aside(stream, room, target)
             yield stream
+            stream.truncate()
             stream.flush()
             os.fsync(stream.fileno())
+        whole = True
         os.replace(scratch, target)
-    except BaseException:
+    except BaseException as error:
+        if whole and room:
+            raise FileFormatError(
+                f"{target} cannot be written ({error}); what belongs there is in {scratch}, whole: rename it"
+            ) from error
         scratch.unlink(missing_ok=True)
         raise
+
+
+def _set_aside(stream: IO[bytes], room: int, target: Path) -> None:
+    """Take so many bytes of the disk for a stream; where they are not there, the error names the target."""
+    if not room:
+        return
+    try:
+        try:
+            os.posix_fallocate(stream.fileno(), 0, room)
+        except (AttributeError, OSError) as error:  # there is no such call, or not for this disk
+            if getattr(error, "errno", None) not in (None, errno.EINVAL, errno.EOPNOTSUPP):
+                raise
+            for start in range(0, room, _BLOCK):
+                stream.write(bytes(min(_BLOCK, room - start)))
+            stream.flush()
+            stream.seek(0)
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, os.fspath(target)) from error
+
+
+class ByteCount(io.BytesIO):
+    """A stream that keeps nothing of what is written to it but its size."""
+
+    size = 0
+
+    def write(self, content: "Buffer", /) -> int:
+        written = memoryview(content).nbytes
+        self.size += written
+        return written
+
+    def tell(self) -> int:
+        return self.size
+
+    def seekable(self) -> bool:
+        return False
+
+    def seek(self, *_: object) -> Never:
+        raise io.UnsupportedOperation("what was counted is gone")
 
 
 def read(path: str | os.PathLike[str], kind: str) -> Container:

@@ -1,6 +1,5 @@
 """Answers as Arrow record batches and Parquet files."""
 
-import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING
@@ -8,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from residua._files import whole_file
+from residua._files import Target, whole_file
 from residua.schema import Schema
 from residua.workload import Group, Identity
 
@@ -122,9 +121,7 @@ def frame_of(
     return pd.DataFrame(columns, index=pd.MultiIndex.from_product(axes, names=names))
 
 
-def write_parquet(
-    path: str | os.PathLike[str], schema: "pyarrow.Schema", batches: Iterator["pyarrow.RecordBatch"]
-) -> None:
+def write_parquet(path: Target, schema: "pyarrow.Schema", batches: Iterator["pyarrow.RecordBatch"]) -> None:
     """Write batches to a Parquet file that is either whole or not there."""
     from pyarrow import parquet
 

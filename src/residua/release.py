@@ -4,7 +4,7 @@ import os
 import platform
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import UTC, datetime
 from functools import cached_property
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
@@ -157,9 +157,12 @@ class Release:
         return values, stddev, values - margin, values + margin
 
     def write_answers(
-        self, path: str | os.PathLike[str], work: Workload | None = None, *, level: float = 0.95
+        self, path: _files.Target, work: Workload | None = None, *, level: float = 0.95
     ) -> None:
-        """Write every answer to a Parquet file, table by table, so that they need not fit in memory."""
+        """Write every answer to a Parquet file, table by table, so that they need not fit in memory.
+
+        Instead of a path, a binary file may be given that is open for writing.
+        """
         work = self._workload(work)
         schema = arrow_schema(self.plan.schema, self.simulated)
         write_parquet(path, schema, self._batches(work, _level(level)))
@@ -246,8 +249,8 @@ class Release:
         """The hash that identifies this release, the one its saved file carries."""
         return _files.pack("release", *self._content(), self._version)[2]
 
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the release to one file."""
+    def save(self, path: _files.Target) -> None:
+        """Write the release to one file, given by its path or open for writing."""
         _files.write(path, "release", *self._content(), self._version)
 
     @classmethod
@@ -319,6 +322,13 @@ def _level(level: float) -> float:
     if not isinstance(level, int | float) or not 0 < level < 1:
         raise WorkloadError(f"a confidence level is between 0 and 1, such as 0.95, not {level!r}")
     return float(level)
+
+
+def rehearsal(plan: Plan, note: str = "") -> Release:
+    """A release of zeros: what it takes to save it and to answer from it, any release of the plan takes."""
+    zeros = [np.zeros((len(batch.subsets), batch.rows), dtype=np.int64) for batch in plan.batches]
+    audit = audit_record(plan, datetime.now(UTC), None, note, simulated=True)
+    return Release(plan, Measurements(tuple(zeros)), audit)
 
 
 def audit_record(

@@ -12,6 +12,7 @@ from residua.linalg.lattice import integer_kernel
 from residua.mechanisms.named import querysmasher
 from residua.mechanisms.smasher import kinds_of
 from residua.mechanisms.splits.sum import BlockSum
+from residua.workload import Explicit, Factor, Group
 
 COST = rs.privacy_cost(1)
 
@@ -138,6 +139,7 @@ def test_a_block_too_large_to_solve_at_every_step_is_never_made_worse(
 def test_a_plan_records_what_uniform_centring_would_give(tmp_path: Path) -> None:
     work = rs.all_tables(rs.Schema.of_sizes([6, 5]), ways=(1, 2), family=rs.prefix)
     smashed, uniform = plans(work, "smasher", "querysmasher")
+    # To the last digit only where the costs of all blocks add up to 1 without rounding.
     assert smashed.uniform_total == pytest.approx(uniform.ideal.total_variance, rel=1e-12)
     assert "Uniform centring (QuerySmasher) would have an rmse 5.05% larger." in smashed.explain()
     smashed.save(tmp_path / "a.plan")
@@ -183,3 +185,70 @@ def test_a_saved_plan_keeps_its_whole_number_weights(tmp_path: Path) -> None:
     loaded = rs.Plan.load(tmp_path / "smashed.plan")
     assert loaded.hash == plan.hash
     assert loaded.strategy.measures == plan.strategy.measures  # type: ignore[attr-defined]
+
+
+SIX = rs.Schema.of_sizes([6, 5, 4])
+EVERY = rs.buckets(tuple(range(5)))  # one bucket that holds all cells
+ONES = rs.linear(SIX, ("a1",), np.ones((2, 5)))
+ACROSS = rs.linear(SIX, ("a0", "a1"), np.kron(np.eye(6), np.ones((1, 5))))  # tells no cells of a1 apart
+PAIRS_OF_TABLES = {
+    "total last": [{"a0": rs.prefix, "a1": rs.total}, {"a0": rs.identity, "a1": rs.total}],
+    "total first": [{"a1": rs.total, "a0": rs.prefix}, {"a1": rs.total, "a0": rs.identity}],
+    "total of either": [{"a0": rs.total, "a1": rs.prefix}, {"a0": rs.prefix, "a1": rs.total}],
+    "total between": [
+        {"a0": rs.prefix, "a1": rs.total, "a2": rs.identity},
+        {"a0": rs.identity, "a1": rs.total, "a2": rs.prefix},
+    ],
+    "two totals": [
+        {"a0": rs.prefix, "a1": rs.total, "a2": rs.total},
+        {"a0": rs.ranges, "a1": rs.total, "a2": rs.total},
+    ],
+    "a total and none": [{"a0": rs.prefix, "a1": rs.total}, {"a0": rs.ranges, "a1": rs.prefix}],
+    "all totals": [{"a0": rs.total, "a1": rs.total}, {"a0": rs.total}, {"a0": rs.prefix}],
+    "one bucket": [{"a0": rs.prefix, "a1": EVERY}, {"a0": rs.identity, "a1": rs.total}],
+    "the widest window": [{"a0": rs.prefix, "a1": rs.width(5)}, {"a0": rs.identity, "a1": EVERY}],
+    "a bucket and a total": [{"a1": EVERY, "a2": rs.prefix}, {"a1": rs.total, "a2": rs.ranges}],
+}
+
+
+@pytest.mark.parametrize("name", PAIRS_OF_TABLES)
+def test_families_that_tell_no_cells_apart_leave_the_plan_as_it_is_without_them(name: str) -> None:
+    """A total along an attribute asks nothing of it, alone or beside another total (claim D-002)."""
+    tables = PAIRS_OF_TABLES[name]
+    flat = {rs.total, EVERY, rs.width(5)}
+    with_totals, without = (
+        sum((rs.table(SIX, each) for each in asked[1:]), rs.table(SIX, asked[0]))
+        for asked in (tables, [{at: f for at, f in each.items() if f not in flat} for each in tables])
+    )
+    ours, bare = (rs.plan(work, COST, method="smasher") for work in (with_totals, without))
+    assert ours.total_variance == pytest.approx(bare.total_variance, rel=1e-3)
+    assert ours.total_variance <= rs.plan(with_totals, COST, method="querysmasher").total_variance * 1.0001
+
+
+def test_two_totals_on_one_attribute_are_planned_by_auto_whatever_the_size() -> None:
+    schema = rs.Schema.of_sizes([60, 20])
+    work = rs.table(schema, a0=rs.prefix, a1=rs.total) + rs.table(schema, a0=rs.identity, a1=rs.total)
+    bare = rs.table(schema, a0=rs.prefix) + rs.table(schema, a0=rs.identity)
+    assert rs.plan(work, COST).total_variance == pytest.approx(rs.plan(bare, COST).total_variance, rel=1e-3)
+
+
+@pytest.mark.parametrize("other", [rs.prefix, rs.ranges, rs.identity], ids=str)
+def test_families_whose_means_vanish_are_split_like_any_other(other: rs.workload.Family) -> None:
+    """Where all that two tables ask of an attribute has mean zero, the blocks without it ask nothing."""
+    differences = Factor((1,), Explicit((5,), np.eye(5)[:-1] - np.eye(5)[1:]))
+    tables = (next(iter(rs.table(SIX, a0=family).groups())) for family in (rs.prefix, other))
+    work = rs.Workload(
+        SIX, tuple(Group(str(at), (*each.factors, differences)) for at, each in enumerate(tables))
+    )
+    smashed, uniform, best = plans(work, "smasher", "querysmasher", "dense", gap=1e-4)
+    assert best.total_variance * (1 - 1e-3) <= smashed.total_variance <= uniform.total_variance * 1.0001
+
+
+def test_queries_on_two_attributes_that_tell_cells_of_one_apart_are_split_like_any_other() -> None:
+    for work in (
+        ACROSS + rs.table(SIX, a0=rs.prefix, a1=rs.total),
+        ACROSS + ONES + rs.table(SIX, a0=rs.prefix, a1=rs.total),
+        ONES + rs.table(SIX, a1=rs.total) + rs.table(SIX, a0=rs.prefix, a1=EVERY),
+    ):
+        smashed, uniform = plans(work, "smasher", "querysmasher", gap=1e-4)
+        assert smashed.total_variance <= uniform.total_variance * 1.0001

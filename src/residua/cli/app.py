@@ -26,6 +26,8 @@ class OneLineErrors(TyperGroup):
             raise  # the reader of our output has left, which is no mistake
         except OSError as error:
             message = f"{error.filename}: {error.strerror}" if error.filename else str(error)
+        except MemoryError:
+            message = "there is not enough memory for this; ask for fewer or smaller tables"
         typer.echo("error: " + " ".join(message.split()), err=True)
         raise typer.Exit(1)
 

@@ -1,25 +1,31 @@
-"""`residua budget`: create a ledger, and show what was spent."""
+"""`residua budget`: create a ledger, show what was spent, and check it against releases."""
 
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any, NamedTuple
 
 import typer
 
 from residua._text import columns
 from residua.cli.screens import AsJson, show, show_json
-from residua.ledger import Ledger
+from residua.errors import FileFormatError, LedgerError
+from residua.ledger import Finding, Ledger
 from residua.privacy import Budget, Neighbours, Unit, approx_dp, gdp, privacy_cost, pure_dp, zcdp
 from residua.privacy.exact import text_above
+from residua.release import Release
+from residua.report.figures import counted
 
 app = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode=None,
-    help="""Create a privacy ledger, or show what it holds.
+    help="""Create a privacy ledger, show what it holds, or check it against releases.
 
 \b
 Examples:
   residua budget create budget.db --zcdp 1 --dataset people-2024
-  residua budget show budget.db""",
+  residua budget show budget.db
+  residua budget check budget.db *.release""",
 )
 
 
@@ -76,6 +82,73 @@ def show_ledger(
       residua budget show budget.db
     """
     _show(Ledger.open(path), as_json)
+
+
+@app.command()
+def check(
+    path: Annotated[Path, typer.Argument(help="The ledger's file.")],
+    releases: Annotated[list[Path], typer.Argument(help="Saved releases; give all that there are.")],
+    as_json: AsJson = False,
+) -> None:
+    """Find out whether a ledger still holds what it paid for, or was rolled back or copied.
+
+    \b
+    Example:
+      residua budget check budget.db *.release
+    """
+    ledger = Ledger.open(path)
+    loaded = {file: _loaded(file) for file in releases}
+    readable = {file: one for file, one in loaded.items() if isinstance(one, _Loaded)}
+    findings = dict(zip(readable, ledger.check(readable.values()), strict=True))
+    rows = [
+        (str(file), findings[file].state, findings[file].words)
+        if file in findings
+        else (str(file), "unreadable", str(one))
+        for file, one in loaded.items()
+    ]
+    if as_json:
+        listed = [{"path": file, "state": state, "why": words} for file, state, words in rows]
+        show_json({"path": ledger.path, "dataset": ledger.dataset, "releases": listed})
+    else:
+        show(_checked(ledger, rows, list(findings.values())))
+    bad = len(loaded) - len(readable) + sum(finding.bad for finding in findings.values())
+    if bad:
+        raise LedgerError(
+            f"{counted(bad, 'release', 'releases')} cannot be matched with the ledger {path}; until it is "
+            "known why, count what they spent as spent, and release nothing"
+        )
+
+
+class _Loaded(NamedTuple):
+    """What is kept of a release: all of them need not fit in memory."""
+
+    hash: str
+    audit: Mapping[str, Any]
+
+
+def _loaded(file: Path) -> _Loaded | FileFormatError:
+    """The release in a file, or why there is none."""
+    try:
+        release = Release.load(file)
+    except FileFormatError as error:
+        return error
+    return _Loaded(release.hash, release.audit)
+
+
+def _checked(
+    ledger: Ledger, rows: Sequence[tuple[str, str, str]], findings: Sequence[Finding]
+) -> Iterator[str]:
+    """Lines for people: every release, how many there are of each state, and entries that have none here."""
+    yield from columns(("release", "state", "why"), rows, left=(0, 1, 2))
+    states = Counter(state for _, state, _ in rows)
+    told = [f"{many:,} {state}" for state, many in states.items() if state != "paid"]
+    yield ""
+    yield ", ".join([f"{counted(states['paid'], 'release', 'releases')} paid", *told]) + "."
+    entries = ledger.entries()
+    known = {finding.entry.id for finding in findings if finding.entry is not None}
+    if missing := len(entries) - len(known):
+        verb = "has" if missing == 1 else "have"
+        yield f"{missing} of {counted(len(entries), 'entry', 'entries')} {verb} no release here."
 
 
 def _show(ledger: Ledger, as_json: bool) -> None:

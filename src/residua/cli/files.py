@@ -2,9 +2,9 @@
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import IO, TYPE_CHECKING
 
-from residua._files import whole_file
+from residua._files import Target, whole_file
 from residua.errors import DataError, FileFormatError
 from residua.release import Release
 from residua.workload import Workload
@@ -30,22 +30,33 @@ def check_table_file(path: Path) -> None:
         raise DataError(f"{path}: answers are written to a file that ends in .csv or .parquet")
 
 
-def write_answers(release: Release, path: Path, work: Workload | None, level: float) -> None:
-    """Write answers with their errors to a CSV or Parquet file, table by table."""
+def refuse_confusion(outputs: Iterable[Path], inputs: Iterable[Path]) -> None:
+    """Nothing, or the error for a file that would be written twice, or over what is read."""
+    taken = {path.resolve() for path in inputs}
+    for path in outputs:
+        if path.resolve() in taken:
+            raise FileFormatError(f"{path} cannot be two things at once; choose another name for the output")
+        taken.add(path.resolve())
+
+
+def write_answers(
+    release: Release, path: Path, work: Workload | None, level: float, stream: IO[bytes] | None = None
+) -> None:
+    """Write answers with their errors to a CSV or Parquet file, table by table; `stream`, if it is open."""
     check_table_file(path)
     if path.suffix.lower() == ".parquet":
-        release.write_answers(path, work, level=level)
+        release.write_answers(stream or path, work, level=level)
     else:
-        _write_csv(release, path, work or release.plan.workload, level)
+        _write_csv(release, stream or path, work or release.plan.workload, level)
 
 
-def _write_csv(release: Release, path: Path, work: Workload, level: float) -> None:
+def _write_csv(release: Release, path: Target, work: Workload, level: float) -> None:
     marks = ["simulated"] if release.simulated else []
     tables = (release.answers(Workload(work.schema, (group,)), level=level) for group in work.groups())
     write_csv(path, tables, marks)
 
 
-def write_csv(path: Path, tables: Iterable["pyarrow.Table"], marks: Sequence[str]) -> None:
+def write_csv(path: Target, tables: Iterable["pyarrow.Table"], marks: Sequence[str]) -> None:
     """Write tables below each other to a CSV file that is either whole or not there.
 
     CSV has no other place for a mark, such as that numbers are simulated, than a column.

@@ -5,17 +5,21 @@ from typing import Annotated, Any
 
 import typer
 
+from residua._files import ByteCount, whole_file
 from residua._measure import measure
 from residua._plan import Plan
 from residua._text import columns
-from residua.cli.files import check_table_file, refuse_to_replace, write_answers
+from residua.cli.files import check_table_file, refuse_confusion, refuse_to_replace, write_answers
 from residua.cli.progress import progress_bar
 from residua.cli.screens import SIMULATED, AsJson, Force, show, show_json
 from residua.engines import DuckDB, find_files
 from residua.errors import DataError, LedgerError
 from residua.ledger import Ledger
-from residua.release import Release
+from residua.release import Release, rehearsal
 from residua.spec import Spec, load_spec
+
+ROOM_FOR_FIGURES = 3 * 24  # bytes: value, lower and upper are no longer than this in any form
+ROOM_FOR_ENTRY = 2**16  # bytes: the entry of a ledger in the audit record is shorter
 
 REMEDY = "make one with 'residua budget create {path} --zcdp 1 --dataset NAME'"
 
@@ -52,28 +56,51 @@ def release(
     new_plan = asked.plan_file if kept is None else None
     targets = [asked.release_file, asked.answers_file]
     check_table_file(asked.answers_file)
-    refuse_to_replace(targets if new_plan is None else [*targets, new_plan], force)
+    targets += [] if new_plan is None else [new_plan]
+    refuse_to_replace(targets, force)
+    refuse_confusion(targets, _inputs(asked, records, payer, kept))
     with progress_bar() as progress:
         chosen = asked.plan(progress) if kept is None else saved_plan(asked, kept)
         if new_plan is not None:
             chosen.save(new_plan)
-        made = measure(
-            chosen,
-            records,
-            ledger=payer,
-            noise=_noise(simulate),
-            note=note,
-            progress=progress,
-            engine=engine,
-        )
-        made.save(asked.release_file)
+        answers_room, release_room = _rooms(asked, chosen, note)
+        # The release gets its name before the answers are written: it stays whatever becomes of them.
+        with whole_file(asked.answers_file, answers_room) as answers:
+            with whole_file(asked.release_file, release_room) as file:
+                made = measure(
+                    chosen,
+                    records,
+                    ledger=payer,
+                    noise=_noise(simulate),
+                    note=note,
+                    progress=progress,
+                    engine=engine,
+                )
+                made.save(file)
+            write_answers(made, asked.answers_file, None, asked.level, answers)
         if payer is not None:
             _note_release(payer, made)
-        write_answers(made, asked.answers_file, None, asked.level)
     if as_json:
         show_json(_document(asked, made, payer))
     else:
         show(_screen(asked, made, payer))
+
+
+def _inputs(asked: Spec, records: Path, payer: Ledger | None, kept: Path | None) -> list[Path]:
+    """The files that are read, which no output may replace."""
+    others = [None if payer is None else payer.path, kept]
+    return [asked.path, *find_files(records), *(path for path in others if path is not None)]
+
+
+def _rooms(asked: Spec, plan: Plan, note: str) -> tuple[int, int]:
+    """Bytes that the files of answers and release may take, found by writing them once, to nowhere.
+
+    So memory that is lacking for them is found out too, before anything is spent.
+    """
+    trial, answers, release = rehearsal(plan, note), ByteCount(), ByteCount()
+    trial.save(release)
+    write_answers(trial, asked.answers_file, None, asked.level, answers)
+    return answers.size + ROOM_FOR_FIGURES * plan.workload.count, release.size + ROOM_FOR_ENTRY
 
 
 def saved_plan(asked: Spec, path: Path) -> Plan:

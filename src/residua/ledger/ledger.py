@@ -1,6 +1,7 @@
 """The ledger that a user holds: a name for a file, and the questions and debits it takes."""
 
 import os
+from collections.abc import Iterable
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
@@ -8,6 +9,7 @@ from pathlib import Path
 from residua.errors import BudgetError, BudgetExceeded, LedgerError
 from residua.ledger import store
 from residua.ledger.book import Entry, text_below
+from residua.ledger.checking import Audited, Finding, findings
 from residua.privacy import Budget, Privacy, Unit
 from residua.privacy.exact import text_above
 
@@ -126,6 +128,14 @@ class Ledger:
             "release_hash": release_hash,
         }
         return store.append(self.path, event)
+
+    def check(self, releases: Iterable[Audited]) -> tuple[Finding, ...]:
+        """One finding for each release: whether this ledger still holds the entry that paid for it (L-015).
+
+        Finds a ledger that was rolled back or copied, by the releases that it paid for meanwhile: give all
+        that there are.
+        """
+        return findings(store.read(self.path), releases)
 
     def describe(self) -> str:
         """The ledger in plain words; what is spent is rounded up, what is left is rounded down."""

@@ -104,8 +104,11 @@ def _insert(connection: sqlite3.Connection, book: Book, text: str) -> None:
 
 
 def _text(event: Mapping[str, object]) -> str:
-    """An event with the time of now, as it is stored and hashed."""
-    return json.dumps({**event, "time": _now()}, allow_nan=False)
+    """An event with the time of now, as it is stored and hashed.
+
+    And with random digits: what a copy of the ledger spends alike in the same second has another hash.
+    """
+    return json.dumps({**event, "time": _now(), "nonce": secrets.token_hex(8)}, allow_nan=False)
 
 
 def _now() -> str:

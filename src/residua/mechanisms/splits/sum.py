@@ -178,11 +178,13 @@ class BlockSum:
         fill: float,
         slopes: "_Slopes",
     ) -> float:
-        """Blocks of several terms, each distinct one solved once."""
+        """Blocks of several terms, each distinct one solved once; where nothing is asked, 0."""
         table = coefficients[pattern.terms]  # (blocks, terms)
         scale = pattern.scales if pattern.uses else table.max(axis=1)
         total = 0.0
-        for alike in pattern.distinct(table / scale[:, None]):
+        for alike in pattern.distinct(table / np.maximum(scale, TINY)[:, None]):
+            if not scale[alike[0]]:
+                continue
             shares = table[alike[0]] / scale[alike[0]]
             uses = pattern.weights[alike[0]] / scale[alike[0]]
             whole = float(np.sqrt(scale[alike]).sum())
@@ -191,6 +193,8 @@ class BlockSum:
             else:
                 standing = {piece: self._standing(piece, rows[piece]) for piece in pattern.pieces}
                 stack = pattern.stack(shares, uses, standing, pieces, fill)
+                if not len(stack):
+                    continue
                 value, half = self.solve((pattern.key, alike[0]), stack, _gap(stack, fill))
                 by_share = self._spread_slopes(pattern, shares, uses, rows, pieces, half, whole, slopes)
             total += whole * value
@@ -253,6 +257,8 @@ class BlockSum:
             [math.prod(alone[piece].root ** 2 for _, piece in placed) for placed in pattern.placed]
         )
         value = math.sqrt(float(shares @ squares))
+        if not value:
+            return 0.0, np.zeros(len(shares))
         for share, square, placed in zip(shares, squares, pattern.placed, strict=True):
             for _, piece in placed:
                 if alone[piece].root > 0:
