@@ -17,14 +17,14 @@ from numpy.typing import NDArray
 from residua._plan import Plan
 from residua.engines import Derived, Engine, Opener, count_marginals, engine_for, engine_with
 from residua.errors import BudgetError, DataError, Infeasible, LedgerError, WorkloadError
+from residua.kernel.measurement import record_limit
 from residua.ledger import Entry, Ledger
+from residua.linalg.kinds import JointKinds
 from residua.measurements import Measurements
 from residua.mechanisms.draft import Progress
 from residua.noise import DiscreteLaplace, Law, RoundedGaussian, Source, SystemSource, draw
 from residua.release import Release, audit_record
-from residua.strategy.batches import Batch, exact_cost, record_limit
-from residua.workload.coarse import cells_of_kinds
-from residua.workload.views import JointKinds
+from residua.strategy.batches import Batch, exact_cost
 
 Integers = NDArray[np.int64]
 
@@ -82,9 +82,8 @@ def public_record_limit(batches: list[Batch]) -> int:
 
 def _laws(batch: Batch) -> Sequence[Law]:
     """The law of the noise for each of a batch's parameters."""
-    if batch.scales is None:
-        return [RoundedGaussian(variance) for variance in batch.variances]
-    return [DiscreteLaplace(scale) for scale in batch.scales]
+    law = RoundedGaussian if batch.law == "gaussian" else DiscreteLaplace
+    return [law(parameter) for parameter in batch.parameters]
 
 
 def _checked_plan(plan: object) -> Plan:
@@ -98,7 +97,7 @@ def _checked_plan(plan: object) -> Plan:
             f"the noise of this plan cannot keep to the {plan.budget!r} that it states; plan again"
         )
     _refuse_overspending(plan)
-    if any(not _fits(part, plan.schema.sizes) for batch in plan.batches for part in batch.view.parts):
+    if any(not _fits(part, plan.schema.sizes) for batch in plan.batches for part in batch.derived):
         raise BudgetError("this plan measures kinds of cells that its schema does not have; plan again")
     cells = max(batch.cells for batch in plan.batches)
     if cells > MOST_CELLS:
@@ -156,12 +155,12 @@ def _refuse_unwritable(note: object, dataset: str | None) -> None:
 def _fits(part: JointKinds, sizes: Sequence[int]) -> bool:
     """Whether joint kinds are those of attributes of these sizes, so that a record is of one kind."""
     own = [sizes[at] for at in part.attributes]
-    return own == [kinds.size for kinds in part.kinds] and part.joint.size == cells_of_kinds(part.kinds)
+    return own == [kinds.size for kinds in part.kinds] and part.whole
 
 
 def _derived(batches: Sequence[Batch]) -> dict[JointKinds, Derived]:
     """The attributes by kinds of cells that are to be counted, each once."""
-    wanted = dict.fromkeys(part for batch in batches for part in batch.view.parts)
+    wanted = dict.fromkeys(part for batch in batches for part in batch.derived)
     return {
         part: Derived.of(part.attributes, [kinds.classes for kinds in part.kinds], part.joint.classes)
         for part in wanted
@@ -180,7 +179,7 @@ def _exact_answers(
     requests = []
     for batch in batches:
         counted = np.arange(len(sizes), dtype=np.int32)
-        for part in batch.view.parts:
+        for part in batch.derived:
             counted[part.place] = places[part]
         requests.append(counted[batch.subsets])
     width = (*sizes, *(each.size for each in derived.values()))
