@@ -19,15 +19,15 @@ from numpy.typing import NDArray
 from residua._plan import Plan
 from residua.engines import Derived, Engine, Opener, count_marginals, engine_for, engine_with
 from residua.errors import BudgetError, DataError, Infeasible, LedgerError, WorkloadError
+from residua.kernel.measurement import Measurement
 from residua.ledger import Entry, Ledger
+from residua.linalg.kinds import JointKinds
 from residua.measurements import Measurements
 from residua.mechanisms.draft import Progress
 from residua.noise import Law, Source, SystemSource, draw, simulated
 from residua.release import Release, audit_record
-from residua.strategy.batches import Batch, exact_cost, refuse_few_records
+from residua.strategy.batches import exact_cost, laws_of, refuse_few_records
 from residua.strategy.costs import replacement_cost
-from residua.workload.coarse import cells_of_kinds
-from residua.workload.views import JointKinds
 
 Integers = NDArray[np.int64]
 
@@ -59,7 +59,7 @@ def measure(
     dataset = None if book is None else book.dataset
     _refuse_unwritable(note, dataset)
     batches, plan_hash = plan.batches, plan.hash
-    laws = [batch.laws() for batch in batches]
+    laws = [laws_of(batch) for batch in batches]
     opened = (engine_for(data) if engine is None else engine).open(plan.schema, data)
     opened = engine_with(opened, plan.schema.sizes, list(_derived(batches).values()))
     exact = _exact_answers(batches, opened, plan.schema.sizes, progress)
@@ -87,7 +87,7 @@ def _checked_plan(plan: object) -> Plan:
         )
     _refuse_overspending(plan)
     refuse_few_records(plan.batches)
-    if any(not _fits(part, plan.schema.sizes) for batch in plan.batches for part in batch.view.parts):
+    if any(not _fits(part, plan.schema.sizes) for batch in plan.batches for part in batch.derived):
         raise BudgetError("this plan measures kinds of cells that its schema does not have; plan again")
     cells = max(batch.cells for batch in plan.batches)
     if cells > MOST_CELLS:
@@ -145,12 +145,12 @@ def _refuse_unwritable(note: object, dataset: str | None) -> None:
 def _fits(part: JointKinds, sizes: Sequence[int]) -> bool:
     """Whether joint kinds are those of attributes of these sizes, so that a record is of one kind."""
     own = [sizes[at] for at in part.attributes]
-    return own == [kinds.size for kinds in part.kinds] and part.joint.size == cells_of_kinds(part.kinds)
+    return own == [kinds.size for kinds in part.kinds] and part.whole
 
 
-def _derived(batches: Sequence[Batch]) -> dict[JointKinds, Derived]:
+def _derived(batches: Sequence[Measurement]) -> dict[JointKinds, Derived]:
     """The attributes by kinds of cells that are to be counted, each once."""
-    wanted = dict.fromkeys(part for batch in batches for part in batch.view.parts)
+    wanted = dict.fromkeys(part for batch in batches for part in batch.derived)
     return {
         part: Derived.of(part.attributes, [kinds.classes for kinds in part.kinds], part.joint.classes)
         for part in wanted
@@ -158,7 +158,7 @@ def _derived(batches: Sequence[Batch]) -> dict[JointKinds, Derived]:
 
 
 def _exact_answers(
-    batches: Sequence[Batch], engine: Engine, sizes: Sequence[int], progress: Progress | None
+    batches: Sequence[Measurement], engine: Engine, sizes: Sequence[int], progress: Progress | None
 ) -> list[Integers]:
     """Exact integer answers of every batch, (blocks, rows) each; all batches share passes over the data.
 
@@ -169,7 +169,7 @@ def _exact_answers(
     requests = []
     for batch in batches:
         counted = np.arange(len(sizes), dtype=np.int32)
-        for part in batch.view.parts:
+        for part in batch.derived:
             counted[part.place] = places[part]
         requests.append(counted[batch.subsets])
     width = (*sizes, *(each.size for each in derived.values()))
@@ -179,7 +179,7 @@ def _exact_answers(
     return answers
 
 
-def _order(batch: Batch) -> Integers:
+def _order(batch: Measurement) -> Integers:
     """The blocks that have the first of the laws, then those that have the second, and so on: (blocks,)."""
     return np.argsort(batch.owners, kind="stable")
 
@@ -192,7 +192,7 @@ def _try_drawing(laws: Sequence[Sequence[Law]], source: Source) -> None:
 
 
 def _noisy(
-    batch: Batch, answers: Integers, laws: Sequence[Law], source: Source, order: Integers | None = None
+    batch: Measurement, answers: Integers, laws: Sequence[Law], source: Source, order: Integers | None = None
 ) -> Integers:
     """The answers plus exact noise of each block's own law, modulo 2^64.
 

@@ -17,9 +17,10 @@ from residua._figures import Figures, totals_of
 from residua._summary import MOST_ROWS, Certificate, TableSummary, certified, explain_plan
 from residua.errors import BudgetError, FileFormatError, Infeasible, NotInSpan, SchemaError, WorkloadError
 from residua.fitness import Fitness
+from residua.kernel.measurement import Measurement
 from residua.privacy import Budget, Privacy, Unit, budget_from_record
 from residua.schema import Schema
-from residua.strategy.batches import Batch, batches_of, record_limit, refuse_few_records
+from residua.strategy.batches import batches_of, record_limit, refuse_few_records
 from residua.strategy.format_1 import strategy_of_format_1
 from residua.strategy.integral import rebudgeted
 from residua.strategy.manifest import strategy_from_manifest, strategy_to_manifest
@@ -247,7 +248,7 @@ class Plan:
         return before * (released.total_variance / self.released.total_variance)
 
     @cached_property
-    def batches(self) -> list[Batch]:
+    def batches(self) -> list[Measurement]:
         """The measurements in the order in which they are made."""
         return batches_of(self.strategy)
 

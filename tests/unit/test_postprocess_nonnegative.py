@@ -317,14 +317,14 @@ def test_the_same_release_gives_the_same_tables():
 def test_a_tied_joint_table_is_that_of_one_quadratic_programme():
     work = rs.all_tables(SCHEMA, ways=2, family=rs.affine)
     release = release_of(work, method="dense")
-    mechanism = release.plan.strategy
-    assert tied_attributes(mechanism) == (0, 1, 2, 3)
+    strategy = release.plan.strategy
+    assert tied_attributes(strategy) == (0, 1, 2, 3)
     tables = tables_of(release)
     (stack,) = tables.stacks
-    ours = nonnegative_whole(tables, mechanism, Facts.of((), SCHEMA)).stacks[0].cells[0].reshape(-1)
-    (factor,) = mechanism.factors
-    assert factor.attributes == (0, 1, 2, 3)
-    rows = factor.matrix / np.sqrt(mechanism.noise_variance)
+    ours = nonnegative_whole(tables, strategy, Facts.of((), SCHEMA)).stacks[0].cells[0].reshape(-1)
+    attributes, (factor,), noise = strategy.single()
+    assert attributes == factor.attributes == (0, 1, 2, 3)
+    rows = factor.matrix / np.sqrt(noise)
     x, y = cp.Variable(len(ours)), stack.cells[0].reshape(-1)
     best = solved(x, cp.sum_squares(rows @ x - rows @ y), [cp.sum(x) == y.sum()])
     assert ours.min() >= 0

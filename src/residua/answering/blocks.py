@@ -238,19 +238,6 @@ def by_block(measured: Measured) -> dict[tuple[int, int], Array]:
     }
 
 
-def along_axes(values: NDArray[Any], matrices: Sequence[NDArray[Any]]) -> NDArray[Any]:
-    """Kronecker product of the matrices applied to each row of `values`.
-
-    Each step multiplies the last axis and moves it to the front, so that every product is one matrix product.
-    """
-    blocks = len(values)
-    tensor = values.reshape(blocks, -1)
-    for matrix in reversed(matrices):
-        flat = tensor.reshape(-1, matrix.shape[1]) @ matrix.T
-        tensor = flat.reshape(blocks, -1, len(matrix)).transpose(0, 2, 1).reshape(blocks, -1)
-    return tensor
-
-
 def ascending(cells: Array, sizes: Sequence[int], order: Sequence[int]) -> Array:
     """Cells of blocks, (blocks, cells) with axes in `order`, as (blocks, sizes...) with axes ascending."""
     tensor = cells.reshape(len(cells), *sizes).transpose(0, *(1 + np.argsort(order)))

@@ -14,10 +14,11 @@ from itertools import combinations
 import numpy as np
 from numpy.typing import NDArray
 
-from residua.answering.blocks import Blocks, Layer, Measured, Shape, along_axes, ascending
+from residua.answering.blocks import Blocks, Layer, Measured, Shape, ascending
 from residua.answering.estimates import Estimates
 from residua.answering.independent.answerer import Independent
 from residua.linalg.centring import Measure
+from residua.linalg.squares import along_axes
 
 Array = NDArray[np.float64]
 Integers = NDArray[np.int64]

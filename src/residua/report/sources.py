@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any, Protocol, Self
 from residua._figures import Figures
 from residua._summary import Certificate, TableSummary
 from residua.fitness import Fitness
+from residua.kernel.measurement import Measurement
 from residua.privacy import Budget, Privacy
 from residua.schema import Schema
-from residua.strategy.batches import Batch
 from residua.strategy.strategy import Strategy
 from residua.workload import Workload
 
@@ -32,7 +32,7 @@ class SourcePlan(Protocol):
     @property
     def strategy(self) -> Strategy: ...
     @property
-    def batches(self) -> list[Batch]: ...
+    def batches(self) -> list[Measurement]: ...
     @property
     def certificate(self) -> Certificate: ...
     @property

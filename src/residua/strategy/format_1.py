@@ -11,12 +11,12 @@ from residua.answering.blocks import Layer, Placed, Shape
 from residua.answering.coarsened.lifting import Lift
 from residua.errors import FileFormatError
 from residua.linalg.centring import Measure
-from residua.linalg.kinds import Kinds
+from residua.linalg.kinds import JointKinds, Kinds
 from residua.privacy import NoiseLaw
 from residua.strategy.build import Spans, of_blocks, seen_by
 from residua.strategy.noise_laws import noise_law
 from residua.strategy.strategy import Domain, Strategy
-from residua.workload.views import JointKinds, View
+from residua.workload.views import View
 
 Record = Mapping[str, Any]
 Arrays = Mapping[str, NDArray[Any]]

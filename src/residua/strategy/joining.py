@@ -12,10 +12,10 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from residua.answering.blocks import Layer, Measured, Placed, Shape, along_axes
+from residua.answering.blocks import Layer, Measured, Placed, Shape
 from residua.errors import Infeasible
 from residua.linalg.keys import distinct_rows
-from residua.linalg.squares import join
+from residua.linalg.squares import along_axes, join
 from residua.strategy.build import of_blocks
 from residua.strategy.noise_laws import column_costs, parameter_of
 from residua.strategy.strategy import Domain, Strategy

@@ -9,10 +9,10 @@ from numpy.typing import NDArray
 from residua.answering.blocks import Layer, Shape
 from residua.answering.coarsened.lifting import Lift
 from residua.linalg.centring import Measure
-from residua.linalg.kinds import Kinds
+from residua.linalg.kinds import JointKinds, Kinds
 from residua.strategy.noise_laws import noise_law
 from residua.strategy.strategy import Domain, Strategy
-from residua.workload.views import JointKinds, View
+from residua.workload.views import View
 
 Arrays = Mapping[str, NDArray[Any]]
 

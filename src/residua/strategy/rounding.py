@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from residua.answering.blocks import Layer, Memory, Shape
 from residua.errors import Infeasible
+from residua.kernel.exact import column_norm, column_sum, largest_size
 from residua.linalg.centring import Measure
 from residua.linalg.keys import distinct_rows
 from residua.privacy import NoiseLaw
@@ -24,14 +25,11 @@ from residua.strategy.integers import (
     FILL,
     MOST_FILLED,
     centred_rows,
-    column_norm,
-    column_sum,
     combined_rows,
     completed,
     contrast_rows,
     enough_bits,
     even_bits,
-    largest_size,
     refuse_large,
     refuse_unfit,
     rounded_rows,

@@ -12,7 +12,7 @@ from functools import partial, reduce
 import numpy as np
 from numpy.typing import NDArray
 
-from residua.answering.blocks import Blocks, Measured, Shape, along_axes, ascending
+from residua.answering.blocks import Blocks, Measured, Shape, ascending
 from residua.answering.estimates import Estimates
 from residua.answering.independent.known import KnownParts, not_together
 from residua.answering.independent.largest import largest_of
@@ -21,6 +21,7 @@ from residua.answering.independent.representatives import examples_of
 from residua.answering.independent.runs import least_accurate, total_of_run
 from residua.answering.protocol import FactorCovariance, Factored, TableByTable, refuse_large_covariance
 from residua.linalg.centring import Measure, centred_columns
+from residua.linalg.squares import along_axes
 from residua.workload import Group, Tables
 from residua.workload.groups import splits
 

@@ -12,7 +12,7 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from residua.answering.blocks import Blocks, Measured, Placed, along_axes, ascending
+from residua.answering.blocks import Blocks, Measured, Placed, ascending
 from residua.answering.estimates import Estimates
 from residua.answering.kronecker.parts import (
     TIED_CELLS,
@@ -26,7 +26,7 @@ from residua.answering.kronecker.parts import (
 )
 from residua.answering.protocol import FactorCovariance, Factored, TableByTable, refuse_large_covariance
 from residua.errors import WorkloadError
-from residua.linalg.squares import join, spread, sum_out
+from residua.linalg.squares import along_axes, join, spread, sum_out
 from residua.workload import Group
 
 Array = NDArray[np.float64]
