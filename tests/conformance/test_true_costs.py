@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 import residua as rs
 from residua.answering.coarsened.answerer import Coarsened
 from residua.answering.protocol import Answerer
-from residua.strategy.batches import Batch
+from residua.kernel.measurement import Measurement
 from residua.strategy.costs import replacement_cost
 
 SCHEMA = rs.Schema.of_sizes([3, 4, 2])
@@ -100,15 +100,15 @@ def planned(name: str, neighbours: Any) -> rs.Plan:
         return rs.plan(work, BUDGETS[law], method=method, unit=rs.Unit(neighbours=neighbours))
 
 
-def spread(batch: Batch, sizes: tuple[int, ...]) -> Iterator[tuple[NDArray[Any], Fraction]]:
+def spread(batch: Measurement, sizes: tuple[int, ...]) -> Iterator[tuple[NDArray[Any], Fraction]]:
     """Whole numbers that each block measures of all joint cells, (rows, cells), and its noise's parameter."""
     cells = np.indices(sizes).reshape(len(sizes), -1)
     codes = list(cells)
-    for part in batch.view.parts:
+    for part in batch.derived:
         kinds = [own.classes[cells[at]] for at, own in zip(part.attributes, part.kinds, strict=True)]
         codes[part.place] = part.joint.classes[np.ravel_multi_index(kinds, [k.count for k in part.kinds])]
     whole = reduce(np.kron, batch.matrices, np.ones((1, 1), dtype=np.int64)).astype(object)
-    parameters = batch.variances if batch.scales is None else batch.scales
+    parameters = batch.parameters
     for subset, owner in zip(batch.subsets.tolist(), batch.owners.tolist(), strict=True):
         at = np.zeros(cells.shape[1], dtype=np.int64)
         for attribute, size in zip(subset, batch.sizes, strict=True):
@@ -179,7 +179,7 @@ def test_every_block_gets_the_noise_that_its_cost_rests_on(name):
         np.testing.assert_allclose(found, 1, atol=doubt)
 
 
-def _variance(batch: Batch, parameter: Fraction) -> float:
+def _variance(batch: Measurement, parameter: Fraction) -> float:
     if batch.law == "laplace":
         return float(0.5 / np.sinh(0.5 / float(parameter)) ** 2)
     return float(parameter) + 1 / 12

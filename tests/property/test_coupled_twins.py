@@ -19,7 +19,8 @@ from residua.answering.estimator import Estimator
 from residua.errors import NotInSpan
 from residua.linalg.centring import Measure, centred_columns
 from residua.measurements import Measurements
-from residua.strategy.batches import Batch, batches_of, exact_cost
+from residua.kernel.measurement import Measurement
+from residua.strategy.batches import batches_of, exact_cost
 from residua.strategy.integers import independent_integers
 from residua.strategy.integral import measurable
 from residua.strategy.spans import whole_span
@@ -228,7 +229,7 @@ def spans_of(strategy: Strategy) -> dict[int, Any]:
     return spans
 
 
-def counted(codes: NDArray[np.int64], batch: Batch) -> NDArray[np.int64]:
+def counted(codes: NDArray[np.int64], batch: Measurement) -> NDArray[np.int64]:
     """Counts of the marginal of each block of a batch, (blocks, cells)."""
     places = [
         np.ravel_multi_index(tuple(codes[:, row].T), batch.sizes)

@@ -124,7 +124,7 @@ def measured(plan):
 def dearest_record(plan, rows):
     """What the measurements cost the record that they cost most, from the rows over all cells."""
     laws = [
-        batch.laws()[owner]
+        laws_of(batch)[owner]
         for batch in plan.batches
         for owner in batch.owners.tolist()
         for _ in range(batch.rows)

@@ -25,6 +25,7 @@ import pytest
 from scipy import stats
 
 import residua as rs
+from residua.strategy.batches import laws_of
 from residua import _measure
 from residua.errors import BudgetError
 from residua.noise import DiscreteLaplace
@@ -68,7 +69,7 @@ def releases(plan, exact, count, source):
     parts = []
     for batch, own in zip(plan.batches, exact, strict=True):
         many = replace(batch, owners=np.tile(batch.owners, count))
-        noisy = _measure._noisy(many, np.tile(own, (count, 1)), batch.laws(), source)
+        noisy = _measure._noisy(many, np.tile(own, (count, 1)), laws_of(batch), source)
         parts.append(noisy.reshape(count, -1))
     return np.concatenate(parts, axis=1)
 
@@ -81,7 +82,7 @@ def scales(plan):
     """The scale of every measured number's noise."""
     return np.concatenate(
         [
-            np.repeat([float(batch.scales[owner]) for owner in batch.owners], batch.rows)
+            np.repeat([float(batch.parameters[owner]) for owner in batch.owners], batch.rows)
             for batch in plan.batches
         ]
     )

@@ -13,6 +13,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from residua.strategy.nested import NestedStrategy
+from residua.strategy.batches import laws_of
 from residua.strategy.product import ProductStrategy
 from residua.strategy.union import UnionStrategy
 from scipy import stats
@@ -65,7 +66,7 @@ def noise_of(plan, seed, count):
     for batch in plan.batches:
         many = replace(batch, owners=np.tile(batch.owners, count))
         nothing = np.zeros((len(batch.owners) * count, batch.rows), dtype=np.int64)
-        parts.append(_measure._noisy(many, nothing, batch.laws(), source).reshape(count, -1))
+        parts.append(_measure._noisy(many, nothing, laws_of(batch), source).reshape(count, -1))
     return np.concatenate(parts, axis=1)
 
 
@@ -73,7 +74,7 @@ def scales(plan):
     """The scale of every measured number's noise."""
     return np.concatenate(
         [
-            np.repeat([float(batch.scales[owner]) for owner in batch.owners], batch.rows)
+            np.repeat([float(batch.parameters[owner]) for owner in batch.owners], batch.rows)
             for batch in plan.batches
         ]
     )

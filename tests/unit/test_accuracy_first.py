@@ -274,7 +274,7 @@ def pair_costs(plan):
     rows = np.ones((1, 1))
     for matrix in batch.matrices:
         rows = np.kron(rows, matrix)
-    rows = rows * batch.multiplier / np.sqrt(float(batch.variances[0]))
+    rows = rows * batch.multiplier / np.sqrt(float(batch.parameters[0]))
     return np.sum((rows[:, :, None] - rows[:, None, :]) ** 2, axis=0)
 
 

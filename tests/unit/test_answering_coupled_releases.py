@@ -180,7 +180,7 @@ def test_under_replacement_no_pair_of_cells_costs_more_than_the_budget():
         for subset, owner in zip(batch.subsets, batch.owners, strict=True):
             at = np.ravel_multi_index([place[axis] for axis in subset], batch.sizes) if len(subset) else 0
             wide = batch.multiplier * rows[:, np.broadcast_to(at, place.shape[1])]
-            privacy += wide.T @ wide / float(batch.variances[owner])
+            privacy += wide.T @ wide / float(batch.parameters[owner])
     own = np.diagonal(privacy)
     assert (own[:, None] + own[None, :] - 2 * privacy).max() <= 2.0
     assert measured(plan, 1).values().shape == (WORK.count,)

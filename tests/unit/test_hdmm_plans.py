@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import residua as rs
+from residua.strategy.batches import laws_of
 from residua.errors import BudgetError, NotInSpan, WorkloadError
 from residua.noise import DiscreteLaplace
 from residua.planning import LAPLACE_METHODS
@@ -68,7 +69,7 @@ def measured(plan):
             shape = [SCHEMA.sizes[at] if at in attributes else 1 for at in range(3)]
             tensor = np.broadcast_to(tensor.reshape(len(whole), *shape), (len(whole), *SCHEMA.sizes))
             rows.append(tensor.reshape(len(whole), -1))
-            law = batch.laws()[owner]
+            law = laws_of(batch)[owner]
             variances += [law.variance] * len(whole)
             scales += [law.parameter] * len(whole)
     return np.concatenate(rows), np.array(variances), scales

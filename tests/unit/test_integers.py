@@ -75,7 +75,7 @@ def measured_rows(plan):
         whole = batch.multiplier * product(batch.matrices)
         for attributes, owner in zip(batch.subsets.tolist(), batch.owners.tolist(), strict=True):
             rows.append(over_cells(whole, attributes, plan.schema.sizes))
-            variances += [batch.variances[owner]] * len(whole)
+            variances += [batch.parameters[owner]] * len(whole)
     return np.concatenate(rows), variances
 
 

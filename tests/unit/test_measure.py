@@ -24,7 +24,7 @@ from residua import _files, _measure
 from residua.engines import MemoryEngine
 from residua.ledger import store
 from residua.noise import RoundedGaussian, SystemSource
-from residua.strategy.batches import Batch
+from residua.kernel.measurement import Measurement
 from residua.strategy.build import seen_by
 from residua.strategy.costs import replacement_cost
 from residua.strategy.integral import rebudgeted
@@ -158,12 +158,12 @@ def test_nothing_large_is_allocated_after_the_debit(ledger, monkeypatch):
 def test_every_block_gets_noise_of_its_own_law_however_many_are_drawn_at_once(monkeypatch, at_once):
     rows = np.array([[1, 0, 1], [0, 1, 0]])
     laws = [RoundedGaussian(Fraction(v)) for v in (2, 3, 5)]
-    batch = Batch(
+    batch = Measurement(
         np.arange(6, dtype=np.int32).reshape(-1, 1),
         (3,),
         (rows,),
-        (),
         1,
+        "gaussian",
         tuple(law.parameter for law in laws),
         np.array([1, 0, 2, 0, 1, 2]),
     )

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import residua as rs
+from residua.strategy.batches import laws_of
 from residua import _measure
 from residua.measurements import Measurements
 from residua.strategy.batches import TAIL_BITS
@@ -187,7 +188,7 @@ def test_with_noise_every_answer_is_that_of_least_squares_over_all_measurements(
         for each in batch.matrices:
             matrix = np.kron(matrix, each)
         for attributes, owner, numbers in zip(batch.subsets.tolist(), batch.owners, found, strict=True):
-            scale = math.sqrt(batch.variances[owner] + 1 / 12)
+            scale = math.sqrt(batch.parameters[owner] + 1 / 12)
             rows.append(over_cells(matrix, attributes, sizes) / scale)
             values.append(numbers / scale)
     estimate = np.linalg.pinv(np.concatenate(rows), rcond=1e-9) @ np.concatenate(values)
@@ -327,7 +328,7 @@ def test_one_record_more_than_the_limit_could_wrap_around(plans):
     plan = plans("prefix", "querysmasher")
     limit = plan.most_records
     room = min(2**63 - 1 - (limit + 1) * batch.largest_entry() for batch in plan.batches)
-    widest = max(law.bound(TAIL_BITS) for batch in plan.batches for law in batch.laws())
+    widest = max(law.bound(TAIL_BITS) for batch in plan.batches for law in laws_of(batch))
     assert room < widest
 
 
