@@ -58,7 +58,10 @@ PLANS: dict[str, tuple[str, Callable[[], rs.Plan]]] = {
     "targets": ("kronecker", lambda: rs.plan(PREFIXES, targets=rs.stddev(3))),
     "targets and a budget": ("kronecker", lambda: rs.plan(MIXED, rs.zcdp(2), targets=rs.stddev(9))),
     "largest variance": ("kronecker", lambda: rs.plan(PREFIXES, GAUSS, objective="max_variance")),
-    "largest variance of marginals": ("independent", lambda: rs.plan(MARGINALS, GAUSS, objective="max_variance")),
+    "largest variance of marginals": (
+        "independent",
+        lambda: rs.plan(MARGINALS, GAUSS, objective="max_variance"),
+    ),
     "replaced records": ("kronecker", lambda: rs.plan(PREFIXES, GAUSS, unit=REPLACED)),
     "replaced union": ("diagonal", lambda: rs.plan(CROSSED, GAUSS, method="hdmm-union", unit=REPLACED)),
     "replaced by kinds": ("coarsened", lambda: rs.plan(CONDITIONS, GAUSS, unit=REPLACED)),

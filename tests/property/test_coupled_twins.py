@@ -17,9 +17,9 @@ from residua.answering.blocks import Layer, Shape
 from residua.answering.estimates import Estimates
 from residua.answering.estimator import Estimator
 from residua.errors import NotInSpan
+from residua.kernel.measurement import Measurement
 from residua.linalg.centring import Measure, centred_columns
 from residua.measurements import Measurements
-from residua.kernel.measurement import Measurement
 from residua.strategy.batches import batches_of, exact_cost
 from residua.strategy.integers import independent_integers
 from residua.strategy.integral import measurable

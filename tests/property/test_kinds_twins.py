@@ -6,12 +6,12 @@ from hypothesis import assume, given, reject, settings
 from hypothesis import strategies as st
 
 import residua as rs
-from residua.strategy.batches import laws_of
 from residua.linalg.squares import join, spread
 from residua.measurements import Measurements
 from residua.mechanisms import by_kinds
 from residua.planning import METHODS
 from residua.release import Release
+from residua.strategy.batches import laws_of
 from residua.workload import Combined, Explicit, Factor, Group
 from residua.workload.coarse import combined_factors
 

@@ -25,11 +25,11 @@ import pytest
 from scipy import stats
 
 import residua as rs
-from residua.strategy.batches import laws_of
 from residua import _measure
 from residua.errors import BudgetError
 from residua.noise import DiscreteLaplace
 from residua.strategy import batches, laplace_integers, product, term_integers
+from residua.strategy.batches import laws_of
 
 ALARM = 1e-6
 MISSED = 1e-3

@@ -13,7 +13,6 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from residua.strategy.nested import NestedStrategy
-from residua.strategy.batches import laws_of
 from residua.strategy.product import ProductStrategy
 from residua.strategy.union import UnionStrategy
 from scipy import stats
@@ -22,6 +21,7 @@ import residua as rs
 from residua import _measure
 from residua.noise import DiscreteLaplace, draw
 from residua.strategy import batches
+from residua.strategy.batches import laws_of
 
 ALARM = 1e-6
 MISSED = 1e-3

@@ -8,12 +8,11 @@ import numpy as np
 import pytest
 
 import residua as rs
-from residua.strategy.batches import laws_of
 from residua.errors import BudgetError, NotInSpan, WorkloadError
 from residua.noise import DiscreteLaplace
 from residua.planning import LAPLACE_METHODS
 from residua.privacy.laws import interval_margin
-from residua.strategy.batches import exact_cost
+from residua.strategy.batches import exact_cost, laws_of
 
 SCHEMA = rs.Schema(a=rs.Integer(0, 4), b=rs.Categorical("F", "M"), c=rs.Integer(0, 3))
 CODES = np.random.default_rng(5).integers(0, [5, 2, 4], (60, 3))

@@ -22,9 +22,9 @@ import pytest
 import residua as rs
 from residua import _files, _measure
 from residua.engines import MemoryEngine
+from residua.kernel.measurement import Measurement
 from residua.ledger import store
 from residua.noise import RoundedGaussian, SystemSource
-from residua.kernel.measurement import Measurement
 from residua.strategy.build import seen_by
 from residua.strategy.costs import replacement_cost
 from residua.strategy.integral import rebudgeted

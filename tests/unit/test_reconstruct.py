@@ -9,10 +9,9 @@ import numpy as np
 import pytest
 
 import residua as rs
-from residua.strategy.batches import laws_of
 from residua import _measure
 from residua.measurements import Measurements
-from residua.strategy.batches import TAIL_BITS
+from residua.strategy.batches import TAIL_BITS, laws_of
 
 ONE = rs.privacy_cost(1)
 MANY = 10**8
