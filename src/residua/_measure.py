@@ -19,14 +19,14 @@ from numpy.typing import NDArray
 from residua._plan import Plan
 from residua.engines import Derived, Engine, Opener, count_marginals, engine_for, engine_with
 from residua.errors import BudgetError, DataError, Infeasible, LedgerError, WorkloadError
+from residua.kernel.measurement import refuse_few_records
 from residua.ledger import Entry, Ledger
+from residua.linalg.kinds import JointKinds
 from residua.measurements import Measurements
 from residua.mechanisms.draft import Progress
 from residua.noise import Law, Source, SystemSource, draw, simulated
 from residua.release import Release, audit_record
-from residua.strategy.batches import Batch, exact_cost, refuse_few_records
-from residua.workload.coarse import cells_of_kinds
-from residua.workload.views import JointKinds
+from residua.strategy.batches import Batch, exact_cost
 
 Integers = NDArray[np.int64]
 
@@ -86,7 +86,7 @@ def _checked_plan(plan: object) -> Plan:
         )
     _refuse_overspending(plan)
     refuse_few_records(plan.batches)
-    if any(not _fits(part, plan.schema.sizes) for batch in plan.batches for part in batch.view.parts):
+    if any(not _fits(part, plan.schema.sizes) for batch in plan.batches for part in batch.derived):
         raise BudgetError("this plan measures kinds of cells that its schema does not have; plan again")
     cells = max(batch.cells for batch in plan.batches)
     if cells > MOST_CELLS:
@@ -144,12 +144,12 @@ def _refuse_unwritable(note: object, dataset: str | None) -> None:
 def _fits(part: JointKinds, sizes: Sequence[int]) -> bool:
     """Whether joint kinds are those of attributes of these sizes, so that a record is of one kind."""
     own = [sizes[at] for at in part.attributes]
-    return own == [kinds.size for kinds in part.kinds] and part.joint.size == cells_of_kinds(part.kinds)
+    return own == [kinds.size for kinds in part.kinds] and part.whole
 
 
 def _derived(batches: Sequence[Batch]) -> dict[JointKinds, Derived]:
     """The attributes by kinds of cells that are to be counted, each once."""
-    wanted = dict.fromkeys(part for batch in batches for part in batch.view.parts)
+    wanted = dict.fromkeys(part for batch in batches for part in batch.derived)
     return {
         part: Derived.of(part.attributes, [kinds.classes for kinds in part.kinds], part.joint.classes)
         for part in wanted
@@ -168,7 +168,7 @@ def _exact_answers(
     requests = []
     for batch in batches:
         counted = np.arange(len(sizes), dtype=np.int32)
-        for part in batch.view.parts:
+        for part in batch.derived:
             counted[part.place] = places[part]
         requests.append(counted[batch.subsets])
     width = (*sizes, *(each.size for each in derived.values()))

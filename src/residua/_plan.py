@@ -17,9 +17,10 @@ from residua._figures import Figures, totals_of
 from residua._summary import MOST_ROWS, Certificate, TableSummary, certified, explain_plan
 from residua.errors import BudgetError, FileFormatError, Infeasible, NotInSpan, SchemaError, WorkloadError
 from residua.fitness import Fitness
+from residua.kernel.measurement import record_limit, refuse_few_records
 from residua.privacy import Budget, Privacy, Unit, budget_from_record
 from residua.schema import Schema
-from residua.strategy.batches import Batch, batches_of, record_limit, refuse_few_records
+from residua.strategy.batches import Batch, batches_of
 from residua.strategy.integral import rebudgeted
 from residua.strategy.mechanism import Mechanism
 from residua.strategy.noise_laws import bound_divisor, variance_ratio

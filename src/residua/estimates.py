@@ -61,7 +61,7 @@ class Estimates:
     ) -> "Estimates":
         sides = []
         for side in mechanism.sides:
-            mine = [at for at, batch in enumerate(batches) if batch.view is side.view]
+            mine = [at for at, batch in enumerate(batches) if batch.derived is side.view.parts]
             own = Measurements(tuple(measurements.values[at] for at in mine))
             sides.append(cls.of(side.mechanism, [batches[at] for at in mine], own))
         return cls((), tuple(cells for side in sides for cells in side.cells), tuple(sides))

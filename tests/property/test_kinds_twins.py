@@ -100,7 +100,7 @@ def measured(plan):
     known = {}
     for batch in plan.batches:
         whole = batch.multiplier * join(batch.matrices)
-        views = {part.place: part for part in batch.view.parts}
+        views = {part.place: part for part in batch.derived}
         for attributes, owner in zip(batch.subsets.tolist(), batch.owners.tolist(), strict=True):
             tensor = whole.reshape(len(whole), *batch.sizes)
             places = []  # of the attributes that each cell of the tensor's axes is a combination of
@@ -117,7 +117,7 @@ def measured(plan):
             sizes = [SIZES[at] for at in places]
             rows.append(spread(tensor.reshape(len(whole), -1), sizes, places, SIZES))
             variances += [batch.laws()[owner].variance] * len(whole)
-            sides += [known.setdefault(id(batch.view), len(known))] * len(whole)
+            sides += [known.setdefault(id(batch.derived), len(known))] * len(whole)
     return np.concatenate(rows), np.array(variances), np.array(sides)
 
 

@@ -8,8 +8,8 @@ import pytest
 
 import residua as rs
 from residua.errors import FileFormatError
+from residua.kernel.exact import column_norm, column_sum, largest_size
 from residua.strategy.batches import batches_of, exact_cost
-from residua.strategy.integers import column_norm, column_sum, largest_size
 from residua.strategy.integral import integer_mechanism, rebudgeted
 from residua.strategy.noise_laws import COMPARED, largest_difference, noise_law
 from residua.strategy.records import mechanism_from_record

@@ -161,8 +161,8 @@ def test_every_block_gets_noise_of_its_own_law_however_many_are_drawn_at_once(mo
         np.arange(6, dtype=np.int32).reshape(-1, 1),
         (3,),
         (rows,),
-        (),
         1,
+        "gaussian",
         tuple(law.parameter for law in laws),
         np.array([1, 0, 2, 0, 1, 2]),
     )

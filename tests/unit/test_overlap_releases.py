@@ -13,11 +13,12 @@ from residua._figures import Figures, totals_of
 from residua._plan import Plan
 from residua._summary import certified
 from residua.errors import Infeasible, NotInSpan
+from residua.kernel.measurement import record_limit
 from residua.linalg.centring import Measure
 from residua.mechanisms.named import querysmasher
 from residua.privacy import Unit
 from residua.strategy import integer_rows
-from residua.strategy.batches import batches_of, exact_cost, record_limit
+from residua.strategy.batches import batches_of, exact_cost
 from residua.strategy.blocks import Layer, Shape
 from residua.strategy.integers import independent_integers
 from residua.strategy.integral import integer_mechanism

@@ -10,8 +10,8 @@ import pytest
 
 import residua as rs
 from residua import _measure
+from residua.kernel.measurement import TAIL_BITS
 from residua.measurements import Measurements
-from residua.strategy.batches import TAIL_BITS
 
 ONE = rs.privacy_cost(1)
 MANY = 10**8

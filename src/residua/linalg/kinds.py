@@ -1,5 +1,6 @@
 """Cells of one attribute that are told apart only by their kind, and arrays over kinds instead of cells."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -98,6 +99,50 @@ class Kinds:
 
     def __repr__(self) -> str:
         return f"{self.count} kinds of {self.size} cells"
+
+
+@dataclass(frozen=True, slots=True)
+class JointKinds:
+    """One attribute made of several: `kinds` of the cells of each, and the joint kind of their combinations.
+
+    It takes the place of the first of them; nothing is left of the others. Attributes are ascending.
+    """
+
+    attributes: tuple[int, ...]
+    kinds: tuple[Kinds, ...]
+    joint: Kinds
+
+    @classmethod
+    def of_one(cls, attribute: int, kinds: Kinds) -> "JointKinds":
+        """An attribute by kinds of its cells."""
+        return cls((attribute,), (kinds,), Kinds.every(kinds.count))
+
+    @property
+    def place(self) -> int:
+        """The position that it takes in the schema."""
+        return self.attributes[0]
+
+    @property
+    def size(self) -> int:
+        """Number of joint kinds."""
+        return self.joint.count
+
+    @property
+    def cells(self) -> int:
+        """Number of joint cells of the attributes that it is made of."""
+        return math.prod(own.size for own in self.kinds)
+
+    @property
+    def whole(self) -> bool:
+        """Whether every combination of kinds has a joint kind."""
+        return self.joint.size == math.prod(own.count for own in self.kinds)
+
+    def classes(self) -> Integers:
+        """The joint kind of each joint cell of the attributes, `(sizes...)`."""
+        places = np.zeros((), dtype=np.int64)
+        for own in self.kinds:
+            places = np.add.outer(own.count * places, own.classes)
+        return np.asarray(self.joint.classes[places])
 
 
 def together(several: Sequence[Kinds]) -> Kinds:

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from residua.bounds import svd_or_nothing
 from residua.errors import Infeasible
-from residua.linalg.kinds import Kinds, together
+from residua.linalg.kinds import JointKinds, Kinds, together
 from residua.mechanisms.draft import Draft, Progress
 from residua.mechanisms.hdmm.bounds import scope_of
 from residua.privacy import NoiseLaw
@@ -24,7 +24,7 @@ from residua.strategy.sides import Side, SidesStrategy
 from residua.workload import Group, Tables, Workload
 from residua.workload.coarse import cells_of_kinds, combined_factors, kinds_of
 from residua.workload.combined import MOST_KINDS
-from residua.workload.views import JointKinds, View, joint_kinds
+from residua.workload.views import View, joint_kinds
 
 Method = Callable[[Workload, float, Progress | None], Draft]
 Parts = Sequence[Group | Tables]

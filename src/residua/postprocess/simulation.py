@@ -46,11 +46,11 @@ def measured_noise(batches: Sequence[Batch], generator: np.random.Generator) -> 
 
 def _noise(batch: Batch, generator: np.random.Generator) -> NDArray[np.int64]:
     size = (len(batch.subsets), batch.rows)
-    if batch.scales is None:
-        spread = np.sqrt([float(variance) for variance in batch.variances])
+    if batch.law == "gaussian":
+        spread = np.sqrt([float(variance) for variance in batch.parameters])
         drawn = generator.standard_normal(size)
     else:
-        spread = np.array([float(scale) for scale in batch.scales])
+        spread = np.array([float(scale) for scale in batch.parameters])
         drawn = generator.laplace(size=size)
     return np.asarray(np.rint(drawn * spread[batch.owners][:, None]), dtype=np.int64)
 

@@ -7,6 +7,7 @@ from itertools import product
 import numpy as np
 from numpy.typing import NDArray
 
+from residua.kernel.block import block_cost
 from residua.report.contents import Share
 from residua.report.sources import SourcePlan
 from residua.strategy.batches import Batch
@@ -40,7 +41,8 @@ def _costs(batches: Sequence[Batch]) -> Iterator[_Run]:
     """The cost of each batch, shared out among the subsets of its attributes."""
     found: dict[tuple[int, ...], float] = {}
     for batch in batches:
-        costs = np.array([float(cost) for cost in batch.costs()])[batch.owners]
+        own = block_cost(batch, replaced=False)
+        costs = np.array([float(own / parameter) for parameter in batch.parameters])[batch.owners]
         parts = _energies(batch)
         for attributes, cost in zip(batch.subsets.tolist(), costs.tolist(), strict=True):
             for asked, fraction in parts:

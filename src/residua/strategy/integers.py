@@ -18,6 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from residua.errors import Infeasible
+from residua.kernel.exact import column_norm as column_norm
+from residua.kernel.exact import column_sum as column_sum
 from residua.linalg.rows import pseudo_inverse
 from residua.linalg.squares import join
 from residua.strategy.levelling import levelled, levelled_within
@@ -165,25 +167,6 @@ def has_rank(matrix: Integers, rank: int) -> bool:
     """Whether the rank is certainly at least this: singular values far above what rounding could invent."""
     scales = np.linalg.svd(matrix.astype(np.float64), compute_uv=False)
     return len(scales) >= rank and bool(scales[rank - 1] > SURE_RANK * scales[0])
-
-
-def largest_size(matrix: Integers) -> int:
-    """Largest absolute entry, exactly: in 64 bits the absolute value of -2^63 would be negative."""
-    return max(int(matrix.max()), -int(matrix.min()))
-
-
-def column_norm(matrix: Integers) -> int:
-    """Largest squared length of a column, exactly."""
-    if largest_size(matrix) ** 2 * len(matrix) < 2**63:
-        return int(np.sum(matrix * matrix, axis=0).max())
-    return max(sum(int(entry) ** 2 for entry in column) for column in matrix.T)
-
-
-def column_sum(matrix: Integers) -> int:
-    """Largest sum of the absolute entries of a column, exactly."""
-    if largest_size(matrix) * len(matrix) < 2**63:
-        return int(np.sum(np.abs(matrix), axis=0).max())
-    return max(sum(abs(int(entry)) for entry in column) for column in matrix.T)
 
 
 def even_bits(allowed: Fraction) -> int:

@@ -5,8 +5,9 @@ from collections.abc import Callable, Iterator, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from residua.kernel.exact import along_axes
 from residua.linalg.centring import Measure, centred_columns
-from residua.strategy.batches import Batch, along_axes, batched_rows
+from residua.strategy.batches import Batch, batched_rows
 from residua.strategy.layered import Layered
 from residua.strategy.overlap.coordinates import lifted
 from residua.strategy.overlap.kinds import CoupledBlock, Residual

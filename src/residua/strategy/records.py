@@ -6,7 +6,7 @@ from typing import Any
 from numpy.typing import NDArray
 
 from residua.errors import FileFormatError
-from residua.linalg.kinds import Kinds
+from residua.linalg.kinds import JointKinds, Kinds
 from residua.strategy.block_strategy import BlockStrategy
 from residua.strategy.lifting import Lift
 from residua.strategy.mechanism import Mechanism
@@ -15,7 +15,7 @@ from residua.strategy.overlap import OverlapStrategy
 from residua.strategy.product import ProductStrategy
 from residua.strategy.sides import Side, SidesStrategy
 from residua.strategy.union import UnionStrategy
-from residua.workload.views import JointKinds, View
+from residua.workload.views import View
 
 
 def mechanism_from_record(record: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> Mechanism:

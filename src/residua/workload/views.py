@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from residua.errors import NotInSpan
-from residua.linalg.kinds import Kinds, told_apart
+from residua.linalg.kinds import JointKinds, Kinds, told_apart
 from residua.schema import Integer, Schema
 from residua.workload.coarse import cells_of_kinds, coarse_factor, coarse_group, told_apart_by
 from residua.workload.explicit import Explicit
@@ -23,46 +23,6 @@ from residua.workload.tables import Tables
 Array = NDArray[np.float64]
 
 ROUNDING = 1e-9  # relative; differences this small are what rounding leaves
-
-
-@dataclass(frozen=True, slots=True)
-class JointKinds:
-    """One attribute made of several: `kinds` of the cells of each, and the joint kind of their combinations.
-
-    It takes the place of the first of them; nothing is left of the others. Attributes are ascending.
-    """
-
-    attributes: tuple[int, ...]
-    kinds: tuple[Kinds, ...]
-    joint: Kinds
-
-    @classmethod
-    def of_one(cls, attribute: int, kinds: Kinds) -> "JointKinds":
-        """An attribute by kinds of its cells."""
-        return cls((attribute,), (kinds,), Kinds.every(kinds.count))
-
-    @property
-    def place(self) -> int:
-        """The position that it takes in the schema."""
-        return self.attributes[0]
-
-    @property
-    def size(self) -> int:
-        """Number of joint kinds."""
-        return self.joint.count
-
-    def seen(self, merged: Merged) -> Factor | None:
-        """The factors, over kinds of our attributes, over joint kinds instead; None if they are finer."""
-        rows = merged.rows(self.attributes, [own.count for own in self.kinds])
-        found = rows[:, self.joint.first]
-        if np.abs(found[:, self.joint.classes] - rows).max() > ROUNDING * (1 + np.abs(rows).max()):
-            return None
-        others = merged.others(self.attributes)
-        single = merged.factors[0].queries if len(merged.mine) == 1 else None
-        labels = single.labels if isinstance(single, Explicit) else None
-        sizes = (self.size, *(size for _, size in others))
-        queries = Explicit(sizes, found.reshape(len(found), -1), merged.weights, labels)
-        return Factor((self.place, *(at for at, _ in others)), queries)
 
 
 @dataclass(frozen=True, eq=False)
@@ -97,7 +57,7 @@ class View:
         for part in self.tied:
             merged = Merged.of(found, part.attributes)
             if merged.mine:
-                factor = part.seen(merged)
+                factor = seen(part, merged)
                 if factor is None:
                     raise finer(group, [at for at in part.attributes if at in group.attributes])
                 orders.append(merged.order)
@@ -119,6 +79,20 @@ class View:
         joint = [coarse_factor(group.factors[0], kinds) for group in part]
         kept = tuple(factor.queries for factor in joint if factor is not None)
         return replace(part, schema=schema, joint=kept) if len(kept) == len(joint) else None
+
+
+def seen(part: JointKinds, merged: Merged) -> Factor | None:
+    """The factors, over kinds of a part's attributes, over joint kinds instead; None if they are finer."""
+    rows = merged.rows(part.attributes, [own.count for own in part.kinds])
+    found = rows[:, part.joint.first]
+    if np.abs(found[:, part.joint.classes] - rows).max() > ROUNDING * (1 + np.abs(rows).max()):
+        return None
+    others = merged.others(part.attributes)
+    single = merged.factors[0].queries if len(merged.mine) == 1 else None
+    labels = single.labels if isinstance(single, Explicit) else None
+    sizes = (part.size, *(size for _, size in others))
+    queries = Explicit(sizes, found.reshape(len(found), -1), merged.weights, labels)
+    return Factor((part.place, *(at for at, _ in others)), queries)
 
 
 def joint_kinds(attributes: Sequence[int], kinds: Sequence[Kinds], groups: Sequence[Group]) -> JointKinds:

@@ -1,0 +1,206 @@
+"""Costs of several blocks, added up cell by cell, or pair by pair, before the largest is taken (claim K-004).
+
+Costs become whole numbers of grains, each rounded up, in tables over the axes that blocks look at. Places of
+an axis that never cost more than another are left out. What is left is added up over all joint places of as
+many axes as the limit allows; the largest sums of several such clusters are added.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+
+from residua.kernel.block import costs_by_cell, multiple_of
+from residua.kernel.exact import Integers, Whole, column_costs
+from residua.kernel.measurement import Measurement
+from residua.linalg.kinds import JointKinds
+
+TOGETHER = 2**20  # joint cells, or pairs of them, that blocks are added up over
+ADDITIONS = 2**26  # of whole numbers, for all blocks that are added up
+MOST_BLOCKS = 2**11  # beyond which each is bounded alone
+DEAREST = 2**6  # places of an axis that are compared with all others
+GRAIN_BITS = 61  # of the whole cost in grains: their sums fit 64 bits
+
+Axis = int | JointKinds
+"""What a block looks at: an attribute, or a derived one whose attributes have too many joint cells."""
+Key = tuple[int, ...]
+"""Numbers of axes, ascending."""
+Tables = dict[Key, Integers]
+"""Costs in grains by the axes that they depend on, (places of each axis...): a place is a cell or a pair."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Run:
+    """Blocks of a measurement that cost the same at noise of parameter 1, each on axes of its own.
+
+    `costs` is (places of each axis...), without the multiplier; `owners` says whose noise each block has.
+    """
+
+    measurement: Measurement
+    costs: Whole
+    axes: Sequence[tuple[Axis, ...]]
+    owners: Sequence[int]
+
+    def in_grains(self, owner: int, places: Sequence[list[int]], grain: Fraction) -> Integers:
+        """Costs at some places of each axis with noise of one parameter, rounded up to whole grains."""
+        each = multiple_of(self.measurement) / self.measurement.parameters[owner] / grain
+        chosen = self.costs[np.ix_(*places)].squeeze().astype(object)
+        return np.asarray(-(-chosen * each.numerator // each.denominator), dtype=np.int64)
+
+
+def joint_cost(measurements: Sequence[Measurement], alone: Sequence[Fraction], *, replaced: bool) -> Fraction:
+    """A bound on the cost of the dearest cell, or pair of cells, of all blocks together.
+
+    `alone` is what those of each measurement cost by themselves. Exact but for rounding, up to a grain for
+    each block, where all attributes in use have few joint cells.
+    """
+    limit = min(TOGETHER, ADDITIONS // sum(len(each.subsets) for each in measurements))
+    whole, rest = sum(alone, Fraction(0)), Fraction(0)
+    runs: list[_Run] = []
+    for each, own in zip(measurements, alone, strict=True):
+        found = _runs(each, limit, replaced)
+        runs += found
+        rest += Fraction(0) if found else own
+    # whole < 2^bits, so that all costs together are less than 2^GRAIN_BITS grains.
+    bits = whole.numerator.bit_length() - whole.denominator.bit_length() + 1
+    grain = Fraction(2) ** (bits - GRAIN_BITS)
+    clusters = _clusters(_tables(runs, grain), limit)
+    return rest + grain * sum(int(_added_up(cluster).max()) for cluster in clusters)
+
+
+def _runs(measurement: Measurement, limit: int, replaced: bool) -> list[_Run]:
+    """The blocks of a measurement by what they look at; none if that is too much, or costs all the same."""
+    most = math.isqrt(limit) if replaced else limit
+    costs = (column_costs(measurement.law, matrix) for matrix in measurement.matrices)
+    level = measurement.cells == 1 if replaced else all(own.min() == own.max() for own in costs)
+    if level or measurement.cells > most:
+        return []
+    by_cell = costs_by_cell(measurement, replaced=replaced)
+    derived = {part.place: part for part in measurement.derived}
+    alike: dict[tuple[JointKinds | None, ...], list[int]] = {}
+    for number, subset in enumerate(measurement.subsets.tolist()):
+        alike.setdefault(tuple(derived.get(at) for at in subset), []).append(number)
+    runs = []
+    for parts, numbers in alike.items():
+        cells, opened = _looks_at(measurement.sizes, parts, most)
+        axes = [_axes(subset, opened) for subset in measurement.subsets[numbers].tolist()]
+        owners = measurement.owners[numbers].tolist()
+        runs.append(_Run(measurement, _over(by_cell, cells), axes, owners))
+    return runs
+
+
+def _looks_at(
+    sizes: Sequence[int], parts: Sequence[JointKinds | None], most: int
+) -> tuple[Integers, list[tuple[Axis, ...] | None]]:
+    """Which of a block's cells joint cells of its axes are in, (sizes...), and axes, None for the attribute.
+
+    A derived attribute becomes those that it is made of where all of them have few joint cells, else an axis
+    of its own, as if it had nothing to do with them: that only adds combinations. One of one cell is no axis.
+    """
+    joint = math.prod(size if part is None else part.cells for size, part in zip(sizes, parts, strict=True))
+    cells = np.zeros((), dtype=np.int64)
+    axes: list[tuple[Axis, ...] | None] = []
+    for size, part in zip(sizes, parts, strict=True):
+        if size == 1:
+            axes.append(())
+        elif part is not None and joint <= most:
+            cells = np.add.outer(size * cells, part.classes())
+            axes.append(part.attributes)
+        else:
+            cells = np.add.outer(size * cells, np.arange(size))
+            axes.append(None if part is None else (part,))
+    return cells, axes
+
+
+def _axes(subset: Sequence[int], own: Sequence[tuple[Axis, ...] | None]) -> tuple[Axis, ...]:
+    pairs = zip(subset, own, strict=True)
+    return tuple(axis for at, axes in pairs for axis in ((at,) if axes is None else axes))
+
+
+def _over(costs: Whole, cells: Integers) -> Whole:
+    """Costs of a block's cells, or pairs of cells, over its axes: (cells of each axis, or pairs of them)."""
+    if costs.ndim == 1:
+        return costs[cells]
+    flat, sizes = cells.reshape(-1), cells.shape
+    tensor = costs[flat][:, flat].reshape((*sizes, *sizes))
+    order = [place for axis in range(len(sizes)) for place in (axis, len(sizes) + axis)]
+    return tensor.transpose(order).reshape([size**2 for size in sizes])
+
+
+def _tables(runs: Sequence[_Run], grain: Fraction) -> Tables:
+    """The costs of all blocks, those on the same axes added up, without places that do not matter."""
+    kept = _places(runs)
+    numbers = {axis: number for number, axis in enumerate(kept)}
+    known: dict[object, Integers] = {}
+    tables: Tables = {}
+    for at, run in enumerate(runs):
+        for axes, owner in zip(run.axes, run.owners, strict=True):
+            places = [kept[axis] for axis in axes]
+            key = (at, owner, *map(id, places))
+            if key not in known:
+                known[key] = run.in_grains(owner, places, grain)
+            mine = [numbers[axis] for axis, own in zip(axes, places, strict=True) if len(own) > 1]
+            table, name = known[key].transpose(np.argsort(mine)), tuple(sorted(mine))
+            tables[name] = tables[name] + table if name in tables else table
+    return tables
+
+
+def _places(runs: Sequence[_Run]) -> dict[Axis, list[int]]:
+    """The places of each axis that matter: no other costs as much or more in every block on it."""
+    users: dict[Axis, set[tuple[int, int]]] = {}
+    for number, run in enumerate(runs):
+        for axes in run.axes:
+            for place, axis in enumerate(axes):
+                users.setdefault(axis, set()).add((number, place))
+    known: dict[frozenset[tuple[int, int]], list[int]] = {}
+    found = {}
+    for axis, uses in users.items():
+        key = frozenset(uses)
+        if key not in known:
+            known[key] = _dearest([np.moveaxis(runs[at].costs, place, 0) for at, place in sorted(uses)])
+        found[axis] = known[key]
+    return found
+
+
+def _dearest(tables: Sequence[Whole]) -> list[int]:
+    """Places along the first axis, without many that cost less than another throughout."""
+    flat = [table.reshape(len(table), -1) for table in tables]
+    total = sum(table.sum(axis=1) / table.max() for table in flat if table.any())
+    left = np.argsort(-np.asarray(total, dtype=np.float64), kind="stable")
+    kept: list[int] = []
+    while len(left) and len(kept) < DEAREST:
+        kept.append(int(left[0]))
+        left = left[np.any([(table[left] > table[left[0]]).any(axis=1) for table in flat], axis=0)]
+    return sorted([*kept, *left.tolist()])
+
+
+def _clusters(tables: Tables, limit: int) -> list[Tables]:
+    """The tables, those together whose axes have few joint places; each goes to the first that has room."""
+    sizes = _sizes(tables)
+    found: list[tuple[dict[int, int], Tables]] = []
+    for key in sorted(tables, key=lambda key: (-tables[key].size, key)):
+        for axes, own in found:
+            more = {axis: sizes[axis] for axis in key if axis not in axes}
+            if math.prod(axes.values()) * math.prod(more.values()) <= limit:
+                axes.update(more)
+                own[key] = tables[key]
+                break
+        else:
+            found.append(({axis: sizes[axis] for axis in key}, {key: tables[key]}))
+    return [own for _, own in found]
+
+
+def _added_up(tables: Tables) -> Integers:
+    """The sum of several tables over all their axes."""
+    sizes = _sizes(tables)
+    total = np.zeros([sizes[axis] for axis in sorted(sizes)], dtype=np.int64)
+    for key, table in tables.items():
+        total += table.reshape([sizes[axis] if axis in key else 1 for axis in sorted(sizes)])
+    return total
+
+
+def _sizes(tables: Tables) -> dict[int, int]:
+    """Places of each axis."""
+    return {axis: size for key, table in tables.items() for axis, size in zip(key, table.shape, strict=True)}

@@ -1,0 +1,246 @@
+"""What a record costs, against all cells and all pairs of cells in fractions (claims K-002 to K-005)."""
+
+from collections.abc import Sequence
+from fractions import Fraction
+from functools import reduce
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from residua.kernel import block, exact, joint
+from residua.kernel.block import block_cost, dearest_pair
+from residua.kernel.cost import added_cost, replaced_cost, separate_cost
+from residua.kernel.measurement import Measurement
+from residua.linalg.kinds import JointKinds, Kinds
+
+SIZES = (3, 2, 4, 1)
+TIED = JointKinds((0, 1), (Kinds.of([0, 1, 1]), Kinds.every(2)), Kinds.of([0, 1, 1, 2]))
+COARSE = JointKinds.of_one(2, Kinds.of([0, 0, 1, 0]))
+VIEWS = ((), (TIED,), (COARSE, TIED), (JointKinds.of_one(2, Kinds.of([0, 1, 1, 0])),))
+
+
+def columns(measurement: Measurement, subset: Sequence[int]) -> Any:
+    """What one block measures of every joint cell of all attributes, (rows, cells)."""
+    cells = np.indices(SIZES).reshape(len(SIZES), -1)
+    codes = list(cells)
+    for part in measurement.derived:
+        kinds = [own.classes[cells[at]] for at, own in zip(part.attributes, part.kinds, strict=True)]
+        codes[part.place] = part.joint.classes[np.ravel_multi_index(kinds, [k.count for k in part.kinds])]
+    at = np.zeros(cells.shape[1], dtype=np.int64)
+    for attribute, size in zip(subset, measurement.sizes, strict=True):
+        at = at * size + codes[attribute]
+    wide = (matrix.astype(object) for matrix in measurement.matrices)
+    whole = reduce(np.kron, wide, np.ones((1, 1), dtype=object))
+    return measurement.multiplier * whole[:, at]
+
+
+def true_cost(measurements: Sequence[Measurement], *, replaced: bool) -> Fraction:
+    """The cost of the dearest joint cell, or of the dearest pair, one by one."""
+    costs: Any = Fraction(0)
+    for each in measurements:
+        for subset, owner in zip(each.subsets.tolist(), each.owners.tolist(), strict=True):
+            rows = columns(each, subset)
+            change = rows[:, :, None] - rows[:, None, :] if replaced else rows[:, :, None]
+            sizes = abs(change) if each.law == "laplace" else change**2
+            costs = costs + sizes.sum(axis=0) * (1 / each.parameters[owner])
+    return Fraction(costs.max())
+
+
+def measured(law, view, sizes, subset_rows, matrices, parameters, owners, multiplier=1):
+    return Measurement(
+        np.array(subset_rows, dtype=np.int32).reshape(len(subset_rows), -1),
+        tuple(sizes),
+        tuple(np.asarray(matrix, dtype=np.int64) for matrix in matrices),
+        multiplier,
+        law,
+        tuple(parameters),
+        np.array(owners, dtype=np.int64),
+        view,
+    )
+
+
+@st.composite
+def measurements(draw, law, most=4):
+    """Some blocks over three attributes, of one view or several, on whole or joint factors."""
+    found = []
+    for _ in range(draw(st.integers(1, most))):
+        view = draw(st.sampled_from(VIEWS))
+        gone = {at for part in view for at in part.attributes[1:]}
+        own = {at: size for at, size in enumerate(SIZES) if at not in gone}
+        own |= {part.place: part.size for part in view}
+        subset = draw(st.lists(st.sampled_from(sorted(own)), unique=True, max_size=len(own)))
+        sizes = [own[at] for at in subset]
+        joint = len(sizes) > 1 and draw(st.booleans())
+        widths = [int(np.prod(sizes))] if joint else sizes
+        entries = st.integers(-3, 3) | st.integers(-(2**31), 2**31)
+        matrices = []
+        for width in widths:
+            rows = draw(st.integers(1, 3))
+            matrix = np.array(draw(st.lists(entries, min_size=rows * width, max_size=rows * width)))
+            matrix[0] = matrix[0] or 1
+            matrices.append(matrix.reshape(rows, width))
+        blocks = draw(st.integers(1, 2))
+        parameters = [Fraction(draw(st.integers(1, 99)), draw(st.integers(1, 99))) for _ in range(2)]
+        owners = [draw(st.integers(0, 1)) for _ in range(blocks)]
+        multiplier = draw(st.sampled_from([1, 2, 1000]))
+        found.append(measured(law, view, sizes, [subset] * blocks, matrices, parameters, owners, multiplier))
+    return found
+
+
+LAWS = st.sampled_from(["gaussian", "laplace"])
+
+
+@given(st.data(), LAWS, st.booleans())
+def test_the_stated_cost_is_that_of_the_dearest_cell_or_pair(data, law, replaced):
+    found = data.draw(measurements(law))
+    stated = (replaced_cost if replaced else added_cost)(found)
+    true = true_cost(found, replaced=replaced)
+    assert true <= stated <= true * (1 + Fraction(1, 2**50))
+    assert stated <= separate_cost(found, replaced=replaced)
+
+
+@given(st.data(), LAWS, st.booleans())
+def test_one_block_alone_costs_exactly_what_it_states(data, law, replaced):
+    [found] = data.draw(measurements(law, most=1))
+    one = measured(
+        law,
+        found.derived,
+        found.sizes,
+        found.subsets[:1].tolist(),
+        found.matrices,
+        found.parameters,
+        found.owners[:1],
+        found.multiplier,
+    )
+    assert (replaced_cost if replaced else added_cost)([one]) == true_cost([one], replaced=replaced)
+
+
+@given(st.data(), LAWS, st.booleans(), st.sampled_from([1, 2, 6, 24, 100]))
+def test_with_less_room_the_cost_is_bounded_all_the_same(data, law, replaced, limit):
+    found = data.draw(measurements(law))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(joint, "TOGETHER", limit)
+        patch.setattr(block, "COMPARED", limit)
+        patch.setattr(block, "FRONT", limit // 6)
+        patch.setattr(joint, "DEAREST", limit // 6)
+        patch.setattr(block, "CHUNK", limit)
+        stated = (replaced_cost if replaced else added_cost)(found)
+        assert stated <= separate_cost(found, replaced=replaced)
+    most = (2 if law == "laplace" else 4) if replaced else 1
+    assert true_cost(found, replaced=replaced) <= stated
+    assert stated <= most * separate_cost(found, replaced=False)
+
+
+def test_blocks_whose_dearest_cells_differ_cost_less_than_the_sum():
+    left = measured("gaussian", (), [3], [[0]], [[[3, 1, 0]]], [Fraction(1)], [0])
+    right = measured("gaussian", (), [3], [[0]], [[[0, 2, 3]]], [Fraction(1)], [0])
+    assert separate_cost([left, right], replaced=False) == 18
+    assert added_cost([left, right]) == 9
+    assert separate_cost([left, right], replaced=True) == 18
+    assert replaced_cost([left, right]) == 18  # the first cell becomes the last
+
+
+def test_blocks_beyond_the_limit_are_added_up_in_clusters():
+    """Two attributes fit, four do not: the dearest cells of each two are those of all."""
+    generator = np.random.default_rng(5)
+    found = [
+        measured(
+            "gaussian", (), [4, 4], [[at, at + 1]], [generator.integers(-9, 9, (2, 16))], [Fraction(1)], [0]
+        )
+        for at in (0, 0, 2, 2)
+    ]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(joint, "TOGETHER", 16)
+        halves = added_cost(found[:2]) + added_cost(found[2:])
+        assert added_cost(found) == halves < separate_cost(found, replaced=False)
+
+
+def test_thousands_of_blocks_are_bounded_one_by_one():
+    many = joint.MOST_BLOCKS + 1
+    rows = [[at] for at in range(many)]
+    found = [
+        measured("gaussian", (), [3], rows, [[[3, 1, 0]]], [Fraction(1)], [0] * many),
+        measured("gaussian", (), [3], rows[:1], [[[0, 1, 3]]], [Fraction(1)], [0]),
+    ]
+    assert added_cost(found) == separate_cost(found, replaced=False) == 9 * many + 9
+    fewer = [
+        measured("gaussian", (), [3], rows[1:-1], [[[3, 1, 0]]], [Fraction(1)], [0] * (many - 2)),
+        found[1],
+    ]
+    assert added_cost(fewer) == 9 * many - 9  # on attributes of their own
+    assert added_cost([found[1], found[1]]) == 18
+
+
+def test_the_number_of_records_costs_nothing_where_one_is_replaced():
+    for sizes, matrices in (([], []), ([], [[[1]]])):
+        total = measured("gaussian", (), sizes, [[]], matrices, [Fraction(1, 4)], [0])
+        assert added_cost([total]) == 4
+        assert replaced_cost([total]) == 0
+        assert replaced_cost([total, total]) == 0
+        assert block_cost(total, replaced=True) == 0
+
+
+def test_attributes_of_one_cell_cost_nothing_and_are_no_axes():
+    """Forty of them beside one of two cells: arrays of so many axes, in pairs, there are none."""
+    sizes, matrices = [2] + [1] * 40, [[[3, 1]]] + [[[2]]] * 40
+    found = measured("gaussian", (), sizes, [list(range(41))] * 2, matrices, [Fraction(4**40)], [0, 0])
+    assert added_cost([found]) == 18
+    assert replaced_cost([found]) == 8
+
+
+def test_laplace_noise_on_too_many_numbers_is_bounded_by_the_sum_of_two_cells():
+    found = [
+        measured("laplace", (), [3], [[0]], [matrix], [Fraction(1)], [0])
+        for matrix in ([[3, 1, 0]], [[0, 2, 3]], [[-1, 0, 1]])
+    ]
+    assert replaced_cost(found) == true_cost(found, replaced=True) == 8
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(block, "COMPARED", 8)
+        assert replaced_cost(found[:1]) == 6
+        assert replaced_cost(found) == 8  # 4 and 4: the first cell becomes the last
+
+
+def test_no_measurement_costs_nothing():
+    assert added_cost([]) == replaced_cost([]) == 0
+
+
+def test_costs_of_two_laws_do_not_add_up():
+    both = [measured(law, (), [2], [[0]], [np.eye(2)], [Fraction(1)], [0]) for law in ("gaussian", "laplace")]
+    with pytest.raises(ValueError, match="do not add up"):
+        added_cost(both)
+
+
+@pytest.mark.parametrize("bits", [1, 12, 25, 31, 45, 53])
+@pytest.mark.parametrize("rows", [1, 7, 600])
+def test_products_of_columns_are_exact_whatever_their_size(bits, rows):
+    generator = np.random.default_rng(bits + rows)
+    matrix = generator.integers(-(2**bits), 2**bits, (rows, 5), endpoint=True)
+    matrix[0, 0], matrix[-1, -1] = 2**bits, -(2**bits)
+    wide = matrix.astype(object)
+    assert np.array_equal(exact.gram_rows(matrix, slice(None)), wide.T @ wide)
+    assert np.array_equal(exact.gram_rows(matrix, slice(1, 3)), (wide.T @ wide)[1:3])
+
+
+def test_a_product_of_many_factors_is_compared_pair_by_pair_without_listing_its_cells():
+    """Cells of 2^60 pairs; the worst differ in one factor of contrasts, or in all of the others."""
+    contrasts = [3 * np.eye(3, dtype=np.int64) - 1] * 20
+    assert (
+        dearest_pair(contrasts) == 2 * 6**20 + 6**19 * 6
+    )  # 6, 6 and -3: two cells that differ in one factor
+    counts = [np.eye(8, dtype=np.int64)] * 20
+    assert dearest_pair(counts) == 2
+
+
+def test_pairs_that_none_outdoes_are_found_among_many():
+    generator = np.random.default_rng(3)
+    matrices = [generator.integers(-20, 20, (3, 7)), generator.integers(-20, 20, (4, 5))]
+    whole = np.kron(*matrices)
+    differences = whole[:, :, None] - whole[:, None, :]
+    assert dearest_pair(matrices) == (differences**2).sum(axis=0).max()
+    assert (
+        block_cost(measured("laplace", (), [7, 5], [[0, 1]], matrices, [Fraction(1)], [0]), replaced=True)
+        == abs(differences).sum(axis=0).max()
+    )
