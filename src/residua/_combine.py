@@ -5,16 +5,18 @@ block `X = X_1 + X_2` and the combined estimate is `X^+ (X_1 e_1 + X_2 e_2)` (cl
 """
 
 import math
+import warnings
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from residua._agreement import disagreement
 from residua._figures import Figures, totals_of
 from residua._plan import Plan
 from residua._summary import certified
-from residua.errors import Infeasible, SchemaError, WorkloadError
+from residua.errors import DifferentDataWarning, Infeasible, SchemaError, WorkloadError
 from residua.estimates import Estimates
 from residua.linalg.centring import centred_columns
 from residua.privacy import Budget, privacy_cost, pure_dp
@@ -24,6 +26,7 @@ from residua.strategy.block_strategy import BlockStrategy
 from residua.strategy.blocks import Layer, Shape
 from residua.strategy.layered import Layered
 from residua.strategy.mechanism import Mechanism
+from residua.strategy.noise_laws import bound_divisor
 from residua.strategy.overlap import OverlapStrategy
 from residua.strategy.overlap.together import never_measured, side_by_side
 from residua.strategy.overlap_estimates import Numbers, estimates_of, fitted_numbers, measured_numbers
@@ -35,6 +38,7 @@ Subsets = NDArray[np.int32]
 
 MOST_CELLS = 2_500  # of a block that both releases measure in different ways
 RANK_RATIO = 1e-11
+IMPLAUSIBLE = 1e-9  # chance of a difference that is as large by noise alone
 
 
 def combine(first: Release, second: Release, *more: Release) -> Release:
@@ -44,9 +48,21 @@ def combine(first: Release, second: Release, *more: Release) -> Release:
     solved together, up to 2,500 cells. Where blocks of a plan overlap, all blocks that touch each other are
     solved together. Plans of any other kind are combined where all their attributes have at most 2,500 joint
     cells, or where both are the same plan.
+
+    Releases that ledgers of different datasets paid for are refused. A `DifferentDataWarning` says that the
+    numbers differ more than their noise explains, or that no ledger tells of which data they are.
     """
+    both = _pair(first, second)
+    for each in more:
+        both = _pair(both, each)
+    return both
+
+
+def _pair(first: Release, second: Release) -> Release:
+    """One release from two."""
     _refuse_strangers(first, second)
     mechanism, estimates = _combined(first, second)
+    _warn_of_strangers(first, second, mechanism, estimates)
     work = first.plan.workload + second.plan.workload
     plan = _plan_of(first.plan, second.plan, mechanism, work)
     audit = {
@@ -56,8 +72,7 @@ def combine(first: Release, second: Release, *more: Release) -> Release:
         "combined": [{**each.audit, "hash": each.hash} for each in (first, second)],
         "simulated": first.simulated or second.simulated,
     }
-    both = Release(plan, estimates, audit)
-    return combine(both, *more) if more else both
+    return Release(plan, estimates, audit)
 
 
 def _combined(first: Release, second: Release) -> tuple[Mechanism, Estimates]:
@@ -126,11 +141,55 @@ def _refuse_strangers(first: Release, second: Release) -> None:
             "one release has Gaussian noise and one has Laplace noise: their privacy has no common measure "
             "but zCDP; plan both with the same definition of privacy"
         )
+    ours, theirs = _datasets(first.audit), _datasets(second.audit)
+    if (known := {*ours, *theirs} - {None}) and len(known) > 1:
+        names = " and ".join(repr(name) for name in sorted(map(str, known)))
+        raise Infeasible(
+            f"the ledgers that paid for these releases are of different datasets, {names}: their numbers are "
+            "not of the same people, and cannot be combined; compare them instead"
+        )
     if _ingredients(first.hash, first.audit) & _ingredients(second.hash, second.audit):
         raise Infeasible(
             "this is one release twice, or one that a combination has already: its noise is the same, and "
             "nothing is gained"
         )
+
+
+def _warn_of_strangers(first: Release, second: Release, mechanism: Mechanism, estimates: Estimates) -> None:
+    """DifferentDataWarning where two releases may be of different data, as far as can be known."""
+    if None in (*_datasets(first.audit), *_datasets(second.audit)):
+        _warn(
+            "a release that no ledger paid for is combined: nothing says that it is of the same data as the "
+            "other, without which the combination means nothing"
+        )
+    ours, theirs = ((each.plan.mechanism, each.estimates) for each in (first, second))
+    found = disagreement(ours, theirs, (mechanism, estimates), first.plan.schema.sizes)
+    excess = 0.0
+    if mechanism.law == "laplace":
+        epsilon = max(each.plan.budget.laplace_epsilon() for each in (first, second))
+        excess = 3.0 + bound_divisor("laplace", epsilon)
+    if found.chance(excess) < IMPLAUSIBLE:
+        _warn(
+            "the two releases differ more than their noise explains (chi-squared over what both measured is "
+            f"{found.total:,.4g}, where {found.freedom:,} or less is expected): they are of different data, "
+            "and the combination means nothing"
+        )
+
+
+def _warn(words: str) -> None:
+    warnings.warn(words, DifferentDataWarning, stacklevel=5)  # in the line that calls combine
+
+
+def _datasets(audit: Mapping[str, Any]) -> set[str | None]:
+    """What the ledgers say that a release is of; None for those that no ledger paid for.
+
+    A dataset is a name so far. What else a ledger may come to say of the data, such as their period, is to be
+    compared along with it.
+    """
+    if parts := audit.get("combined"):
+        return set[str | None]().union(*map(_datasets, parts))
+    entry = audit.get("ledger")
+    return {entry.get("dataset") if isinstance(entry, Mapping) else None}
 
 
 def _ingredients(own: str | None, audit: Mapping[str, Any]) -> set[str]:

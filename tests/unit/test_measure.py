@@ -534,6 +534,7 @@ def test_an_edited_plan_file_is_not_measured(plan, unspent, tmp_path):
         rs.measure(path, PEOPLE, ledger=unspent)
 
 
+@pytest.mark.filterwarnings("ignore:a release that no ledger paid for:residua.DifferentDataWarning")
 def test_a_combination_of_releases_is_not_measured_again(plan, unspent):
     releases = [rs.measure(plan, PEOPLE, ledger=None, noise=rs.simulated(seed)) for seed in (1, 2)]
     with pytest.raises(rs.Infeasible, match="describes measurements made before"):

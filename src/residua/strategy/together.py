@@ -48,7 +48,7 @@ def privacy_matrix(mechanism: Mechanism, attributes: Sequence[int], sizes: Seque
     """X over the joint cells of attributes, which are all that the mechanism looks at: (cells, cells)."""
     cells = math.prod(sizes)
     total = np.zeros((cells, cells))
-    for own, matrices, noise in _measured(mechanism):
+    for own, matrices, noise in measured_products(mechanism):
         places = [attributes.index(at) for at in own]
         rows = spread(join(matrices), [sizes[place] for place in places], places, sizes)
         total += rows.T @ rows / noise
@@ -75,7 +75,7 @@ def solved_together(
     return ProductStrategy((factor,), 1.0, law=mechanisms[0].law), np.asarray(mean).reshape(sizes)
 
 
-def _measured(mechanism: Mechanism) -> Iterator[Measured]:
+def measured_products(mechanism: Mechanism) -> Iterator[Measured]:
     """What a mechanism measures, product by product."""
     if isinstance(mechanism, Layered):
         yield from _of_layers(mechanism)
