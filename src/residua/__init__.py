@@ -7,7 +7,6 @@ from residua.errors import (
     BudgetError,
     BudgetExceeded,
     DataError,
-    DifferentDataWarning,
     FileFormatError,
     Infeasible,
     LedgerError,
@@ -42,7 +41,7 @@ from residua.workload.sql import sql
 
 if TYPE_CHECKING:
     from residua import bounds, engines
-    from residua._combine import combine
+    from residua._combine import DifferentDataWarning, combine
     from residua._measure import measure
     from residua._plan import Plan
     from residua.accuracy import half_width, stddev, variance
@@ -117,6 +116,7 @@ __all__ = [
 _LATER = {
     "bounds": "residua",
     "engines": "residua",
+    "DifferentDataWarning": "residua._combine",
     "Fact": "residua.postprocess",
     "Ledger": "residua.ledger",
     "Plan": "residua._plan",

@@ -8,8 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from residua.estimates import Estimates
+from residua.kernel.exact import along_axes
 from residua.reconstruct import Estimator
-from residua.strategy.batches import along_axes, batched_rows
+from residua.strategy.batches import batched_rows
 from residua.strategy.block_strategy import BlockStrategy
 from residua.strategy.blocks import Layer
 from residua.strategy.layered import Layered

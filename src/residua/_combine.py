@@ -16,7 +16,7 @@ from residua._agreement import disagreement
 from residua._figures import Figures, totals_of
 from residua._plan import Plan
 from residua._summary import certified
-from residua.errors import DifferentDataWarning, Infeasible, SchemaError, WorkloadError
+from residua.errors import Infeasible, SchemaError, WorkloadError
 from residua.estimates import Estimates
 from residua.linalg.centring import centred_columns
 from residua.privacy import Budget, privacy_cost, pure_dp
@@ -39,6 +39,10 @@ Subsets = NDArray[np.int32]
 MOST_CELLS = 2_500  # of a block that both releases measure in different ways
 RANK_RATIO = 1e-11
 IMPLAUSIBLE = 1e-9  # chance of a difference that is as large by noise alone
+
+
+class DifferentDataWarning(UserWarning):
+    """Releases that were combined, and may be of different data: then the combination means nothing."""
 
 
 def combine(first: Release, second: Release, *more: Release) -> Release:

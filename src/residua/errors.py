@@ -11,9 +11,6 @@ ResiduaError
 ├── LedgerError        a ledger that is missing, foreign, damaged or locked
 ├── DataError          data that does not fit the schema; shown to the curator only
 └── FileFormatError    a saved file that is truncated, edited, foreign or too new
-
-UserWarning
-└── DifferentDataWarning    releases that were combined and may be of different data
 """
 
 from collections.abc import Sequence
@@ -85,7 +82,3 @@ class DataError(ResiduaError, ValueError):
 
 class FileFormatError(ResiduaError, ValueError):
     """A saved file that is truncated, edited, foreign or written by a later version."""
-
-
-class DifferentDataWarning(UserWarning):
-    """Releases that were combined, and may be of different data: then the combination means nothing."""
