@@ -56,6 +56,8 @@ def measure(
     plan = _checked_plan(plan)
     source, book = _source_and_ledger(noise, ledger)
     dataset = None if book is None else book.dataset
+    if book is not None:
+        plan.workload.refuse_unreadable()  # what is paid for can be saved
     _refuse_unwritable(note, dataset)
     batches, plan_hash = plan.batches, plan.hash
     laws = [batch.laws() for batch in batches]

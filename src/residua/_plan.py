@@ -260,6 +260,7 @@ class Plan:
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the plan to one file; equal plans give equal bytes."""
+        self.workload.refuse_unreadable()
         _files.write(path, "plan", *self.content())
 
     @classmethod

@@ -12,7 +12,7 @@ from residua.schema import Schema
 from residua.schema.wording import hint
 from residua.workload.groups import Group, checked_weight
 from residua.workload.queries import spelled
-from residua.workload.records import parts_from_record, parts_record
+from residua.workload.records import parts_from_record, parts_record, refuse_unreadable
 from residua.workload.tables import Tables
 
 _SHOWN = 3
@@ -123,6 +123,11 @@ class Workload:
         ]
         more = ", ..." if self.tables > _SHOWN else ""
         return f"Workload of {tables}, {queries}: {', '.join(shown)}{more}"
+
+    def refuse_unreadable(self) -> None:
+        """Nothing, or the error for what could be saved but never loaded: queries or attributes of others."""
+        self.schema.refuse_unreadable()
+        refuse_unreadable(self.parts)
 
     def record(self, arrays: dict[str, NDArray[Any]]) -> dict[str, Any]:
         """JSON-able description; arrays go into `arrays` under new keys that it refers to."""
