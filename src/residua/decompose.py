@@ -13,7 +13,6 @@ import hashlib
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from itertools import combinations
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,8 +20,9 @@ from numpy.typing import NDArray
 from residua.linalg.centring import Measure, project, standing_rows
 from residua.linalg.keys import distinct_rows
 from residua.workload import Combined, Factor, Group, Queries, Tables, Workload
-from residua.workload.groups import splits
+from residua.workload.groups import choices, splits, without_totals
 from residua.workload.joint import refuse_wide
+from residua.workload.tables import refuse_wide_tables
 
 Array = NDArray[np.float64]
 Subsets = NDArray[np.int32]
@@ -200,6 +200,7 @@ def decompose(
 
     Attributes with different `tags` (none by default) never share a piece, however alike they are.
     """
+    refuse_wide_tables(work.parts)
     registry = _Registry(
         uniform(work) if measures is None else tuple(measures),
         (0,) * len(work.schema) if tags is None else tuple(tags),
@@ -254,7 +255,7 @@ def _run_of_tables(part: Tables, registry: _Registry) -> Run:
 
 
 def _run_of_group(group: Group, registry: _Registry) -> Run:
-    factors = sorted(group.factors, key=lambda factor: factor.attributes)
+    factors = sorted(without_totals(group).factors, key=lambda factor: factor.attributes)
     subsets = np.array([[factor.attributes[0] for factor in factors]], dtype=np.int32).reshape(1, -1)
     pieces = np.array([[registry.number(factor, (0,)) for factor in factors]], dtype=np.int64).reshape(1, -1)
     means = np.array([[registry.mean(factor) for factor in factors]]).reshape(1, -1)
@@ -264,11 +265,10 @@ def _run_of_group(group: Group, registry: _Registry) -> Run:
 def _split_run(run: Run, rows: dict[int, list[tuple[Subsets, Integers, Array]]]) -> None:
     """Add each table's contribution to every subset of its attributes."""
     ways = run.subsets.shape[1]
-    for size in range(ways + 1):
-        for chosen in combinations(range(ways), size):
-            others = [place for place in range(ways) if place not in chosen]
-            values = run.weight * run.means[:, others].prod(axis=1)
-            rows.setdefault(size, []).append((run.subsets[:, chosen], run.pieces[:, chosen], values))
+    for chosen in choices(ways):
+        others = [place for place in range(ways) if place not in chosen]
+        values = run.weight * run.means[:, others].prod(axis=1)
+        rows.setdefault(len(chosen), []).append((run.subsets[:, chosen], run.pieces[:, chosen], values))
 
 
 def _split_group(

@@ -7,7 +7,6 @@ from the estimate of its marginal.
 
 import math
 from collections.abc import Iterator, Sequence
-from itertools import combinations
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +21,7 @@ from residua.strategy.nested import NestedStrategy
 from residua.strategy.sides import SidesStrategy
 from residua.workload import Factor, Group, Tables
 from residua.workload.coarse import by_own_kinds
+from residua.workload.groups import choices, without_totals
 
 Array = NDArray[np.float64]
 Subsets = NDArray[np.int32]
@@ -55,9 +55,8 @@ class Estimator:
             return np.asarray(summed_over(self._joint(subsets, [own.size for own in kinds]), kinds, first=1))
         ways = subsets.shape[1]
         result = np.zeros((len(subsets), *(own.count for own in kinds)))
-        for size in range(ways + 1):
-            for kept in combinations(range(ways), size):
-                self._add(result, subsets, kept, kinds)
+        for kept in choices(ways):
+            self._add(result, subsets, kept, kinds)
         return result
 
     def _add(self, result: Array, subsets: Subsets, kept: tuple[int, ...], kinds: Sequence[Kinds]) -> None:
@@ -99,6 +98,7 @@ class Estimator:
         """Estimate of each query's answer, shape (count,)."""
         if isinstance(self._mechanism, SidesStrategy):
             return self._mechanism.split(group).added_up(lambda at, asked: self._sides[at].answers(asked))
+        group = without_totals(group)
         attributes = group.attributes
         order = np.argsort(attributes)
         ascending = np.array([sorted(attributes)], dtype=np.int32).reshape(1, -1)

@@ -1,7 +1,6 @@
 """Tables of a run that a mechanism answers alike: one example of each sort is enough to know them all."""
 
 from collections.abc import Iterator
-from itertools import combinations
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,6 +11,7 @@ from residua.strategy.known_parts import KnownParts
 from residua.strategy.mechanism import Mechanism
 from residua.strategy.run_totals import least_accurate
 from residua.workload import Group, Tables
+from residua.workload.groups import choices
 
 Integers = NDArray[np.int64]
 
@@ -53,16 +53,15 @@ def _examples(known: KnownParts, tables: Tables) -> Integers:
     sorts = np.zeros(len(tables), dtype=np.int64)
     for place in range(tables.ways):
         sorts = _refined(sorts, kinds[subsets[:, place]])
-    for size in range(tables.ways + 1):
-        for chosen in combinations(range(tables.ways), size):
-            kept = subsets[:, chosen]
-            owners, rows = known.index.find(kept)
-            here = np.zeros(len(tables), dtype=np.int64)
-            for owner in np.unique(owners[owners >= 0]).tolist():
-                found = owners == owner
-                here[found] = 2 + blocks[owner][rows[found]]
-            here[known.elsewhere.find(kept)[0] >= 0] = 1
-            sorts = _refined(sorts, here)
+    for chosen in choices(tables.ways):
+        kept = subsets[:, chosen]
+        owners, rows = known.index.find(kept)
+        here = np.zeros(len(tables), dtype=np.int64)
+        for owner in np.unique(owners[owners >= 0]).tolist():
+            found = owners == owner
+            here[found] = 2 + blocks[owner][rows[found]]
+        here[known.elsewhere.find(kept)[0] >= 0] = 1
+        sorts = _refined(sorts, here)
     return distinct_rows(sorts[:, None])[0]
 
 

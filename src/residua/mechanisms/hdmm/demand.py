@@ -13,6 +13,7 @@ from residua.strategy.nested import Half, Subset
 from residua.workload import Combined, Factor, Group, Queries, Workload
 from residua.workload.groups import splits
 from residua.workload.joint import refuse_wide
+from residua.workload.tables import refuse_wide_tables
 
 Array = NDArray[np.float64]
 
@@ -45,6 +46,7 @@ def demands(work: Workload, kernels: Mapping[int, Kernel]) -> dict[Subset, float
 
     `kernels` has one entry per attribute in use.
     """
+    refuse_wide_tables(work.parts)
     known: dict[object, float] = {}
     sums: dict[Subset, float] = {}
     for group in work.groups():
