@@ -41,7 +41,7 @@ from residua.workload.sql import sql
 
 if TYPE_CHECKING:
     from residua import bounds, engines
-    from residua._combine import combine
+    from residua._combine import DifferentDataWarning, combine
     from residua._measure import measure
     from residua._plan import Plan
     from residua.accuracy import half_width, stddev, variance
@@ -57,6 +57,7 @@ __all__ = [
     "BudgetExceeded",
     "Categorical",
     "DataError",
+    "DifferentDataWarning",
     "Fact",
     "FileFormatError",
     "Hierarchy",
@@ -115,6 +116,7 @@ __all__ = [
 _LATER = {
     "bounds": "residua",
     "engines": "residua",
+    "DifferentDataWarning": "residua._combine",
     "Fact": "residua.postprocess",
     "Ledger": "residua.ledger",
     "Plan": "residua._plan",

@@ -17,10 +17,10 @@ from residua._figures import Figures, totals_of
 from residua._summary import MOST_ROWS, Certificate, TableSummary, certified, explain_plan
 from residua.errors import BudgetError, FileFormatError, Infeasible, NotInSpan, SchemaError, WorkloadError
 from residua.fitness import Fitness
-from residua.kernel.measurement import Measurement
+from residua.kernel.measurement import Measurement, record_limit, refuse_few_records
 from residua.privacy import Budget, Privacy, Unit, budget_from_record
 from residua.schema import Schema
-from residua.strategy.batches import batches_of, record_limit, refuse_few_records
+from residua.strategy.batches import batches_of
 from residua.strategy.format_1 import strategy_of_format_1
 from residua.strategy.integral import rebudgeted
 from residua.strategy.manifest import strategy_from_manifest, strategy_to_manifest
@@ -267,6 +267,7 @@ class Plan:
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the plan to one file; equal plans give equal bytes."""
+        self.workload.refuse_unreadable()
         _files.write(path, "plan", *self.content(), self.version)
 
     @classmethod

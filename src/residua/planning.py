@@ -27,11 +27,11 @@ from residua.mechanisms.choice import auto
 from residua.mechanisms.dense import dense
 from residua.mechanisms.draft import Draft, Progress
 from residua.mechanisms.either_noise import Method, hdmm_methods, laplace_auto
-from residua.mechanisms.hdmm.marginals import MOST_CELLS
 from residua.mechanisms.named import fourier, querysmasher, residualplanner, residualplanner_plus
 from residua.mechanisms.scales.loss import Loss
 from residua.mechanisms.smasher import smasher
 from residua.privacy import Budget, Unit
+from residua.strategy.counted import MOST_CELLS, refuse_uncounted
 from residua.strategy.integral import measurable
 from residua.strategy.noise_laws import bound_divisor, variance_ratio
 from residua.workload import Group, Tables, Workload
@@ -103,21 +103,24 @@ def plan(
     _check_arguments(work, budget, targets, unit, method, objective, gap)
     if budget is not None:
         unit.allowance(budget)  # a budget that no noise can meet is refused before any work
+    asked = work.without_totals()  # they ask nothing of their attribute
     with threads_for(0):  # solvers of large blocks take more for themselves
         if targets is not None or objective != "total_variance":
             wish = Wish(unit, method, gap, refine, progress)
-            coarse = coarse_workload(work)
+            coarse = coarse_workload(asked)
             found = _accurate(coarse.work, budget, targets, objective, wish, relax)
+            refuse_uncounted(found.strategy, work.schema.names)
             return replace(found, workload=work, strategy=coarse.strategy(found.strategy))
         if budget is None:
             raise _no_budget(budget)
         if relax or refine:
             raise WorkloadError("relax and refine go with targets, and there are none; leave them out")
-        draft = _draft(work, budget, method, gap, strategies, progress)
-        found = _finished(draft, work, budget, unit, method, objective)
+        draft = _draft(asked, budget, method, gap, strategies, progress)
+        refuse_uncounted(draft.strategy, work.schema.names)
+        found = _finished(draft, asked, budget, unit, method, objective)
         if method == "auto" and budget.law == "laplace":
-            return _or_plain_cells(found, gap)
-        return found
+            found = _or_plain_cells(found, gap)
+        return replace(found, workload=work)
 
 
 def _or_plain_cells(found: Plan, gap: float) -> Plan:

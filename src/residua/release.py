@@ -251,6 +251,7 @@ class Release:
 
     def save(self, path: _files.Target) -> None:
         """Write the release to one file, given by its path or open for writing."""
+        self.plan.workload.refuse_unreadable()
         _files.write(path, "release", *self._content(), self._version)
 
     @classmethod

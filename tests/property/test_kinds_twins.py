@@ -11,7 +11,6 @@ from residua.measurements import Measurements
 from residua.mechanisms import by_kinds
 from residua.planning import METHODS
 from residua.release import Release
-from residua.strategy.batches import laws_of
 from residua.workload import Combined, Explicit, Factor, Group
 from residua.workload.coarse import combined_factors
 
@@ -116,7 +115,7 @@ def measured(plan):
                 places = [*own, *places]
             sizes = [SIZES[at] for at in places]
             rows.append(spread(tensor.reshape(len(whole), -1), sizes, places, SIZES))
-            variances += [laws_of(batch)[owner].variance] * len(whole)
+            variances += [batch.laws()[owner].variance] * len(whole)
             sides += [known.setdefault(id(batch.derived), len(known))] * len(whole)
     return np.concatenate(rows), np.array(variances), np.array(sides)
 
@@ -124,7 +123,7 @@ def measured(plan):
 def dearest_record(plan, rows):
     """What the measurements cost the record that they cost most, from the rows over all cells."""
     laws = [
-        laws_of(batch)[owner]
+        batch.laws()[owner]
         for batch in plan.batches
         for owner in batch.owners.tolist()
         for _ in range(batch.rows)

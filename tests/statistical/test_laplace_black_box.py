@@ -27,9 +27,8 @@ from scipy import stats
 import residua as rs
 from residua import _measure
 from residua.errors import BudgetError
+from residua.kernel import measurement
 from residua.noise import DiscreteLaplace
-from residua.strategy import batches, laplace_integers, product, term_integers
-from residua.strategy.batches import laws_of
 
 ALARM = 1e-6
 MISSED = 1e-3
@@ -68,8 +67,8 @@ def releases(plan, exact, count, source):
     """Measured numbers of so many releases, (count, numbers), every batch with `count` times its blocks."""
     parts = []
     for batch, own in zip(plan.batches, exact, strict=True):
-        many = replace(batch, owners=np.tile(batch.owners, count))
-        noisy = _measure._noisy(many, np.tile(own, (count, 1)), laws_of(batch), source)
+        many = replace(batch, subsets=np.tile(batch.subsets, (count, 1)), owners=np.tile(batch.owners, count))
+        noisy = _measure._noisy(many, np.tile(own, (count, 1)), batch.laws(), source)
         parts.append(noisy.reshape(count, -1))
     return np.concatenate(parts, axis=1)
 
@@ -214,7 +213,7 @@ def unguarded(plan, monkeypatch):
 )
 def test_noise_that_is_a_fifth_too_narrow_is_rejected(name, epsilon, monkeypatch):
     attack = Attack(planned(name, epsilon), epsilon)
-    monkeypatch.setattr(batches, "DiscreteLaplace", lambda scale: DiscreteLaplace(scale * Fraction(4, 5)))
+    monkeypatch.setattr(measurement, "DiscreteLaplace", lambda scale: DiscreteLaplace(scale * Fraction(4, 5)))
     assert attack.rejects(*attack.found(seed=11))
 
 

@@ -19,9 +19,8 @@ from scipy import stats
 
 import residua as rs
 from residua import _measure
+from residua.kernel import measurement
 from residua.noise import DiscreteLaplace, draw
-from residua.strategy import batches
-from residua.strategy.batches import laws_of
 
 ALARM = 1e-6
 MISSED = 1e-3
@@ -64,9 +63,9 @@ def noise_of(plan, seed, count):
     """The noise of every number in so many releases, (count, numbers), drawn many releases at a time."""
     source, parts = rs.simulated(seed), []
     for batch in plan.batches:
-        many = replace(batch, owners=np.tile(batch.owners, count))
+        many = replace(batch, subsets=np.tile(batch.subsets, (count, 1)), owners=np.tile(batch.owners, count))
         nothing = np.zeros((len(batch.owners) * count, batch.rows), dtype=np.int64)
-        parts.append(_measure._noisy(many, nothing, laws_of(batch), source).reshape(count, -1))
+        parts.append(_measure._noisy(many, nothing, batch.laws(), source).reshape(count, -1))
     return np.concatenate(parts, axis=1)
 
 
@@ -204,7 +203,7 @@ def float_noise(whole, bits=53):
 @pytest.mark.parametrize(("name", "epsilon"), CASES, ids=IDS)
 def test_noise_that_is_a_fifth_too_narrow_is_noticed(name, epsilon, monkeypatch):
     plan = planned(name, epsilon)
-    monkeypatch.setattr(batches, "DiscreteLaplace", lambda scale: DiscreteLaplace(scale * 4 / 5))
+    monkeypatch.setattr(measurement, "DiscreteLaplace", lambda scale: DiscreteLaplace(scale * 4 / 5))
     assert worst_misfit(noise_of(plan, 21, RELEASES[epsilon]), plan) < ALARM
 
 

@@ -25,8 +25,8 @@ from scipy import stats
 
 import residua as rs
 from residua import _measure
+from residua.kernel import measurement
 from residua.noise import RoundedGaussian
-from residua.strategy import batches
 
 ALARM = 1e-6
 MISSED = 1e-3
@@ -136,7 +136,7 @@ def test_the_attack_finds_the_cost_itself(plan, attacked):
 
 
 def test_a_mechanism_with_a_fifth_too_little_noise_is_rejected(plan, monkeypatch):
-    monkeypatch.setattr(batches, "RoundedGaussian", quieter("0.8"))
+    monkeypatch.setattr(measurement, "RoundedGaussian", quieter("0.8"))
     assert evidence(plan, seed=10).max() > LIMIT
 
 

@@ -13,8 +13,8 @@ from scipy import stats
 
 import residua as rs
 from residua import _measure
+from residua.kernel import measurement
 from residua.noise import RoundedGaussian
-from residua.strategy import batches
 
 ALARM = 1e-6
 RELEASES = 300
@@ -178,7 +178,7 @@ def test_intervals_hold_at_other_levels_and_for_tables():
 def test_noise_that_is_a_tenth_too_small_is_noticed(monkeypatch):
     work, method = WORKS["prefix"]
     plan = rs.plan(work, rs.zcdp("0.5"), method=method)
-    monkeypatch.setattr(batches, "RoundedGaussian", lambda variance: RoundedGaussian(variance * 81 / 100))
+    monkeypatch.setattr(measurement, "RoundedGaussian", lambda variance: RoundedGaussian(variance * 81 / 100))
     columns = standardised(plan, errors_of(plan, seed=31))
     assert worst_chance(np.sum(columns**2), columns.size) < ALARM
 

@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 
 from residua.errors import BudgetError
-from residua.kernel.measurement import Measurement, record_limit
+from residua.kernel.measurement import TAIL_BITS, Measurement, record_limit, refuse_few_records
 from residua.linalg.kinds import JointKinds, Kinds
+from residua.noise import DiscreteLaplace, RoundedGaussian
 
 ONE = np.array([[1, 1, 0], [0, 2, -1]], dtype=np.int64)
 TWO = np.eye(2, dtype=np.int64)
@@ -106,9 +107,15 @@ def test_there_are_two_laws():
         replace(GOOD, law="cauchy")
 
 
-@pytest.mark.parametrize("bad", [Fraction(0), Fraction(-1), 2, 2.0])
-def test_parameters_are_fractions_above_zero(bad):
-    with pytest.raises(BudgetError, match="fractions above zero"):
+@pytest.mark.parametrize("bad", [2, 2.0, "2"])
+def test_parameters_are_fractions(bad):
+    with pytest.raises(BudgetError, match="exact fractions"):
+        replace(GOOD, parameters=(Fraction(1), bad))
+
+
+@pytest.mark.parametrize("bad", [Fraction(0), Fraction(-1), Fraction(2**112 + 1), Fraction(1, 2**112 + 1)])
+def test_parameters_are_those_of_noise_that_can_be_drawn(bad):
+    with pytest.raises(BudgetError, match="must lie between"):
         replace(GOOD, parameters=(Fraction(1), bad))
 
 
@@ -134,7 +141,17 @@ def test_answers_are_those_of_the_whole_matrix_modulo_two_to_the_64(multiplier):
 
 
 def test_at_the_record_limit_the_largest_number_just_fits():
-    limit = record_limit([GOOD], [100])
-    assert 6 * limit + 100 < 2**63 <= 6 * (limit + 1) + 100
-    assert record_limit([GOOD, GOOD], [100, 2**63]) == 0
-    assert record_limit([], []) == 2**62
+    tail = max(law.bound(TAIL_BITS) for law in GOOD.laws())
+    limit = record_limit([replace(GOOD, multiplier=1), GOOD])
+    assert 6 * limit + tail < 2**63 <= 6 * (limit + 1) + tail
+
+
+def test_measurements_leave_room_for_a_million_records():
+    refuse_few_records([replace(GOOD, multiplier=2**40)])
+    with pytest.raises(BudgetError, match="wrap around 64 bits above"):
+        refuse_few_records([GOOD, replace(GOOD, multiplier=2**42)])
+
+
+def test_the_laws_of_the_noise_have_its_parameters():
+    assert GOOD.laws() == [RoundedGaussian(Fraction(2)), RoundedGaussian(Fraction(5, 3))]
+    assert replace(GOOD, law="laplace").laws() == [DiscreteLaplace(each) for each in GOOD.parameters]

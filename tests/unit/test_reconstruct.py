@@ -10,8 +10,8 @@ import pytest
 
 import residua as rs
 from residua import _measure
+from residua.kernel.measurement import TAIL_BITS
 from residua.measurements import Measurements
-from residua.strategy.batches import TAIL_BITS, laws_of
 
 ONE = rs.privacy_cost(1)
 MANY = 10**8
@@ -327,7 +327,7 @@ def test_one_record_more_than_the_limit_could_wrap_around(plans):
     plan = plans("prefix", "querysmasher")
     limit = plan.most_records
     room = min(2**63 - 1 - (limit + 1) * batch.largest_entry() for batch in plan.batches)
-    widest = max(law.bound(TAIL_BITS) for batch in plan.batches for law in laws_of(batch))
+    widest = max(law.bound(TAIL_BITS) for batch in plan.batches for law in batch.laws())
     assert room < widest
 
 

@@ -12,12 +12,15 @@ from residua.errors import BudgetError
 from residua.kernel.exact import largest_size
 from residua.linalg.kinds import JointKinds
 from residua.linalg.squares import along_axes
+from residua.noise import DiscreteLaplace, Law, RoundedGaussian
 from residua.privacy import NoiseLaw
 
 Integers = NDArray[np.int64]
 Subsets = NDArray[np.int32]
 
 LARGEST_ENTRY = 2**53  # of a matrix: floats hold it exactly
+TAIL_BITS = 60  # a measured number wraps around with a probability below 2 to minus this
+LEAST_RECORDS = 2**20  # that every plan can measure: what is left beside its largest entries and noise
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -76,8 +79,9 @@ class Measurement:
     def _check_noise(self) -> None:
         if self.law not in ("gaussian", "laplace"):
             raise _refused(f"there is no noise of the law {self.law!r}")
-        if not all(isinstance(own, Fraction) and own > 0 for own in self.parameters):
-            raise _refused("the parameters of noise are fractions above zero")
+        if not all(isinstance(own, Fraction) for own in self.parameters):
+            raise _refused("the parameters of noise are exact fractions")
+        self.laws()  # refuses parameters that no noise is drawn with
         if self.owners.dtype != np.int64 or self.owners.shape != (len(self.subsets),):
             raise _refused("each block has noise of one parameter")
         if not 0 <= self.owners.min() <= self.owners.max() < len(self.parameters):
@@ -97,6 +101,11 @@ class Measurement:
         """Largest absolute entry of the whole matrix."""
         return self.multiplier * math.prod(largest_size(matrix) for matrix in self.matrices)
 
+    def laws(self) -> list[Law]:
+        """The law of the noise for each of the parameters."""
+        law = RoundedGaussian if self.law == "gaussian" else DiscreteLaplace
+        return [law(parameter) for parameter in self.parameters]
+
     def apply(self, counts: Integers) -> Integers:
         """Exact answers to the measured queries, modulo 2^64: (blocks, cells) to (blocks, rows)."""
         records = int(counts[0].sum())
@@ -107,14 +116,20 @@ class Measurement:
         return np.asarray(along_axes(counts, self.matrices) * self.multiplier, dtype=np.int64)
 
 
-def record_limit(measurements: Sequence[Measurement], tails: Sequence[int]) -> int:
-    """The most records for which no measured number can wrap around 2^63 (claim I-006).
-
-    `tails` are bounds on the absolute noise of each measurement that are practically never exceeded.
-    """
+def record_limit(measurements: Sequence[Measurement]) -> int:
+    """The most records for which no measured number can wrap around 2^63, whatever the data (claim I-006)."""
+    tails = [max(law.bound(TAIL_BITS) for law in each.laws()) for each in measurements]
     pairs = zip(measurements, tails, strict=True)
-    rooms = [(2**63 - 1 - noise) // measured.largest_entry() for measured, noise in pairs]
-    return max(0, min(rooms, default=2**62))
+    return min((2**63 - 1 - tail) // each.largest_entry() for each, tail in pairs)
+
+
+def refuse_few_records(measurements: Sequence[Measurement]) -> None:
+    """BudgetError where entries or noise leave fewer records in 64 bits than those of any plan do."""
+    if (limit := record_limit(measurements)) < LEAST_RECORDS:
+        raise _refused(
+            f"this plan measures numbers that wrap around 64 bits above {limit:,} records, and plans are "
+            f"made for at least {LEAST_RECORDS:,}"
+        )
 
 
 def _refused(reason: str) -> BudgetError:

@@ -9,18 +9,13 @@ from numpy.typing import NDArray
 
 from residua.answering.blocks import Layer
 from residua.errors import BudgetError, Infeasible
-from residua.kernel import measurement as kernel
 from residua.kernel.cost import separate_cost
 from residua.kernel.exact import column_costs
 from residua.kernel.measurement import Measurement
-from residua.noise import DiscreteLaplace, Law, RoundedGaussian
 from residua.strategy.strategy import Strategy
 
 Array = NDArray[np.float64]
 Integers = NDArray[np.int64]
-
-TAIL_BITS = 60  # a measured number wraps around with a probability below 2 to minus this
-LEAST_RECORDS = 2**20  # that every plan can measure: what is left beside its largest entries and noise
 
 
 def batches_of(strategy: Strategy) -> list[Measurement]:
@@ -74,24 +69,3 @@ def _whole(matrix: Array) -> Integers:
 def exact_cost(batches: Sequence[Measurement]) -> Fraction:
     """Cost of adding or removing a record if one cell were the dearest of all blocks (claim I-005)."""
     return separate_cost(batches, replaced=False)
-
-
-def laws_of(measurement: Measurement) -> list[Law]:
-    """The law of the noise for each of a measurement's parameters."""
-    law = RoundedGaussian if measurement.law == "gaussian" else DiscreteLaplace
-    return [law(parameter) for parameter in measurement.parameters]
-
-
-def record_limit(batches: Sequence[Measurement]) -> int:
-    """The most records for which no measured number can wrap around 2^63, whatever the data (claim I-006)."""
-    tails = [max(law.bound(TAIL_BITS) for law in laws_of(batch)) for batch in batches]
-    return kernel.record_limit(batches, tails)
-
-
-def refuse_few_records(batches: Sequence[Measurement]) -> None:
-    """BudgetError where entries or noise leave fewer records in 64 bits than those of any plan do."""
-    if (limit := record_limit(batches)) < LEAST_RECORDS:
-        raise BudgetError(
-            f"this plan measures numbers that wrap around 64 bits above {limit:,} records, and plans are "
-            f"made for at least {LEAST_RECORDS:,}; plan again"
-        )

@@ -1,7 +1,7 @@
 """Workloads as JSON-able records beside named arrays, and back."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -52,6 +52,27 @@ def queries_from_record(record: Mapping[str, Any], arrays: Mapping[str, NDArray[
         return _KINDS[kind].from_record(record, arrays)
     except WorkloadError as error:
         raise FileFormatError(f"saved {kind} queries make no sense: {error}") from error
+
+
+def refuse_unreadable(parts: Sequence[Group | Tables]) -> None:
+    """Nothing, or the WorkloadError for queries of a class that no file could bring back."""
+    for part in parts:
+        for queries in _queries_of(part):
+            if _KINDS.get(queries.kind) is not type(queries):
+                name = next(part.names()) if isinstance(part, Tables) else part.name
+                raise WorkloadError(
+                    f"table {name!r}: queries of the class {type(queries).__name__!r} are not residua's own, "
+                    "so they could be saved but never loaded; ask for them with rs.linear(schema, "
+                    "attributes, queries.matrix()), which can"
+                )
+
+
+def _queries_of(part: Group | Tables) -> Iterable[Queries]:
+    if isinstance(part, Group):
+        return [factor.queries for factor in part.factors]
+    if part.joint is not None:
+        return {id(queries): queries for queries in part.joint}.values()
+    return [factor.queries for factor in part.factors if factor is not None]
 
 
 def parts_record(parts: Sequence[Group | Tables], arrays: dict[str, NDArray[Any]]) -> dict[str, Any]:
