@@ -10,8 +10,8 @@ from scipy import stats
 
 import residua as rs
 from residua import _agreement, _combine
+from residua.measurements import Measurements
 from residua.noise import DiscreteLaplace
-from residua.strategy import together
 from residua.strategy.noise_laws import bound_divisor
 
 pytestmark = pytest.mark.filterwarnings(
@@ -181,6 +181,9 @@ def test_one_plan_measured_twice_is_averaged_however_many_cells_it_has(make, mon
     np.testing.assert_allclose(both.plan.variances(plan.workload), plan.variances(plan.workload) / 2)
     np.testing.assert_allclose(both.values(plan.workload), (first.values() + second.values()) / 2)
     other = measured(rs.plan(PREFIXES, plan.budget, method="hierarchical"), 3)
+    assert np.all(rs.combine(both, other).plan.variances(PREFIXES) < other.plan.variances(PREFIXES))
+    conditions = rs.sql(SCHEMA, "SELECT COUNT(*) FROM t WHERE a0 >= 1 OR a1 = 0 OR a2 = 0")
+    other = measured(rs.plan(conditions, plan.budget), 3)
     with pytest.raises(rs.Infeasible, match="24 joint cells"):
         rs.combine(first, other)
 
@@ -301,9 +304,9 @@ def disagreements(first: rs.Plan, second: rs.Plan, many: int) -> list[_agreement
     found = []
     for seed in range(many):
         one, two = measured(first, 2 * seed), measured(second, 2 * seed + 1)
-        mechanism, estimates = _combine._combined(one, two)
-        told = [(each.plan.strategy, each.estimates) for each in (one, two)]
-        found.append(_agreement.disagreement(*told, (mechanism, estimates), SCHEMA.sizes))
+        parts, (strategy, numbers) = _combine._joined(one, two)
+        together = Measurements(numbers).in_units(strategy)
+        found.append(_agreement.disagreement(parts, (strategy, together)))
     return found
 
 
@@ -313,7 +316,7 @@ def test_the_difference_of_two_releases_follows_the_chi_squared_law(kind) -> Non
     _, method, budget, works = KINDS[kind]
     plans = [rs.plan(work, budget, method=method) for work in works]
     found = disagreements(*plans, 100)
-    squares = [together.privacy_matrix(plan.strategy, [0, 1, 2], SCHEMA.sizes) for plan in plans]
+    squares = [privacy_matrix(plan) for plan in plans]
     one, two, both = (np.linalg.matrix_rank(each, hermitian=True) for each in (*squares, sum(squares)))
     freedom = one + two - both
     assert found[0].freedom >= freedom
@@ -327,7 +330,7 @@ def test_the_total_is_that_of_the_parallel_sum() -> None:
     """Over all cells: d' X_1 (X_1 + X_2)^+ X_2 d, with d the difference of two estimates."""
     plans = [planned(MARGINALS), planned(PREFIXES)]
     one, two = (measured(plan, seed) for seed, plan in enumerate(plans))
-    squares = [together.privacy_matrix(plan.strategy, [0, 1, 2], SCHEMA.sizes) for plan in plans]
+    squares = [privacy_matrix(plan) for plan in plans]
     parallel = squares[0] @ np.linalg.pinv(sum(squares), rcond=1e-11, hermitian=True) @ squares[1]
     table = np.array([[0, 1, 2]], dtype=np.int32)
     cells = [each._estimator.marginals(table, SCHEMA.sizes)[0].reshape(-1) for each in (one, two)]
