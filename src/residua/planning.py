@@ -23,13 +23,10 @@ from residua.accuracy_first import (
 from residua.errors import BudgetError, Infeasible, WorkloadError
 from residua.linalg.threads import threads_for
 from residua.mechanisms.by_kinds import by_kinds, coarse_workload
-from residua.mechanisms.choice import auto
-from residua.mechanisms.dense import dense
 from residua.mechanisms.draft import Draft, Progress
-from residua.mechanisms.either_noise import Method, hdmm_methods, laplace_auto
-from residua.mechanisms.named import fourier, querysmasher, residualplanner, residualplanner_plus
+from residua.mechanisms.named import residualplanner_plus
+from residua.mechanisms.registry import methods_for
 from residua.mechanisms.scales.loss import Loss
-from residua.mechanisms.smasher import smasher
 from residua.privacy import Budget, Unit
 from residua.strategy.counted import MOST_CELLS, refuse_uncounted
 from residua.strategy.integral import measurable
@@ -39,24 +36,6 @@ from residua.workload.queries import spelled
 
 DEFAULT_GAP = 1e-4
 COUNTABLE = 10**300  # queries whose sums fit a float
-
-METHODS: dict[str, Method] = {
-    "auto": auto,
-    "smasher": smasher,
-    "querysmasher": querysmasher,
-    "residualplanner": residualplanner,
-    "residualplanner+": residualplanner_plus,
-    "fourier": fourier,
-    "dense": dense,
-    **hdmm_methods("gaussian"),
-}
-LAPLACE_METHODS: dict[str, Method] = {"auto": laplace_auto, **hdmm_methods("laplace")}
-
-
-def methods_for(budget: Budget) -> Mapping[str, Method]:
-    """The methods that plan the noise which a budget needs, by name."""
-    return LAPLACE_METHODS if budget.law == "laplace" else METHODS
-
 
 OBJECTIVES = ("total_variance", "max_variance")
 ONE_RECORD = Unit()
@@ -192,7 +171,7 @@ def _draft(
     progress: Progress | None,
 ) -> Draft:
     if strategies is None:
-        return by_kinds(methods_for(budget)[method], work, budget.law, gap, progress)
+        return by_kinds(methods_for(budget.law)[method], work, budget.law, gap, progress)
     if method != "residualplanner+":
         raise WorkloadError(f"strategies are for method 'residualplanner+'; method {method!r} finds its own")
     return residualplanner_plus(work, gap, progress, strategies)
@@ -234,10 +213,10 @@ def _check_arguments(
         raise _no_budget(budget)
     if not isinstance(unit, Unit):
         raise BudgetError(f"unit is whose privacy is protected, such as rs.Unit(max_records=3), not {unit!r}")
-    known = METHODS if budget is None else methods_for(budget)
+    known = methods_for("gaussian" if budget is None else budget.law)
     if not isinstance(method, str) or method not in known:
         where = ""
-        if budget is not None and isinstance(method, str) and method in METHODS:
+        if budget is not None and isinstance(method, str) and method in methods_for("gaussian"):
             where = f" with {budget.law} noise, which {budget!r} needs"
         raise WorkloadError(f"there is no method {method!r}{where}; there are {', '.join(known)}")
     if objective not in OBJECTIVES and not callable(objective):
