@@ -57,18 +57,36 @@ def plan(
 ) -> Plan:
     """The best plan found for these tables at this privacy, with its errors and its certificate.
 
-    `gap` is the relative distance from the optimum at which solving stops. `progress` is called with
-    what is being done and the fraction done. `strategies`, a matrix for each of some attributes, is for
-    method "residualplanner+". No data is needed.
+    No data is needed, and none is touched.
 
-    `targets` puts accuracy first: a target for every query (a variance, or `rs.stddev(5)`, or
-    `rs.half_width(10)`), or a mapping from names of tables to such. Without a budget the plan takes the least
-    privacy that meets them all. With one it meets them by the widest margin; a budget that is too small is
-    refused, unless `relax` allows every target the same factor. `refine` takes, of several such plans, the
-    one that costs the other records least. `objective` is "total_variance", the sum of weight times variance,
-    or "max_variance", the largest weight times variance, or a function that makes one convex and increasing
-    cvxpy expression of the mean variance of each name: `lambda v: cvxpy.maximum(v["T1"], 2 * v["T2"])`, or of
-    the vector of them all, in the order of the names: `lambda v: cvxpy.max(v)`.
+    work: Workload
+        The tables to publish, such as `rs.marginals(schema, up_to=2)`; weights multiply variances.
+    budget: Budget, optional
+        How much privacy may be spent, such as `rs.zcdp("0.1")`. May be left out where `targets` are given:
+        the plan then takes the least that meets them.
+    targets: number, Target or mapping of names of tables to them, optional
+        Accuracy first: what the variance of every query may be at most, as a number, as `rs.stddev(5)` or as
+        `rs.half_width(10)`; or by name of table. With a budget they are met by the widest margin, and a
+        budget that is too small is refused.
+    unit: Unit
+        Whose privacy is protected; one record unless told, as in `rs.Unit(max_records=3)`.
+    method: str
+        How the strategy is found. "auto" takes the best of several; docs/methods.md lists them all.
+    objective: str or function
+        What is made small: "total_variance", the sum of weight times variance; "max_variance", the largest
+        weight times variance; or a function that makes one convex and increasing cvxpy expression of the mean
+        variance of each name, `lambda v: cvxpy.maximum(v["T1"], 2 * v["T2"])`, or of the vector of them all,
+        in the order of the names, `lambda v: cvxpy.max(v)`.
+    gap: float
+        The relative distance from the optimum at which solving stops.
+    relax: bool
+        With targets and a budget that is too small for them: allow every target the same factor.
+    refine: bool
+        With targets: of several cheapest plans the one that costs the other records least.
+    strategies: mapping of attributes to matrices, optional
+        What method "residualplanner+" measures of some attributes.
+    progress: function, optional
+        Called with what is being done and the fraction of it that is done.
 
     >>> import residua as rs
     >>> schema = rs.Schema(age=rs.Integer(0, 9), sex=rs.Categorical("F", "M"))

@@ -17,7 +17,7 @@ from residua.workload import Workload
 class Method(Protocol):
     """What a planning method is: from a workload to a draft at privacy cost 1."""
 
-    def __call__(self, work: Workload, gap: float, progress: Progress | None) -> Draft:
+    def __call__(self, work: Workload, gap: float, progress: Progress | None, /) -> Draft:
         """The draft; `gap` is the relative distance from the optimum at which solving may stop."""
 
 
