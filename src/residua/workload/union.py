@@ -7,6 +7,7 @@ from typing import Any
 
 from numpy.typing import NDArray
 
+from residua._text import visible
 from residua.errors import WorkloadError
 from residua.schema import Schema
 from residua.schema.wording import hint
@@ -122,7 +123,7 @@ class Workload:
             for group in islice(self.groups(), _SHOWN)
         ]
         more = ", ..." if self.tables > _SHOWN else ""
-        return f"Workload of {tables}, {queries}: {', '.join(shown)}{more}"
+        return f"Workload of {tables}, {queries}: {visible(', '.join(shown))}{more}"
 
     def without_totals(self) -> "Workload":
         """The same queries in tables without the attributes of which they ask for the total."""
