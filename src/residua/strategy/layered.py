@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from residua._text import counted
 from residua.errors import FileFormatError
 from residua.linalg.centring import Measure
 from residua.privacy import NoiseLaw
@@ -73,7 +74,11 @@ class Layered:
             chosen = [layer for layer in self.layers if layer.subsets.shape[1] == size]
             blocks = sum(len(layer.noise) for layer in chosen)
             share = sum(float(np.sum(layer.costs)) for layer in chosen) / whole
-            what = "the total" if size == 0 else f"{blocks:,} blocks on {size} attribute{'s' * (size > 1)}"
+            what = (
+                "the total"
+                if size == 0
+                else f"{counted(blocks, 'block', 'blocks')} on {size} attribute{'s' * (size > 1)}"
+            )
             yield f"{what}: {share:.1%} of the privacy cost"
 
     def record(self, arrays: dict[str, NDArray[Any]]) -> dict[str, Any]:
