@@ -16,6 +16,7 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
+from residua._calls import asks_for
 from residua._plan import Plan
 from residua.engines import Derived, Engine, Opener, count_marginals, engine_for, engine_with
 from residua.errors import BudgetError, DataError, LedgerError, WorkloadError
@@ -36,6 +37,12 @@ NUMBERS_AT_ONCE = 2**16  # that noise is drawn for
 ROUNDED_UP = 1 + 1e-12  # more than floats lose in a ratio; plans leave a thousand times that
 
 
+@asks_for(
+    "ledger",
+    LedgerError,
+    "a release is paid for by a ledger: make one, rs.Ledger.create('budget.db', rs.zcdp(1), dataset=...), "
+    "and give ledger='budget.db'; or simulate, with ledger=None and noise=rs.simulated(seed=1)",
+)
 def measure(
     plan: Plan | str | os.PathLike[str],
     data: object,
