@@ -9,8 +9,8 @@ import pytest
 
 import residua as rs
 from residua.errors import BudgetError, NotInSpan, WorkloadError
+from residua.mechanisms.registry import methods_for
 from residua.noise import DiscreteLaplace
-from residua.planning import LAPLACE_METHODS
 from residua.privacy.laws import interval_margin
 from residua.strategy.batches import exact_cost
 
@@ -281,9 +281,9 @@ def test_auto_is_hdmm_for_pure_dp(plans):
 
 
 def test_every_method_for_pure_dp_is_in_the_list():
-    assert {"auto", "hdmm", "hdmm-kron", "hdmm-union", "hdmm-marginals"} <= set(LAPLACE_METHODS)
+    assert {"auto", "hdmm", "hdmm-kron", "hdmm-union", "hdmm-marginals"} <= set(methods_for("laplace"))
     assert {"identity", "hierarchical", "hb", "wavelet", "greedy", "eigen", "datacube", "workload"} <= set(
-        LAPLACE_METHODS
+        methods_for("laplace")
     )
 
 
