@@ -113,7 +113,7 @@ class _Rounding:
             few = min(bits, -(-even_bits(self.allowed) // len(layer.layout)))
             chosen[layer.shapes == number] = self._number(number, bits, few)
         return replace(
-            layer, shapes=chosen, costs=layer.costs / self.cost, multiplier=self._multiplier(chosen)
+            layer, shapes=chosen, costs=layer.costs / self.cost, multiplier=self._multiplier(layer, chosen)
         )
 
     def _number(self, number: int, bits: int, few: int) -> int:
@@ -154,12 +154,15 @@ class _Rounding:
         pairs = np.unique(np.stack([columns[layer.shapes].sum(axis=1), factors], axis=1), axis=0)
         return min(entry_bits(self.ideal.law, least, logs, int(count)) for logs, count in pairs.tolist())
 
-    def _multiplier(self, chosen: Integers) -> int:
+    def _multiplier(self, layer: Layer, chosen: Integers) -> int:
         """What makes Gaussian noise wide beside the rounding of its numbers to whole ones."""
         if self.ideal.law == "laplace":
             return 1  # integer noise on plain counts is narrower than on multiples of them (claim H-002)
         narrowest = float(np.array(self._norms)[chosen].sum(axis=1).min()) if chosen.shape[1] else 0.0
-        return int(2 ** max(0, even_bits(self.allowed) - int(narrowest / 2)))
+        room = NOISE_BITS + 0.5 * math.log2(float(layer.costs.min()) / self.cost * float(self.allowed))
+        loose = layer.layout and not any(at in self.centred for at in np.unique(layer.shapes).tolist())
+        wanted = max(even_bits(self.allowed), min(FEW_LOOSE_BITS, int(room)) if loose else 0)
+        return int(2 ** max(0, wanted - int(narrowest / 2)))
 
 
 def _uses(layer: Layer, measures: tuple[Measure, ...]) -> Iterator[tuple[int, tuple[Measure, ...]]]:
