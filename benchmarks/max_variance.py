@@ -52,8 +52,8 @@ def cases() -> list[Case]:
 def run(case: Case, limits: Limits) -> None:
     """One line of the table."""
     draft = timed(lambda: block_targets(case.work, [1.0] * len(case.work.parts), case.gap))
-    cost = draft.result.mechanism.cost()
-    gap = cost / draft.result.lower_cost - 1
+    cost = draft.result.strategy.cost()
+    gap = cost / draft.result.lower_bound - 1
     plan = timed(lambda: rs.plan(case.work, rs.privacy_cost(1), objective="max_variance", gap=1e-3))
     theirs = "" if case.published is None else f"{case.published:.3f}"
     ratio = "" if case.published is None else f"{draft.wall / case.published:.4f}"

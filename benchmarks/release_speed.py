@@ -19,7 +19,7 @@ from pathlib import Path
 import numpy as np
 
 import residua as rs
-from residua.reconstruct import Estimator
+from residua.answering.estimator import Estimator
 from residua.release import Release
 from residua.workload import Tables
 
@@ -44,7 +44,7 @@ def step(name: str, allowed: float, call: Callable[[], object]) -> tuple[object,
 
 def reconstruct_all(release: Release) -> int:
     """Answer every table; the number of answers."""
-    estimator = Estimator(release.plan.mechanism, release.estimates)
+    estimator = Estimator(release.plan.strategy, release.estimates)
     count = 0
     for part in release.plan.workload.parts:
         if isinstance(part, Tables):

@@ -49,10 +49,10 @@ def ideal(work: rs.Workload, method: str) -> Ideal:
     """The figures of one method before rounding to integers, on one BLAS thread."""
     with threadpool_limits(limits=1, user_api="blas"):
         draft = METHODS[method](work, GAP, None)
-    if draft.total is None:
+    if draft.value is None:
         raise ValueError(f"method {method!r} does not state its total variance")
-    gap = draft.total / draft.lower_bound - 1 if draft.lower_bound > 0 else math.inf
-    return Ideal(math.sqrt(draft.total / work.count), gap)
+    gap = draft.value / draft.lower_bound - 1 if draft.lower_bound > 0 else math.inf
+    return Ideal(math.sqrt(draft.value / work.count), gap)
 
 
 def compare_row(

@@ -85,7 +85,7 @@ def rmse(work: Workload, law: NoiseLaw, method: str) -> float:
     """Root mean square error at epsilon 1 (and delta 1e-6, Gaussian noise), before rounding to integers."""
     known = LAPLACE_METHODS if law == "laplace" else METHODS
     with threadpool_limits(limits=1, user_api="blas"):
-        mechanism = known[method](work, 1e-3, None).mechanism
+        mechanism = known[method](work, 1e-3, None).strategy
     total = sum(mechanism.totals(part)[1] for part in work.parts)
     return math.sqrt(total / work.count * (1.0 if law == "laplace" else GAUSSIAN_VARIANCE))
 

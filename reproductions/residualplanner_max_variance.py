@@ -19,9 +19,9 @@ from _comparison import Comparison
 from residualplanner_tables import at_most_three, workload
 
 import residua as rs
-from residua.mechanisms.draft import TargetDraft
+from residua.mechanisms.draft import Draft
 from residua.mechanisms.scales import block_targets
-from residua.strategy.block_strategy import BlockStrategy
+from residua.strategy.strategy import Strategy
 
 GAP = 2e-9  # of the largest variance: eight figures are printed at most
 CUT_OFF = {"Table 12 d=6"}
@@ -105,7 +105,7 @@ C_2 = (
 )
 
 
-def planned(work: rs.Workload, weights: list[float] | None = None) -> TargetDraft:
+def planned(work: rs.Workload, weights: list[float] | None = None) -> Draft:
     """The cheapest plan in which weight times variance is at most 1."""
     return block_targets(work, [1 / weight for weight in weights or [1.0] * len(work.parts)], GAP)
 
@@ -113,8 +113,8 @@ def planned(work: rs.Workload, weights: list[float] | None = None) -> TargetDraf
 def largest(work: rs.Workload) -> tuple[float, str]:
     """The largest variance at privacy cost 1, and a note of what is proved."""
     draft = planned(work)
-    cost = draft.mechanism.cost()
-    return cost, f"within {cost / draft.lower_cost - 1:.0e} of the best of {draft.scope}"
+    cost = draft.strategy.cost()
+    return cost, f"within {cost / draft.lower_bound - 1:.0e} of the best of {draft.scope}"
 
 
 def compare_row(table: Comparison, name: str, work: rs.Workload, printed: str, hdmm: str | None) -> float:
@@ -134,8 +134,8 @@ def compare_example(
     """Noise parameters and variances of all marginals on five attributes of size 3, by their number."""
     work = rs.marginals(rs.Schema.of_sizes([3] * 5), up_to=5)
     draft = planned(work, weights)
-    strategy = draft.mechanism.scaled(1 / draft.mechanism.cost())
-    if not isinstance(strategy, BlockStrategy):
+    strategy = draft.strategy.scaled(1 / draft.strategy.cost())
+    if not isinstance(strategy, Strategy):
         raise TypeError("blocks make a block strategy")
     parameters, variances = printed
     for layer in strategy.layers:

@@ -1,14 +1,17 @@
-"""Rules for every test: the hypothesis profiles, no skip without a known reason; and a reader of pages."""
+"""Rules for every test: the hypothesis profiles, no skip without a known reason; and what many tests use."""
 
 import os
 import re
 import shlex
 from collections.abc import Callable, Generator
 from pathlib import Path
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import pytest
 from hypothesis import settings
+
+if TYPE_CHECKING:
+    from residua.strategy.strategy import Strategy
 
 # A skip must say which of these it is; any other skip fails the run, so no test disappears quietly.
 ALLOWED_SKIPS = (
@@ -60,6 +63,12 @@ def fail_unexpected_skip(report: Report) -> Report:
 def pytest_configure(config: pytest.Config) -> None:
     # Registered as a plugin, not as hooks of this file, so that examples in src are covered too.
     config.pluginmanager.register(NoUnexpectedSkips(), "no-unexpected-skips")
+
+
+@pytest.fixture
+def answered_by() -> Callable[["Strategy"], str]:
+    """Names the answerer that was chosen for a strategy by its structure, such as `nested`."""
+    return lambda strategy: type(strategy.answerer).__name__.lower()
 
 
 FENCE = re.compile(r"^```([a-z]*)(?: title=\"(.*?)\")?\n(.*?)^```$", flags=re.MULTILINE | re.DOTALL)

@@ -6,8 +6,7 @@ from functools import cached_property
 from typing import Any
 
 from residua.errors import WorkloadError
-from residua.strategy.alike import least_accurate_tables
-from residua.strategy.mechanism import Mechanism
+from residua.strategy.strategy import Strategy
 from residua.workload import Tables, Workload
 from residua.workload.queries import spelled
 
@@ -27,14 +26,14 @@ class Figures:
         self._count, self._totals, self._largest = count, totals, largest
 
     @classmethod
-    def of(cls, mechanism: Mechanism, work: Workload, totals: Totals | None = None) -> "Figures":
+    def of(cls, strategy: Strategy, work: Workload, totals: Totals | None = None) -> "Figures":
         """Figures of a mechanism; `totals` are those of `totals_of`, where they are known."""
 
         def largest() -> float:
-            groups = (group for part in work.parts for group in least_accurate_tables(mechanism, part))
-            return max(map(mechanism.largest, groups), key=_nan_last)
+            groups = (group for part in work.parts for group in strategy.answerer.least_accurate(part))
+            return max(map(strategy.largest, groups), key=_nan_last)
 
-        return cls(work.count, lambda: totals_of(mechanism, work) if totals is None else totals, largest)
+        return cls(work.count, lambda: totals_of(strategy, work) if totals is None else totals, largest)
 
     @cached_property
     def totals(self) -> Totals:
@@ -76,11 +75,11 @@ class Figures:
         return {"totals": list(self.totals), "largest": None if math.isnan(largest) else largest}
 
     @classmethod
-    def from_record(cls, record: Mapping[str, Any], work: Workload, mechanism: Mechanism | None) -> "Figures":
-        """What `record` wrote; a largest variance that it lacks is looked for where there is a mechanism."""
+    def from_record(cls, record: Mapping[str, Any], work: Workload, strategy: Strategy | None) -> "Figures":
+        """What `record` wrote; a largest variance that it lacks is looked for where there is a strategy."""
         weighted, plain = map(float, record["totals"])
-        if record["largest"] is None and mechanism is not None:
-            return cls.of(mechanism, work, (weighted, plain))
+        if record["largest"] is None and strategy is not None:
+            return cls.of(strategy, work, (weighted, plain))
         largest = math.nan if record["largest"] is None else float(record["largest"])
         return cls(work.count, lambda: (weighted, plain), lambda: largest)
 
@@ -93,11 +92,11 @@ def _nan_last(value: float) -> float:
     return math.inf if math.isnan(value) else value
 
 
-def totals_of(mechanism: Mechanism, work: Workload) -> Totals:
+def totals_of(strategy: Strategy, work: Workload) -> Totals:
     """Weighted and unweighted sum of the variances of all queries, refused where they overflow."""
     weighted = plain = 0.0
     for part in work.parts:
-        more = mechanism.totals(part)
+        more = strategy.totals(part)
         weighted, plain = weighted + more[0], plain + more[1]
         if not math.isfinite(weighted + plain):
             what = (

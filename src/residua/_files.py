@@ -28,7 +28,8 @@ if TYPE_CHECKING:
 Target = str | os.PathLike[str] | IO[bytes]
 """Where something is written: the path of a file, or a binary file that is open."""
 
-FORMAT_VERSION = 1
+NEWEST = 2
+VERSIONS = (1, 2)
 MANIFEST = "manifest.json"
 ARRAYS = "arrays.safetensors"
 EPOCH = (1980, 1, 1, 0, 0, 0)  # a fixed date, so that equal content gives equal bytes
@@ -44,27 +45,28 @@ class Container:
     manifest: Mapping[str, Any]
     arrays: Mapping[str, NDArray[Any]]
     digest: str
+    version: int
 
 
 Manifest = Mapping[str, Any]
 Arrays = Mapping[str, NDArray[Any]]
 
 
-def pack(kind: str, manifest: Manifest, arrays: Arrays) -> tuple[bytes, bytes, str]:
+def pack(kind: str, manifest: Manifest, arrays: Arrays, version: int = NEWEST) -> tuple[bytes, bytes, str]:
     """The two members of a file, and their hash."""
     from safetensors.numpy import save
 
     blob = save({name: np.ascontiguousarray(arrays[name]) for name in sorted(arrays)})
-    head = {"format": f"residua {kind}", "version": FORMAT_VERSION, "content": manifest}
+    head = {"format": f"residua {kind}", "version": version, "content": manifest}
     text = _canonical(head)
     digest = _digest(text, blob)
     signed = json.dumps({**head, "hash": digest}, sort_keys=True, indent=1, ensure_ascii=False)
     return signed.encode(), blob, digest
 
 
-def write(path: Target, kind: str, manifest: Manifest, arrays: Arrays) -> str:
+def write(path: Target, kind: str, manifest: Manifest, arrays: Arrays, version: int = NEWEST) -> str:
     """Write a file so that it is either whole or not there; its hash."""
-    signed, blob, digest = pack(kind, manifest, arrays)
+    signed, blob, digest = pack(kind, manifest, arrays, version)
     with whole_file(path) as stream, zipfile.ZipFile(stream, "w", zipfile.ZIP_STORED) as archive:
         for name, content in ((MANIFEST, signed), (ARRAYS, blob)):
             archive.writestr(zipfile.ZipInfo(name, EPOCH), content)
@@ -163,10 +165,10 @@ def read(path: str | os.PathLike[str], kind: str) -> Container:
     found = head["format"].removeprefix("residua ")
     if found != kind:
         raise FileFormatError(f"{path} holds a {found}, not a {kind}")
-    if head.get("version") != FORMAT_VERSION:
+    if head.get("version") not in VERSIONS:
         raise FileFormatError(
             f"{path} has format version {head.get('version')!r}; this Residua reads "
-            f"version {FORMAT_VERSION}. Use the version that wrote it, or a later one"
+            f"versions up to {NEWEST}. Use the version that wrote it, or a later one"
         )
     claimed = head.pop("hash", None)
     if claimed != _digest(_canonical(head), blob) or not isinstance(head.get("content"), dict):
@@ -175,7 +177,7 @@ def read(path: str | os.PathLike[str], kind: str) -> Container:
         arrays = load(blob)
     except SafetensorError as error:
         raise FileFormatError(f"{path}: its arrays are damaged ({error})") from error
-    return Container(head["content"], arrays, str(claimed))
+    return Container(head["content"], arrays, str(claimed), head["version"])
 
 
 def _parsed(path: str | os.PathLike[str], text: bytes) -> Any:

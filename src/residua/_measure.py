@@ -19,14 +19,15 @@ from numpy.typing import NDArray
 from residua._plan import Plan
 from residua.engines import Derived, Engine, Opener, count_marginals, engine_for, engine_with
 from residua.errors import BudgetError, DataError, Infeasible, LedgerError, WorkloadError
-from residua.kernel.measurement import refuse_few_records
+from residua.kernel.measurement import Measurement, refuse_few_records
 from residua.ledger import Entry, Ledger
 from residua.linalg.kinds import JointKinds
 from residua.measurements import Measurements
 from residua.mechanisms.draft import Progress
 from residua.noise import Law, Source, SystemSource, draw, simulated
 from residua.release import Release, audit_record
-from residua.strategy.batches import Batch, exact_cost
+from residua.strategy.batches import exact_cost
+from residua.strategy.costs import replacement_cost
 
 Integers = NDArray[np.int64]
 
@@ -107,7 +108,7 @@ def _refuse_overspending(plan: Plan) -> None:
                 f"the {plan.budget!r} that this plan states; declare outside='other' instead of 'drop', or "
                 "plan with neighbours='add_remove'"
             )
-        ratio = plan.mechanism.replacement_cost() / plan.mechanism.cost()
+        ratio = replacement_cost(plan.strategy) / plan.strategy.cost()
         spent *= Fraction(ratio * ROUNDED_UP)
     if spent > allowed:
         raise BudgetError(f"this plan would spend more than the {plan.budget!r} that it states; plan again")
@@ -147,7 +148,7 @@ def _fits(part: JointKinds, sizes: Sequence[int]) -> bool:
     return own == [kinds.size for kinds in part.kinds] and part.whole
 
 
-def _derived(batches: Sequence[Batch]) -> dict[JointKinds, Derived]:
+def _derived(batches: Sequence[Measurement]) -> dict[JointKinds, Derived]:
     """The attributes by kinds of cells that are to be counted, each once."""
     wanted = dict.fromkeys(part for batch in batches for part in batch.derived)
     return {
@@ -157,7 +158,7 @@ def _derived(batches: Sequence[Batch]) -> dict[JointKinds, Derived]:
 
 
 def _exact_answers(
-    batches: Sequence[Batch], engine: Engine, sizes: Sequence[int], progress: Progress | None
+    batches: Sequence[Measurement], engine: Engine, sizes: Sequence[int], progress: Progress | None
 ) -> list[Integers]:
     """Exact integer answers of every batch, (blocks, rows) each; all batches share passes over the data.
 
@@ -178,7 +179,7 @@ def _exact_answers(
     return answers
 
 
-def _order(batch: Batch) -> Integers:
+def _order(batch: Measurement) -> Integers:
     """The blocks that have the first of the laws, then those that have the second, and so on: (blocks,)."""
     return np.argsort(batch.owners, kind="stable")
 
@@ -191,7 +192,7 @@ def _try_drawing(laws: Sequence[Sequence[Law]], source: Source) -> None:
 
 
 def _noisy(
-    batch: Batch, answers: Integers, laws: Sequence[Law], source: Source, order: Integers | None = None
+    batch: Measurement, answers: Integers, laws: Sequence[Law], source: Source, order: Integers | None = None
 ) -> Integers:
     """The answers plus exact noise of each block's own law, modulo 2^64.
 

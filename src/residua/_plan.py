@@ -4,7 +4,7 @@ import math
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import islice
 from typing import Any
@@ -17,19 +17,23 @@ from residua._figures import Figures, totals_of
 from residua._summary import MOST_ROWS, Certificate, TableSummary, certified, explain_plan
 from residua.errors import BudgetError, FileFormatError, Infeasible, NotInSpan, SchemaError, WorkloadError
 from residua.fitness import Fitness
-from residua.kernel.measurement import record_limit, refuse_few_records
+from residua.kernel.measurement import Measurement, record_limit, refuse_few_records
 from residua.privacy import Budget, Privacy, Unit, budget_from_record
 from residua.schema import Schema
-from residua.strategy.batches import Batch, batches_of
+from residua.strategy.batches import batches_of
+from residua.strategy.format_1 import strategy_of_format_1
 from residua.strategy.integral import rebudgeted
-from residua.strategy.mechanism import Mechanism
+from residua.strategy.manifest import strategy_from_manifest, strategy_to_manifest
 from residua.strategy.noise_laws import bound_divisor, variance_ratio
-from residua.strategy.records import mechanism_from_record
 from residua.strategy.room import free_variances, room_left
+from residua.strategy.strategy import Strategy
 from residua.workload import Group, Workload
 from residua.workload.queries import spelled
 
 Array = NDArray[np.float64]
+
+Content = tuple[dict[str, Any], dict[str, NDArray[Any]]]
+"""What a file holds: JSON-able facts, and arrays by name."""
 
 LISTABLE = 10_000_000  # queries whose variances are listed in one array
 EVERYBODY = 10**10  # records; plans that can measure as many need not say so
@@ -54,7 +58,7 @@ class Plan:
     budget: Budget
     unit: Unit
     method: str
-    mechanism: Mechanism
+    strategy: Strategy
     certificate: Certificate
     objective: str
     ideal: Figures
@@ -65,6 +69,8 @@ class Plan:
     """How accuracy targets are met; None for a plan without targets."""
     uniform_total: float | None = None
     """Total variance of the same tables under uniform centring (QuerySmasher), where that was planned too."""
+    origin: Content | None = field(default=None, init=False)
+    """What a file of format 1 holds of this plan, which its hash is of; None for any other plan."""
 
     @property
     def schema(self) -> Schema:
@@ -115,7 +121,7 @@ class Plan:
                 "plan.summary(work) gives its figures"
             )
         with self.naming():
-            return self.mechanism.variances(group)
+            return self.strategy.variances(group)
 
     def covariance(self, left: Workload, right: Workload) -> Array:
         """Covariance of the answers to two workloads, shape (left.count, right.count)."""
@@ -123,7 +129,7 @@ class Plan:
         refuse_foreign(right, self.schema, "plan")
         with self.naming():
             rows = [
-                np.concatenate([self.mechanism.covariance(a, b) for b in right.groups()], axis=1)
+                np.concatenate([self.strategy.covariance(a, b) for b in right.groups()], axis=1)
                 for a in left.groups()
             ]
         return np.concatenate(rows)
@@ -133,12 +139,14 @@ class Plan:
 
         Under `replace_one`, what replacing a record of that cell by any other leaves.
         """
-        return room_left(self.mechanism, replacing=self._replacing)[1] * float(self.unit.factor)
+        return room_left(self.strategy, self.schema.sizes, replacing=self._replacing)[1] * float(
+            self.unit.factor
+        )
 
     def free_variances(self, work: Workload) -> Array:
         """Variance at which each query could be measured besides, alone, for nothing; inf where it cannot."""
         refuse_foreign(work, self.schema, "plan")
-        return free_variances(self.mechanism, work, replacing=self._replacing)
+        return free_variances(self.strategy, work, replacing=self._replacing)
 
     @property
     def _replacing(self) -> bool:
@@ -152,8 +160,8 @@ class Plan:
 
     def _summary_of(self, group: Group) -> TableSummary:
         with self.naming():
-            mean = self.mechanism.total(group, weighted=False) / group.count
-            largest = self.mechanism.largest(group)
+            mean = self.strategy.total(group, weighted=False) / group.count
+            largest = self.strategy.largest(group)
         return TableSummary(group.name, group.title, group.count, math.sqrt(mean), math.sqrt(largest))
 
     @contextmanager
@@ -169,7 +177,7 @@ class Plan:
         title = f"Plan for {self._size()}, method {self.method!r}, overall rmse {self.rmse:,.4g}"
         shown = [self._summary_of(group) for group in islice(self.workload.groups(), MOST_ROWS)]
         more = self.workload.tables - len(shown)
-        measured = list(self.mechanism.describe())
+        measured = list(self.strategy.describe())
         if self.method != "combined" and self.most_records < EVERYBODY:
             measured.append(f"at most {self.most_records:,} records: with more, numbers would wrap around")
         targets = [] if self.targets is None else list(self.targets.describe(self.certificate.scope))
@@ -198,7 +206,7 @@ class Plan:
         """The same plan for another budget: every variance changes by one factor, nothing is solved again."""
         if not isinstance(budget, Budget):
             raise BudgetError(f"rescale needs a budget, such as rs.zcdp(0.1), not {budget!r}")
-        law = self.mechanism.law
+        law = self.strategy.law
         if budget.law != law:
             raise BudgetError(
                 f"this plan has {law} noise, which cannot be rescaled to {budget!r}; plan again"
@@ -210,19 +218,19 @@ class Plan:
             )
         before, after = self.unit.allowance(self.budget), self.unit.allowance(budget)
         factor = variance_ratio(law, float(before / after))
-        mechanism = rebudgeted(self.mechanism, after, replacing=self._replacing)
-        released = Figures.of(mechanism, self.workload, totals_of(mechanism, self.workload))
+        strategy = rebudgeted(self.strategy, after, replacing=self._replacing)
+        released = Figures.of(strategy, self.workload, totals_of(strategy, self.workload))
         lower = self.certificate.lower_bound * bound_divisor(law, before) / bound_divisor(law, after)
         if self.objective == "loss":
             lower = 0.0  # a loss need not scale with variances
         targets = None
         if self.targets is not None:
-            targets = self.targets.at(self.workload, mechanism, float(budget.gaussian_cost()))
+            targets = self.targets.at(self.workload, strategy, float(budget.gaussian_cost()))
         value = self._objective_value(released, targets)
         return replace(
             self,
             budget=budget,
-            mechanism=mechanism,
+            strategy=strategy,
             certificate=certified(value, lower, self.certificate.scope, self.objective),
             ideal=self.ideal.scaled(factor),
             released=released,
@@ -240,9 +248,9 @@ class Plan:
         return before * (released.total_variance / self.released.total_variance)
 
     @cached_property
-    def batches(self) -> list[Batch]:
+    def batches(self) -> list[Measurement]:
         """The measurements in the order in which they are made."""
-        return batches_of(self.mechanism)
+        return batches_of(self.strategy)
 
     @property
     def most_records(self) -> int:
@@ -255,19 +263,18 @@ class Plan:
     @cached_property
     def hash(self) -> str:
         """The hash that identifies this plan, the one its saved file carries."""
-        manifest, arrays = self.content()
-        return _files.pack("plan", manifest, arrays)[2]
+        return _files.pack("plan", *self.content(), self.version)[2]
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the plan to one file; equal plans give equal bytes."""
-        _files.write(path, "plan", *self.content())
+        _files.write(path, "plan", *self.content(), self.version)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> "Plan":
         """The plan in a file, refused with a reason if the file is not a whole, unedited plan."""
         container = _files.read(path, "plan")
         try:
-            plan = cls.from_content(container.manifest, container.arrays)
+            plan = cls.from_content(container.manifest, container.arrays, container.version)
         except FileFormatError as error:
             raise FileFormatError(f"{path}: {error}") from error
         except (KeyError, TypeError, IndexError, AttributeError, ValueError) as error:
@@ -281,8 +288,15 @@ class Plan:
             raise FileFormatError(f"{path} measures what cannot be ({error!r})") from error
         return plan
 
-    def content(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+    @property
+    def version(self) -> int:
+        """The version of the format that it is saved in: what came from an old file stays as it is."""
+        return _files.NEWEST if self.origin is None else 1
+
+    def content(self) -> Content:
         """What a file holds of this plan: JSON-able facts, and arrays by name."""
+        if self.origin is not None:
+            return dict(self.origin[0]), dict(self.origin[1])
         arrays: dict[str, NDArray[Any]] = {}
         manifest: dict[str, Any] = {
             "schema": self.schema.record(),
@@ -291,7 +305,7 @@ class Plan:
             "unit": self.unit.record(),
             "method": self.method,
             "objective": self.objective,
-            "mechanism": self.mechanism.record(arrays),
+            "strategy": strategy_to_manifest(self.strategy, arrays),
             "certificate": self.certificate.record(),
             "ideal": self.ideal.record(self.workload.tables),
             "released": self.released.record(self.workload.tables),
@@ -303,24 +317,32 @@ class Plan:
         return manifest, arrays
 
     @classmethod
-    def from_content(cls, manifest: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> "Plan":
-        """The plan that `content` described."""
+    def from_content(
+        cls, manifest: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]], version: int
+    ) -> "Plan":
+        """The plan that the content of a file of this version describes."""
         schema = Schema.from_record(manifest["schema"])
         work = Workload.from_record(manifest["workload"], arrays, schema)
-        mechanism = mechanism_from_record(manifest["mechanism"], arrays)
-        return cls(
+        if version == 1:
+            strategy = strategy_of_format_1(manifest["mechanism"], arrays, schema.sizes)
+        else:
+            strategy = strategy_from_manifest(manifest["strategy"], arrays)
+        plan = cls(
             workload=work,
             budget=budget_from_record(manifest["budget"]),
             unit=Unit.from_record(manifest["unit"]),
             method=manifest["method"],
             objective=manifest["objective"],
-            mechanism=mechanism,
+            strategy=strategy,
             certificate=Certificate.from_record(manifest["certificate"], manifest["objective"]),
             ideal=Figures.from_record(manifest["ideal"], work, None),
-            released=Figures.from_record(manifest["released"], work, mechanism),
+            released=Figures.from_record(manifest["released"], work, strategy),
             targets=Fitness.from_record(manifest["targets"], arrays) if "targets" in manifest else None,
             uniform_total=float(manifest["uniform_total"]) if "uniform_total" in manifest else None,
         )
+        if version == 1:
+            object.__setattr__(plan, "origin", (manifest, arrays))
+        return plan
 
     def _size(self) -> str:
         tables, queries = self.workload.tables, self.workload.count

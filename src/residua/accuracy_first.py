@@ -13,16 +13,17 @@ from residua.accuracy import Asked, Targets, asked_of, weighted_caps
 from residua.bounds import all_invariant
 from residua.errors import BudgetError, Infeasible, WorkloadError
 from residua.fitness import Fitness, fitness_of, largest_ratio, ratios_of
-from residua.mechanisms.draft import Caps, Progress, TargetDraft
+from residua.mechanisms.draft import Caps, Draft, Progress
 from residua.mechanisms.named import refuse_all_but_marginals
 from residua.mechanisms.scales import block_targets
-from residua.mechanisms.scales.loss import Loss, LossDraft, block_loss
+from residua.mechanisms.scales.loss import Loss, block_loss
 from residua.mechanisms.scales.named_variances import named_variances
 from residua.mechanisms.targets import dense_targets, suits
 from residua.privacy import Budget, Unit, privacy_cost
 from residua.privacy.exact import text_above
-from residua.strategy.integral import integer_mechanism, rebudgeted
-from residua.strategy.mechanism import Mechanism
+from residua.strategy.costs import replacement_cost
+from residua.strategy.integral import measurable, rebudgeted
+from residua.strategy.strategy import Strategy
 from residua.workload import Workload
 
 METHODS = ("auto", "dense", "smasher", "querysmasher", "residualplanner")  # that bound each query's error
@@ -50,19 +51,19 @@ class Wish:
         """Whether what is protected is that one record is replaced by another."""
         return self.unit.neighbours == "replace_one"
 
-    def cost_of(self, mechanism: Mechanism) -> float:
+    def cost_of(self, strategy: Strategy) -> float:
         """What a mechanism costs one record; see `record_cost`."""
-        return record_cost(mechanism, replacing=self.replacing)
+        return record_cost(strategy, replacing=self.replacing)
 
     def proved(self, bound: float) -> float:
         """A lower bound for adding or removing a record; 0 for replacing one, of which it says nothing."""
         return 0.0 if self.replacing else bound
 
 
-def record_cost(mechanism: Mechanism, *, replacing: bool) -> float:
+def record_cost(strategy: Strategy, *, replacing: bool) -> float:
     """What a mechanism costs one record; Infeasible where replacing one changes nothing that it measures."""
-    own = mechanism.replacement_cost() if replacing else mechanism.cost()
-    if own <= ROUNDING * mechanism.cost():
+    own = replacement_cost(strategy) if replacing else strategy.cost()
+    if own <= ROUNDING * strategy.cost():
         raise Infeasible(
             "the workload asks only for the number of records, which replacing one record cannot change: "
             "publish it as it is, or protect adding and removing records (neighbours='add_remove')"
@@ -81,27 +82,27 @@ def plan_for_targets(
     draft = _draft(asked.work, asked.caps, wish)
     _refuse_extremes(draft, wish)
     if budget is None:
-        budget, mechanism = _cheapest(draft, asked, wish)
+        budget, strategy = _cheapest(draft, asked, wish)
     else:
-        mechanism = _within(draft, budget, wish)
+        strategy = _within(draft, budget, wish)
     allowed = wish.unit.record_cost(budget)
-    least, factor = wish.proved(draft.lower_cost), float(wish.unit.factor)
-    fitness = fitness_of(asked, mechanism, draft.prices, float(allowed) * factor, least * factor)
+    least, factor = wish.proved(draft.lower_bound), float(wish.unit.factor)
+    fitness = fitness_of(asked, strategy, draft.prices, float(allowed) * factor, least * factor)
     if fitness.factor > 1 and not relax:
         raise _too_small(budget, wish.unit, fitness)
     certificate = certified(fitness.factor, least / float(allowed), draft.scope, "targets")
-    return replace(_plan(work, budget, draft.mechanism, mechanism, certificate, wish), targets=fitness)
+    return replace(_plan(work, budget, draft.strategy, strategy, certificate, wish), targets=fitness)
 
 
 def plan_for_largest(work: Workload, budget: Budget, wish: Wish) -> Plan:
     """The plan with the least largest variance (each times the query's weight) at a budget."""
     caps = weighted_caps(work)
     draft = _draft(work, caps, wish)
-    mechanism = _within(draft, budget, wish)
-    largest = max(largest_ratio(mechanism, part, cap) for part, cap in zip(work.parts, caps, strict=True))
-    lower = wish.proved(draft.lower_cost) / float(wish.unit.record_cost(budget))
+    strategy = _within(draft, budget, wish)
+    largest = max(largest_ratio(strategy, part, cap) for part, cap in zip(work.parts, caps, strict=True))
+    lower = wish.proved(draft.lower_bound) / float(wish.unit.record_cost(budget))
     certificate = certified(largest, lower, draft.scope, "max_variance")
-    return _plan(work, budget, draft.mechanism, mechanism, certificate, wish)
+    return _plan(work, budget, draft.strategy, strategy, certificate, wish)
 
 
 def plan_for_loss(work: Workload, budget: Budget, loss: Loss, wish: Wish) -> Plan:
@@ -112,14 +113,14 @@ def plan_for_loss(work: Workload, budget: Budget, loss: Loss, wish: Wish) -> Pla
         raise WorkloadError(f"method {wish.method!r} does not plan for a loss of your own; use 'auto'")
     allowed = float(wish.unit.record_cost(budget))
     draft = block_loss(work, loss, INNER * wish.gap, wish.progress, cost=allowed)
-    mechanism = _within(draft, budget, wish)
+    strategy = _within(draft, budget, wish)
     named = {name: work.select(name).parts for name in work.names}
     means = {
-        name: sum(mechanism.totals(part)[1] for part in parts) / sum(part.count for part in parts)
+        name: sum(strategy.totals(part)[1] for part in parts) / sum(part.count for part in parts)
         for name, parts in named.items()
     }
     certificate = certified(loss_at(loss, means), wish.proved(draft.lower_bound), draft.scope, "loss")
-    return _plan(work, budget, draft.mechanism, mechanism, certificate, wish)
+    return _plan(work, budget, draft.strategy, strategy, certificate, wish)
 
 
 def loss_at(loss: Loss, variances: Mapping[str, float]) -> float:
@@ -130,7 +131,7 @@ def loss_at(loss: Loss, variances: Mapping[str, float]) -> float:
     return float(loss(named_variances(list(variances), means, cvxpy.Constant(np.ones(len(means))))).value)
 
 
-def _draft(work: Workload, caps: Caps, wish: Wish) -> TargetDraft:
+def _draft(work: Workload, caps: Caps, wish: Wish) -> Draft:
     if wish.method not in METHODS:
         raise WorkloadError(
             f"method {wish.method!r} does not plan for the accuracy of each query; use {', '.join(METHODS)}"
@@ -152,8 +153,8 @@ def _better_dense(work: Workload, caps: Caps, refine: bool) -> bool:
     return suits(work, caps) and (refine or not plain)
 
 
-def _refuse_extremes(draft: TargetDraft, wish: Wish) -> None:
-    own = wish.cost_of(draft.mechanism)
+def _refuse_extremes(draft: Draft, wish: Wish) -> None:
+    own = wish.cost_of(draft.strategy)
     if own > PROTECTS_NOBODY:
         raise Infeasible(
             f"the targets need a privacy cost of {own:.1e}, which protects nobody; allow variances "
@@ -166,29 +167,29 @@ def _refuse_extremes(draft: TargetDraft, wish: Wish) -> None:
         )
 
 
-def _cheapest(draft: TargetDraft, asked: Asked, wish: Wish) -> tuple[Budget, Mechanism]:
+def _cheapest(draft: Draft, asked: Asked, wish: Wish) -> tuple[Budget, Strategy]:
     """The least budget, to a few digits, at which what is released meets every target (claim G-001)."""
-    allowed = Fraction(wish.cost_of(draft.mechanism))
-    mechanism = integer_mechanism(draft.mechanism, draft.spans, allowed, replacing=wish.replacing)
+    allowed = Fraction(wish.cost_of(draft.strategy))
+    strategy = measurable(draft.strategy, draft.spans, allowed, replacing=wish.replacing)
     for _ in range(SETTLING):
-        worst = Fraction(max(ratios_of(asked, mechanism)))
+        worst = Fraction(max(ratios_of(asked, strategy)))
         needed = allowed * worst * MARGIN * wish.unit.factor
         budget = privacy_cost(text_above(needed, DIGITS))
         allowed = wish.unit.record_cost(budget)
-        mechanism = rebudgeted(mechanism, allowed, replacing=wish.replacing)
-        if max(ratios_of(asked, mechanism)) <= 1:
-            return budget, mechanism
+        strategy = rebudgeted(strategy, allowed, replacing=wish.replacing)
+        if max(ratios_of(asked, strategy)) <= 1:
+            return budget, strategy
     raise Infeasible(
         "rounded to integers, the noise cannot be set so that every target holds; plan with targets that "
         "differ less"
     )
 
 
-def _within(draft: TargetDraft | LossDraft, budget: Budget, wish: Wish) -> Mechanism:
+def _within(draft: Draft, budget: Budget, wish: Wish) -> Strategy:
     """The draft in integers, with noise that uses up a budget."""
-    wish.cost_of(draft.mechanism)  # there must be something to scale
+    wish.cost_of(draft.strategy)  # there must be something to scale
     allowed = wish.unit.record_cost(budget)
-    return integer_mechanism(draft.mechanism, draft.spans, allowed, replacing=wish.replacing)
+    return measurable(draft.strategy, draft.spans, allowed, replacing=wish.replacing)
 
 
 def _too_small(budget: Budget, unit: Unit, fitness: Fitness) -> Infeasible:
@@ -205,17 +206,17 @@ def _too_small(budget: Budget, unit: Unit, fitness: Fitness) -> Infeasible:
 def _plan(
     work: Workload,
     budget: Budget,
-    real: Mechanism,
-    mechanism: Mechanism,
+    real: Strategy,
+    strategy: Strategy,
     certificate: Certificate,
     wish: Wish,
 ) -> Plan:
     """The plan of an integer mechanism with its figures, and those of the real one that it was made of."""
     allowed = float(wish.unit.record_cost(budget))
     ideal = Figures.of(real.scaled(allowed / wish.cost_of(real)), work)
-    released = Figures.of(mechanism, work, totals_of(mechanism, work))
+    released = Figures.of(strategy, work, totals_of(strategy, work))
     objective = certificate.objective
-    return Plan(work, budget, wish.unit, wish.method, mechanism, certificate, objective, ideal, released)
+    return Plan(work, budget, wish.unit, wish.method, strategy, certificate, objective, ideal, released)
 
 
 def refuse_odd_wishes(budget: Budget | None, targets: Targets | None, objective: object) -> None:

@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 import residua as rs
 from residua._text import columns
+from residua.answering.estimator import apply_queries
 from residua.linalg.threads import threads_for
-from residua.reconstruct import apply_queries
 from residua.spec import load_spec
 from residua.workload import Group
 

@@ -12,8 +12,7 @@ from residua._text import columns
 from residua.accuracy import Asked, Target, Targets, asked_of, normal_targets
 from residua.errors import WorkloadError
 from residua.mechanisms.draft import Array, Scope
-from residua.strategy.alike import least_accurate_tables
-from residua.strategy.mechanism import Mechanism
+from residua.strategy.strategy import Strategy
 from residua.workload import Group, Tables, Workload
 from residua.workload.queries import spelled
 
@@ -135,11 +134,11 @@ class Fitness:
         targets = named[""] if record["single"] else named
         return cls(targets, met, float(record["needed"]), float(record["least"]))
 
-    def at(self, work: Workload, mechanism: Mechanism, cost: float) -> "Fitness":
+    def at(self, work: Workload, strategy: Strategy, cost: float) -> "Fitness":
         """The same targets under a mechanism that differs in its noise only, at another privacy cost."""
         asked = asked_of(work, self.targets)
         ratios: dict[str, float] = {}
-        for key, ratio in zip(asked.keys, ratios_of(asked, mechanism), strict=True):
+        for key, ratio in zip(asked.keys, ratios_of(asked, strategy), strict=True):
             ratios[key] = max(ratio, ratios.get(key, 0.0))
         met = tuple(
             MetTarget(line.name, line.target, line.queries, ratios[line.name], line.share)
@@ -149,12 +148,12 @@ class Fitness:
 
 
 def fitness_of(
-    asked: Asked, mechanism: Mechanism, prices: tuple[Array, ...], cost: float, least: float
+    asked: Asked, strategy: Strategy, prices: tuple[Array, ...], cost: float, least: float
 ) -> Fitness:
     """How a mechanism meets targets, from the prices that its method found."""
     lines: dict[str, MetTarget] = {}
     for part, key, target, ratio, price in zip(
-        asked.work.parts, asked.keys, asked.targets, ratios_of(asked, mechanism), prices, strict=True
+        asked.work.parts, asked.keys, asked.targets, ratios_of(asked, strategy), prices, strict=True
     ):
         before = lines.get(key, MetTarget(key, target, 0, 0.0, 0.0))
         queries, share = before.queries + part.count, before.share + float(price.sum())
@@ -163,20 +162,20 @@ def fitness_of(
     return Fitness(asked.given, met, cost * max(line.ratio for line in met), least)
 
 
-def ratios_of(asked: Asked, mechanism: Mechanism) -> list[float]:
+def ratios_of(asked: Asked, strategy: Strategy) -> list[float]:
     """For each part the largest ratio of a variance to what is allowed."""
     return [
-        largest_ratio(mechanism, part, cap) for part, cap in zip(asked.work.parts, asked.caps, strict=True)
+        largest_ratio(strategy, part, cap) for part, cap in zip(asked.work.parts, asked.caps, strict=True)
     ]
 
 
-def largest_ratio(mechanism: Mechanism, part: Group | Tables, cap: float | Array) -> float:
+def largest_ratio(strategy: Strategy, part: Group | Tables, cap: float | Array) -> float:
     """Largest ratio of a variance of this part to what is allowed."""
     if isinstance(part, Group) and np.ndim(cap):
-        return float(np.max(mechanism.variances(part) / cap))
+        return float(np.max(strategy.variances(part) / cap))
     worst = 0.0
-    for group in least_accurate_tables(mechanism, part):
-        largest = mechanism.largest(group)
+    for group in strategy.answerer.least_accurate(part):
+        largest = strategy.largest(group)
         if math.isnan(largest):
             raise WorkloadError(
                 f"table {group.name!r} has {spelled(group.count)} queries, too many to go through, so no "

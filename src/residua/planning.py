@@ -32,7 +32,7 @@ from residua.mechanisms.named import fourier, querysmasher, residualplanner, res
 from residua.mechanisms.scales.loss import Loss
 from residua.mechanisms.smasher import smasher
 from residua.privacy import Budget, Unit
-from residua.strategy.integral import integer_mechanism
+from residua.strategy.integral import measurable
 from residua.strategy.noise_laws import bound_divisor, variance_ratio
 from residua.workload import Group, Tables, Workload
 from residua.workload.queries import spelled
@@ -108,7 +108,7 @@ def plan(
             wish = Wish(unit, method, gap, refine, progress)
             coarse = coarse_workload(work)
             found = _accurate(coarse.work, budget, targets, objective, wish, relax)
-            return replace(found, workload=work, mechanism=coarse.mechanism(found.mechanism))
+            return replace(found, workload=work, strategy=coarse.strategy(found.strategy))
         if budget is None:
             raise _no_budget(budget)
         if relax or refine:
@@ -167,14 +167,14 @@ def _finished(draft: Draft, work: Workload, budget: Budget, unit: Unit, method: 
     """The draft in integers, scaled to the budget, with its errors and its certificate."""
     allowed = unit.allowance(budget)
     replaced = unit.neighbours == "replace_one"
-    scale = float(allowed) / record_cost(draft.mechanism, replacing=replaced)
-    ideal = Figures.of(draft.mechanism.scaled(scale), work, _totals(draft, scale, work))
-    mechanism = integer_mechanism(draft.mechanism, draft.spans, allowed, replacing=replaced)
-    released = Figures.of(mechanism, work, totals_of(mechanism, work))
+    scale = float(allowed) / record_cost(draft.strategy, replacing=replaced)
+    ideal = Figures.of(draft.strategy.scaled(scale), work, _totals(draft, scale, work))
+    strategy = measurable(draft.strategy, draft.spans, allowed, replacing=replaced)
+    released = Figures.of(strategy, work, totals_of(strategy, work))
     # A bound proved for adding or removing a record says nothing about replacing one.
     lower = 0.0 if replaced else draft.lower_bound / bound_divisor(budget.law, allowed)
     certificate = certified(released.total_variance, lower, draft.scope)
-    found = Plan(work, budget, unit, method, mechanism, certificate, objective, ideal, released)
+    found = Plan(work, budget, unit, method, strategy, certificate, objective, ideal, released)
     if draft.uniform_total is None or replaced:
         return found
     return replace(found, uniform_total=draft.uniform_total / float(allowed))
@@ -198,9 +198,9 @@ def _draft(
 def _totals(draft: Draft, scale: float, work: Workload) -> Totals:
     """Weighted and unweighted sum of all ideal variances, from the method itself where it knows them."""
     weights = {part.weight for part in work.parts}
-    if draft.total is None or len(weights) > 1 or any(_has_own_weights(part) for part in work.parts):
-        return totals_of(draft.mechanism.scaled(scale), work)  # refused before there are integers to make
-    weighted = draft.total / variance_ratio(draft.mechanism.law, scale)
+    if draft.value is None or len(weights) > 1 or any(_has_own_weights(part) for part in work.parts):
+        return totals_of(draft.strategy.scaled(scale), work)  # refused before there are integers to make
+    weighted = draft.value / variance_ratio(draft.strategy.law, scale)
     return weighted, weighted / weights.pop()
 
 

@@ -3,7 +3,7 @@
 import os
 import platform
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import cached_property
 from types import MappingProxyType
@@ -13,13 +13,15 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from residua import _files
-from residua._plan import Plan, refuse_foreign
+from residua._plan import Content, Plan, refuse_foreign
+from residua.answering.estimates import Estimates
+from residua.answering.estimator import Estimator
 from residua.answers import MOST_ANSWERS, arrow_schema, frame_of, record_batches, write_parquet
 from residua.errors import FileFormatError, WorkloadError
-from residua.estimates import Estimates
 from residua.measurements import Measurements
 from residua.privacy.laws import interval_margin
-from residua.reconstruct import Estimator
+from residua.strategy.joining import fitted
+from residua.strategy.strategy import Strategy
 from residua.version import __version__
 from residua.workload import Group, Tables, Workload, table
 from residua.workload.queries import spelled
@@ -73,8 +75,10 @@ class Release:
     """
 
     plan: Plan
-    measurements: Measurements | Estimates
+    measurements: Measurements
     audit: Mapping[str, Any]
+    origin: Content | None = field(default=None, init=False)
+    """What a file of format 1 holds of this release, which its hash is of; None for any other."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "audit", MappingProxyType(dict(self.audit)))
@@ -87,13 +91,11 @@ class Release:
     @cached_property
     def estimates(self) -> Estimates:
         """Least-squares estimates of what each block measured."""
-        if isinstance(self.measurements, Estimates):
-            return self.measurements
-        return Estimates.of(self.plan.mechanism, self.plan.batches, self.measurements)
+        return self.plan.strategy.estimates(self.measurements.in_units(self.plan.strategy))
 
     @cached_property
     def _estimator(self) -> Estimator:
-        return Estimator(self.plan.mechanism, self.estimates)
+        return Estimator(self.plan.strategy.answerer, self.estimates)
 
     def values(self, work: Workload | None = None) -> Array:
         """Unbiased answers to all queries of a workload (by default the plan's), shape (count,)."""
@@ -113,7 +115,7 @@ class Release:
         ):
             return [self._values_of(group) for group in part]
         with self.plan.naming():
-            self.plan.mechanism.totals(part)  # refuses what the measurements do not support
+            self.plan.strategy.totals(part)  # refuses what the measurements do not support
         found = {
             table: answers
             for chosen, several in self._estimator.run(part)
@@ -128,7 +130,7 @@ class Release:
                 "of interest with rs.linear"
             )
         with self.plan.naming():
-            self.plan.mechanism.total(group, weighted=False)  # refuses what the measurements do not support
+            self.plan.strategy.total(group, weighted=False)  # refuses what the measurements do not support
         return self._estimator.answers(group)
 
     def answers(self, work: Workload | None = None, *, level: float = 0.95) -> "pyarrow.Table":
@@ -150,8 +152,8 @@ class Release:
     def _figures_of(self, group: Group, level: float) -> tuple[Array, Array, Array, Array]:
         """Values, standard deviations, and both ends of the intervals of one table, shape (count,) each."""
         values = self._values_of(group)
-        stddev = np.sqrt(self.plan.mechanism.variances(group))
-        margin = interval_margin(self.plan.mechanism.law, level) * stddev
+        stddev = np.sqrt(self.plan.strategy.variances(group))
+        margin = interval_margin(self.plan.strategy.law, level) * stddev
         return values, stddev, values - margin, values + margin
 
     def write_answers(
@@ -239,21 +241,17 @@ class Release:
     def _unbiased(self) -> "Unbiased":
         from residua.postprocess.make import Unbiased, seed_of
 
-        measured, seed = isinstance(self.measurements, Measurements), seed_of(self.estimates.cells)
-        return Unbiased(self.plan, self._estimator, self._redone, measured, self.hash, self.simulated, seed)
-
-    def _redone(self, measurements: Measurements | Estimates) -> Estimator:
-        """Least squares of other measurements under the same plan."""
-        return Release(self.plan, measurements, self.audit)._estimator
+        seed = seed_of(self.estimates.arrays)
+        return Unbiased(self.plan, self._estimator, self.hash, self.simulated, seed)
 
     @cached_property
     def hash(self) -> str:
         """The hash that identifies this release, the one its saved file carries."""
-        return _files.pack("release", *self._content())[2]
+        return _files.pack("release", *self._content(), self._version)[2]
 
     def save(self, path: _files.Target) -> None:
         """Write the release to one file, given by its path or open for writing."""
-        _files.write(path, "release", *self._content())
+        _files.write(path, "release", *self._content(), self._version)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> "Release":
@@ -261,25 +259,34 @@ class Release:
         container = _files.read(path, "release")
         manifest, arrays = container.manifest, container.arrays
         try:
-            plan = Plan.from_content(manifest["plan"], arrays)
+            plan = Plan.from_content(manifest["plan"], _of_plan(arrays), container.version)
             record = manifest["measurements"]
             found = (
-                Estimates.from_record(record, arrays)
+                _fitted(plan.strategy, record, arrays)
                 if "runs" in record
-                else Measurements.from_record(record, arrays, plan.batches)
+                else Measurements.from_manifest(record, arrays, plan.strategy)
             )
             audit = manifest["audit"]
             if not isinstance(audit["simulated"], bool) or not isinstance(audit["time"], str):
                 raise FileFormatError("its audit record does not say how it was made")
-            return cls(plan, found, audit)
+            release = cls(plan, found, audit)
+            if container.version == 1:
+                object.__setattr__(release, "origin", (manifest, arrays))
+            return release
         except FileFormatError as error:
             raise FileFormatError(f"{path}: {error}") from error
         except (KeyError, TypeError, IndexError, AttributeError, ValueError) as error:
             raise FileFormatError(f"{path} lacks a part that a release needs ({error!r})") from error
 
-    def _content(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+    @property
+    def _version(self) -> int:
+        return _files.NEWEST if self.origin is None else 1
+
+    def _content(self) -> Content:
+        if self.origin is not None:
+            return dict(self.origin[0]), dict(self.origin[1])
         plan, arrays = self.plan.content()
-        measurements = self.measurements.record(arrays)
+        measurements = self.measurements.to_manifest(arrays)
         return {"plan": plan, "measurements": measurements, "audit": dict(self.audit)}, arrays
 
     def _workload(self, work: Workload | None) -> Workload:
@@ -290,6 +297,25 @@ class Release:
     def __repr__(self) -> str:
         mark = "SIMULATED " if self.simulated else ""
         return f"{mark}Release({self.plan!r}, measured {self.audit['time']})"
+
+
+def _fitted(
+    strategy: Strategy, record: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]
+) -> Measurements:
+    """The numbers of a combined release of format 1, which holds estimates instead.
+
+    What its blocks would have measured of those without noise solves the same normal equations as the
+    numbers that it was made from.
+    """
+    estimates = Estimates.from_record(record, arrays, strategy.residual_measures)
+    numbers = fitted(strategy, Estimator(strategy.answerer, estimates).marginals)
+    return Measurements(tuple(own * strategy.layers[layer].multiplier for layer, _, own in numbers))
+
+
+def _of_plan(arrays: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
+    """The arrays of a release's file that belong to its plan."""
+    others = ("measurements.", "estimates.")
+    return {name: array for name, array in arrays.items() if not name.startswith(others)}
 
 
 def _level(level: float) -> float:
@@ -317,7 +343,7 @@ def audit_record(
         "time": time.isoformat(timespec="seconds"),
         "plan_hash": plan.hash,
         "privacy": plan.privacy.record(),
-        "noise": "discrete laplace" if plan.mechanism.law == "laplace" else "rounded gaussian",
+        "noise": "discrete laplace" if plan.strategy.law == "laplace" else "rounded gaussian",
         "ledger": None if entry is None else dict(entry),
         "note": note,
         "policies": {name: str(schema[name].outside) for name in schema.names},

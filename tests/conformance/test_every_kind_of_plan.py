@@ -34,46 +34,49 @@ GAUSS, LAPLACE = rs.zcdp(1), rs.pure_dp(1)
 REPLACED = rs.Unit(neighbours="replace_one")
 
 PLANS: dict[str, tuple[str, Callable[[], rs.Plan]]] = {
-    # what is made, and how
-    "blocks": ("blocks", lambda: rs.plan(PREFIXES, GAUSS, method="querysmasher")),
-    "blocks of a joint family": ("blocks", lambda: rs.plan(MIXED, GAUSS, method="querysmasher")),
-    "blocks under best weights": ("blocks", lambda: rs.plan(PREFIXES, GAUSS, method="smasher")),
-    "marginals": ("blocks", lambda: rs.plan(MARGINALS, GAUSS, method="residualplanner")),
-    "given strategies": ("blocks", lambda: rs.plan(PREFIXES, GAUSS, method="residualplanner+")),
-    "fourier": ("blocks", lambda: rs.plan(PREFIXES, GAUSS, method="fourier")),
-    "product": ("product", lambda: rs.plan(PRODUCT, GAUSS, method="dense")),
-    "dense": ("product", lambda: rs.plan(MIXED, GAUSS, method="dense")),
-    "overlap": ("overlap", lambda: rs.plan(OVERLAPPING, GAUSS)),
+    # what answers, and how it is made
+    "blocks": ("independent", lambda: rs.plan(PREFIXES, GAUSS, method="querysmasher")),
+    "blocks of a joint family": ("independent", lambda: rs.plan(MIXED, GAUSS, method="querysmasher")),
+    "blocks under best weights": ("independent", lambda: rs.plan(PREFIXES, GAUSS, method="smasher")),
+    "marginals": ("independent", lambda: rs.plan(MARGINALS, GAUSS, method="residualplanner")),
+    "given strategies": ("independent", lambda: rs.plan(PREFIXES, GAUSS, method="residualplanner+")),
+    "fourier": ("independent", lambda: rs.plan(PREFIXES, GAUSS, method="fourier")),
+    "product": ("kronecker", lambda: rs.plan(PRODUCT, GAUSS, method="dense")),
+    "dense": ("kronecker", lambda: rs.plan(MIXED, GAUSS, method="dense")),
+    "overlap": ("coupled", lambda: rs.plan(OVERLAPPING, GAUSS)),
     "nested": ("nested", lambda: rs.plan(MARGINALS, GAUSS, method="hdmm-marginals")),
     "nested strategies": ("nested", lambda: rs.plan(PREFIXES, GAUSS, method="hdmm-union")),
-    "union": ("union", lambda: rs.plan(CROSSED, GAUSS, method="hdmm-union")),
-    "union of joint families": ("union", lambda: rs.plan(JOINT, GAUSS, method="hdmm-union")),
-    "by kinds": ("sides", lambda: rs.plan(CONDITIONS, GAUSS)),
-    "by kinds beside cells": ("sides", lambda: rs.plan(BESIDE, GAUSS, method="querysmasher")),
-    "one product for all": ("product", lambda: rs.plan(PREFIXES, GAUSS, method="hdmm-kron")),
-    "identity": ("product", lambda: rs.plan(PREFIXES, GAUSS, method="identity")),
-    "hierarchical": ("product", lambda: rs.plan(PREFIXES, GAUSS, method="hierarchical")),
+    "union": ("diagonal", lambda: rs.plan(CROSSED, GAUSS, method="hdmm-union")),
+    "union of joint families": ("diagonal", lambda: rs.plan(JOINT, GAUSS, method="hdmm-union")),
+    "by kinds": ("coarsened", lambda: rs.plan(CONDITIONS, GAUSS)),
+    "by kinds beside cells": ("coarsened", lambda: rs.plan(BESIDE, GAUSS, method="querysmasher")),
+    "one product for all": ("kronecker", lambda: rs.plan(PREFIXES, GAUSS, method="hdmm-kron")),
+    "identity": ("kronecker", lambda: rs.plan(PREFIXES, GAUSS, method="identity")),
+    "hierarchical": ("kronecker", lambda: rs.plan(PREFIXES, GAUSS, method="hierarchical")),
     "datacube": ("nested", lambda: rs.plan(MARGINALS, GAUSS, method="datacube")),
-    "total alone": ("blocks", lambda: rs.plan(rs.marginals(SMALL, ways=0), GAUSS)),
-    "targets": ("product", lambda: rs.plan(PREFIXES, targets=rs.stddev(3))),
-    "targets and a budget": ("product", lambda: rs.plan(MIXED, rs.zcdp(2), targets=rs.stddev(9))),
-    "largest variance": ("product", lambda: rs.plan(PREFIXES, GAUSS, objective="max_variance")),
-    "largest variance of marginals": ("blocks", lambda: rs.plan(MARGINALS, GAUSS, objective="max_variance")),
-    "replaced records": ("product", lambda: rs.plan(PREFIXES, GAUSS, unit=REPLACED)),
-    "replaced union": ("union", lambda: rs.plan(CROSSED, GAUSS, method="hdmm-union", unit=REPLACED)),
-    "replaced by kinds": ("sides", lambda: rs.plan(CONDITIONS, GAUSS, unit=REPLACED)),
+    "total alone": ("independent", lambda: rs.plan(rs.marginals(SMALL, ways=0), GAUSS)),
+    "targets": ("kronecker", lambda: rs.plan(PREFIXES, targets=rs.stddev(3))),
+    "targets and a budget": ("kronecker", lambda: rs.plan(MIXED, rs.zcdp(2), targets=rs.stddev(9))),
+    "largest variance": ("kronecker", lambda: rs.plan(PREFIXES, GAUSS, objective="max_variance")),
+    "largest variance of marginals": (
+        "independent",
+        lambda: rs.plan(MARGINALS, GAUSS, objective="max_variance"),
+    ),
+    "replaced records": ("kronecker", lambda: rs.plan(PREFIXES, GAUSS, unit=REPLACED)),
+    "replaced union": ("diagonal", lambda: rs.plan(CROSSED, GAUSS, method="hdmm-union", unit=REPLACED)),
+    "replaced by kinds": ("coarsened", lambda: rs.plan(CONDITIONS, GAUSS, unit=REPLACED)),
     "laplace": ("nested", lambda: rs.plan(PREFIXES, LAPLACE)),
     "laplace nested": ("nested", lambda: rs.plan(MARGINALS, LAPLACE, method="hdmm-marginals")),
     "laplace nested strategies": ("nested", lambda: rs.plan(PREFIXES, LAPLACE, method="hdmm-union")),
-    "laplace union": ("union", lambda: rs.plan(JOINT, LAPLACE, method="hdmm-union")),
-    "laplace by kinds": ("sides", lambda: rs.plan(CONDITIONS, LAPLACE)),
-    "laplace product": ("product", lambda: rs.plan(PRODUCT, LAPLACE, method="hdmm-kron")),
-    "laplace identity": ("product", lambda: rs.plan(PREFIXES, LAPLACE, method="identity")),
+    "laplace union": ("diagonal", lambda: rs.plan(JOINT, LAPLACE, method="hdmm-union")),
+    "laplace by kinds": ("coarsened", lambda: rs.plan(CONDITIONS, LAPLACE)),
+    "laplace product": ("kronecker", lambda: rs.plan(PRODUCT, LAPLACE, method="hdmm-kron")),
+    "laplace identity": ("kronecker", lambda: rs.plan(PREFIXES, LAPLACE, method="identity")),
     "laplace replaced union": (
-        "union",
+        "diagonal",
         lambda: rs.plan(JOINT, LAPLACE, method="hdmm-union", unit=REPLACED),
     ),
-    "laplace replaced by kinds": ("sides", lambda: rs.plan(CONDITIONS, LAPLACE, unit=REPLACED)),
+    "laplace replaced by kinds": ("coarsened", lambda: rs.plan(CONDITIONS, LAPLACE, unit=REPLACED)),
 }
 METHODS = sorted(planning.METHODS)
 
@@ -121,9 +124,9 @@ def round_trip(thing: Any, path: Path) -> Any:
 
 
 @pytest.mark.parametrize("name", PLANS)
-def test_what_every_plan_does(name, tmp_path):
+def test_what_every_plan_does(name, tmp_path, answered_by):
     plan = planned(name)
-    assert plan.mechanism.kind == PLANS[name][0], "a row must make what it says"
+    assert answered_by(plan.strategy) == PLANS[name][0], "a row must make what it says"
     work = plan.workload
     variances = plan.variances(work)
     assert variances.shape == (work.count,)
@@ -144,13 +147,13 @@ def test_what_every_plan_does(name, tmp_path):
 @pytest.mark.parametrize("name", PLANS)
 def test_a_plan_at_twice_the_budget_has_smaller_variances(name):
     plan = planned(name)
-    budget = rs.pure_dp(2) if plan.mechanism.law == "laplace" else rs.zcdp(3)
+    budget = rs.pure_dp(2) if plan.strategy.law == "laplace" else rs.zcdp(3)
     again = plan.rescale(budget)
     assert again.rmse < plan.rmse * (1 + 1e-12)
     assert again.certificate.gap == pytest.approx(plan.certificate.gap, rel=0.5, abs=0.01)
     assert again.explain().count("\n") > 5
     with pytest.raises(rs.BudgetError, match="plan again"):
-        plan.rescale(rs.zcdp(1) if plan.mechanism.law == "laplace" else rs.pure_dp(1))
+        plan.rescale(rs.zcdp(1) if plan.strategy.law == "laplace" else rs.pure_dp(1))
 
 
 @pytest.mark.parametrize("name", PLANS)

@@ -16,9 +16,10 @@ import pytest
 from numpy.typing import NDArray
 
 import residua as rs
-from residua.strategy.batches import Batch
-from residua.strategy.mechanism import Mechanism
-from residua.strategy.sides import SidesStrategy
+from residua.answering.coarsened.answerer import Coarsened
+from residua.answering.protocol import Answerer
+from residua.kernel.measurement import Measurement
+from residua.strategy.costs import replacement_cost
 
 SCHEMA = rs.Schema.of_sizes([3, 4, 2])
 TINY = rs.Schema.of_sizes([2, 3])
@@ -54,59 +55,60 @@ CROSSED = rs.table(SCHEMA, {"a0": rs.prefix, "a1": rs.prefix}) + rs.table(
 
 CASES: dict[str, tuple[str, str, str, rs.Workload]] = {
     # what is made, noise, method, workload
-    "blocks": ("blocks", "gaussian", "querysmasher", PREFIXES),
-    "blocks under best weights": ("blocks", "gaussian", "smasher", CROSSED),
-    "blocks of marginals": ("blocks", "gaussian", "residualplanner", MARGINALS),
-    "blocks of differences": ("blocks", "gaussian", "querysmasher", SIGNED),
-    "uneven blocks": ("blocks", "gaussian", "querysmasher", UNEVEN),
-    "fourier": ("blocks", "gaussian", "fourier", PREFIXES),
-    "overlap": ("overlap", "gaussian", "smasher", OVERLAPPING),
-    "dense": ("product", "gaussian", "dense", PREFIXES),
-    "product": ("product", "gaussian", "hdmm-kron", PREFIXES),
-    "wavelet": ("product", "gaussian", "wavelet", PREFIXES),
+    "blocks": ("independent", "gaussian", "querysmasher", PREFIXES),
+    "blocks under best weights": ("independent", "gaussian", "smasher", CROSSED),
+    "blocks of marginals": ("independent", "gaussian", "residualplanner", MARGINALS),
+    "blocks of differences": ("independent", "gaussian", "querysmasher", SIGNED),
+    "uneven blocks": ("independent", "gaussian", "querysmasher", UNEVEN),
+    "fourier": ("independent", "gaussian", "fourier", PREFIXES),
+    "overlap": ("coupled", "gaussian", "smasher", OVERLAPPING),
+    "dense": ("kronecker", "gaussian", "dense", PREFIXES),
+    "product": ("kronecker", "gaussian", "hdmm-kron", PREFIXES),
+    "wavelet": ("kronecker", "gaussian", "wavelet", PREFIXES),
     "nested": ("nested", "gaussian", "hdmm-union", PREFIXES),
     "nested marginals": ("nested", "gaussian", "hdmm-marginals", MARGINALS),
     "uneven marginals": ("nested", "gaussian", "hdmm-marginals", UNEVEN),
-    "union": ("union", "gaussian", "hdmm-union", CROSSED),
-    "union of joint families": ("union", "gaussian", "hdmm-union", UNLIKE),
-    "union of differences": ("union", "gaussian", "hdmm-union", SIGNED),
-    "by kinds": ("sides of product", "gaussian", "auto", CONDITIONS),
-    "by kinds, blocks": ("sides of blocks", "gaussian", "querysmasher", CONDITIONS),
-    "by kinds, nested": ("sides of nested", "gaussian", "hdmm-union", CONDITIONS),
-    "by kinds beside cells": ("sides of blocks, blocks", "gaussian", "querysmasher", BESIDE),
-    "laplace product": ("product", "laplace", "hdmm-kron", PREFIXES),
-    "laplace wavelet": ("product", "laplace", "wavelet", PREFIXES),
+    "union": ("diagonal", "gaussian", "hdmm-union", CROSSED),
+    "union of joint families": ("diagonal", "gaussian", "hdmm-union", UNLIKE),
+    "union of differences": ("diagonal", "gaussian", "hdmm-union", SIGNED),
+    "by kinds": ("coarsened kronecker", "gaussian", "auto", CONDITIONS),
+    "by kinds, blocks": ("coarsened independent", "gaussian", "querysmasher", CONDITIONS),
+    "by kinds, nested": ("coarsened nested", "gaussian", "hdmm-union", CONDITIONS),
+    "by kinds beside cells": ("coarsened independent, independent", "gaussian", "querysmasher", BESIDE),
+    "laplace product": ("kronecker", "laplace", "hdmm-kron", PREFIXES),
+    "laplace wavelet": ("kronecker", "laplace", "wavelet", PREFIXES),
     "laplace nested": ("nested", "laplace", "hdmm-union", ALONE),
     "laplace uneven marginals": ("nested", "laplace", "hdmm-marginals", UNEVEN),
-    "laplace union": ("union", "laplace", "hdmm-union", UNLIKE),
-    "laplace by kinds": ("sides of product", "laplace", "hdmm-kron", CONDITIONS),
-    "laplace by kinds beside cells": ("sides of nested, nested", "laplace", "hdmm-union", BESIDE),
+    "laplace union": ("diagonal", "laplace", "hdmm-union", UNLIKE),
+    "laplace by kinds": ("coarsened kronecker", "laplace", "hdmm-kron", CONDITIONS),
+    "laplace by kinds beside cells": ("coarsened nested, nested", "laplace", "hdmm-union", BESIDE),
 }
 
 
-def kind_of(mechanism: Mechanism) -> str:
-    if isinstance(mechanism, SidesStrategy):
-        return f"sides of {', '.join(kind_of(side.mechanism) for side in mechanism.sides)}"
-    return mechanism.kind
+def structure(answerer: Answerer) -> str:
+    """What was made, by the name of what answers; blocks that see classes of cells by those of their parts."""
+    if isinstance(answerer, Coarsened):
+        return f"coarsened {', '.join(map(structure, answerer.answerers))}"
+    return type(answerer).__name__.lower()
 
 
 @cache
 def planned(name: str, neighbours: Any) -> rs.Plan:
-    kind, law, method, work = CASES[name]
-    few = 0.0 if kind == "overlap" else 1e9  # so few cells would be solved as one block
+    made, law, method, work = CASES[name]
+    few = 0.0 if made == "coupled" else 1e9  # so few cells would be solved as one block
     with mock.patch("residua.mechanisms.smasher.UNION_WORK", few):
         return rs.plan(work, BUDGETS[law], method=method, unit=rs.Unit(neighbours=neighbours))
 
 
-def spread(batch: Batch, sizes: tuple[int, ...]) -> Iterator[tuple[NDArray[Any], Fraction]]:
+def spread(batch: Measurement, sizes: tuple[int, ...]) -> Iterator[tuple[NDArray[Any], Fraction]]:
     """Whole numbers that each block measures of all joint cells, (rows, cells), and its noise's parameter."""
     cells = np.indices(sizes).reshape(len(sizes), -1)
     codes = list(cells)
-    for part in batch.view.parts:
+    for part in batch.derived:
         kinds = [own.classes[cells[at]] for at, own in zip(part.attributes, part.kinds, strict=True)]
         codes[part.place] = part.joint.classes[np.ravel_multi_index(kinds, [k.count for k in part.kinds])]
     whole = reduce(np.kron, batch.matrices, np.ones((1, 1), dtype=np.int64)).astype(object)
-    parameters = batch.variances if batch.scales is None else batch.scales
+    parameters = batch.parameters
     for subset, owner in zip(batch.subsets.tolist(), batch.owners.tolist(), strict=True):
         at = np.zeros(cells.shape[1], dtype=np.int64)
         for attribute, size in zip(subset, batch.sizes, strict=True):
@@ -135,8 +137,8 @@ def released(plan: rs.Plan, codes: NDArray[Any], seed: int) -> list[NDArray[np.i
 @pytest.mark.parametrize("name", CASES)
 def test_no_cell_and_no_pair_of_cells_costs_more_than_the_budget(name, neighbours):
     plan = planned(name, neighbours)
-    assert kind_of(plan.mechanism) == CASES[name][0]
-    assert plan.mechanism.law == CASES[name][1]
+    assert structure(plan.strategy.answerer) == CASES[name][0]
+    assert plan.strategy.law == CASES[name][1]
     allowed, found = plan.unit.allowance(plan.budget), true_cost(plan, neighbours)
     wasted = 1e-4 if neighbours == "add_remove" else 0.6  # what replacing costs is bounded, block by block
     assert (1 - wasted) * allowed < found <= allowed
@@ -145,10 +147,10 @@ def test_no_cell_and_no_pair_of_cells_costs_more_than_the_budget(name, neighbour
 @pytest.mark.parametrize("name", CASES)
 def test_what_a_strategy_says_of_its_costs_is_never_too_little(name):
     plan = planned(name, "add_remove")
-    stated = plan.mechanism.exact_cost()
+    stated = plan.strategy.exact_cost()
     assert true_cost(plan, "add_remove") <= stated
-    assert plan.mechanism.cost() == pytest.approx(float(stated), rel=1e-12)
-    assert true_cost(plan, "replace_one") <= Fraction(plan.mechanism.replacement_cost() * (1 + 1e-12))
+    assert plan.strategy.cost() == pytest.approx(float(stated), rel=1e-12)
+    assert true_cost(plan, "replace_one") <= Fraction(replacement_cost(plan.strategy) * (1 + 1e-12))
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -177,7 +179,7 @@ def test_every_block_gets_the_noise_that_its_cost_rests_on(name):
         np.testing.assert_allclose(found, 1, atol=doubt)
 
 
-def _variance(batch: Batch, parameter: Fraction) -> float:
+def _variance(batch: Measurement, parameter: Fraction) -> float:
     if batch.law == "laplace":
         return float(0.5 / np.sinh(0.5 / float(parameter)) ** 2)
     return float(parameter) + 1 / 12

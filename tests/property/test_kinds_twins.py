@@ -11,7 +11,6 @@ from residua.measurements import Measurements
 from residua.mechanisms import by_kinds
 from residua.planning import METHODS
 from residua.release import Release
-from residua.strategy.sides import SidesStrategy
 from residua.workload import Combined, Explicit, Factor, Group
 from residua.workload.coarse import combined_factors
 
@@ -130,7 +129,7 @@ def dearest_record(plan, rows):
         for _ in range(batch.rows)
     ]
     parameters = np.array([float(law.parameter) for law in laws])[:, None]
-    sizes = rows**2 if plan.mechanism.law == "gaussian" else np.abs(rows)
+    sizes = rows**2 if plan.strategy.law == "gaussian" else np.abs(rows)
     return float(np.max(np.sum(sizes / parameters, axis=0)))
 
 
@@ -165,7 +164,7 @@ def check_twins(plan, work):
     rows, variances, sides = measured(plan)
     wanted = rows_of(work)
     assert dearest_record(plan, rows) <= float(plan.unit.allowance(plan.budget)) * (1 + 1e-12)
-    if isinstance(plan.mechanism, SidesStrategy) and not independent(rows, sides):
+    if plan.strategy.coarsened and not independent(rows, sides):
         weights = weights_in_answers(plan, work, len(rows))
     else:
         scaled = rows / np.sqrt(variances)[:, None]

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
+from residua.strategy.product import ProductStrategy
 
 import residua as rs
-from residua.strategy.product import ProductStrategy
 from residua.workload import Family, Group
 
 Array = NDArray[np.float64]
@@ -74,7 +74,7 @@ class Twin:
     def of(cls, plan: rs.Plan) -> "Twin":
         sizes = plan.schema.sizes
         groups = list(plan.workload.groups())
-        strategy = plan.mechanism
+        strategy = plan.strategy
         assert isinstance(strategy, ProductStrategy)
         parts = [over_cells(f.matrix, f.attributes, sizes) for f in strategy.factors]
         measured = times(parts, math.prod(sizes))
@@ -99,9 +99,9 @@ class Twin:
 
 def whole_columns(plan: rs.Plan) -> list[list[int]]:
     """The columns of the measured matrix, one per cell of the attributes in use, as Python integers."""
-    assert isinstance(plan.mechanism, ProductStrategy)
+    assert isinstance(plan.strategy, ProductStrategy)
     matrix = np.ones((1, 1), dtype=object)
-    for factor in plan.mechanism.factors:
+    for factor in plan.strategy.factors:
         assert np.array_equal(factor.matrix, np.rint(factor.matrix))
         matrix = np.kron(matrix, np.vectorize(int, otypes=[object])(factor.matrix))
     return matrix.T.tolist()
@@ -109,11 +109,11 @@ def whole_columns(plan: rs.Plan) -> list[list[int]]:
 
 def exact_variance(plan: rs.Plan) -> Fraction:
     """Variance of the Gaussian noise before it is rounded, which adds a twelfth."""
-    assert isinstance(plan.mechanism, ProductStrategy)
-    assert plan.mechanism.share is not None
-    assert plan.mechanism.grain is not None
-    exact = Fraction(plan.mechanism.exact_norm) * Fraction(2) ** plan.mechanism.grain / plan.mechanism.share
-    assert plan.mechanism.noise_variance == pytest.approx(float(exact) + 1 / 12, rel=1e-12)
+    assert isinstance(plan.strategy, ProductStrategy)
+    assert plan.strategy.share is not None
+    assert plan.strategy.grain is not None
+    exact = Fraction(plan.strategy.exact_norm) * Fraction(2) ** plan.strategy.grain / plan.strategy.share
+    assert plan.strategy.noise_variance == pytest.approx(float(exact) + 1 / 12, rel=1e-12)
     return exact
 
 
@@ -206,9 +206,9 @@ def test_no_record_costs_more_than_the_budget(work, method, budget):
     plan = rs.plan(work, budget, method=method)
     columns = whole_columns(plan)
     largest = max(sum(entry**2 for entry in column) for column in columns)
-    assert largest / exact_variance(plan) == plan.mechanism.exact_cost()
+    assert largest / exact_variance(plan) == plan.strategy.exact_cost()
     allowed = budget.gaussian_cost()
-    assert allowed * (1 - Fraction(1, 10**9)) < plan.mechanism.exact_cost() <= allowed
+    assert allowed * (1 - Fraction(1, 10**9)) < plan.strategy.exact_cost() <= allowed
     assert plan.privacy.cost == allowed
 
 
@@ -218,7 +218,7 @@ def test_replacing_a_record_costs_the_worst_pair_of_cells(work, method):
     X = Twin.of(plan).privacy
     own = np.diagonal(X)
     worst = max(own[i] + own[j] - 2 * X[i, j] for i in range(len(X)) for j in range(len(X)))
-    assert plan.mechanism.replacement_cost() == pytest.approx(worst, rel=1e-9, abs=1e-12)
+    assert plan.strategy.replacement_cost() == pytest.approx(worst, rel=1e-9, abs=1e-12)
 
 
 @given(workloads(), st.sampled_from(METHODS))

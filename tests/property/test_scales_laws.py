@@ -52,13 +52,13 @@ def test_caps_are_met_within_the_stated_gap_and_never_below_the_optimum_of_all_m
     work, caps = problem
     draft = block_targets(work, caps, 1e-3)
     for group, cap in zip(work.groups(), caps, strict=True):
-        assert draft.mechanism.largest(group) <= cap * (1 + 1e-9)
-    cost = draft.mechanism.cost()
-    assert draft.lower_cost <= cost <= draft.lower_cost * (1 + 1.1e-3)
+        assert draft.strategy.largest(group) <= cap * (1 + 1e-9)
+    cost = draft.strategy.cost()
+    assert draft.lower_bound <= cost <= draft.lower_bound * (1 + 1.1e-3)
     dense = dense_cost(work, caps)
     assert cost >= dense.lower * (1 - 1e-9)
     if draft.scope == "all mechanisms":
-        assert draft.lower_cost <= dense.upper * (1 + 1e-9)
+        assert draft.lower_bound <= dense.upper * (1 + 1e-9)
 
 
 @settings(max_examples=8)
@@ -69,5 +69,5 @@ def test_a_laxer_cap_on_marginals_never_costs_more(shape, caps):
     draft = block_targets(work, chosen, 1e-6)
     for place in range(len(chosen)):
         eased = [cap * (2 if at == place else 1) for at, cap in enumerate(chosen)]
-        assert block_targets(work, eased, 1e-6).lower_cost <= draft.mechanism.cost() * (1 + 1e-9)
+        assert block_targets(work, eased, 1e-6).lower_bound <= draft.strategy.cost() * (1 + 1e-9)
     assert sum(float(prices.sum()) for prices in draft.prices) == pytest.approx(1)

@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import residua as rs
+from residua.answering.estimator import apply_queries
 from residua.engines import MemoryEngine
-from residua.reconstruct import apply_queries
 
 SCHEMA = rs.Schema(
     age=rs.Integer(-1, 4),

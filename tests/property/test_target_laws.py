@@ -6,7 +6,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import residua as rs
-from residua.strategy.alike import unlike_tables
 
 SCHEMA = rs.Schema.of_sizes([4, 3, 2])
 FAMILIES = (rs.identity, rs.prefix, rs.ranges, rs.total, rs.width(2))
@@ -97,7 +96,7 @@ def test_one_table_of_each_sort_has_the_largest_variance_of_all(sizes, ways, met
     work = rs.all_tables(rs.Schema.of_sizes(sizes), ways=ways, family=rs.prefix)
     plan = rs.plan(work, rs.privacy_cost(1), method=method, gap=1e-2)
     [part] = work.parts
-    examples = list(unlike_tables(plan.mechanism, part))
+    examples = list(plan.strategy.answerer.examples(part))
     assert len(examples) <= len(part)
-    largest = max(map(plan.mechanism.largest, examples))
-    assert largest == max(map(plan.mechanism.largest, part))
+    largest = max(map(plan.strategy.largest, examples))
+    assert largest == max(map(plan.strategy.largest, part))

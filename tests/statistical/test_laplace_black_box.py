@@ -82,7 +82,7 @@ def scales(plan):
     """The scale of every measured number's noise."""
     return np.concatenate(
         [
-            np.repeat([float(batch.scales[owner]) for owner in batch.owners], batch.rows)
+            np.repeat([float(batch.parameters[owner]) for owner in batch.owners], batch.rows)
             for batch in plan.batches
         ]
     )

@@ -12,15 +12,15 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from residua.strategy.nested import NestedStrategy
+from residua.strategy.product import ProductStrategy
+from residua.strategy.union import UnionStrategy
 from scipy import stats
 
 import residua as rs
 from residua import _measure
 from residua.kernel import measurement
 from residua.noise import DiscreteLaplace, draw
-from residua.strategy.nested import NestedStrategy
-from residua.strategy.product import ProductStrategy
-from residua.strategy.union import UnionStrategy
 
 ALARM = 1e-6
 MISSED = 1e-3
@@ -51,7 +51,7 @@ IDS = ["-".join(case) for case in CASES]
 def planned(name, epsilon):
     work, method, kind = WORKS[name]
     plan = rs.plan(work, rs.pure_dp(epsilon), method=method)
-    assert isinstance(plan.mechanism, kind)
+    assert isinstance(plan.strategy, kind)
     return plan
 
 
@@ -73,7 +73,7 @@ def scales(plan):
     """The scale of every measured number's noise."""
     return np.concatenate(
         [
-            np.repeat([float(batch.scales[owner]) for owner in batch.owners], batch.rows)
+            np.repeat([float(batch.parameters[owner]) for owner in batch.owners], batch.rows)
             for batch in plan.batches
         ]
     )

@@ -58,7 +58,7 @@ def column(batch, cell):
         rows = np.ones((1, 1)) * batch.multiplier
         for matrix in batch.matrices:
             rows = np.kron(rows, matrix)
-        found.append(rows[:, place] / float(batch.variances[owner]))
+        found.append(rows[:, place] / float(batch.parameters[owner]))
     return np.concatenate(found)
 
 
@@ -68,7 +68,7 @@ def exposure(plan, cell):
 
 
 def spread(batch):
-    return np.repeat([float(batch.variances[owner]) for owner in batch.owners], batch.rows)
+    return np.repeat([float(batch.parameters[owner]) for owner in batch.owners], batch.rows)
 
 
 def worst_record(plan):

@@ -128,7 +128,7 @@ def noise_of(plan, seed, releases=RELEASES):
         drawn = [rs.measure(plan, CODES, ledger=None, noise=source).measurements for _ in range(releases)]
     scales = np.concatenate(
         [
-            np.repeat([float(batch.variances[owner]) + 1 / 12 for owner in batch.owners], batch.rows)
+            np.repeat([float(batch.parameters[owner]) + 1 / 12 for owner in batch.owners], batch.rows)
             for batch in plan.batches
         ]
     )

@@ -18,8 +18,8 @@ PAIRS = [(12, 12), (50, 40), (8, 7, 6), (12, 12, 12), (5, 5, 5, 5), (7, 7, 7, 7)
 
 
 def rmse(draft: Draft, work: rs.Workload) -> float:
-    assert draft.total is not None
-    return math.sqrt(draft.total / work.count)
+    assert draft.value is not None
+    return math.sqrt(draft.value / work.count)
 
 
 def decomposed(work: rs.Workload) -> tuple[float, float]:
@@ -32,7 +32,7 @@ def decomposed(work: rs.Workload) -> tuple[float, float]:
 
 def optimum(work: rs.Workload) -> float:
     found = dense(work, GAP)
-    return math.sqrt(math.fsum(found.mechanism.totals(part)[0] for part in work.parts) / work.count)
+    return math.sqrt(math.fsum(found.strategy.totals(part)[0] for part in work.parts) / work.count)
 
 
 def check(work: rs.Workload, most: float) -> None:

@@ -30,7 +30,7 @@ def test_the_least_privacy_is_proved_against_all_mechanisms(plan):
     assert plan.certificate.gap <= 1e-4
     cost = float(plan.budget.gaussian_cost())
     assert plan.targets.least <= plan.targets.needed <= cost <= plan.targets.least * (1 + 1e-4)
-    assert plan.mechanism.exact_cost() <= plan.budget.gaussian_cost()
+    assert plan.strategy.exact_cost() <= plan.budget.gaussian_cost()
 
 
 @pytest.mark.parametrize(("cells", "cost"), [(4, 1.7586), (64, 4.4579)])
@@ -274,7 +274,7 @@ def pair_costs(plan):
     rows = np.ones((1, 1))
     for matrix in batch.matrices:
         rows = np.kron(rows, matrix)
-    rows = rows * batch.multiplier / np.sqrt(float(batch.variances[0]))
+    rows = rows * batch.multiplier / np.sqrt(float(batch.parameters[0]))
     return np.sum((rows[:, :, None] - rows[:, None, :]) ** 2, axis=0)
 
 

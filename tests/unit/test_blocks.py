@@ -18,7 +18,7 @@ from residua.mechanisms.blocks import solve_blocks
 from residua.mechanisms.draft import Draft
 from residua.mechanisms.named import fourier, querysmasher, residualplanner, residualplanner_plus
 from residua.mechanisms.shapes import Fourier, Given, Optimal, uniform_bound
-from residua.strategy.block_strategy import BlockStrategy
+from residua.strategy.strategy import Strategy
 from residua.workload import Family
 
 Array = NDArray[np.float64]
@@ -27,9 +27,9 @@ FORTY = rs.Schema.of_sizes([10] * 40)
 ONE = rs.privacy_cost(1)
 
 
-def strategy_of(draft: Draft) -> BlockStrategy:
-    assert isinstance(draft.mechanism, BlockStrategy)
-    return draft.mechanism
+def strategy_of(draft: Draft) -> Strategy:
+    assert isinstance(draft.strategy, Strategy)
+    return draft.strategy
 
 
 def noise_of(draft: Draft) -> dict[tuple[int, ...], float]:
@@ -135,7 +135,7 @@ def test_the_noise_of_each_block_is_the_best_share_of_the_privacy(method):
     whole = sum(roots.values())
     for block, root in roots.items():
         assert noise[block] == pytest.approx(whole / root, rel=1e-6)
-    assert draft.total == pytest.approx(whole**2, rel=1e-6)
+    assert draft.value == pytest.approx(whole**2, rel=1e-6)
     assert sum(1 / each for each in noise.values()) == pytest.approx(1, rel=1e-12)
 
 
@@ -148,7 +148,7 @@ def test_no_other_share_of_the_privacy_is_better():
             other = {block: each * math.exp(spread * generator.normal()) for block, each in noise.items()}
             cost = sum(1 / each for each in other.values())
             total = cost * sum(values[block] * other[block] for block in values)
-            assert total >= draft.total * (1 - 1e-6)
+            assert total >= draft.value * (1 - 1e-6)
 
 
 # --- closed forms ------------------------------------------------------------------------------------------
@@ -183,15 +183,15 @@ def test_for_marginals_every_variance_is_the_known_closed_form(up_to):
             for block, each in noise.items()
             if set(block) <= set(table)
         )
-        np.testing.assert_allclose(draft.mechanism.variances(group), expected, rtol=1e-10)
+        np.testing.assert_allclose(draft.strategy.variances(group), expected, rtol=1e-10)
 
 
 def test_residualplanner_and_querysmasher_agree_on_marginals():
     work = 3.0 * rs.marginals(MIXTURE, ways=2) + rs.table(MIXTURE, ["a1"])
     one, two = residualplanner(work, 1e-4), querysmasher(work, 1e-4)
-    assert one.total == pytest.approx(two.total, rel=1e-9)
+    assert one.value == pytest.approx(two.value, rel=1e-9)
     assert one.scope == two.scope == "all mechanisms"
-    assert one.lower_bound == pytest.approx(one.total, rel=1e-9)
+    assert one.lower_bound == pytest.approx(one.value, rel=1e-9)
 
 
 def circulant_value(root: Array, heights: Array, sizes: tuple[int, ...]) -> float:
@@ -234,7 +234,7 @@ def test_fourier_weights_are_the_best_of_their_kind(sizes):
 
 def test_fourier_is_optimal_for_circular_queries():
     work = rs.all_tables(rs.Schema.of_sizes([5, 4, 6]), (1, 2), rs.circular)
-    assert fourier(work, 1e-4).total == pytest.approx(querysmasher(work, 1e-6).lower_bound, rel=2e-6)
+    assert fourier(work, 1e-4).value == pytest.approx(querysmasher(work, 1e-6).lower_bound, rel=2e-6)
 
 
 def test_fourier_measures_what_only_light_queries_ask():
@@ -242,7 +242,7 @@ def test_fourier_measures_what_only_light_queries_ask():
     work = rs.linear(schema, ["a0"], [[1, -1, 1, -1, 1, -1], [1, 0, 0, 0, 0, 0]], [1, 1e-30])
     draft = fourier(work, 1e-4)
     (group,) = work.groups()
-    variances = draft.mechanism.variances(group)
+    variances = draft.strategy.variances(group)
     assert np.isfinite(variances).all()
     assert variances[1] > 1e12 > variances[0]
 
@@ -300,7 +300,7 @@ def test_a_light_table_gets_huge_noise_and_never_none(method, light):
     noise = noise_of(draft)
     assert set(noise) == {(), (0,), (1,), (2,), (1, 2)}
     assert all(math.isfinite(each) and each > 0 for each in noise.values())
-    assert draft.mechanism.cost() == pytest.approx(1, rel=1e-12)
+    assert draft.strategy.cost() == pytest.approx(1, rel=1e-12)
     for block in ((1,), (2,), (1, 2)):
         assert 0.1 < noise[block] * math.sqrt(light) < 100
     assert max(noise[()], noise[0,]) < 10
@@ -319,17 +319,17 @@ def test_weights_from_a_trillionth_to_a_trillion_leave_every_figure_finite(metho
     plan = rs.plan(work, ONE, method="querysmasher")
     assert np.isfinite(plan.variances(work)).all()
     assert plan.certificate.gap < 2e-4
-    assert isinstance(plan.mechanism, BlockStrategy)
-    assert plan.mechanism.exact_cost() <= 1
-    assert all((layer.noise > 0).all() and np.isfinite(layer.noise).all() for layer in plan.mechanism.layers)
+    assert isinstance(plan.strategy, Strategy)
+    assert plan.strategy.exact_cost() <= 1
+    assert all((layer.noise > 0).all() and np.isfinite(layer.noise).all() for layer in plan.strategy.layers)
 
 
 def test_a_light_table_in_the_same_block_is_still_measured():
     work = 1e12 * rs.table(MIXTURE, a0=rs.buckets(1)) + 1e-12 * rs.table(MIXTURE, a0=rs.prefix)
     draft = querysmasher(work, 1e-4)
     heavy, light = work.groups()
-    assert np.all(draft.mechanism.variances(heavy) < 5)
-    variances = draft.mechanism.variances(light)
+    assert np.all(draft.strategy.variances(heavy) < 5)
+    variances = draft.strategy.variances(light)
     assert np.isfinite(variances).all()
     assert variances.max() > 1e6
 
@@ -364,10 +364,10 @@ def test_the_best_product_is_a_valid_mechanism_no_better_than_the_block_and_no_w
     monkeypatch.setattr(blocks, "MOST_RANK", 0)
     draft = querysmasher(work, 1e-6)
     assert all(len(places) == 1 for layer in strategy_of(draft).layers for places in layer.layout)
-    assert draft.mechanism.cost() == pytest.approx(1, rel=1e-12)
-    assert draft.total == pytest.approx(totals_of(draft.mechanism, work)[0], rel=1e-8)
-    assert draft.total >= best.lower_bound * (1 - 1e-9)
-    assert draft.lower_bound <= best.total * (1 + 1e-9)
+    assert draft.strategy.cost() == pytest.approx(1, rel=1e-12)
+    assert draft.value == pytest.approx(totals_of(draft.strategy, work)[0], rel=1e-8)
+    assert draft.value >= best.lower_bound * (1 - 1e-9)
+    assert draft.lower_bound <= best.value * (1 + 1e-9)
     assert best.lower_bound >= 0.5 * draft.lower_bound
 
 
@@ -377,10 +377,10 @@ def test_improving_one_factor_at_a_time_ends_where_no_factor_can_be_improved(nam
     work = FALLBACKS[name]
     parts = decompose(work)
     few, many = (solve_with_sweeps(parts, sweeps, monkeypatch) for sweeps in (1, 30))
-    assert many.total is not None
-    assert few.total is not None
-    assert many.total <= few.total * (1 + 1e-6)
-    assert solve_with_sweeps(parts, 60, monkeypatch).total == pytest.approx(many.total, rel=1e-5)
+    assert many.value is not None
+    assert few.value is not None
+    assert many.value <= few.value * (1 + 1e-6)
+    assert solve_with_sweeps(parts, 60, monkeypatch).value == pytest.approx(many.value, rel=1e-5)
 
 
 def solve_with_sweeps(parts: blocks.Decomposition, sweeps: int, monkeypatch: pytest.MonkeyPatch) -> Draft:

@@ -8,14 +8,13 @@ import numpy as np
 import pytest
 
 import residua as rs
+from residua.answering.coarsened.lifting import lift_of
 from residua.decompose import decompose
 from residua.linalg.centring import Measure
 from residua.linalg.kinds import Kinds, together
 from residua.mechanisms import blocks, by_kinds
 from residua.mechanisms.shapes import Optimal
-from residua.strategy.integral import integer_mechanism
-from residua.strategy.lifting import lift_of
-from residua.strategy.sides import SidesStrategy
+from residua.strategy.integral import measurable
 from residua.workload.coarse import coarsened, kinds_of
 from residua.workload.views import View
 
@@ -160,7 +159,7 @@ def test_groups_within_a_condition_are_split_as_they_need_be():
     work = rs.table(schema, ["a0"], where=condition) + rs.table(schema, where=f"NOT ({condition})")
     work += rs.marginals(schema, up_to=1)
     plan = rs.plan(work, rs.zcdp(50))
-    assert plan.mechanism.lifts
+    assert plan.strategy.lifts
     release = rs.measure(plan, codes, ledger=None, noise=rs.simulated(seed=5))
     expected = [*np.bincount(codes[met, 0], minlength=12), np.sum(~met)]
     found, spread = release.values(work)[:13], np.sqrt(plan.variances(work)[:13])
@@ -264,15 +263,15 @@ def test_families_on_pairs_are_not_restricted():
 
 def test_a_plan_whose_kinds_do_not_fit_its_schema_is_not_measured(plans):
     plan = plans("alone", "zcdp")
-    (side,) = plan.mechanism.sides
-    (part,) = side.view.parts
+    (domain,) = plan.strategy.domains
+    (part,) = domain.view.parts
     for forged in (
         replace(part, kinds=(Kinds.of([0, 1]), *part.kinds[1:])),
         replace(part, joint=Kinds.of([0, 1])),
     ):
-        mechanism = SidesStrategy((replace(side, view=View((forged,))),))
+        strategy = replace(plan.strategy, domains=(replace(domain, view=View((forged,))),))
         with pytest.raises(rs.BudgetError, match="kinds of cells that its schema does not have"):
-            rs.measure(replace(plan, mechanism=mechanism), CODES, ledger=None, noise=rs.simulated(seed=1))
+            rs.measure(replace(plan, strategy=strategy), CODES, ledger=None, noise=rs.simulated(seed=1))
 
 
 def test_kinds_are_numbered_as_they_occur_and_measured_by_their_cells():
@@ -331,6 +330,6 @@ def test_products_of_factors_under_weights_that_are_not_uniform_are_measured(mon
     work = rs.linear(schema, ("a0", "a1"), np.tri(3, 72, 30)) + rs.all_tables(schema, (1, 2), rs.prefix)
     weights = (Measure.whole(range(1, 9)), Measure.whole([3, 1, 4, 1, 5, 9, 2, 6, 5]))
     draft = blocks.solve_blocks(decompose(work, weights), schema.sizes, Optimal(), 1e-4)
-    found = integer_mechanism(draft.mechanism, draft.spans, Fraction(1), replacing=False)
-    ideal = sum(draft.mechanism.totals(part)[0] for part in work.parts)
+    found = measurable(draft.strategy, draft.spans, Fraction(1), replacing=False)
+    ideal = sum(draft.strategy.totals(part)[0] for part in work.parts)
     assert sum(found.totals(part)[0] for part in work.parts) == pytest.approx(ideal, rel=1e-2)

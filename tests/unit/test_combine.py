@@ -27,7 +27,7 @@ def measured(plan: rs.Plan, seed: int) -> rs.Release:
 
 def privacy_matrix(plan: rs.Plan) -> np.ndarray:
     """X over all cells, from the covariance of all cells that a plan of everything answers."""
-    strategy = plan.mechanism
+    strategy = plan.strategy
     cells = int(np.prod(SCHEMA.sizes))
     total = np.zeros((cells, cells))
     for layer in strategy.layers:

@@ -10,9 +10,9 @@ import residua as rs
 from residua.errors import FileFormatError
 from residua.kernel.exact import column_norm, column_sum, largest_size
 from residua.strategy.batches import batches_of, exact_cost
-from residua.strategy.integral import integer_mechanism, rebudgeted
+from residua.strategy.integral import rebudgeted
+from residua.strategy.manifest import strategy_from_manifest, strategy_to_manifest
 from residua.strategy.noise_laws import COMPARED, largest_difference, noise_law
-from residua.strategy.records import mechanism_from_record
 
 SCHEMA = rs.Schema.of_sizes([3, 2])
 WORK = rs.marginals(SCHEMA, up_to=2)
@@ -26,9 +26,9 @@ METHODS = {
 }
 
 
-def mechanism(name):
+def strategy(name):
     method, budget = METHODS[name]
-    return rs.plan(WORK, budget, method=method).mechanism
+    return rs.plan(WORK, budget, method=method).strategy
 
 
 @pytest.mark.parametrize("entry", [1, -3, 2**31, 2**40, -(2**62), 2**63 - 1, -(2**63)])
@@ -42,14 +42,14 @@ def test_column_costs_are_exact_whatever_64_bits_hold(entry):
 
 @pytest.mark.parametrize("name", METHODS)
 def test_the_cost_of_a_strategy_is_that_of_its_integers_and_their_noise(name):
-    found = mechanism(name)
+    found = strategy(name)
     assert found.exact_cost() == exact_cost(batches_of(found))
     assert found.cost() == pytest.approx(float(found.exact_cost()), rel=1e-12)
 
 
 @pytest.mark.parametrize("name", METHODS)
 def test_a_strategy_without_grains_has_no_exact_cost(name):
-    real = replace(mechanism(name), grain=None)
+    real = replace(strategy(name), grain=None)
     with pytest.raises(ValueError, match="only an integer strategy"):
         real.exact_cost()
     with pytest.raises(rs.Infeasible, match="describes measurements made before"):
@@ -59,40 +59,29 @@ def test_a_strategy_without_grains_has_no_exact_cost(name):
 @pytest.mark.parametrize("name", ["laplace product", "laplace nested"])
 def test_laplace_noise_that_64_bits_do_not_hold_is_refused(name):
     with pytest.raises(rs.Infeasible, match="does not fit 64-bit integers"):
-        rebudgeted(mechanism(name), Fraction(1, 2**50), replacing=False)
+        rebudgeted(strategy(name), Fraction(1, 2**50), replacing=False)
 
 
 def test_a_layer_without_shares_cannot_be_measured():
-    blocks = mechanism("blocks")
+    blocks = strategy("blocks")
     bare = replace(blocks, layers=tuple(replace(layer, shares=None) for layer in blocks.layers))
     with pytest.raises(ValueError, match="only an integer strategy"):
         batches_of(bare)
 
 
 def test_costs_of_two_laws_do_not_add_up():
-    both = [*batches_of(mechanism("product")), *batches_of(mechanism("laplace product"))]
+    both = [*batches_of(strategy("product")), *batches_of(strategy("laplace product"))]
     with pytest.raises(ValueError, match="do not add up"):
         exact_cost(both)
 
 
-def test_what_is_no_strategy_has_neither_batches_nor_integers():
-    for ask in (
-        lambda: batches_of(WORK),
-        lambda: integer_mechanism(WORK, {}, Fraction(1), replacing=False),
-        lambda: rebudgeted(WORK, Fraction(1), replacing=False),
-    ):
-        with pytest.raises(TypeError, match="Workload"):
-            ask()
-
-
 @pytest.mark.parametrize("name", METHODS)
-def test_a_record_of_another_kind_is_refused(name):
-    found, arrays = mechanism(name), {}
-    record = found.record(arrays)
-    assert mechanism_from_record(record, arrays).exact_cost() == found.exact_cost()
-    for ask in (mechanism_from_record, type(found).from_record):
-        with pytest.raises(FileFormatError, match="'other'"):
-            ask(record | {"kind": "other"}, arrays)
+def test_a_manifest_keeps_the_exact_cost_and_names_a_law_that_is_known(name):
+    found, arrays = strategy(name), {}
+    manifest = strategy_to_manifest(found, arrays)
+    assert strategy_from_manifest(manifest, arrays).exact_cost() == found.exact_cost()
+    with pytest.raises(FileFormatError, match="'other'"):
+        strategy_from_manifest(manifest | {"law": "other"}, arrays)
 
 
 def test_a_law_is_one_of_two():

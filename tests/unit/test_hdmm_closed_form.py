@@ -96,7 +96,7 @@ def test_marginals_attain_the_singular_value_bound(name):
     """What Theorem 13 of the paper says, of workloads of marginals."""
     work = APPLIES[name]
     found = marginals(work, "gaussian")
-    assert sum(found.mechanism.totals(part)[0] for part in work.parts) == pytest.approx(found.lower_bound)
+    assert sum(found.strategy.totals(part)[0] for part in work.parts) == pytest.approx(found.lower_bound)
 
 
 @given(st.lists(st.floats(0.01, 1.0), min_size=8, max_size=8))

@@ -128,7 +128,7 @@ def test_no_record_costs_more_than_epsilon_and_the_worst_costs_it_all(plans, nam
     whole = np.abs(np.rint(rows)).astype(object)
     costs = [sum(Fraction(int(e)) / s for e, s in zip(column, scales, strict=True)) for column in whole.T]
     assert max(costs) <= exact_cost(plan.batches) <= 1
-    assert exact_cost(plan.batches) == plan.mechanism.exact_cost()
+    assert exact_cost(plan.batches) == plan.strategy.exact_cost()
     assert float(exact_cost(plan.batches)) > 1 - 1e-9
     assert plan.privacy.pure_epsilon == 1
     assert plan.privacy.cost is None
@@ -209,7 +209,7 @@ def test_plain_counts_get_integer_noise_that_is_narrower_than_real_noise():
     plan = rs.plan(rs.marginals(SCHEMA, ways=1), rs.pure_dp(2), method="identity")
     scale = plan.batches[0].scales[0]
     assert scale == Fraction(1, 2)
-    assert plan.mechanism.noise_variance == pytest.approx(DiscreteLaplace(scale).variance)
+    assert plan.strategy.noise_variance == pytest.approx(DiscreteLaplace(scale).variance)
     assert plan.rmse < plan.ideal.rmse
 
 
@@ -235,8 +235,8 @@ def test_a_plan_whose_noise_is_not_that_of_its_budget_is_not_measured(plans):
 
 def test_a_forged_share_cannot_buy_less_noise(plans):
     plan = plans("mixed", "hdmm-marginals", "pure")
-    dear = tuple(replace(term, share=2 * (term.share or 0)) for term in plan.mechanism.terms)
-    forged = replace(plan, mechanism=replace(plan.mechanism, terms=dear))
+    dear = tuple(replace(term, share=2 * (term.share or 0)) for term in plan.strategy.terms)
+    forged = replace(plan, mechanism=replace(plan.strategy, terms=dear))
     with pytest.raises(BudgetError, match="would spend more"):
         rs.measure(forged, CODES, ledger=None, noise=rs.simulated(1))
 

@@ -17,7 +17,7 @@ from residua.errors import Infeasible
 from residua.linalg.centring import Measure, project
 from residua.mechanisms.blocks import solve_blocks
 from residua.mechanisms.shapes import Optimal
-from residua.strategy import integer_blocks, integers, spans
+from residua.strategy import integers, rounding, spans
 from residua.strategy.batches import exact_cost
 from residua.strategy.integers import (
     centred_rows,
@@ -75,7 +75,7 @@ def measured_rows(plan):
         whole = batch.multiplier * product(batch.matrices)
         for attributes, owner in zip(batch.subsets.tolist(), batch.owners.tolist(), strict=True):
             rows.append(over_cells(whole, attributes, plan.schema.sizes))
-            variances += [batch.variances[owner]] * len(whole)
+            variances += [batch.parameters[owner]] * len(whole)
     return np.concatenate(rows), variances
 
 
@@ -180,8 +180,8 @@ def test_a_row_that_is_off_centre_stops_the_plan(monkeypatch, name):
         rows[0, 0] += 1
         return rows
 
-    monkeypatch.setattr(integer_blocks, "centred_rows", sloppy)
-    monkeypatch.setattr(integer_blocks, "combined_rows", sloppy)
+    monkeypatch.setattr(rounding, "centred_rows", sloppy)
+    monkeypatch.setattr(rounding, "combined_rows", sloppy)
     work, method = PLANS[name]
     with pytest.raises(ArithmeticError, match="off centre"):
         rs.plan(work, ONE, method=method)
@@ -192,7 +192,7 @@ def test_weights_that_are_not_whole_cannot_be_measured():
     measures = [Measure.of(np.array(weights)) for weights in ([0.5, 0.25, 0.25], [0.3, 0.7], [0.25] * 4)]
     draft = solve_blocks(decompose(work, measures), SMALL.sizes, Optimal(), 1e-3)
     with pytest.raises(Infeasible, match="real weights cannot be measured"):
-        integer_blocks.integer_blocks(draft.mechanism, draft.spans, Fraction(1))
+        rounding.integer_strategy(draft.strategy, draft.spans, Fraction(1))
 
 
 # --- exactly the cost that is stated -----------------------------------------------------------------------
@@ -212,8 +212,8 @@ def worst_cell(plan):
 
 def test_no_record_costs_more_than_the_budget(saved):
     cost = worst_cell(saved)
-    assert cost <= exact_cost(saved.batches) == saved.mechanism.exact_cost() <= saved.budget.gaussian_cost()
-    assert cost > Fraction(99, 100) * saved.mechanism.exact_cost()  # nor is privacy left lying about
+    assert cost <= exact_cost(saved.batches) == saved.strategy.exact_cost() <= saved.budget.gaussian_cost()
+    assert cost > Fraction(99, 100) * saved.strategy.exact_cost()  # nor is privacy left lying about
 
 
 @pytest.mark.parametrize("rho", ["1e-6", "0.1", "100", "7/3"])
@@ -267,7 +267,7 @@ def test_a_million_grains_of_blocks_add_up_exactly():
 
 
 def test_blocks_without_number_are_refused_rather_than_overspent(monkeypatch):
-    monkeypatch.setattr(integer_blocks, "LEAST_GRAINS", 2**60)
+    monkeypatch.setattr(rounding, "LEAST_GRAINS", 2**60)
     with pytest.raises(Infeasible, match="too many to share this budget"):
         rs.plan(rs.marginals(SMALL, up_to=2), ONE, method="querysmasher")
 
@@ -414,7 +414,7 @@ def test_completed_rows_answer_everything_and_cost_hardly_more():
 @pytest.mark.parametrize("method", ["querysmasher", "dense"])
 def test_real_valued_queries_on_too_many_cells_are_refused(monkeypatch, method):
     monkeypatch.setattr(integers, "MOST_FILLED", 5)
-    monkeypatch.setattr("residua.strategy.integer_rows.MOST_FILLED", 5)
+    monkeypatch.setattr("residua.strategy.rounding.MOST_FILLED", 5)
     with pytest.raises(Infeasible, match="round the queries, or use coarser attributes"):
         rs.plan(PLANS["real numbers"][0], ONE, method=method)
 

@@ -22,11 +22,12 @@ import pytest
 import residua as rs
 from residua import _files, _measure
 from residua.engines import MemoryEngine
+from residua.kernel.measurement import Measurement
 from residua.ledger import store
 from residua.noise import RoundedGaussian, SystemSource
-from residua.strategy.batches import Batch
+from residua.strategy.build import seen_by
+from residua.strategy.costs import replacement_cost
 from residua.strategy.integral import rebudgeted
-from residua.strategy.sides import Side, SidesStrategy
 from residua.workload.views import View
 
 SCHEMA = rs.Schema(age=rs.Integer(0, 3), sex=rs.Categorical("F", "M"))
@@ -157,7 +158,7 @@ def test_nothing_large_is_allocated_after_the_debit(ledger, monkeypatch):
 def test_every_block_gets_noise_of_its_own_law_however_many_are_drawn_at_once(monkeypatch, at_once):
     rows = np.array([[1, 0, 1], [0, 1, 0]])
     laws = [RoundedGaussian(Fraction(v)) for v in (2, 3, 5)]
-    batch = Batch(
+    batch = Measurement(
         np.arange(6, dtype=np.int32).reshape(-1, 1),
         (3,),
         (rows,),
@@ -387,7 +388,7 @@ def louder(manifest, arrays):
 
 
 def finer(manifest, arrays):
-    manifest["mechanism"]["grain"] -= 1
+    manifest["strategy"]["grain"] -= 1
 
 
 def negative(manifest, arrays):
@@ -398,14 +399,14 @@ def negative(manifest, arrays):
 
 def parted(manifest, arrays):
     """Numbers that are multiplied by less than one jump by a whole unit, at a thousandth of the cost."""
-    for layer in manifest["mechanism"]["layers"]:
+    for layer in manifest["strategy"]["layers"]:
         layer["multiplier"] = 0.001
 
 
 def wrapped(manifest, arrays):
     """In 64 bits the absolute value of this entry is negative, and its square is zero."""
     for name, array in arrays.items():
-        if name.startswith(("blocks.shape", "strategy", "nested.matrix", "union")):
+        if name.startswith("strategy.shape"):
             arrays[name] = array.copy()
             arrays[name][:, 0] = -(2**63)
 
@@ -413,7 +414,7 @@ def wrapped(manifest, arrays):
 def fractional(manifest, arrays):
     """Columns that are nearly alike in floats, and not at all once they are cut to integers."""
     for name, array in arrays.items():
-        if name.startswith("blocks.shape"):
+        if name.startswith("strategy.shape"):
             arrays[name] = np.full(array.shape, 1 - 1e-12)
             arrays[name][:, 0] = 1
 
@@ -428,9 +429,11 @@ def test_a_forged_plan_cannot_be_measured_with_less_noise_than_it_pays_for(plan,
 
 def mirrored(manifest, arrays):
     """A negative cost leaves room for any other."""
-    manifest["mechanism"]["multiplier"] = -(10**6)
-    for term in manifest["mechanism"]["terms"]:
-        term["share"] = str(-1000 * int(term["share"]))
+    for layer in manifest["strategy"]["layers"]:
+        layer["multiplier"] = -(10**6)
+    for name in arrays:
+        if name.endswith("shares"):
+            arrays[name] = -1000 * arrays[name]
 
 
 @pytest.mark.parametrize(
@@ -449,44 +452,47 @@ def test_nor_can_a_forged_plan_with_laplace_noise(tmp_path, method, change):
 
 def dearer_total(manifest, arrays):
     """The total costs nothing where records are replaced: say that it is nearly all of the cost."""
-    manifest["mechanism"]["grain"] -= 6
-    for name in arrays:
-        if name.endswith("costs"):
-            arrays[name] = np.full(arrays[name].shape, 1e9 if "layer.0" in name else 1e-9)
+    manifest["strategy"]["grain"] -= 6
+    for name in [name for name in arrays if name.endswith("shares")]:
+        costs = np.full(arrays[name].shape, 1e9 if "layer.0" in name else 1e-9)
+        arrays[name.replace("shares", "costs")] = costs
 
 
 def more_totals(manifest, arrays):
     """The same by costs of totals that are not measured."""
-    manifest["mechanism"]["grain"] -= 6
-    grain = manifest["mechanism"]["grain"]
-    for number in range(len(manifest["mechanism"]["layers"])):
-        shares = arrays[f"blocks.layer.{number}.shares"]
-        if number == 0:
-            shares = arrays["blocks.layer.0.shares"] = np.repeat(shares, 1000)
-        arrays[f"blocks.layer.{number}.costs"] = shares * 2.0**-grain
+    manifest["strategy"]["grain"] -= 6
+    arrays["strategy.layer.0.shares"] = np.repeat(arrays["strategy.layer.0.shares"], 1000)
 
 
-@pytest.mark.parametrize("change", [dearer_total, more_totals])
+def costs_without_shares(manifest, arrays):
+    """The same by costs that no exact ones stand beside."""
+    dearer_total(manifest, arrays)
+    for name in [name for name in arrays if name.endswith("shares")]:
+        del arrays[name]
+
+
+@pytest.mark.parametrize("change", [dearer_total, more_totals, costs_without_shares])
 def test_a_forged_plan_cannot_make_replacing_a_record_look_cheap(tmp_path, change):
     unit = rs.Unit(neighbours="replace_one")
     plan = rs.plan(WORK, rs.zcdp("0.1"), method="querysmasher", unit=unit)
     ledger = rs.Ledger.create(tmp_path / "replacing.db", rs.zcdp(1), dataset="people", unit=unit)
     forged(plan, tmp_path / "forged.plan", change)
-    with pytest.raises(rs.BudgetError):
+    with pytest.raises((rs.BudgetError, rs.FileFormatError)):
         rs.measure(tmp_path / "forged.plan", PEOPLE, ledger=ledger)
     assert ledger.spent == 0
 
 
-def test_a_side_that_states_more_noise_than_it_has_does_not_make_replacing_look_cheap():
+def test_a_block_that_states_more_noise_than_it_has_does_not_make_replacing_look_cheap():
     cells, total = (
         rs.plan(work, rs.zcdp("0.1"), method="identity")
         for work in (rs.marginals(SCHEMA, ways=2), rs.marginals(SCHEMA, ways=0))
     )
-    quiet = dataclasses.replace(cells.mechanism, noise_variance=1e12)
-    sides = SidesStrategy((Side(quiet, View()), Side(total.mechanism, View())))
-    assert sides.replacement_cost() == pytest.approx(0.4)
+    (layer,) = cells.strategy.layers
+    quiet = dataclasses.replace(cells.strategy, layers=(dataclasses.replace(layer, noise=np.array([1e12])),))
+    both, _ = seen_by([(quiet, View(), {}), (total.strategy, View(), {})])
+    assert replacement_cost(both) == pytest.approx(0.4)
     plan = dataclasses.replace(
-        cells, mechanism=sides, budget=rs.zcdp("0.15"), unit=rs.Unit(neighbours="replace_one")
+        cells, strategy=both, budget=rs.zcdp("0.15"), unit=rs.Unit(neighbours="replace_one")
     )
     with pytest.raises(rs.BudgetError, match="would spend more"):
         rs.measure(plan, PEOPLE, **SIMULATED)
@@ -646,9 +652,8 @@ def test_the_record_limit_is_the_plans_and_stands_in_its_words(plan):
 
 def crowded(manifest, arrays):
     """Larger numbers at no more cost: they leave room for a few thousand records only."""
-    mechanism = manifest["mechanism"]
-    for holder in mechanism.get("layers", [mechanism]):
-        holder["multiplier"] *= 2**30 if "layers" in mechanism else 2**40
+    for layer in manifest["strategy"]["layers"]:
+        layer["multiplier"] *= 2**40
 
 
 @pytest.mark.parametrize("method", ["querysmasher", "hdmm-marginals"])
@@ -667,12 +672,13 @@ def test_a_plan_that_leaves_room_for_few_records_is_refused_when_it_is_loaded(un
 
 def test_laplace_plans_keep_to_the_same_limit():
     for method in ("identity", "hdmm-marginals"):
-        found = rs.plan(rs.marginals(SCHEMA, ways=2), rs.pure_dp(1), method=method).mechanism
+        found = rs.plan(rs.marginals(SCHEMA, ways=2), rs.pure_dp(1), method=method).strategy
         if method == "identity":
-            wide = [dataclasses.replace(each, matrix=each.matrix * 2**22) for each in found.factors]
-            found = dataclasses.replace(found, factors=tuple(wide))
+            wide = [dataclasses.replace(each, matrix=each.matrix * 2**22) for each in found.shapes]
+            found = dataclasses.replace(found, shapes=tuple(wide))
         else:
-            found = dataclasses.replace(found, multiplier=2**43)
+            layers = (dataclasses.replace(layer, multiplier=2**43) for layer in found.layers)
+            found = dataclasses.replace(found, layers=tuple(layers))
         with pytest.raises(rs.Infeasible, match="bits, too large to measure"):
             rebudgeted(found, Fraction(10**6), replacing=False)
 

@@ -17,7 +17,7 @@ def test_a_plan_of_format_1_still_says_what_it_said(name: str) -> None:
     plan = rs.Plan.load(FIXTURES / f"format-1-{name}.plan")
     facts = FACTS[name]
     assert plan.method == facts["method"]
-    assert plan.mechanism.kind == facts["kind"]
+    assert plan.strategy.kind == facts["kind"]
     assert plan.unit == rs.Unit(max_records=2)
     assert plan.rmse == pytest.approx(facts["rmse"], rel=1e-12)
     assert plan.ideal.rmse == pytest.approx(facts["ideal"], rel=1e-12)

@@ -5,7 +5,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import residua as rs
-from residua.postprocess.simulation import estimated_noise
+from residua.postprocess.simulation import noise_of
 
 SCHEMA = rs.Schema(age=rs.Integer(0, 7), sex=rs.Categorical("F", "M"), place=rs.Categorical("a", "b", "c"))
 WORK = rs.marginals(SCHEMA, ways=2) + rs.table(SCHEMA, {"age": rs.prefix, "sex": rs.identity}, name="up to")
@@ -130,7 +130,8 @@ def test_combined_releases_are_post_processed_too():
     found = both.nonnegative(replicates=40)
     assert found.values().min() >= 0
     assert found.rmse < pair[0].plan.rmse
-    noise = estimated_noise(both.plan.mechanism, np.random.default_rng(0))
+    strategy = both.plan.strategy
+    noise = strategy.estimates(noise_of(strategy, np.random.default_rng(0)))
     assert {cells.ndim - 1 for cells in noise.cells} == {0, 1, 2}
 
 

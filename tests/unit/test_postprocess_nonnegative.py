@@ -183,7 +183,7 @@ def test_any_covariance_gives_the_table_of_a_quadratic_programme():
 
 def test_tables_solved_together_are_those_of_one_quadratic_programme():
     release = release_of(rs.marginals(SCHEMA, ways=3))
-    errors = PieceErrors(release.plan.mechanism, SCHEMA)
+    errors = PieceErrors(release.plan.strategy, SCHEMA)
     tables = tables_of(release)
     ours = nonnegative_tables(tables, errors, Facts.of((), SCHEMA))
     below = nonnegative_tables(_two_way(tables), errors, Facts.of((), SCHEMA))
@@ -258,7 +258,7 @@ def test_a_table_is_the_sum_of_its_pieces():
 )
 def test_the_covariance_of_a_piece_is_the_true_one(name, method):
     plan = rs.plan(WORKLOADS[name], rs.zcdp("0.1"), method=method)
-    errors = PieceErrors(plan.mechanism, SCHEMA)
+    errors = PieceErrors(plan.strategy, SCHEMA)
     for subset in [(0,), (0, 1), (1, 3)]:
         sizes = tuple(SIZES[at] for at in subset)
         cells = np.eye(math.prod(sizes)).reshape(-1, *sizes)
@@ -275,8 +275,8 @@ def test_the_covariance_of_a_piece_is_the_true_one(name, method):
 
 def test_the_dense_way_to_a_covariance_agrees_with_the_quick_one():
     plan = rs.plan(WORKLOADS["prefix"], rs.zcdp("0.1"), method="querysmasher")
-    errors = PieceErrors(plan.mechanism, SCHEMA)
-    quick, dense = errors[0, 1], errors._of_any(plan.mechanism, (0, 1))
+    errors = PieceErrors(plan.strategy, SCHEMA)
+    quick, dense = errors[0, 1], errors._of_any(plan.strategy, (0, 1))
     both = [precision(each, (4, 3)) for each in (quick, dense)]
     projector = np.kron(np.eye(4) - 0.25, np.eye(3) - 1 / 3)
     assert projector @ both[0] @ projector == pytest.approx(projector @ both[1] @ projector, rel=1e-6)
@@ -317,14 +317,14 @@ def test_the_same_release_gives_the_same_tables():
 def test_a_tied_joint_table_is_that_of_one_quadratic_programme():
     work = rs.all_tables(SCHEMA, ways=2, family=rs.affine)
     release = release_of(work, method="dense")
-    mechanism = release.plan.mechanism
-    assert tied_attributes(mechanism) == (0, 1, 2, 3)
+    strategy = release.plan.strategy
+    assert tied_attributes(strategy) == (0, 1, 2, 3)
     tables = tables_of(release)
     (stack,) = tables.stacks
-    ours = nonnegative_whole(tables, mechanism, Facts.of((), SCHEMA)).stacks[0].cells[0].reshape(-1)
-    (factor,) = mechanism.factors
-    assert factor.attributes == (0, 1, 2, 3)
-    rows = factor.matrix / np.sqrt(mechanism.noise_variance)
+    ours = nonnegative_whole(tables, strategy, Facts.of((), SCHEMA)).stacks[0].cells[0].reshape(-1)
+    attributes, (factor,), noise = strategy.single()
+    assert attributes == factor.attributes == (0, 1, 2, 3)
+    rows = factor.matrix / np.sqrt(noise)
     x, y = cp.Variable(len(ours)), stack.cells[0].reshape(-1)
     best = solved(x, cp.sum_squares(rows @ x - rows @ y), [cp.sum(x) == y.sum()])
     assert ours.min() >= 0
@@ -335,7 +335,7 @@ def test_a_tied_joint_table_is_that_of_one_quadratic_programme():
 
 @pytest.mark.parametrize("method", ["identity", "dense", "querysmasher"])
 def test_plans_of_marginals_tie_nothing_together(method):
-    assert tied_attributes(rs.plan(rs.marginals(SCHEMA, ways=2), rs.zcdp(1), method=method).mechanism) is None
+    assert tied_attributes(rs.plan(rs.marginals(SCHEMA, ways=2), rs.zcdp(1), method=method).strategy) is None
 
 
 def test_a_tied_plan_takes_a_known_total_but_no_other_fact():

@@ -187,7 +187,7 @@ def test_with_noise_every_answer_is_that_of_least_squares_over_all_measurements(
         for each in batch.matrices:
             matrix = np.kron(matrix, each)
         for attributes, owner, numbers in zip(batch.subsets.tolist(), batch.owners, found, strict=True):
-            scale = math.sqrt(batch.variances[owner] + 1 / 12)
+            scale = math.sqrt(batch.parameters[owner] + 1 / 12)
             rows.append(over_cells(matrix, attributes, sizes) / scale)
             values.append(numbers / scale)
     estimate = np.linalg.pinv(np.concatenate(rows), rcond=1e-9) @ np.concatenate(values)
@@ -353,7 +353,7 @@ def test_marginals_of_one_shape_are_each_spread_by_the_weights_of_their_own_attr
     schema = rs.Schema.of_sizes([5, 5, 5])
     work = rs.all_tables(schema, 2, rs.prefix) + rs.table(schema, {"a0": rs.ranges}, weight=50)
     plan = rs.plan(work, ONE, method="smasher")
-    assert len(set(plan.mechanism.measures)) == 2
+    assert len(set(plan.strategy.measures)) == 2
     codes = people(schema, 200_000)
     release = measured(plan, codes, rs.simulated(seed=1))
     expected = truth(work, codes)

@@ -47,7 +47,7 @@ def test_shares_of_blocks_are_their_exact_costs():
     schema = rs.Schema.of_sizes([3, 2, 4])
     plan = rs.plan(rs.marginals(schema, up_to=2), rs.zcdp(1), method="residualplanner")
     held = {share.words: share.fraction for share in shares_of(plan)}
-    for layer in plan.mechanism.layers:
+    for layer in plan.strategy.layers:
         for subset, cost in zip(layer.subsets.tolist(), layer.costs.tolist(), strict=True):
             words = " x ".join(schema.names[at] for at in subset) or "the number of records"
             assert held[words] == pytest.approx(cost / float(plan.privacy.cost))

@@ -13,8 +13,7 @@ from residua.mechanisms.scales import rounds as scales_rounds
 from residua.mechanisms.scales import tables as scales_tables
 from residua.mechanisms.scales.solve import best_scales
 from residua.solve.targets import solve_targets
-from residua.strategy.alike import least_accurate_tables
-from residua.strategy.integral import integer_mechanism
+from residua.strategy.integral import measurable
 from residua.workload import Tables
 
 sizes = rs.Schema.of_sizes
@@ -47,7 +46,7 @@ def dense_optimum(work, caps):
 
 def largest_ratio(draft, work, caps):
     return max(
-        float(np.max(draft.mechanism.variances(group) / cap))
+        float(np.max(draft.strategy.variances(group) / cap))
         for part, cap in zip(work.parts, caps, strict=True)
         for group in (part if isinstance(part, Tables) else (part,))
     )
@@ -79,7 +78,7 @@ def test_every_cap_is_met_and_the_dearest_one_exactly(name):
     draft = block_targets(work, caps, 1e-4)
     assert largest_ratio(draft, work, caps) == pytest.approx(1, abs=1e-4)
     assert largest_ratio(draft, work, caps) <= 1 + 1e-9
-    assert 0 <= draft.mechanism.cost() / draft.lower_cost - 1 <= 1.1e-4
+    assert 0 <= draft.strategy.cost() / draft.lower_bound - 1 <= 1.1e-4
     assert sum(float(prices.sum()) for prices in draft.prices) == pytest.approx(1)
     assert [len(prices) for prices in draft.prices] == [
         len(part) if isinstance(part, Tables) else 1 for part in work.parts
@@ -90,10 +89,8 @@ def test_every_cap_is_met_and_the_dearest_one_exactly(name):
 def test_a_draft_has_an_integer_form_of_the_same_variances(name):
     work, caps = WORKLOADS[name]()
     draft = block_targets(work, caps, 1e-4)
-    whole = integer_mechanism(
-        draft.mechanism, draft.spans, rs.privacy_cost(1).gaussian_cost(), replacing=False
-    )
-    ideal = draft.mechanism.scaled(1 / draft.mechanism.cost())
+    whole = measurable(draft.strategy, draft.spans, rs.privacy_cost(1).gaussian_cost(), replacing=False)
+    ideal = draft.strategy.scaled(1 / draft.strategy.cost())
     for group in work.groups():
         assert whole.variances(group) == pytest.approx(ideal.variances(group), rel=1e-2)
 
@@ -106,27 +103,27 @@ def test_for_marginals_no_mechanism_at_all_is_cheaper(shape, caps):
     work = rs.marginals(sizes(shape), up_to=3)
     draft, dense = block_targets(work, caps, 1e-6), dense_optimum(work, caps)
     assert draft.scope == "all mechanisms"
-    assert draft.mechanism.cost() == pytest.approx(dense.upper, rel=1e-5)
-    assert draft.lower_cost == pytest.approx(dense.lower, rel=1e-5)
+    assert draft.strategy.cost() == pytest.approx(dense.upper, rel=1e-5)
+    assert draft.lower_bound == pytest.approx(dense.lower, rel=1e-5)
 
 
 def test_sets_of_cells_are_capped_by_their_size_and_no_mechanism_is_cheaper():
     work = rs.all_tables(sizes([4, 3]), ways=(1, 2), family=rs.predicates)
     draft, dense = block_targets(work, [1.0, 2.0], 1e-6), dense_optimum(work, [1.0, 2.0])
     assert draft.scope == "all mechanisms"
-    assert draft.mechanism.cost() == pytest.approx(dense.upper, rel=1e-5)
+    assert draft.strategy.cost() == pytest.approx(dense.upper, rel=1e-5)
 
 
 def test_more_sets_than_can_be_listed_are_capped():
     work = rs.all_tables(sizes([30, 30]), ways=2, family=rs.predicates)
     draft = block_targets(work, [1.0], 1e-6)
-    assert draft.mechanism.cost() == pytest.approx(draft.lower_cost, rel=1e-6)
+    assert draft.strategy.cost() == pytest.approx(draft.lower_bound, rel=1e-6)
 
 
 def test_the_largest_variances_of_two_published_examples():
     work = rs.marginals(sizes([3] * 5), up_to=5)
-    assert block_targets(work, caps_of(work), 1e-7).mechanism.cost() == pytest.approx(7.59375, rel=1e-7)
-    weighted = block_targets(work, [1.0] * 5 + [1 / 3], 1e-7).mechanism
+    assert block_targets(work, caps_of(work), 1e-7).strategy.cost() == pytest.approx(7.59375, rel=1e-7)
+    weighted = block_targets(work, [1.0] * 5 + [1 / 3], 1e-7).strategy
     cost = weighted.cost()
     assert cost == pytest.approx(8.15362, rel=1e-6)
     shown = [cost * float(weighted.largest(part[0])) for part in work.parts]
@@ -135,22 +132,22 @@ def test_the_largest_variances_of_two_published_examples():
 
 def test_on_one_attribute_the_best_centring_reaches_the_optimum_of_all_mechanisms():
     work = rs.table(sizes([16]), a0=rs.prefix)
-    cost, dense = block_targets(work, [1.0], 1e-5).mechanism.cost(), dense_optimum(work, [1.0])
+    cost, dense = block_targets(work, [1.0], 1e-5).strategy.cost(), dense_optimum(work, [1.0])
     assert dense.lower <= cost <= 1.003 * dense.upper  # weights are rounded to small whole numbers
 
 
 def test_a_product_costs_the_product_of_its_factors():
     alone = dense_optimum(rs.table(sizes([6]), a0=rs.prefix), [1.0]).upper
     both = block_targets(rs.table(sizes([6, 6]), a0=rs.prefix, a1=rs.prefix), [1.0], 1e-5)
-    assert both.mechanism.cost() == pytest.approx(alone**2, rel=5e-3)
+    assert both.strategy.cost() == pytest.approx(alone**2, rel=5e-3)
 
 
 def test_large_tables_are_planned_from_each_attribute_alone():
     work = rs.all_tables(sizes([100, 100]), ways=2, family=rs.prefix)
     draft = block_targets(work, [1.0], 1e-4)
     alone = dense_optimum(rs.table(sizes([100]), a0=rs.prefix), [1.0]).upper
-    assert draft.mechanism.cost() == pytest.approx(alone**2, rel=2e-2)
-    assert draft.lower_cost >= 0.97 * draft.mechanism.cost()
+    assert draft.strategy.cost() == pytest.approx(alone**2, rel=2e-2)
+    assert draft.lower_bound >= 0.97 * draft.strategy.cost()
 
 
 def test_tables_written_one_by_one_cost_what_a_run_of_them_costs():
@@ -159,13 +156,13 @@ def test_tables_written_one_by_one_cost_what_a_run_of_them_costs():
     pairs = [("a0", "a1"), ("a0", "a2"), ("a1", "a2")]
     single = [rs.table(schema, dict.fromkeys(pair, rs.prefix)) for pair in pairs]
     listed = single[0] + single[1] + single[2]
-    costs = [block_targets(work, caps_of(work), 1e-5).mechanism.cost() for work in (run, listed)]
+    costs = [block_targets(work, caps_of(work), 1e-5).strategy.cost() for work in (run, listed)]
     assert costs[0] == pytest.approx(costs[1], rel=1e-3)
 
 
 def test_doubling_every_cap_halves_the_cost():
     work = rs.all_tables(sizes([4, 3]), ways=(1, 2), family=rs.prefix)
-    costs = [block_targets(work, [cap, 3 * cap], 1e-6).mechanism.cost() for cap in (1.0, 2.0)]
+    costs = [block_targets(work, [cap, 3 * cap], 1e-6).strategy.cost() for cap in (1.0, 2.0)]
     assert costs[0] == pytest.approx(2 * costs[1], rel=1e-4)
 
 
@@ -175,16 +172,16 @@ def test_prices_are_what_relaxing_a_part_saves():
     draft = block_targets(work, caps, 1e-9)
     for number in range(3):
         eased = [cap * (1 + step * (place == number)) for place, cap in enumerate(caps)]
-        saved = 1 - block_targets(work, eased, 1e-9).mechanism.cost() / draft.mechanism.cost()
+        saved = 1 - block_targets(work, eased, 1e-9).strategy.cost() / draft.strategy.cost()
         assert saved == pytest.approx(step * float(draft.prices[number].sum()), rel=2e-2, abs=1e-7)
 
 
 def test_adding_violated_queries_in_rounds_ends_where_listing_all_does(monkeypatch):
     work = rs.all_tables(sizes([40, 30]), ways=(1, 2), family=rs.ranges)
-    rounds = block_targets(work, [1.0, 3.0], 1e-5).mechanism.cost()
+    rounds = block_targets(work, [1.0, 3.0], 1e-5).strategy.cost()
     monkeypatch.setattr(scales_tables, "FEW", 10**9)
     monkeypatch.setattr(scales_rounds, "FEW", 10**9)
-    assert block_targets(work, [1.0, 3.0], 1e-5).mechanism.cost() == pytest.approx(rounds, rel=2e-5)
+    assert block_targets(work, [1.0, 3.0], 1e-5).strategy.cost() == pytest.approx(rounds, rel=2e-5)
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -207,8 +204,8 @@ def test_the_joint_dual_is_the_optimum_of_a_semidefinite_program():
     work = rs.all_tables(sizes([3, 2]), ways=(1, 2), family=rs.prefix)
     caps = [1.0, 1.5]
     draft = block_targets(work, caps, 1e-5)
-    measures = [measure.vector() for measure in draft.mechanism.measures]
-    assert draft.mechanism.cost() == pytest.approx(_block_program(work, caps, measures), rel=1e-4)
+    measures = [measure.vector() for measure in draft.strategy.measures]
+    assert draft.strategy.cost() == pytest.approx(_block_program(work, caps, measures), rel=1e-4)
 
 
 def _block_program(work, caps, measures):
@@ -246,13 +243,13 @@ def test_tables_that_cannot_be_gone_through_are_refused_with_a_remedy():
 @pytest.mark.parametrize("shape", [[3, 3, 3, 3], [2, 3, 4, 5]])
 def test_the_least_accurate_marginal_is_found_without_going_through_all(shape):
     work = rs.marginals(sizes(shape), up_to=3)
-    mechanism = block_targets(work, [1.0, 2.0, 1.5, 3.0], 1e-5).mechanism
+    mechanism = block_targets(work, [1.0, 2.0, 1.5, 3.0], 1e-5).strategy
     for part in work.parts:
-        (worst,) = least_accurate_tables(mechanism, part)
+        (worst,) = mechanism.answerer.least_accurate(part)
         assert mechanism.largest(worst) == pytest.approx(max(map(mechanism.largest, part)), rel=1e-12)
 
 
 def test_tables_with_unlike_queries_are_all_candidates_for_the_least_accurate():
     work = rs.all_tables(sizes([3, 4, 5]), ways=2, family=rs.prefix)
-    mechanism = rs.plan(work, rs.privacy_cost(1), method="querysmasher").mechanism
-    assert len(list(least_accurate_tables(mechanism, work.parts[0]))) == 3
+    mechanism = rs.plan(work, rs.privacy_cost(1), method="querysmasher").strategy
+    assert len(list(mechanism.answerer.least_accurate(work.parts[0]))) == 3

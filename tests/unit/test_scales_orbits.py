@@ -18,7 +18,7 @@ sizes = rs.Schema.of_sizes
 
 
 def orbits_of(work, marks):
-    layers = solve_blocks(decompose(work), work.schema.sizes, Optimal(), 1e-3).mechanism.layers
+    layers = solve_blocks(decompose(work), work.schema.sizes, Optimal(), 1e-3).strategy.layers
     return Orbits.of_blocks(kinds_of(work, marks), [layer.subsets for layer in layers])
 
 

@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 
 import residua as rs
+from residua.decompose import gather
 from residua.linalg.lattice import integer_kernel
 from residua.mechanisms.named import querysmasher
 from residua.mechanisms.smasher import kinds_of
 from residua.mechanisms.splits.sum import BlockSum
-from residua.mechanisms.splits.terms import gather
 from residua.workload import Explicit, Factor, Group
 
 COST = rs.privacy_cost(1)
@@ -99,7 +99,7 @@ def test_the_sum_of_blocks_is_that_of_querysmasher_and_its_slopes_are_difference
     work = make()
     kinds = kinds_of(work, by_weight=True)
     total = BlockSum(gather(work.parts, kinds), work.schema.sizes)
-    assert total.at({})[0] ** 2 == pytest.approx(querysmasher(work, 1e-6).total, rel=1e-5)
+    assert total.at({})[0] ** 2 == pytest.approx(querysmasher(work, 1e-6).value, rel=1e-5)
     rng = np.random.default_rng(3)
     sizes = {kind: work.schema.sizes[kinds.index(kind)] for kind in set(kinds)}
     weights = {kind: rng.dirichlet(np.full(size, 20.0)) for kind, size in sizes.items()}
@@ -152,7 +152,7 @@ def test_releases_under_whole_number_weights_are_unbiased(monkeypatch: pytest.Mo
     schema = rs.Schema(a=rs.Integer(0, 11), b=rs.Integer(0, 6), c=rs.Categorical("x", "y"))
     work = rs.all_tables(schema, ways=(1, 2, 3), numeric=rs.prefix, categorical=rs.identity)
     plan = rs.plan(work, rs.zcdp(1), method="smasher")
-    assert any(measure.numerators is not None for measure in plan.mechanism.measures)  # type: ignore[attr-defined]
+    assert any(measure.numerators is not None for measure in plan.strategy.measures)  # type: ignore[attr-defined]
     rng = np.random.default_rng(1)
     codes = np.stack([rng.integers(0, size, 4000) for size in schema.sizes], axis=1).astype(np.int32)
     monkeypatch.setattr("residua._measure.draw", lambda source, laws, counts: np.zeros(sum(counts), np.int64))
@@ -184,7 +184,7 @@ def test_a_saved_plan_keeps_its_whole_number_weights(tmp_path: Path) -> None:
     plan.save(tmp_path / "smashed.plan")
     loaded = rs.Plan.load(tmp_path / "smashed.plan")
     assert loaded.hash == plan.hash
-    assert loaded.mechanism.measures == plan.mechanism.measures  # type: ignore[attr-defined]
+    assert loaded.strategy.measures == plan.strategy.measures  # type: ignore[attr-defined]
 
 
 SIX = rs.Schema.of_sizes([6, 5, 4])

@@ -129,7 +129,7 @@ def test_every_definition_of_privacy_can_be_written(written, privacy, budget):
 
 def test_a_pure_budget_is_planned_with_laplace_noise(written):
     text = TEXT.replace("definition: zcdp", "definition: pure_dp").replace("rho:", "epsilon:")
-    assert load_spec(written(text)).plan().mechanism.law == "laplace"
+    assert load_spec(written(text)).plan().strategy.law == "laplace"
 
 
 def test_families_and_ways_are_read_as_python_writes_them():

@@ -8,6 +8,7 @@ import pytest
 from numpy.typing import NDArray
 
 import residua as rs
+from residua.decompose import gather
 from residua.linalg.squares import spread
 from residua.mechanisms.named import querysmasher
 from residua.mechanisms.smasher import kinds_of
@@ -15,8 +16,7 @@ from residua.mechanisms.splits import split
 from residua.mechanisms.splits.choice import divide
 from residua.mechanisms.splits.free import FreeTables
 from residua.mechanisms.splits.sum import BlockSum
-from residua.mechanisms.splits.terms import gather
-from residua.strategy.overlap import OverlapStrategy
+from residua.strategy.strategy import Strategy
 
 Array = NDArray[np.float64]
 
@@ -84,7 +84,7 @@ def test_without_moves_the_sum_of_blocks_is_that_of_querysmasher() -> None:
     work = pairs(4, 3)
     free = FreeTables(list(work.groups()), [0, 1, 2])
     total = BlockSum(gather((), [0, 1, 2], free.blocks), work.schema.sizes, free)
-    uniform = querysmasher(work, 1e-6).total
+    uniform = querysmasher(work, 1e-6).value
     assert total.at({}, free.start(), 1e-7)[0] ** 2 == pytest.approx(uniform, rel=1e-5)
 
 
@@ -96,11 +96,11 @@ def test_splits_of_small_tables_are_within_one_and_a_half_percent_of_the_optimum
     work = pairs(4, attributes, family)
     draft = split(work, kinds_of(work, by_weight=False), GAP, None)
     assert draft is not None
-    assert isinstance(draft.mechanism, OverlapStrategy)
+    assert isinstance(draft.strategy, Strategy)
     best = optimum(work)
-    assert best * (1 - GAP) <= rmse(draft.total, work) <= 1.015 * best
-    assert draft.lower_bound <= draft.total
-    assert draft.mechanism.cost() == pytest.approx(1.0)
+    assert best * (1 - GAP) <= rmse(draft.value, work) <= 1.015 * best
+    assert draft.lower_bound <= draft.value
+    assert draft.strategy.cost() == pytest.approx(1.0)
 
 
 def test_random_explicit_tables_are_within_four_percent_of_the_optimum() -> None:
@@ -113,16 +113,16 @@ def test_random_explicit_tables_are_within_four_percent_of_the_optimum() -> None
     work = tables[0] + tables[1] + tables[2]
     draft = split(work, [0, 1, 2], GAP, None)
     assert draft is not None
-    assert rmse(draft.total, work) <= 1.04 * optimum(work)
+    assert rmse(draft.value, work) <= 1.04 * optimum(work)
 
 
 def test_forty_attributes_share_three_blocks_and_gain_six_percent() -> None:
     work = pairs(10, 40)
     draft = split(work, kinds_of(work, by_weight=False), GAP, None)
     assert draft is not None
-    assert isinstance(draft.mechanism, OverlapStrategy)
-    assert len(draft.mechanism.shapes) == 2
-    assert rmse(draft.total, work) <= 26.15  # exact QuerySmasher: 28.0097
+    assert isinstance(draft.strategy, Strategy)
+    assert len(draft.strategy.shapes) == 2
+    assert rmse(draft.value, work) <= 26.15  # exact QuerySmasher: 28.0097
 
 
 def test_tables_of_different_weights_share_one_split() -> None:
@@ -134,10 +134,10 @@ def test_tables_of_different_weights_share_one_split() -> None:
     work = sum(tables[1:], start=tables[0])
     draft = split(work, kinds_of(work, by_weight=False), GAP, None)
     assert draft is not None
-    assert draft.total is not None
-    uniform = querysmasher(work, GAP).total
+    assert draft.value is not None
+    uniform = querysmasher(work, GAP).value
     assert uniform is not None
-    assert draft.total < 0.9 * uniform
+    assert draft.value < 0.9 * uniform
 
 
 def test_mixed_tables_do_both_and_blocks_that_no_free_table_touches_stay_centred() -> None:
@@ -145,8 +145,8 @@ def test_mixed_tables_do_both_and_blocks_that_no_free_table_touches_stay_centred
     work = rs.all_tables(schema, 1, rs.ranges) + rs.all_tables(schema, 2, rs.affine)
     work += rs.all_tables(schema, 3, rs.prefix)
     plan = rs.plan(work, COST, method="smasher")
-    assert isinstance(plan.mechanism, OverlapStrategy)
-    assert {len(layer.layout) for layer in plan.mechanism.layers} == {0, 1, 3}
+    assert isinstance(plan.strategy, Strategy)
+    assert {len(layer.layout) for layer in plan.strategy.layers} == {0, 1, 3}
     assert plan.uniform_total is not None
     assert plan.ideal.total_variance < 0.95 * plan.uniform_total
     assert plan.rmse <= 1.001 * plan.ideal.rmse
@@ -181,7 +181,7 @@ def test_releases_of_split_tables_are_unbiased(monkeypatch: pytest.MonkeyPatch) 
     schema = rs.Schema.of_sizes([4] * 7)
     work = rs.all_tables(schema, 1, rs.prefix) + rs.all_tables(schema, 2, rs.affine)
     plan = rs.plan(work, rs.zcdp(1), method="smasher")
-    assert isinstance(plan.mechanism, OverlapStrategy)
+    assert isinstance(plan.strategy, Strategy)
     rng = np.random.default_rng(1)
     codes = rng.integers(0, 4, (3000, 7)).astype(np.int32)
     monkeypatch.setattr("residua._measure.draw", lambda source, laws, counts: np.zeros(sum(counts), np.int64))

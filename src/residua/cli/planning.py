@@ -103,7 +103,7 @@ def plan_document(found: Plan) -> dict[str, Any]:
         "certificate": {"lower_bound": proof.lower_bound, "gap": proof.gap, "scope": proof.scope},
         "objective": found.objective,
         "targets": _targets_document(found),
-        "measured": list(found.mechanism.describe()),
+        "measured": list(found.strategy.describe()),
     }
 
 

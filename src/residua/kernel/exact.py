@@ -1,6 +1,6 @@
 """Sums and products of whole numbers that never wrap around: in 64 bits where those will do."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from functools import reduce
 from typing import Any
 
@@ -68,16 +68,3 @@ def kron(arrays: Iterable[Whole]) -> Whole:
 def _kron(left: Whole, right: Whole) -> Whole:
     wide = largest_size(left) * largest_size(right) >= FITS
     return np.kron(left.astype(object), right.astype(object)) if wide else np.kron(left, right)
-
-
-def along_axes(values: NDArray[Any], matrices: Sequence[NDArray[Any]]) -> NDArray[Any]:
-    """Kronecker product of the matrices applied to each row of `values`.
-
-    Each step multiplies the last axis and moves it to the front, so that every product is one matrix product.
-    """
-    blocks = len(values)
-    tensor = values.reshape(blocks, -1)
-    for matrix in reversed(matrices):
-        flat = tensor.reshape(-1, matrix.shape[1]) @ matrix.T
-        tensor = flat.reshape(blocks, -1, len(matrix)).transpose(0, 2, 1).reshape(blocks, -1)
-    return tensor

@@ -9,8 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from residua.errors import BudgetError
-from residua.kernel.exact import along_axes, largest_size
+from residua.kernel.exact import largest_size
 from residua.linalg.kinds import JointKinds
+from residua.linalg.squares import along_axes
 from residua.noise import DiscreteLaplace, Law, RoundedGaussian
 from residua.privacy import NoiseLaw
 

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -53,3 +54,16 @@ def join(matrices: Iterable[Array]) -> Array:
     for matrix in matrices:
         product = np.asarray(np.kron(product, matrix), dtype=np.float64)
     return product
+
+
+def along_axes(values: NDArray[Any], matrices: Sequence[NDArray[Any]]) -> NDArray[Any]:
+    """Kronecker product of the matrices applied to each row of `values`.
+
+    Each step multiplies the last axis and moves it to the front, so that every product is one matrix product.
+    """
+    blocks = len(values)
+    tensor = values.reshape(blocks, -1)
+    for matrix in reversed(matrices):
+        flat = tensor.reshape(-1, matrix.shape[1]) @ matrix.T
+        tensor = flat.reshape(blocks, -1, len(matrix)).transpose(0, 2, 1).reshape(blocks, -1)
+    return tensor

@@ -3,6 +3,8 @@
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
+from typing import Any
 
 LARGE = 2_000  # rows from which a second thread surely makes a decomposition faster
 
@@ -10,11 +12,17 @@ LARGE = 2_000  # rows from which a second thread surely makes a decomposition fa
 @contextmanager
 def threads_for(rows: int) -> Iterator[None]:
     """Within it, BLAS uses one thread for matrices of up to 2,000 rows, otherwise every processor."""
-    import scipy.linalg  # noqa: F401  # brings its own BLAS, which a limit set before would not reach
-    from threadpoolctl import threadpool_limits
-
-    with threadpool_limits(limits=1 if rows <= LARGE else processors(), user_api="blas"):
+    with _controller().limit(limits=1 if rows <= LARGE else processors(), user_api="blas"):
         yield
+
+
+@cache
+def _controller() -> Any:
+    """What knows the BLAS libraries that are loaded; looking for them takes milliseconds."""
+    import scipy.linalg  # noqa: F401  # brings its own BLAS, which would not be found before
+    from threadpoolctl import ThreadpoolController
+
+    return ThreadpoolController()
 
 
 def processors() -> int:

@@ -4,11 +4,12 @@ Published methods that HDMM and this package improve on. Trees and eigenvectors 
 attribute, for the sum of what all tables ask of it.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
+from residua.answering.blocks import Placed, Shape
 from residua.bounds import svd_or_nothing
 from residua.errors import Infeasible
 from residua.linalg.rows import inverse_gram
@@ -20,10 +21,9 @@ from residua.mechanisms.hdmm.products import Products
 from residua.mechanisms.hdmm.weighing import Weighing
 from residua.mechanisms.hdmm.weighing import at_cost_one as weights_at_cost_one
 from residua.privacy import NoiseLaw
+from residua.strategy.build import of_blocks
 from residua.strategy.integers import independent_integers
-from residua.strategy.nested import NestedStrategy, Term, distinct
 from residua.strategy.noise_laws import unit_variance
-from residua.strategy.product import ProductStrategy, StrategyFactor
 from residua.strategy.spans import integer_span
 from residua.workload import Queries, Workload
 from residua.workload.joint import refuse_many_cells
@@ -50,11 +50,12 @@ def workload_itself(work: Workload, law: NoiseLaw) -> Draft:
                 )
             if factor.queries.count * factor.queries.cells > MOST_ENTRIES:
                 raise Infeasible(f"{factor.queries!r} has too many queries to be measured one by one")
-    sizes = work.schema.sizes
-    rows = [families[at].matrix() if at in families else None for at in range(len(sizes))]
-    matrices, numbers = distinct(rows)
-    terms = tuple(Term(tuple(sorted(group.attributes)), unit_variance(law)) for group in work.groups())
-    strategy = NestedStrategy(sizes, matrices, numbers, terms, law)
+    distinct = {queries: Shape.of(queries.sizes, queries.matrix()) for queries in families.values()}
+    blocks = [
+        ([Placed((at,), distinct[families[at]]) for at in sorted(group.attributes)], unit_variance(law))
+        for group in work.groups()
+    ]
+    strategy = of_blocks(work.schema.sizes, blocks, law)
     return Draft(strategy.scaled(1 / strategy.cost()), svd_or_nothing(work), scope_of(law))
 
 
@@ -87,18 +88,18 @@ def _by_axis(work: Workload, law: NoiseLaw, matrix_for: Callable[[Array], Array]
         refuse_many_cells(axis.cells, "the cells of one attribute")
         tables = np.bincount(asked.families[:, at], asked.weights, minlength=len(axis.grams))
         gram = np.asarray(np.tensordot(tables, np.array(axis.grams), axes=1), dtype=np.float64)
-        factors.append(StrategyFactor(axis.attributes, axis.sizes, at_cost_one(matrix_for(gram), law)))
-    strategy = ProductStrategy(tuple(factors), unit_variance(law), law=law)
-    return Draft(strategy, svd_or_nothing(work), scope_of(law), spans=_spans(work, strategy))
+        factors.append(Placed(axis.attributes, Shape.of(axis.sizes, at_cost_one(matrix_for(gram), law))))
+    strategy = of_blocks(work.schema.sizes, [(factors, unit_variance(law))], law)
+    return Draft(strategy, svd_or_nothing(work), scope_of(law), spans=_spans(work, factors))
 
 
-def _spans(work: Workload, strategy: ProductStrategy) -> dict[int, NDArray[np.int64] | None]:
+def _spans(work: Workload, factors: Sequence[Placed]) -> dict[int, NDArray[np.int64] | None]:
     """Integer rows that span what is asked, for factors that do not measure all their cells."""
     spans: dict[int, NDArray[np.int64] | None] = {}
-    for number, factor in enumerate(strategy.factors):
+    for number, factor in enumerate(factors):
         if factor.projector is None:
             continue
-        rank = round(float(np.trace(factor.projector)))
+        rank = factor.shape.rank
         asked = {
             f.queries for group in work.groups() for f in group.factors if f.attributes == factor.attributes
         }

@@ -9,12 +9,13 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
+from residua.answering.blocks import Placed, Shape
 from residua.bounds import svd_or_nothing
 from residua.errors import Infeasible
 from residua.mechanisms.draft import Draft
 from residua.privacy import NoiseLaw
-from residua.strategy.noise_laws import column_costs
-from residua.strategy.product import ProductStrategy, StrategyFactor
+from residua.strategy.build import of_blocks
+from residua.strategy.noise_laws import column_costs, unit_variance
 from residua.workload import Workload
 
 Array = NDArray[np.float64]
@@ -97,8 +98,8 @@ def baseline(work: Workload, matrix: Callable[[int], Array], law: NoiseLaw = "ga
                 f"attribute {work.schema.names[axis]!r} has {size:,} cells; a baseline holds at most "
                 f"{MOST_CELLS:,}"
             )
-        factors.append(StrategyFactor((axis,), (size,), at_cost_one(matrix(size), law)))
-    strategy = ProductStrategy(tuple(factors), 2.0 if law == "laplace" else 1.0, law=law)
+        factors.append(Placed((axis,), Shape.of((size,), at_cost_one(matrix(size), law))))
+    strategy = of_blocks(work.schema.sizes, [(factors, unit_variance(law))], law)
     return Draft(
         strategy, svd_or_nothing(work), "all Laplace noise" if law == "laplace" else "all mechanisms"
     )

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from residua.answering.blocks import Layer, Shape
 from residua.decompose import Block, Decomposition, Term, signature
 from residua.linalg.centring import Measure, standing_rows
 from residua.linalg.rows import independent_rows
@@ -20,10 +21,9 @@ from residua.linalg.squares import join
 from residua.linalg.threads import threads_for
 from residua.mechanisms.draft import Draft, Progress
 from residua.mechanisms.shapes import BlockSolver, uniform_bound
-from residua.strategy.block_strategy import BlockStrategy
-from residua.strategy.blocks import Layer, Shape
 from residua.strategy.integers import completed, independent_integers
 from residua.strategy.spans import centred_span, product_span, whole_span
+from residua.strategy.strategy import Domain, Strategy
 
 Array = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -67,7 +67,7 @@ def solve_blocks(
     total = math.fsum(float(high.sum()) for _, _, high in layers)
     lower = math.fsum(float(low.sum()) for _, low, _ in layers) ** 2
     finished = tuple(replace(layer, noise=total / high, costs=high / total) for layer, _, high in layers)
-    strategy = BlockStrategy(tuple(sizes), parts.measures, tuple(bench.shapes), finished)
+    strategy = Strategy((Domain(tuple(sizes), parts.measures),), tuple(bench.shapes), finished)
     return Draft(strategy, lower, "this block structure", total**2, spans=bench.spans)
 
 

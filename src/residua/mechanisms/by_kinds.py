@@ -10,17 +10,16 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
+from residua.answering.coarsened.lifting import Lift, lift_of, split_by
 from residua.bounds import svd_or_nothing
 from residua.errors import Infeasible
 from residua.linalg.kinds import JointKinds, Kinds, together
 from residua.mechanisms.draft import Draft, Progress
 from residua.mechanisms.hdmm.bounds import scope_of
 from residua.privacy import NoiseLaw
-from residua.strategy.lifting import Lift, lift_of, split_by
-from residua.strategy.mechanism import Mechanism
-from residua.strategy.sides import Side, SidesStrategy
+from residua.strategy.build import Spans, seen_by
+from residua.strategy.strategy import Strategy
 from residua.workload import Group, Tables, Workload
 from residua.workload.coarse import cells_of_kinds, combined_factors, kinds_of
 from residua.workload.combined import MOST_KINDS
@@ -28,7 +27,6 @@ from residua.workload.views import View, joint_kinds
 
 Method = Callable[[Workload, float, Progress | None], Draft]
 Parts = Sequence[Group | Tables]
-Spans = Mapping[int, NDArray[np.int64] | None]
 Subset = tuple[int, ...]
 
 MOST_JOINT = 1_024  # joint kinds of cells that several attributes are taken for as one
@@ -42,9 +40,9 @@ class Coarse:
     work: Workload
     view: View
 
-    def mechanism(self, found: Mechanism, spans: Spans | None = None) -> Mechanism:
-        """The mechanism for cells that one planned for the coarse workload is."""
-        return SidesStrategy((Side(found, self.view, spans or {}),)) if self.view.parts else found
+    def strategy(self, found: Strategy) -> Strategy:
+        """The strategy for cells that one planned for the coarse workload is."""
+        return seen_by([(found, self.view, {})])[0] if self.view.parts else found
 
 
 def tied(parts: Parts) -> Subset:
@@ -117,7 +115,7 @@ def by_kinds(
             refused.append(error)
             continue
         if draft is not None:
-            total = _total(draft.mechanism, work.parts)
+            total = _total(draft.strategy, work.parts)
             found.append((total, draft))
             if draft.scope != "this block structure" and total <= draft.lower_bound * (1 + PROVED):
                 break
@@ -146,7 +144,8 @@ def _all_by_kinds(planner: Planner, work: Workload) -> Draft | None:
     draft = planner.draft(coarse.work)
     if not coarse.view.parts:
         return draft
-    return replace(draft, mechanism=coarse.mechanism(draft.mechanism, draft.spans), spans={})
+    found, spans = seen_by([(draft.strategy, coarse.view, draft.spans)])
+    return replace(draft, strategy=found, spans=spans)
 
 
 def _beside_cells(planner: Planner, work: Workload) -> Draft | None:
@@ -177,13 +176,13 @@ def _side_by_side(planner: Planner, work: Workload, attributes: Subset) -> Draft
     coarse = [split.coarse for split in splits if split.coarse is not None]
     works = [Workload(work.schema, tuple(fine)), _seen(Workload(work.schema, tuple(coarse)), view)]
     drafts = [planner.draft(each) for each in works]
-    found = _shared_out(drafts, works, view, lifts, planner.law)
+    found, spans = _shared_out(drafts, works, view, lifts, planner.law)
     bound = svd_or_nothing(Workload(work.schema, tuple(rest)))  # more queries never make it easier
     if bound > 0 or planner.law == "laplace":
-        return Draft(found, bound, scope_of(planner.law))
+        return Draft(found, bound, scope_of(planner.law), spans=spans)
     # No two mechanisms for the two sides do better, however they share the privacy (claim M-001).
     apart = math.fsum(math.sqrt(draft.lower_bound) for draft in drafts) ** 2
-    return Draft(found, apart, "this block structure")
+    return Draft(found, apart, "this block structure", spans=spans)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -247,16 +246,16 @@ def _lifts(ties: Ties, rest: Parts) -> Iterator[Lift]:
 
 def _shared_out(
     drafts: Sequence[Draft], works: Sequence[Workload], view: View, lifts: Sequence[Lift], law: NoiseLaw
-) -> SidesStrategy:
-    """Both sides with the best shares of the privacy (claim H-032)."""
-    totals = [_total(draft.mechanism, own.parts) for draft, own in zip(drafts, works, strict=True)]
+) -> tuple[Strategy, Spans]:
+    """Both parts with the best shares of the privacy (claim H-032), and the spans of their shapes."""
+    totals = [_total(draft.strategy, own.parts) for draft, own in zip(drafts, works, strict=True)]
     shares = np.array(totals) ** (1 / 3 if law == "laplace" else 1 / 2)
     shares = shares / shares.sum()
-    sides = tuple(
-        Side(draft.mechanism.scaled(float(share) / draft.mechanism.cost()), own, draft.spans)
+    parts = [
+        (draft.strategy.scaled(float(share) / draft.strategy.cost()), own, draft.spans)
         for draft, share, own in zip(drafts, shares, (View(), view), strict=True)
-    )
-    return SidesStrategy(sides, tuple(lifts))
+    ]
+    return seen_by(parts, lifts)
 
 
 def _kinds_asked(parts: Parts, attributes: Subset) -> dict[int, Kinds]:
@@ -288,5 +287,5 @@ def _settled(parts: Parts, attributes: Subset) -> list[Subset]:
     return sorted(each for each in known if not any(set(each) < set(other) for other in known))
 
 
-def _total(mechanism: Mechanism, parts: Parts) -> float:
-    return math.fsum(mechanism.totals(part)[0] for part in parts)
+def _total(strategy: Strategy, parts: Parts) -> float:
+    return math.fsum(strategy.totals(part)[0] for part in parts)

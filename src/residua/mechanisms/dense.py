@@ -5,6 +5,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
+from residua.answering.blocks import Placed, Shape
 from residua.linalg.squares import spread
 from residua.linalg.threads import threads_for
 from residua.mechanisms.draft import Draft, Progress
@@ -12,8 +13,8 @@ from residua.solve.cells import Progress as SolverProgress
 from residua.solve.cells import solve_cells
 from residua.solve.circulant import solve_circulant
 from residua.solve.solution import Solution
+from residua.strategy.build import of_blocks
 from residua.strategy.integers import independent_integers
-from residua.strategy.product import ProductStrategy, StrategyFactor
 from residua.strategy.spans import integer_span, product_span
 from residua.workload import Queries, Workload
 from residua.workload.joint import common_product, joint_rows, refuse_many_cells
@@ -28,13 +29,13 @@ def dense(work: Workload, tolerance: float, progress: Progress | None = None) ->
     A workload whose tables are all multiples of one product of families is solved factor by factor
     (values and bounds multiply, claim S-008), with the limit on each factor.
     """
-    shared = common_product(work)
+    sizes, shared = work.schema.sizes, common_product(work)
     if shared is not None:
         weight, factors = shared
         share = tolerance / max(len(factors), 1) / 2
         solutions = [_solve(factor.queries, share, progress) for factor in factors]
         strategies = [
-            StrategyFactor(factor.attributes, factor.queries.sizes, solution.strategy)
+            Placed(factor.attributes, Shape.independent(factor.queries.sizes, solution.strategy))
             for factor, solution in zip(factors, solutions, strict=True)
         ]
         lower = weight * math.prod(solution.lower for solution in solutions)
@@ -43,14 +44,14 @@ def dense(work: Workload, tolerance: float, progress: Progress | None = None) ->
             for at, (factor, solution) in enumerate(zip(factors, solutions, strict=True))
             if len(solution.strategy) < factor.queries.cells
         }
-        return Draft(ProductStrategy(tuple(strategies), 1.0), lower, "all mechanisms", spans=spans)
+        return Draft(of_blocks(sizes, [(strategies, 1.0)]), lower, "all mechanisms", spans=spans)
     joint = joint_rows(work)
     solution = _certified(joint.root, tolerance, progress, f"{len(joint.attributes)} attributes")
-    strategy = StrategyFactor(joint.attributes, joint.sizes, solution.strategy)
+    strategy = Placed(joint.attributes, Shape.independent(joint.sizes, solution.strategy))
     partial = len(solution.strategy) < math.prod(joint.sizes)
     rows = joint_integer_rows(work) if partial else None
     spans = {0: None if rows is None else _independent(rows, solution)} if partial else {}
-    return Draft(ProductStrategy((strategy,), 1.0), solution.lower, "all mechanisms", spans=spans)
+    return Draft(of_blocks(sizes, [([strategy], 1.0)]), solution.lower, "all mechanisms", spans=spans)
 
 
 def joint_integer_rows(work: Workload) -> Integers | None:

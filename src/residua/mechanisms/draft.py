@@ -1,4 +1,4 @@
-"""What a method returns: a mechanism at privacy cost 1, and what is proved about it."""
+"""What a method returns: a real strategy, and what is proved about it."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -7,7 +7,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from residua.strategy.mechanism import Mechanism
+from residua.strategy.strategy import Strategy
 
 Array = NDArray[np.float64]
 
@@ -22,36 +22,26 @@ Progress = Callable[[str, float], None]
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """A mechanism of cost 1 and a lower bound on the total weighted variance at cost 1.
+    """A real strategy, and a lower bound on what it was made for.
+
+    For the total weighted variance: a strategy of cost 1, and a bound at cost 1. For targets: a strategy that
+    meets them all at the least cost, and a bound on that cost. For a loss: a strategy of the cost asked for,
+    and a bound on the loss. `value` is the strategy's own, where the method knows it without asking every
+    table.
 
     `scope` says for whom the bound holds: no mechanism at all can be better, or none that measures the
-    same blocks independently and adds up what each costs at its own worst record (claim M-001). `total` is
-    the mechanism's own total weighted variance at cost 1, where the method knows it without asking every
-    table; `uniform_total` is that of uniform centring (QuerySmasher), where it was found on the way. `spans`
-    has integer rows for the numbered parts of the mechanism that must be rounded within them (see
-    `strategy.integers`).
+    same blocks independently and adds up what each costs at its own worst record (claim M-001). `spans`
+    has integer rows for the numbered shapes that must be rounded within them (see `strategy.rounding`).
+    `uniform_total` is the value of uniform centring (QuerySmasher), where it was found on the way. `prices`
+    has, for each part of a workload with targets, one number per table (a group has one): its share of the
+    price, all adding up to 1. To first order, allowing a table's queries `1 + e` times the variance saves
+    `e * share` of the cost (claim G-003).
     """
 
-    mechanism: Mechanism
+    strategy: Strategy
     lower_bound: float
     scope: Scope
-    total: float | None = None
+    value: float | None = None
     spans: Mapping[int, NDArray[np.int64] | None] = field(default_factory=dict)
     uniform_total: float | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class TargetDraft:
-    """A mechanism that meets every target, and a lower bound on the privacy cost of doing so.
-
-    `mechanism.cost()` is the privacy cost that it needs; no mechanism in `scope` meets all targets at less
-    than `lower_cost`. `prices` has, for each part of the workload, one number per table of the part (a group
-    has one): its share of the price, all of them adding up to 1. To first order, allowing a table's queries
-    `1 + e` times the variance saves `e * share` of the cost (claim G-003). `spans` is as in `Draft`.
-    """
-
-    mechanism: Mechanism
-    lower_cost: float
-    scope: Scope
-    prices: tuple[Array, ...]
-    spans: Mapping[int, NDArray[np.int64] | None] = field(default_factory=dict)
+    prices: tuple[Array, ...] = ()

@@ -58,7 +58,7 @@ def best_of(kinds: Sequence[Kind], work: Workload, law: NoiseLaw, progress: Prog
         except Infeasible as error:  # one kind of strategy does not fit; another may
             refused.append(error)
             continue
-        found.append((sum(draft.mechanism.totals(part)[0] for part in work.parts), draft))
+        found.append((sum(draft.strategy.totals(part)[0] for part in work.parts), draft))
     if not found:
         raise refused[0]
     return min(found, key=lambda each: each[0])[1]

@@ -16,7 +16,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from residua.decompose import decompose
+from residua.decompose import decompose, gather
 from residua.mechanisms.blocks import solve_blocks
 from residua.mechanisms.dense import dense
 from residua.mechanisms.draft import Draft, Progress
@@ -26,7 +26,6 @@ from residua.mechanisms.splits import split
 from residua.mechanisms.splits.choice import is_joint
 from residua.mechanisms.splits.search import least, whole_measures
 from residua.mechanisms.splits.sum import BlockSum
-from residua.mechanisms.splits.terms import gather
 from residua.workload import Group, Queries, Tables, Workload
 from residua.workload.coarse import combined_factors
 from residua.workload.combined import MOST_KINDS
@@ -42,10 +41,10 @@ def smasher(work: Workload, tolerance: float, progress: Progress | None = None) 
     """The best decomposition found, never worse than uniform centring; the draft states both totals."""
     uniform = querysmasher(work, tolerance, progress)
     if uniform.scope == "all mechanisms":
-        return replace(uniform, uniform_total=uniform.total)
+        return replace(uniform, uniform_total=uniform.value)
     drafts = [uniform, *_candidates(work, tolerance, progress)]
-    best = min(drafts, key=lambda draft: math.inf if draft.total is None else draft.total)
-    return replace(best, uniform_total=uniform.total)
+    best = min(drafts, key=lambda draft: math.inf if draft.value is None else draft.value)
+    return replace(best, uniform_total=uniform.value)
 
 
 def _candidates(work: Workload, tolerance: float, progress: Progress | None) -> Iterator[Draft]:
@@ -54,7 +53,7 @@ def _candidates(work: Workload, tolerance: float, progress: Progress | None) -> 
     joint = any(map(is_joint, work.parts))
     if joint and _union_work(work) <= UNION_WORK:
         found = dense(work, tolerance, progress)
-        yield replace(found, total=math.fsum(found.mechanism.totals(part)[0] for part in work.parts))
+        yield replace(found, value=math.fsum(found.strategy.totals(part)[0] for part in work.parts))
         return
     kinds = kinds_of(work, by_weight=not joint)
     free = split(work, kinds, tolerance, progress) if joint else None

@@ -5,16 +5,17 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from residua.answering.blocks import Placed, Shape
 from residua.errors import WorkloadError
 from residua.linalg.rows import row_space
 from residua.linalg.squares import join, spread
 from residua.linalg.threads import threads_for
 from residua.mechanisms.dense import joint_integer_rows, told
-from residua.mechanisms.draft import Array, Caps, Progress, TargetDraft
+from residua.mechanisms.draft import Array, Caps, Draft, Progress
 from residua.solve.refine import refined
 from residua.solve.targets import TargetSolution, solve_targets
+from residua.strategy.build import of_blocks
 from residua.strategy.integers import independent_integers
-from residua.strategy.product import ProductStrategy, StrategyFactor
 from residua.strategy.spans import integer_span
 from residua.workload import Group, Queries, Workload
 from residua.workload.joint import MOST_CELLS, common_product, refuse_many_cells
@@ -41,7 +42,7 @@ def _quick(queries: int, cells: int) -> bool:
 
 def dense_targets(
     work: Workload, caps: Caps, tolerance: float, progress: Progress | None = None, refine: bool = False
-) -> TargetDraft:
+) -> Draft:
     """The cheapest mechanism of all that meets every target, to a certified gap.
 
     A workload of one product of families with one target is solved factor by factor (claim G-002). With
@@ -54,15 +55,14 @@ def dense_targets(
     attributes = work.attributes
     sizes = tuple(work.schema.sizes[at] for at in attributes)
     solution = _certified(rows, allowed, tolerance, progress, f"{len(rows):,} queries", refine)
-    strategy = StrategyFactor(attributes, sizes, solution.strategy)
+    strategy = Placed(attributes, Shape.independent(sizes, solution.strategy))
     spans = {}
     if len(solution.strategy) < rows.shape[1]:
         whole = joint_integer_rows(work)
         spans[0] = None if whole is None else independent_integers(whole, len(solution.strategy))
     paid = solution.query_weights * allowed
-    return TargetDraft(
-        ProductStrategy((strategy,), 1.0), solution.lower, "all mechanisms", _by_table(work, paid), spans
-    )
+    mechanism = of_blocks(work.schema.sizes, [([strategy], 1.0)])
+    return Draft(mechanism, solution.lower, "all mechanisms", spans=spans, prices=_by_table(work, paid))
 
 
 def listed_queries(work: Workload, caps: Caps) -> tuple[Array, Array]:
@@ -105,7 +105,7 @@ def _product(work: Workload, caps: Caps) -> list[Queries] | None:
 
 def _product_targets(
     work: Workload, caps: Caps, families: Sequence[Queries], tolerance: float, progress: Progress | None
-) -> TargetDraft:
+) -> Draft:
     """The product of the factors' cheapest mechanisms; the strictest target pays for all."""
     strictest = min(range(len(caps)), key=lambda at: float(np.asarray(caps[at])))
     share = tolerance / max(len(families), 1) / 2
@@ -115,7 +115,7 @@ def _product_targets(
     ]
     first = next(work.groups())
     factors = tuple(
-        StrategyFactor(factor.attributes, factor.queries.sizes, solution.strategy)
+        Placed(factor.attributes, Shape.independent(factor.queries.sizes, solution.strategy))
         for factor, solution in zip(first.factors, solutions, strict=True)
     )
     spans = {
@@ -129,7 +129,8 @@ def _product_targets(
     lower = math.prod(solution.lower for solution in solutions) / allowed
     prices = tuple(np.zeros(1 if isinstance(part, Group) else len(part)) for part in work.parts)
     prices[strictest][0] = 1.0
-    return TargetDraft(ProductStrategy(factors, allowed), lower, "all mechanisms", prices, spans)
+    strategy = of_blocks(work.schema.sizes, [(factors, allowed)])
+    return Draft(strategy, lower, "all mechanisms", spans=spans, prices=prices)
 
 
 def _certified(

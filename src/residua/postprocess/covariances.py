@@ -14,12 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from residua.errors import Infeasible, NotInSpan
-from residua.linalg.centring import centred_columns
 from residua.postprocess.pieces import centred
 from residua.schema import Schema
-from residua.strategy.block_strategy import BlockStrategy
-from residua.strategy.mechanism import Mechanism
-from residua.strategy.product import ProductStrategy
+from residua.strategy.strategy import Strategy
 from residua.workload import Factor, Group, Identity
 
 Array = NDArray[np.float64]
@@ -73,10 +70,14 @@ def turned(cells: Array, squares: Squares, *, back: bool = False) -> Array:
 
 @dataclass(frozen=True, eq=False)
 class PieceError:
-    """Covariance of one piece: `scale` times the product of squares, each on some places of the piece."""
+    """Covariance of one piece: `scale` times the product of squares, each on some places of the piece.
+
+    The piece is centred under `means`, weights on the cells of each attribute; evenly if there are none.
+    """
 
     scale: float
     squares: Squares
+    means: tuple[Array, ...] | None = None
 
     @cached_property
     def measured(self) -> bool:
@@ -126,8 +127,8 @@ class PieceError:
 class PieceErrors:
     """Finds the covariance of the piece on any subset of attributes, each distinct one worked out once."""
 
-    def __init__(self, mechanism: Mechanism, schema: Schema) -> None:
-        self._mechanism, self._schema = mechanism, schema
+    def __init__(self, strategy: Strategy, schema: Schema) -> None:
+        self._strategy, self._schema = strategy, schema
         self._squares: dict[object, Square] = {}
         self._known: dict[Subset, PieceError] = {}
 
@@ -137,46 +138,19 @@ class PieceErrors:
         return self._known[subset]
 
     def _found(self, subset: Subset) -> PieceError:
-        mechanism = self._mechanism
-        if type(mechanism) is BlockStrategy:
-            return self._of_block(mechanism, subset)
-        if isinstance(mechanism, ProductStrategy):
-            return self._of_product(mechanism, subset)
-        return self._of_any(mechanism, subset)
-
-    def _of_block(self, strategy: BlockStrategy, subset: Subset) -> PieceError:
-        noise, measured = strategy.known.block(subset)
+        factored = self._strategy.answerer.factored(subset)
+        if factored is None:
+            return self._of_any(subset)
         squares = []
-        for attributes, number, shape in measured:
-            measures = tuple(strategy.measures[at] for at in attributes)
-            key = (number, measures)
-            if key not in self._squares:
-                kernel = centred_columns(shape.inverse, shape.sizes, measures)
-                self._squares[key] = Square.of(kernel @ kernel.T, shape.sizes)
-            squares.append((tuple(subset.index(at) for at in attributes), self._squares[key]))
-        return PieceError(noise or 0.0, tuple(squares))
+        for factor in factored.factors:
+            if factor.key not in self._squares:
+                self._squares[factor.key] = Square.of(factor.square(), factor.sizes)
+            places = tuple(subset.index(at) for at in factor.attributes)
+            squares.append((places, self._squares[factor.key]))
+        return PieceError(factored.scale, tuple(squares), factored.means)
 
-    def _of_product(self, strategy: ProductStrategy, subset: Subset) -> PieceError:
-        squares, scale = [], strategy.noise_variance
-        for factor in strategy.factors:
-            kept = tuple(place for place, at in enumerate(factor.attributes) if at in subset)
-            if not kept:
-                scale *= float(factor.inverse.sum())
-                continue
-            key = (id(factor), kept)
-            if key not in self._squares:
-                gone = tuple(place for place in range(len(factor.sizes)) if place not in kept)
-                tensor = factor.inverse.reshape(*factor.sizes, *factor.sizes)
-                tensor = tensor.sum(axis=(*gone, *(len(factor.sizes) + place for place in gone)))
-                sizes = tuple(factor.sizes[place] for place in kept)
-                cells = math.prod(sizes)
-                self._squares[key] = Square.of(tensor.reshape(cells, cells), sizes)
-            squares.append((tuple(subset.index(factor.attributes[at]) for at in kept), self._squares[key]))
-        met = sum(len(places) for places, _ in squares)
-        return PieceError(scale if met == len(subset) else 0.0, tuple(squares) if met == len(subset) else ())
-
-    def _of_any(self, mechanism: Mechanism, subset: Subset) -> PieceError:
-        """From the covariance of all cells of the marginal: for every mechanism, if it is small."""
+    def _of_any(self, subset: Subset) -> PieceError:
+        """From the covariance of all cells of the marginal: for every strategy, if it is small."""
         sizes = [self._schema.sizes[at] for at in subset]
         cells = math.prod(sizes)
         if cells > MOST_JOINT:
@@ -187,7 +161,7 @@ class PieceErrors:
         factors = (Factor((at,), Identity(size)) for at, size in zip(subset, sizes, strict=True))
         group = Group("cells", tuple(factors))
         try:
-            covariance = mechanism.covariance(group, group)
+            covariance = self._strategy.covariance(group, group)
         except NotInSpan as error:
             names = " x ".join(self._schema.names[at] for at in subset)
             raise Infeasible(

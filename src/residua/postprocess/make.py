@@ -8,26 +8,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from residua._plan import Plan
-from residua.errors import DataError, Infeasible, NotInSpan
+from residua.answering.estimator import Estimator
+from residua.errors import DataError, NotInSpan
 from residua.postprocess.covariances import PieceErrors
 from residua.postprocess.facts import Fact, Facts
 from residua.postprocess.nonnegative import nonnegative_tables
 from residua.postprocess.processed import Processed
 from residua.postprocess.rounding import rounded_tables
-from residua.postprocess.simulation import (
-    Redo,
-    estimated_noise,
-    joint_noise,
-    measured_noise,
-    noisy,
-    overlap_noise,
-)
+from residua.postprocess.simulation import noise_of, noisy
 from residua.postprocess.stacks import Stack, TableSet, shaped, subsets_of
 from residua.postprocess.whole_table import nonnegative_whole, tied_attributes
-from residua.reconstruct import Estimator
-from residua.strategy.block_strategy import BlockStrategy
-from residua.strategy.overlap import OverlapStrategy
-from residua.strategy.product import ProductStrategy
 from residua.workload import Group, Workload
 
 Array = NDArray[np.float64]
@@ -35,15 +25,10 @@ Array = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Unbiased:
-    """What post-processing starts from: a plan, its least-squares estimates, and how to make others.
-
-    `measured` is False for a release that is a combination of others. `seed` is for simulations.
-    """
+    """What post-processing starts from: a plan and its least-squares estimates. `seed` is for simulations."""
 
     plan: Plan
     estimator: Estimator
-    redo: Redo
-    measured: bool
     release_hash: str
     simulated: bool
     seed: int
@@ -51,7 +36,7 @@ class Unbiased:
     def tables(self, work: Workload | None = None) -> TableSet:
         """Unbiased estimates of marginals on a workload's (by default the plan's) largest attribute sets."""
         work = self.plan.workload if work is None else work
-        tied = tied_attributes(self.plan.mechanism)
+        tied = tied_attributes(self.plan.strategy)
         if tied is not None:
             subsets, sizes = subsets_of([tied]), [self.plan.schema.sizes[at] for at in tied]
             return TableSet((Stack(subsets, self.estimator.marginals(subsets, sizes)),))
@@ -61,20 +46,9 @@ class Unbiased:
 
     def noise(self, number: int) -> Estimator:
         """Least squares of noise alone, the same for the same measurements and number."""
-        generator = np.random.default_rng([self.seed, number])
-        if self.measured:
-            return self.redo(measured_noise(self.plan.batches, generator))
-        mechanism = self.plan.mechanism
-        if isinstance(mechanism, BlockStrategy):
-            return self.redo(estimated_noise(mechanism, generator))
-        if isinstance(mechanism, OverlapStrategy):
-            return self.redo(overlap_noise(mechanism, generator))
-        if isinstance(mechanism, ProductStrategy):
-            return self.redo(joint_noise(mechanism, generator))
-        raise Infeasible(
-            f"the errors of combined releases of kind {mechanism.kind!r} cannot be simulated; pass "
-            "replicates=0, or process each release alone"
-        )
+        strategy = self.plan.strategy
+        measured = noise_of(strategy, np.random.default_rng([self.seed, number]))
+        return Estimator(strategy.answerer, strategy.estimates(measured))
 
 
 def seed_of(cells: Iterable[Array]) -> int:
@@ -100,7 +74,7 @@ def _processed(
     checked_replicates(replicates)
     facts = Facts.of(given, plan.schema)
     refuse_without_total(plan, facts)
-    errors = PieceErrors(plan.mechanism, plan.schema)
+    errors = PieceErrors(plan.strategy, plan.schema)
 
     def made(tables: TableSet) -> TableSet:
         found = nearest(tables, plan, errors, facts)
@@ -118,9 +92,8 @@ def _processed(
 
 def nearest(tables: TableSet, plan: Plan, errors: PieceErrors, facts: Facts) -> TableSet:
     """The nearest non-negative tables, in the way that suits the plan's measurements."""
-    mechanism = plan.mechanism
-    if isinstance(mechanism, ProductStrategy) and tied_attributes(mechanism) is not None:
-        return nonnegative_whole(tables, mechanism, facts)
+    if tied_attributes(plan.strategy) is not None:
+        return nonnegative_whole(tables, plan.strategy, facts)
     return nonnegative_tables(tables, errors, facts)
 
 
@@ -136,7 +109,7 @@ def refuse_without_total(plan: Plan, facts: Facts) -> None:
     if facts.margin(()) is not None:
         return
     try:
-        plan.mechanism.total(Group("total", ()), weighted=False)
+        plan.strategy.total(Group("total", ()), weighted=False)
     except NotInSpan as error:
         raise NotInSpan(
             "the plan does not measure the number of records, which non-negative tables add up to; publish "

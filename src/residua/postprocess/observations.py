@@ -9,8 +9,6 @@ from numpy.typing import NDArray
 from residua.postprocess.covariances import PieceError, PieceErrors
 from residua.postprocess.facts import Facts
 from residua.postprocess.stacks import Subset, TableSet
-from residua.strategy.block_strategy import BlockStrategy
-from residua.strategy.mechanism import Mechanism
 
 Array = NDArray[np.float64]
 
@@ -46,9 +44,7 @@ class Observation:
         return np.asarray(turned[self.seen] / self.scales)
 
 
-def observations(
-    tables: TableSet, errors: PieceErrors, mechanism: Mechanism, facts: Facts
-) -> list[Observation]:
+def observations(tables: TableSet, errors: PieceErrors, facts: Facts) -> list[Observation]:
     """What is observed of every marginal that was measured, the total aside."""
     found = []
     for subset in sorted(tables.places, key=lambda part: (len(part), part)):
@@ -58,14 +54,12 @@ def observations(
         if facts.margin(subset) is not None:
             found.append(Observation(subset, (), None, None, None, KNOWN))
         elif errors[subset].measured:
-            found.append(_observed(subset, sizes, errors[subset], mechanism))
+            found.append(_observed(subset, sizes, errors[subset]))
     return found
 
 
-def _observed(subset: Subset, sizes: Sequence[int], error: PieceError, mechanism: Mechanism) -> Observation:
-    means = tuple(np.full(size, 1.0 / size) for size in sizes)
-    if isinstance(mechanism, BlockStrategy):
-        means = tuple(mechanism.measures[at].vector() for at in subset)
+def _observed(subset: Subset, sizes: Sequence[int], error: PieceError) -> Observation:
+    means = error.means or tuple(np.full(size, 1.0 / size) for size in sizes)
     if error.even:
         return Observation(subset, means, error, None, None, float(np.sqrt(error.variance)))
     variances = error.variances(sizes)

@@ -10,10 +10,10 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from residua._plan import Plan, refuse_foreign
+from residua.answering.estimator import apply_queries
 from residua.answers import MOST_ANSWERS, arrow_schema, frame_of, record_batches, write_parquet
 from residua.errors import Infeasible, WorkloadError
 from residua.postprocess.stacks import TableSet
-from residua.reconstruct import apply_queries
 from residua.workload import Group, Workload, table
 from residua.workload.queries import spelled
 
@@ -183,7 +183,7 @@ class Processed:
         if not group.listable:
             raise WorkloadError(f"table {group.name!r} has {spelled(group.count)} queries, too many to list")
         with self.plan.naming():
-            self.plan.mechanism.total(group, weighted=False)  # refuses what the measurements do not support
+            self.plan.strategy.total(group, weighted=False)  # refuses what the measurements do not support
         return answers_from(self.tables, group)
 
     def _workload(self, work: Workload | None) -> Workload:

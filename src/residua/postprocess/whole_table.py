@@ -6,10 +6,12 @@ in its true covariance, on the non-negative tables with the estimated total (cla
 """
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
+from residua.answering.blocks import Placed
 from residua.errors import Infeasible, NotConverged
 from residua.linalg.threads import threads_for
 from residua.postprocess.covariances import Square, Squares, turned
@@ -18,8 +20,7 @@ from residua.postprocess.pieces import piece, spread
 from residua.postprocess.separable import with_total
 from residua.postprocess.splitting import BALANCE_EVERY, MOST_STEPS, RELAXATION
 from residua.postprocess.stacks import Stack, Subset, TableSet
-from residua.strategy.mechanism import Mechanism
-from residua.strategy.product import ProductStrategy
+from residua.strategy.strategy import Strategy
 
 Array = NDArray[np.float64]
 
@@ -29,17 +30,16 @@ NEAR = 1e-4  # of the noise: how far the table is solved
 BALANCE_UNTIL = MOST_STEPS // 4
 
 
-def tied_attributes(mechanism: Mechanism) -> Subset | None:
+def tied_attributes(strategy: Strategy) -> Subset | None:
     """All attributes of a product strategy whose measurements tie pieces together strongly, else None."""
-    if not isinstance(mechanism, ProductStrategy):
-        return None
-    if not any(
+    block = strategy.single()
+    if block is None or not any(
         _share_between_pieces(square, factor.sizes) > TIED
-        for factor in mechanism.factors
+        for factor in block[1]
         for square in (factor.inverse, factor.matrix.T @ factor.matrix)
     ):
         return None
-    return tuple(sorted(at for factor in mechanism.factors for at in factor.attributes))
+    return block[0]
 
 
 def _share_between_pieces(square: Array, sizes: tuple[int, ...]) -> float:
@@ -59,7 +59,7 @@ def _on(rows: Array, kept: list[int], sizes: tuple[int, ...]) -> Array:
     return np.broadcast_to(part, (len(rows), *sizes)).reshape(len(rows), -1)
 
 
-def nonnegative_whole(tables: TableSet, strategy: ProductStrategy, facts: Facts) -> TableSet:
+def nonnegative_whole(tables: TableSet, strategy: Strategy, facts: Facts) -> TableSet:
     """The nearest non-negative joint table with the estimated, or known, total."""
     if facts.allowed or any(facts.counts):
         raise Infeasible(
@@ -69,15 +69,16 @@ def nonnegative_whole(tables: TableSet, strategy: ProductStrategy, facts: Facts)
     (stack,) = tables.stacks
     known = facts.margin(())
     total = np.maximum(stack.cells.sum() if known is None else known, 0.0).reshape(1)
+    _, factors, noise = next(strategy.blocks().each())
     with threads_for(0):
-        cells = _projected(stack.cells, _squares(strategy, stack.rows()[0]), strategy.noise_variance, total)
+        cells = _projected(stack.cells, _squares(factors, stack.rows()[0]), noise, total)
     return TableSet((Stack(stack.subsets, cells),))
 
 
-def _squares(strategy: ProductStrategy, subset: Subset) -> Squares:
+def _squares(factors: Sequence[Placed], subset: Subset) -> Squares:
     """Eigenvectors and eigenvalues of `B'B` of each factor: together, the weights of the joint table."""
     found = []
-    for factor in strategy.factors:
+    for factor in factors:
         values, vectors = np.linalg.eigh(factor.matrix.T @ factor.matrix)
         places = tuple(subset.index(at) for at in factor.attributes)
         found.append((places, Square(vectors, np.maximum(values, LOOSE * values[-1]), factor.sizes)))

@@ -7,11 +7,12 @@ from itertools import product
 import numpy as np
 from numpy.typing import NDArray
 
-from residua.kernel.block import block_cost
+from residua.answering.blocks import Shape, batched_rows
+from residua.answering.coupled.kinds import Touches
+from residua.linalg.keys import distinct_rows
 from residua.report.contents import Share
 from residua.report.sources import SourcePlan
-from residua.strategy.batches import Batch
-from residua.strategy.block_strategy import BlockStrategy
+from residua.strategy.strategy import Strategy
 
 Array = NDArray[np.float64]
 
@@ -24,12 +25,7 @@ _Run = tuple[NDArray[np.int32], Array]
 
 def shares_of(plan: SourcePlan) -> tuple[Share, ...]:
     """The largest shares of the privacy, each with its attributes, and the rest by number of attributes."""
-    mechanism = plan.mechanism
-    runs = (
-        [(layer.subsets, layer.costs) for layer in mechanism.layers]
-        if isinstance(mechanism, BlockStrategy)
-        else list(_costs(plan.batches))
-    )
+    runs = list(_costs(plan.strategy))
     whole = math.fsum(float(costs.sum()) for _, costs in runs)
     every = np.sort(np.concatenate([costs for _, costs in runs]))
     least = float(every[-MOST_SHARES]) if len(every) > MOST_SHARES else 0.0
@@ -37,41 +33,41 @@ def shares_of(plan: SourcePlan) -> tuple[Share, ...]:
     return (*sorted(named, key=lambda share: -share.fraction), *rest)
 
 
-def _costs(batches: Sequence[Batch]) -> Iterator[_Run]:
-    """The cost of each batch, shared out among the subsets of its attributes."""
-    found: dict[tuple[int, ...], float] = {}
-    for batch in batches:
-        own = block_cost(batch, replaced=False)
-        costs = np.array([float(own / parameter) for parameter in batch.parameters])[batch.owners]
-        parts = _energies(batch)
-        for attributes, cost in zip(batch.subsets.tolist(), costs.tolist(), strict=True):
-            for asked, fraction in parts:
-                subset = tuple(sorted(attributes[place] for place in asked))
-                found[subset] = found.get(subset, 0.0) + cost * fraction
-    for ways in sorted({len(subset) for subset in found}):
-        chosen = sorted(subset for subset in found if len(subset) == ways)
-        table = np.array(chosen, dtype=np.int32).reshape(len(chosen), ways)
-        yield table, np.array([found[subset] for subset in chosen])
+def _costs(strategy: Strategy) -> Iterator[_Run]:
+    """The cost of each block, shared out among the subsets of its attributes that it asks about."""
+    found: dict[int, list[_Run]] = {}
+    for domain in range(len(strategy.domains)):
+        blocks = strategy.blocks(domain)
+        touches = Touches(blocks)
+        for layer in blocks.layers:
+            if touches.centred(layer):
+                found.setdefault(layer.subsets.shape[1], []).append((layer.subsets, layer.costs))
+                continue
+            for _, rows in batched_rows(blocks.measures, [layer]):
+                shapes = [blocks.shapes[at] for at in layer.shapes[rows[0]].tolist()]
+                for asked, fraction in _energies(shapes, layer.layout):
+                    own = layer.subsets[rows][:, sorted(asked)]
+                    found.setdefault(len(asked), []).append((own, layer.costs[rows] * fraction))
+    for ways in sorted(found):
+        subsets = np.concatenate([subsets for subsets, _ in found[ways]])
+        first, inverse = distinct_rows(subsets.astype(np.int64))
+        costs = np.bincount(inverse, weights=np.concatenate([costs for _, costs in found[ways]]))
+        yield subsets[first], np.asarray(costs, dtype=np.float64)
 
 
-def _energies(batch: Batch) -> list[tuple[tuple[int, ...], float]]:
-    """For sets of a batch's attributes, by place: the share of its squared entries that asks about them."""
+def _energies(
+    shapes: Sequence[Shape], layout: Sequence[tuple[int, ...]]
+) -> list[tuple[tuple[int, ...], float]]:
+    """For sets of a block's places: the share of its squared entries that asks about them."""
     parts: list[tuple[tuple[int, ...], float]] = [((), 1.0)]
-    start = 0
-    for matrix in batch.matrices:
-        stop = start
-        sizes: list[int] = []
-        while math.prod(sizes) < matrix.shape[1] or stop == start:
-            sizes.append(batch.sizes[stop])
-            stop += 1
-        own = energy_by_subset(matrix.astype(np.float64), sizes)
+    for shape, places in zip(shapes, layout, strict=True):
+        own = energy_by_subset(shape.matrix, shape.sizes)
         parts = [
-            (asked + tuple(start + place for place in more), fraction * part)
+            (asked + tuple(places[axis] for axis in more), fraction * part)
             for asked, fraction in parts
             for more, part in own
             if fraction * part > NEGLIGIBLE
         ]
-        start = stop
     return parts
 
 

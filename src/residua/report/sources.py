@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Any, Protocol, Self
 from residua._figures import Figures
 from residua._summary import Certificate, TableSummary
 from residua.fitness import Fitness
+from residua.kernel.measurement import Measurement
 from residua.privacy import Budget, Privacy
 from residua.schema import Schema
-from residua.strategy.batches import Batch
-from residua.strategy.mechanism import Mechanism
+from residua.strategy.strategy import Strategy
 from residua.workload import Workload
 
 if TYPE_CHECKING:
@@ -30,9 +30,9 @@ class SourcePlan(Protocol):
     @property
     def method(self) -> str: ...
     @property
-    def mechanism(self) -> Mechanism: ...
+    def strategy(self) -> Strategy: ...
     @property
-    def batches(self) -> list[Batch]: ...
+    def batches(self) -> list[Measurement]: ...
     @property
     def certificate(self) -> Certificate: ...
     @property

@@ -44,13 +44,13 @@ def unit_variance(law: NoiseLaw) -> float:
     return 2.0 if law == "laplace" else 1.0
 
 
-def laplace_variance(scale: Fraction) -> float:
+def laplace_variance(scales: Array) -> Array:
     """Variance of integers with probabilities in proportion to exp(-|k|/scale): `1 / (2 sinh^2(1/2scale))`.
 
     About `2 scale^2` where the scale is large, and less than that always (claim H-002).
     """
-    half = min(0.5 / float(scale), NARROWEST)  # where almost every number is zero
-    return 1.0 / (2.0 * math.sinh(half) ** 2)
+    half = np.minimum(0.5 / scales, NARROWEST)  # where almost every number is zero
+    return np.asarray(1.0 / (2.0 * np.sinh(half) ** 2))
 
 
 def bound_divisor(law: NoiseLaw, allowed: Fraction) -> float:

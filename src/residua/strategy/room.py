@@ -1,41 +1,43 @@
 """What a plan leaves unspent on records that cost less than the dearest, and what that could measure."""
 
 import math
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
 from residua.errors import WorkloadError
 from residua.linalg.squares import join, spread
-from residua.strategy.mechanism import Mechanism
-from residua.strategy.product import ProductStrategy
-from residua.strategy.product_parts import marginal
+from residua.strategy.joining import joint_cells
+from residua.strategy.noise_laws import column_costs
+from residua.strategy.strategy import Strategy
 from residua.workload import Group, Workload
 
 Array = NDArray[np.float64]
+Integers = NDArray[np.int64]
 
 MOST_CELLS = 1_000_000
+MOST_ADDED = 100_000_000  # costs of cells, over all blocks
 MOST_COMPARED = 2_500  # cells that are compared with each other, all pairs of them
 
 
-def room_left(mechanism: Mechanism, *, replacing: bool) -> tuple[tuple[int, ...], Array]:
+def room_left(strategy: Strategy, sizes: Sequence[int], *, replacing: bool) -> tuple[tuple[int, ...], Array]:
     """Attributes in ascending order, and for each joint cell the privacy cost that a record there has left.
 
     Something else measured on that cell alone may cost so much before the whole costs more (claim G-005).
-    With `replacing` the cost is that of replacing the record by any other.
+    With `replacing` the cost is that of replacing the record by any other. `sizes` are those of the schema.
     """
-    product = _product(mechanism)
-    attributes = tuple(sorted(at for factor in product.factors for at in factor.attributes))
+    attributes = tuple(strategy.attributes())
+    width = [sizes[at] for at in attributes]
     if replacing:
-        sizes = {at: size for f in product.factors for at, size in zip(f.attributes, f.sizes, strict=True)}
-        return attributes, _left_to_pairs(product).min(axis=1).reshape([sizes[at] for at in attributes])
-    return attributes, _left_to_cells(product)
+        return attributes, _left_to_pairs(strategy, attributes, width).min(axis=1).reshape(width)
+    return attributes, _left_to_cells(strategy, attributes, width).reshape(width)
 
 
-def free_variances(mechanism: Mechanism, work: Workload, *, replacing: bool) -> Array:
+def free_variances(strategy: Strategy, work: Workload, *, replacing: bool) -> Array:
     """Variance at which each query could be measured besides, alone, for nothing; inf if it cannot."""
-    attributes, left = room_left(mechanism, replacing=replacing)
-    pairs = _left_to_pairs(_product(mechanism)) if replacing else None
+    attributes, left = room_left(strategy, work.schema.sizes, replacing=replacing)
+    pairs = _left_to_pairs(strategy, attributes, left.shape) if replacing else None
     found = []
     for group in work.groups():
         low, high = _extremes(group, attributes, left.shape)
@@ -49,42 +51,48 @@ def free_variances(mechanism: Mechanism, work: Workload, *, replacing: bool) -> 
     return np.concatenate(found)
 
 
-def _product(mechanism: Mechanism) -> ProductStrategy:
-    if not isinstance(mechanism, ProductStrategy) or mechanism.law != "gaussian":
+def _columns(
+    strategy: Strategy, attributes: Sequence[int], sizes: Sequence[int]
+) -> Iterator[tuple[Array, Integers, float]]:
+    """For each block its matrix, which of its columns is that of each joint cell, and its cost at most."""
+    if strategy.law != "gaussian":
+        raise WorkloadError("what cells have left unspent is known of Gaussian noise only")
+    cells, blocks = math.prod(sizes), sum(len(layer.noise) for layer in strategy.layers)
+    if cells > MOST_CELLS or cells * blocks > MOST_ADDED:
         raise WorkloadError(
-            "what cells have left is known only of plans on few cells, made by method 'dense', or by 'auto' "
-            "where that takes it"
+            f"{cells:,} joint cells, each seen by up to {blocks:,} blocks, are too many to list what each "
+            "has left; use fewer or coarser attributes"
         )
-    cells = math.prod(size for factor in mechanism.factors for size in factor.sizes)
-    if cells > MOST_CELLS:
-        raise WorkloadError(f"{cells:,} cells are too many to list what each has left")
-    return mechanism
+    for number, rows in strategy.runs():
+        layer = strategy.layers[number]
+        matrix = join(strategy.shapes[at].matrix for at in layer.shapes[rows[0]].tolist())
+        for row in rows.tolist():
+            yield matrix, joint_cells(strategy, number, row, attributes, sizes), float(layer.costs[row])
 
 
-def _left_to_cells(mechanism: ProductStrategy) -> Array:
-    """`b - X_ii`, b the largest, shaped as the cells, attributes in ascending order."""
-    shares = np.ones(())
-    for factor in mechanism.factors:
-        lengths = factor.costs()
-        shares = np.multiply.outer(shares, (lengths / lengths.max()).reshape(factor.sizes))
-    attributes = [at for factor in mechanism.factors for at in factor.attributes]
-    left = float(mechanism.exact_cost()) * (1.0 - shares)
-    return np.asarray(np.maximum(left, 0.0).transpose(np.argsort(attributes)))
+def _left_to_cells(strategy: Strategy, attributes: Sequence[int], sizes: Sequence[int]) -> Array:
+    """`b - X_ii`, b the largest, (cells,)."""
+    costs = np.zeros(math.prod(sizes))
+    for matrix, cells, cost in _columns(strategy, attributes, sizes):
+        lengths = column_costs(strategy.law, matrix)
+        costs += (cost / float(lengths.max())) * lengths[cells]
+    return np.asarray(costs.max() - costs)
 
 
-def _left_to_pairs(mechanism: ProductStrategy) -> Array:
-    """`b - D_ij`, b the largest, `D_ij = X_ii + X_jj - 2 X_ij`, (cells, cells), attributes ascending."""
-    cells = math.prod(size for factor in mechanism.factors for size in factor.sizes)
-    if cells > MOST_COMPARED:
+def _left_to_pairs(strategy: Strategy, attributes: Sequence[int], sizes: Sequence[int]) -> Array:
+    """`b - D_ij`, b the largest, `D_ij = X_ii + X_jj - 2 X_ij`, (cells, cells)."""
+    count = math.prod(sizes)
+    if count > MOST_COMPARED:
         raise WorkloadError(
-            f"{cells:,} cells are too many to compare each with all others, which it takes to know what "
+            f"{count:,} cells are too many to compare each with all others, which it takes to know what "
             f"replacing a record leaves; at most {MOST_COMPARED:,} are"
         )
-    order = sorted(at for factor in mechanism.factors for at in factor.attributes)
-    grams = [factor.matrix.T @ factor.matrix for factor in mechanism.factors]
-    square = marginal(mechanism.factors, grams, order)
+    square = np.zeros((count, count))
+    for matrix, cells, cost in _columns(strategy, attributes, sizes):
+        gram = matrix.T @ matrix
+        square += (cost / float(np.diagonal(gram).max())) * gram[np.ix_(cells, cells)]
     own = np.diagonal(square)
-    costs = (own[:, None] + own[None, :] - 2 * square) * (float(mechanism.exact_cost()) / own.max())
+    costs = own[:, None] + own[None, :] - 2 * square
     return np.asarray(costs.max() - costs)
 
 

@@ -41,10 +41,19 @@ class View:
         """Those made of several attributes."""
         return [part for part in self.parts if len(part.attributes) > 1]
 
+    def sizes(self, sizes: Sequence[int]) -> tuple[int, ...]:
+        """Numbers of cells of the attributes as they are seen."""
+        seen = self._sizes()
+        return tuple(seen.get(at, size) for at, size in enumerate(sizes))
+
+    def _sizes(self) -> dict[int, int]:
+        """Numbers of cells of the attributes that are seen by kinds."""
+        gone = {at: 1 for part in self.parts for at in part.attributes}
+        return gone | {part.place: part.size for part in self.parts}
+
     def schema(self, schema: Schema) -> Schema:
         """The schema as it is seen."""
-        sizes = {at: 1 for part in self.parts for at in part.attributes}
-        sizes |= {part.place: part.size for part in self.parts}
+        sizes = self._sizes()
         pairs = enumerate(zip(schema.names, schema.attributes, strict=True))
         return Schema({name: Integer(0, sizes[at] - 1) if at in sizes else own for at, (name, own) in pairs})
 

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Mapping
 
-from residua.strategy.nested import Subset
+from residua.answering.nested import Subset
 
 ROUNDING = 1e-12  # of a residual's precision: what cancellation leaves of a weight that is zero
 

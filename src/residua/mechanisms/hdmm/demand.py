@@ -7,9 +7,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from residua.answering.blocks import Shape
+from residua.answering.nested import Half, Subset
+from residua.errors import Infeasible
 from residua.linalg.kinds import summed_over
-from residua.linalg.rows import inverse_gram
-from residua.strategy.nested import Half, Subset
 from residua.workload import Combined, Factor, Group, Queries, Workload
 from residua.workload.groups import splits
 from residua.workload.joint import refuse_wide
@@ -23,7 +24,7 @@ VANISHING = 1e-12  # of what a family asks in all: below it a residual is not as
 class Kernel:
     """The strategy of one attribute, as residuals see it: `mean` is p, `square` is `C (B'B)^+ C'`."""
 
-    matrix: Array
+    shape: Shape
     spread: float
     mean: Array
     square: Array
@@ -34,10 +35,13 @@ class Kernel:
     @classmethod
     def of(cls, matrix: Array, number: int, weights: Array | None = None) -> "Kernel":
         """The kernel of a matrix that determines the total; equal numbers mean equal matrices."""
-        half = Half.of(matrix)
+        shape = Shape.of((matrix.shape[1],), matrix)
+        half = Half.of(shape)
+        if half is None:
+            raise Infeasible("a matrix that does not determine the total cannot be part of nested marginals")
         mean = half.measure.vector()
-        square = inverse_gram(matrix)[0] - half.spread * np.outer(mean, mean)
-        return cls(matrix, half.spread, mean, square, number, weights)
+        square = shape.gram_inverse[0] - half.spread * np.outer(mean, mean)
+        return cls(shape, half.spread, mean, square, number, weights)
 
 
 def demands(work: Workload, kernels: Mapping[int, Kernel]) -> dict[Subset, float]:

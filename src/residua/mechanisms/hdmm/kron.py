@@ -6,14 +6,16 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from residua.answering.blocks import Placed, Shape
 from residua.linalg.rows import inverse_gram
 from residua.mechanisms.draft import Draft, Progress
 from residua.mechanisms.hdmm.bounds import lower_bound
 from residua.mechanisms.hdmm.p_identity import Found, opt0
 from residua.mechanisms.hdmm.products import Axis, Products
 from residua.privacy import NoiseLaw
+from residua.strategy.build import of_blocks
 from residua.strategy.noise_laws import unit_variance
-from residua.strategy.product import ProductStrategy, StrategyFactor
+from residua.strategy.strategy import Strategy
 from residua.workload import Workload
 
 Array = NDArray[np.float64]
@@ -28,7 +30,7 @@ def kron(work: Workload, law: NoiseLaw, progress: Progress | None = None) -> Dra
     asked = Products.of(work)
     found = best_product(asked, law, progress)
     spans = kind_spans(found) if law == "gaussian" else {}
-    return Draft(product_strategy(asked, found, law), *lower_bound(work, law), spans=spans)
+    return Draft(product_strategy(work, asked, found, law), *lower_bound(work, law), spans=spans)
 
 
 def kind_spans(found: Sequence[Found]) -> dict[int, NDArray[np.int64] | None]:
@@ -44,13 +46,13 @@ def kind_spans(found: Sequence[Found]) -> dict[int, NDArray[np.int64] | None]:
     return spans
 
 
-def product_strategy(asked: Products, found: Sequence[Found], law: NoiseLaw) -> ProductStrategy:
+def product_strategy(work: Workload, asked: Products, found: Sequence[Found], law: NoiseLaw) -> Strategy:
     """The product of these strategies, one per axis, with noise that makes it cost 1."""
-    factors = tuple(
-        StrategyFactor(axis.attributes, axis.sizes, each.matrix)
+    factors = [
+        Placed(axis.attributes, Shape.of(axis.sizes, each.matrix))
         for axis, each in zip(asked.axes, found, strict=True)
-    )
-    return ProductStrategy(factors, unit_variance(law), law=law)
+    ]
+    return of_blocks(work.schema.sizes, [(factors, unit_variance(law))], law)
 
 
 def best_product(asked: Products, law: NoiseLaw, progress: Progress | None = None) -> list[Found]:

@@ -14,6 +14,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from residua.answering.blocks import Placed
+from residua.answering.nested import Subset
 from residua.errors import Infeasible
 from residua.mechanisms.draft import Draft, Progress
 from residua.mechanisms.hdmm.bounds import lower_bound
@@ -21,8 +23,9 @@ from residua.mechanisms.hdmm.closed_form import closed_form
 from residua.mechanisms.hdmm.demand import Kernel, demands
 from residua.mechanisms.hdmm.weighing import Weighing, best_weights
 from residua.privacy import NoiseLaw
-from residua.strategy.nested import NestedStrategy, Subset, Term, distinct
+from residua.strategy.build import of_blocks
 from residua.strategy.noise_laws import unit_variance
+from residua.strategy.strategy import Strategy
 from residua.workload import Workload
 
 Array = NDArray[np.float64]
@@ -51,7 +54,7 @@ def plain_kernels(work: Workload) -> dict[int, Kernel]:
 
 def weighted_terms(
     work: Workload, law: NoiseLaw, kernels: Mapping[int, Kernel], progress: Progress | None = None
-) -> tuple[NestedStrategy, float]:
+) -> tuple[Strategy, float]:
     """The nested strategy at cost 1 with the best weights found, and its total weighted variance."""
     demand = demands(work, kernels)
     if law == "gaussian":
@@ -59,9 +62,12 @@ def weighted_terms(
         if squares is not None:
             _refuse_large(work, demand)
             weights = {term: math.sqrt(square) for term, square in squares.items()}
-            strategy = weighted_strategy(work, kernels, law, weights)
-            precision = strategy.precision
-            return strategy, math.fsum(amount / precision[kept] for kept, amount in demand.items())
+            precision: dict[Subset, float] = {}
+            for term, square in squares.items():
+                for kept, amount in _given(term, kernels):
+                    precision[kept] = precision.get(kept, 0.0) + square * amount
+            value = math.fsum(amount / precision[kept] for kept, amount in demand.items())
+            return weighted_strategy(work, kernels, law, weights), value
     problem = _weighing(work, law, kernels, demand)
     found, value = best_weights(problem, progress)
     weights = problem.by_term(found)
@@ -88,12 +94,13 @@ def _weighing(
 
 def weighted_strategy(
     work: Workload, kernels: Mapping[int, Kernel], law: NoiseLaw, weights: Mapping[Subset, float]
-) -> NestedStrategy:
+) -> Strategy:
     """The strategy of terms with these weights, which must cost 1."""
-    terms = tuple(Term(subset, unit_variance(law) / weight**2) for subset, weight in weights.items())
-    sizes = work.schema.sizes
-    matrices, numbers = distinct([kernels[at].matrix if at in kernels else None for at in range(len(sizes))])
-    return NestedStrategy(sizes, matrices, numbers, terms, law)
+    blocks = [
+        ([Placed((at,), kernels[at].shape) for at in subset], unit_variance(law) / weight**2)
+        for subset, weight in weights.items()
+    ]
+    return of_blocks(work.schema.sizes, blocks, law)
 
 
 def _gives(terms: Sequence[Subset], residuals: Sequence[Subset], kernels: Mapping[int, Kernel]) -> Array:

@@ -16,7 +16,7 @@ from residua.mechanisms.hdmm.marginals import plain_kernels, weighted_terms
 from residua.mechanisms.hdmm.p_identity import opt0
 from residua.mechanisms.hdmm.refine import Around, better_kernel
 from residua.privacy import NoiseLaw
-from residua.strategy.nested import NestedStrategy
+from residua.strategy.strategy import Strategy
 from residua.workload import Queries, Workload
 from residua.workload.symmetric import Identity, Total
 
@@ -89,10 +89,10 @@ def _own_kernels(work: Workload, law: NoiseLaw, plain: Mapping[int, Kernel]) -> 
 def _refined(
     work: Workload,
     kernels: dict[int, Kernel],
-    strategy: NestedStrategy,
+    strategy: Strategy,
     value: float,
     progress: Progress | None,
-) -> tuple[NestedStrategy, float]:
+) -> tuple[Strategy, float]:
     """The strategy after improving attributes and weights in turn, and its total weighted variance."""
     number = max(kernel.number for kernel in kernels.values())
     for turn in range(TURNS):

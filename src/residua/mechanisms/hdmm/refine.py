@@ -6,9 +6,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from residua.answering.nested import Subset
 from residua.mechanisms.hdmm.demand import Kernel, asked_by
 from residua.mechanisms.hdmm.p_identity import descended, evaluated, p_identity
-from residua.strategy.nested import NestedStrategy, Subset
+from residua.strategy.strategy import Strategy
 from residua.workload import Queries, Workload
 
 Array = NDArray[np.float64]
@@ -30,7 +31,7 @@ class Around:
     beta: Array  # (residuals,)
 
     @classmethod
-    def of(cls, work: Workload, at: int, kernels: Mapping[int, Kernel], strategy: NestedStrategy) -> "Around":
+    def of(cls, work: Workload, at: int, kernels: Mapping[int, Kernel], strategy: Strategy) -> "Around":
         """What surrounds one attribute in a strategy whose kernels are these."""
         families: dict[Queries, int] = {}
         asked: dict[tuple[Subset, int], float] = {}
@@ -93,16 +94,15 @@ def _sums_of_inverse(weights: Array) -> Array:
 
 
 def _precisions(
-    strategy: NestedStrategy, kernels: Mapping[int, Kernel], at: int, *, having: bool
+    strategy: Strategy, kernels: Mapping[int, Kernel], at: int, *, having: bool
 ) -> dict[Subset, float]:
     """Precision of every residual without an attribute, from terms that have it, at its spread 1, or not."""
     sums: dict[Subset, float] = {}
-    for term in strategy.terms:
-        if (at in term.attributes) != having:
+    for attributes, _, noise in strategy.blocks().each():
+        if (at in attributes) != having:
             continue
-        own = 1.0 / term.noise_variance
-        parts: list[tuple[Subset, float]] = [((), own)]
-        for other in term.attributes:
+        parts: list[tuple[Subset, float]] = [((), 1.0 / noise)]
+        for other in attributes:
             if other != at:
                 spread = kernels[other].spread
                 parts = [

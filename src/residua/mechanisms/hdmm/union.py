@@ -10,14 +10,16 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from residua.answering.blocks import Placed, Shape
 from residua.errors import Infeasible
 from residua.mechanisms.draft import Draft, Progress
 from residua.mechanisms.hdmm.bounds import lower_bound
 from residua.mechanisms.hdmm.kron import best_product, value_of
 from residua.mechanisms.hdmm.products import TOTAL, Products
 from residua.privacy import NoiseLaw
+from residua.strategy.build import of_blocks
 from residua.strategy.noise_laws import unit_variance
-from residua.strategy.union import Product, UnionAxis, UnionStrategy
+from residua.strategy.strategy import Strategy
 from residua.workload import Workload
 
 Array = NDArray[np.float64]
@@ -28,10 +30,10 @@ MOST_CLUSTERS = 40
 def union(work: Workload, law: NoiseLaw, progress: Progress | None = None) -> Draft:
     """The best union of products found, at cost 1."""
     asked = Products.of(work)
-    found: list[tuple[float, UnionStrategy]] = []
+    found: list[tuple[float, Strategy]] = []
     refused = Infeasible("all tables ask about the same attributes, so that there is nothing to unite")
     for clusters in _clusterings(asked):
-        strategy = _united(asked, clusters, law, progress)
+        strategy = _united(work, asked, clusters, law, progress)
         try:
             found.append((sum(strategy.totals(part)[0] for part in work.parts), strategy))
         except Infeasible as error:  # too many different products for these cells; fewer may do
@@ -42,26 +44,29 @@ def union(work: Workload, law: NoiseLaw, progress: Progress | None = None) -> Dr
 
 
 def _united(
-    asked: Products, clusters: Sequence[Sequence[int]], law: NoiseLaw, progress: Progress | None
-) -> UnionStrategy:
+    work: Workload,
+    asked: Products,
+    clusters: Sequence[Sequence[int]],
+    law: NoiseLaw,
+    progress: Progress | None,
+) -> Strategy:
     """A product for each cluster of tables, with the best split of the cost if none helped another."""
-    axes = tuple(UnionAxis(axis.attributes, axis.sizes) for axis in asked.axes)
     terms, errors = [], []
     for cluster in clusters:
         part = asked.take(cluster)
         strategies = best_product(part, law, progress)
-        mine = {axis.attributes: each.matrix for axis, each in zip(part.axes, strategies, strict=True)}
-        terms.append(tuple(mine.get(axis.attributes) for axis in axes))
+        pairs = zip(part.axes, strategies, strict=True)
+        terms.append([Placed(axis.attributes, Shape.of(axis.sizes, each.matrix)) for axis, each in pairs])
         errors.append(value_of(part, strategies))
     # Least sum(error / c^2) for sum(c) = 1; Gaussian noise: least sum(error / c) for sum(c) = 1.
     weights = np.array(errors) ** (1 / 3 if law == "laplace" else 1 / 2)
     weights = weights / weights.sum()
     power = 2 if law == "laplace" else 1
-    products = tuple(
-        Product(matrices, unit_variance(law) / float(weight) ** power)
-        for matrices, weight in zip(terms, weights, strict=True)
-    )
-    return UnionStrategy(axes, products, law)
+    blocks = [
+        (factors, unit_variance(law) / float(weight) ** power)
+        for factors, weight in zip(terms, weights, strict=True)
+    ]
+    return of_blocks(work.schema.sizes, blocks, law)
 
 
 def _clusterings(asked: Products) -> Iterator[list[list[int]]]:

@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from residua.answering.nested import Subset
 from residua.mechanisms.draft import Progress
 from residua.mechanisms.hdmm.descent import downhill
 from residua.privacy import NoiseLaw
-from residua.strategy.nested import Subset
 
 Array = NDArray[np.float64]
 

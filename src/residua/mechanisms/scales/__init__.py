@@ -3,7 +3,7 @@
 `targets` and `loss` are the two ways in; the other modules are what they share.
 """
 
-from residua.mechanisms.scales.loss import Loss, LossDraft, block_loss
+from residua.mechanisms.scales.loss import Loss, block_loss
 from residua.mechanisms.scales.targets import block_targets
 
-__all__ = ["Loss", "LossDraft", "block_loss", "block_targets"]
+__all__ = ["Loss", "block_loss", "block_targets"]

@@ -13,16 +13,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from residua.answering.blocks import Layer, Shape
 from residua.linalg.keys import distinct_rows
 from residua.mechanisms.draft import Progress
 from residua.mechanisms.scales.orbits import Orbits
 from residua.mechanisms.scales.pieces import Block, affordable, gathered, integer_rows, total_work
 from residua.solve.newton import newton_steps, worth_another_step
 from residua.solve.targets import Sight, sight_of
-from residua.strategy.block_strategy import BlockStrategy
-from residua.strategy.blocks import Layer, Shape
 from residua.strategy.integers import completed, independent_integers
 from residua.strategy.spans import whole_span
+from residua.strategy.strategy import Strategy
 from residua.workload import Workload
 
 Array = NDArray[np.float64]
@@ -38,7 +38,7 @@ FIXED_POINT_STEPS = 3
 class Joined:
     """A block strategy with the best shapes, integer spans for those that are not complete, and a bound."""
 
-    strategy: BlockStrategy
+    strategy: Strategy
     spans: dict[int, Integers | None]
     lower: float
 
@@ -46,7 +46,7 @@ class Joined:
 def joined(
     work: Workload,
     caps: Sequence[float | Array],
-    strategy: BlockStrategy,
+    strategy: Strategy,
     orbits: Orbits,
     tolerance: float,
     progress: Progress | None = None,
@@ -202,7 +202,7 @@ class _Shapes:
     """Turns the solution of each kind of block to the order of attributes of every block of the kind."""
 
     def __init__(
-        self, strategy: BlockStrategy, orbits: Orbits, blocks: Sequence[Block], matrices: Sequence[Array]
+        self, strategy: Strategy, orbits: Orbits, blocks: Sequence[Block], matrices: Sequence[Array]
     ) -> None:
         self.strategy, self.orbits, self.blocks, self.matrices = strategy, orbits, blocks, matrices
         self.shapes: list[Shape] = []

@@ -6,8 +6,8 @@ so a convex loss of them is a convex problem of one number per kind of block. cv
 """
 
 import math
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from importlib import import_module
 from typing import Any
 
@@ -25,8 +25,7 @@ from residua.mechanisms.scales.orbits import Orbits, kinds_of, unweighted
 from residua.mechanisms.scales.rounds import with_noise
 from residua.mechanisms.scales.tables import TableKinds, table_kinds
 from residua.mechanisms.shapes import Optimal
-from residua.strategy.block_strategy import BlockStrategy
-from residua.strategy.mechanism import Mechanism
+from residua.strategy.strategy import Strategy
 from residua.workload import Group, Tables, Workload
 
 Array = NDArray[np.float64]
@@ -43,24 +42,9 @@ ROOM = 1e-6  # above the loss that was reached, in units of the loss, where the 
 NEGLIGIBLE = 1e-9  # of the largest price: what the solver leaves of zero
 
 
-@dataclass(frozen=True, slots=True)
-class LossDraft:
-    """A mechanism of the cost asked for, its loss, and a lower bound on the loss of all in `scope`.
-
-    `variances` are the mean variances by name that the loss is of. `spans` is as in `Draft`.
-    """
-
-    mechanism: Mechanism
-    value: float
-    lower_bound: float
-    scope: Scope
-    variances: Mapping[str, float]
-    spans: Mapping[int, NDArray[np.int64] | None] = field(default_factory=dict)
-
-
 def block_loss(
     work: Workload, loss: Loss, tolerance: float, progress: Progress | None = None, *, cost: float = 1.0
-) -> LossDraft:
+) -> Draft:
     """The mechanism of blocks, at this privacy cost, with the least loss.
 
     `loss` gets the mean variances of the queries of each name of tables, a cvxpy vector whose entries are
@@ -100,7 +84,7 @@ class _LossProblem:
 
     work: Workload
     names: list[str]
-    strategy: BlockStrategy
+    strategy: Strategy
     draft: Draft
     orbits: Orbits
     tables: TableKinds
@@ -108,9 +92,7 @@ class _LossProblem:
 
     @classmethod
     def of(cls, work: Workload, names: list[str], draft: Draft) -> "_LossProblem":
-        strategy = draft.mechanism
-        if not isinstance(strategy, BlockStrategy):
-            raise TypeError("blocks make a block strategy")
+        strategy = draft.strategy
         marks = [part.name for part in work.parts]
         orbits = Orbits.of_blocks(kinds_of(work, marks), [layer.subsets for layer in strategy.layers])
         if len(orbits.many) > MOST_BLOCKS:
@@ -121,7 +103,7 @@ class _LossProblem:
         tables = table_kinds(work, strategy, orbits, marks, listing=False)
         return cls(work, names, strategy, draft, orbits, tables, _rows_by_name(work, names, tables, orbits))
 
-    def solved(self, loss: Loss, cost: float, tolerance: float) -> LossDraft:
+    def solved(self, loss: Loss, cost: float, tolerance: float) -> Draft:
         """The best noise for the loss, and the bound that its prices prove."""
         cp = _cvxpy()
         many = self.orbits.many
@@ -149,8 +131,7 @@ class _LossProblem:
         lower -= SOLVER_ERROR * (abs(mine) + total)
         scope: Scope = "all mechanisms" if all_invariant(self.work) else "this block structure"
         mechanism = with_noise(self.strategy, self.orbits, found)
-        by_name = dict(zip(self.names, reached.tolist(), strict=True))
-        return LossDraft(mechanism, mine, min(lower, mine), scope, by_name, self.draft.spans)
+        return Draft(mechanism, min(lower, mine), scope, mine, self.draft.spans)
 
     def _least_total(self, weights: Array, tolerance: float) -> float:
         """A bound on `weights` times the mean variances by name, at cost 1."""

@@ -11,7 +11,7 @@ from residua.mechanisms.draft import Progress
 from residua.mechanisms.scales.orbits import Orbits
 from residua.mechanisms.scales.solve import best_scales
 from residua.mechanisms.scales.tables import FEW, Listed, Product, TableKinds
-from residua.strategy.block_strategy import BlockStrategy
+from residua.strategy.strategy import Strategy
 
 Array = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -67,7 +67,7 @@ def mean_rows(tables: TableKinds, many: Array, caps: Sequence[float | Array]) ->
     return csr_array((values / allowed[kinds], (kinds, blocks)), shape=shape)
 
 
-def with_noise(strategy: BlockStrategy, orbits: Orbits, noise: Array) -> BlockStrategy:
+def with_noise(strategy: Strategy, orbits: Orbits, noise: Array) -> Strategy:
     """The strategy with the noise of each kind of block; its shapes cost 1."""
     layers = tuple(
         replace(layer, noise=noise[of], costs=1 / noise[of])

@@ -13,11 +13,12 @@ from itertools import product
 import numpy as np
 from numpy.typing import NDArray
 
+from residua.answering.independent.answerer import Independent
+from residua.answering.independent.parts import Part, parts_of
 from residua.errors import Infeasible
 from residua.linalg.keys import distinct_rows
 from residua.mechanisms.scales.orbits import Orbits
-from residua.strategy.block_strategy import BlockStrategy
-from residua.strategy.parts import Part, parts_of
+from residua.strategy.strategy import Strategy
 from residua.workload import Factor, Group, Predicates, Prefix, Queries, Tables, Workload
 from residua.workload.groups import splits
 from residua.workload.queries import spelled
@@ -111,7 +112,7 @@ class TableKinds:
 
 
 def table_kinds(
-    work: Workload, strategy: BlockStrategy, orbits: Orbits, marks: Sequence[object], *, listing: bool = True
+    work: Workload, strategy: Strategy, orbits: Orbits, marks: Sequence[object], *, listing: bool = True
 ) -> TableKinds:
     """The kinds of tables of a workload, for blocks with the shapes of `strategy`.
 
@@ -122,8 +123,13 @@ def table_kinds(
 
 
 class _Builder:
-    def __init__(self, strategy: BlockStrategy, orbits: Orbits, listing: bool) -> None:
-        self.strategy, self.orbits, self.known, self.listing = strategy, orbits, strategy.known, listing
+    def __init__(self, strategy: Strategy, orbits: Orbits, listing: bool) -> None:
+        self.strategy, self.orbits, self.known, self.listing = (
+            strategy,
+            orbits,
+            Independent(strategy.blocks()).known,
+            listing,
+        )
         self.shape_of = _one_shape_each(strategy, orbits.kinds)
         self.plain: list[Plain] = []
         self.others: dict[int, Product | Listed] = {}
@@ -284,7 +290,7 @@ def _only(count: int) -> tuple[Integers, Integers]:
     return np.zeros(1, dtype=np.int64), np.zeros(count, dtype=np.int64)
 
 
-def _one_shape_each(strategy: BlockStrategy, kinds: Integers) -> Integers | None:
+def _one_shape_each(strategy: Strategy, kinds: Integers) -> Integers | None:
     """The one shape that measures each attribute in all its blocks, -1 where none does.
 
     None where an attribute, or two of one kind, have several, or a shape has several attributes.

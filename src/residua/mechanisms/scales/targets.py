@@ -17,7 +17,7 @@ from residua.decompose import decompose
 from residua.linalg.centring import Measure
 from residua.linalg.threads import threads_for
 from residua.mechanisms.blocks import solve_blocks
-from residua.mechanisms.draft import Caps, Progress, Scope, TargetDraft
+from residua.mechanisms.draft import Caps, Draft, Progress, Scope
 from residua.mechanisms.scales.alone import PARTS, alone_on_attributes, free_kinds, part_way, weighted
 from residua.mechanisms.scales.centring import best_measures
 from residua.mechanisms.scales.joint import joined
@@ -26,7 +26,7 @@ from residua.mechanisms.scales.rounds import Rounds, in_rounds, mean_rows, with_
 from residua.mechanisms.scales.solve import best_scales
 from residua.mechanisms.scales.tables import TableKinds, table_kinds, weight_of
 from residua.mechanisms.shapes import Optimal
-from residua.strategy.block_strategy import BlockStrategy
+from residua.strategy.strategy import Strategy
 from residua.workload import Group, Tables, Workload
 
 Array = NDArray[np.float64]
@@ -36,9 +36,7 @@ EXACT = 1e-9  # gap of shapes that symmetry determines
 MOST_KINDS = 300  # kinds of tables for whose weights blocks are solved again
 
 
-def block_targets(
-    work: Workload, caps: Caps, tolerance: float, progress: Progress | None = None
-) -> TargetDraft:
+def block_targets(work: Workload, caps: Caps, tolerance: float, progress: Progress | None = None) -> Draft:
     """The cheapest mechanism of blocks found that meets the caps, and a bound on all of its scope."""
     work = unweighted(work)
     with threads_for(0):
@@ -55,8 +53,8 @@ def block_targets(
         return first if tilted is None else min((first, tilted), key=_cost)
 
 
-def _cost(draft: TargetDraft) -> float:
-    return draft.mechanism.cost()
+def _cost(draft: Draft) -> float:
+    return draft.strategy.cost()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -77,7 +75,7 @@ class _Problem:
     progress: Progress | None
     marks: list[float | None]
     invariant: bool
-    strategy: BlockStrategy
+    strategy: Strategy
     spans: Mapping[int, Integers | None]
     orbits: Orbits
 
@@ -96,26 +94,24 @@ class _Problem:
         asked = Workload(work.schema, tuple(map(_weighted, work.parts, caps)))
         parts = decompose(asked, measures)
         draft = solve_blocks(parts, work.schema.sizes, Optimal(), EXACT if invariant else tolerance, progress)
-        strategy = draft.mechanism
-        if not isinstance(strategy, BlockStrategy):
-            raise TypeError("blocks make a block strategy")
+        strategy = draft.strategy
         orbits = Orbits.of_blocks(kinds_of(work, marks), [layer.subsets for layer in strategy.layers])
         return cls(work, caps, tolerance, progress, marks, invariant, strategy, draft.spans, orbits)
 
-    def shared_out(self, strategy: BlockStrategy) -> _Shared:
+    def shared_out(self, strategy: Strategy) -> _Shared:
         """The best noise for the shapes of a strategy."""
         tables = table_kinds(self.work, strategy, self.orbits, self.marks)
         caps = _by_kind(tables, self.caps)
         share = self.tolerance / 2
         return _Shared(tables, in_rounds(tables, self.orbits.many, caps, share, self.progress))
 
-    def symmetric(self) -> TargetDraft:
+    def symmetric(self) -> Draft:
         """The draft where all cells are alike: its shapes are the best there are, for any weights (J-002)."""
         found = self.shared_out(self.strategy)
         wide = max(layer.subsets.shape[1] for layer in self.strategy.layers)
         return self.draft(found, found.rounds.lower * (1 + EXACT) ** -wide, "all mechanisms")
 
-    def apart(self) -> Iterator[TargetDraft]:
+    def apart(self) -> Iterator[Draft]:
         """Drafts with shapes from each attribute by itself, for several weights that centre it (J-007).
 
         Blocks that several families share take long to solve, and are taken as they are.
@@ -136,10 +132,9 @@ class _Problem:
         """The weights that centre best where each attribute's shapes come from itself alone."""
         if not free_kinds(self.work, self.orbits):
             return self.strategy.measures
-        mechanism = min(self.apart(), key=_cost).mechanism
-        return mechanism.measures if isinstance(mechanism, BlockStrategy) else self.strategy.measures
+        return min(self.apart(), key=_cost).strategy.measures
 
-    def joined(self) -> TargetDraft | None:
+    def joined(self) -> Draft | None:
         """The draft with the best shapes for the caps; None where that takes too long."""
         better = joined(self.work, self.caps, self.strategy, self.orbits, self.tolerance / 2, self.progress)
         if better is None:
@@ -172,12 +167,12 @@ class _Problem:
             decompose(again), self.work.schema.sizes, Optimal(), self.tolerance, self.progress
         ).lower_bound
 
-    def draft(self, found: _Shared, lower: float, scope: Scope) -> TargetDraft:
+    def draft(self, found: _Shared, lower: float, scope: Scope) -> Draft:
         """What is handed out: the strategy with this noise, and prices table by table."""
         mechanism = with_noise(self.strategy, self.orbits, found.rounds.noise)
         tables = found.tables
         prices = tuple(found.rounds.prices[of] / tables.many[of] for of in tables.of)
-        return TargetDraft(mechanism, lower, scope, prices, self.spans)
+        return Draft(mechanism, lower, scope, spans=self.spans, prices=prices)
 
 
 def _weight(part: Group | Tables) -> float:

@@ -7,11 +7,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from residua.decompose import Placed
+from residua.decompose import Asked, Attributes, Placed
 from residua.linalg.rows import independent_rows
 from residua.linalg.squares import join, spread
 from residua.mechanisms.splits.free import FreeTables, Key, Use
-from residua.mechanisms.splits.terms import Asked, Attributes
 from residua.strategy.integers import independent_integers
 
 Array = NDArray[np.float64]

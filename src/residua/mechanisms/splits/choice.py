@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 
-from residua.mechanisms.splits.terms import Attributes
+from residua.decompose import Attributes
 from residua.workload import Group, Tables, Workload
 
 Part = Group | Tables

@@ -14,8 +14,9 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from residua.answering.blocks import Layer, Shape
 from residua.bounds import product_dual_or_nothing, svd_or_nothing
-from residua.decompose import Decomposition, SimpleBlocks, decompose
+from residua.decompose import Attributes, Decomposition, SimpleBlocks, decompose, gather
 from residua.linalg.centring import Measure
 from residua.linalg.threads import threads_for
 from residua.mechanisms.blocks import solve_blocks
@@ -26,11 +27,8 @@ from residua.mechanisms.splits.choice import Division, divide, family_of
 from residua.mechanisms.splits.free import FreeTables
 from residua.mechanisms.splits.search import Search, least, whole_measures
 from residua.mechanisms.splits.sum import BlockSum
-from residua.mechanisms.splits.terms import Attributes, gather
 from residua.solve.cells import solve_cells
-from residua.strategy.block_strategy import BlockStrategy
-from residua.strategy.blocks import Layer, Shape
-from residua.strategy.overlap import OverlapStrategy
+from residua.strategy.strategy import Domain, Strategy
 from residua.workload import Workload
 
 Array = NDArray[np.float64]
@@ -74,11 +72,9 @@ class _Bench:
         if not parts.simple and not parts.mixed:
             return
         draft = solve_blocks(parts, sizes, Optimal(), gap, tell)
-        if not isinstance(draft.mechanism, BlockStrategy) or draft.total is None:
-            raise TypeError("blocks were solved, but not into a block strategy")
-        self.shapes, self.spans = list(draft.mechanism.shapes), dict(draft.spans)
-        root = math.sqrt(draft.total)
-        self.layers = [(layer, layer.costs * root) for layer in draft.mechanism.layers]
+        self.shapes, self.spans = list(draft.strategy.shapes), dict(draft.spans)
+        root = math.sqrt(draft.value or 0.0)
+        self.layers = [(layer, layer.costs * root) for layer in draft.strategy.layers]
 
     def add_free(self, pattern: Pattern, blocks: Sequence[Attributes], roots: Array, shape: Array) -> None:
         """Blocks that free tables touch: where they sit, the roots of their optima, and what they measure."""
@@ -91,13 +87,13 @@ class _Bench:
             self.shapes.append(Shape.independent(pattern.sizes, shape))
         self.layers.append((Layer(subsets, layout, numbers, roots, roots), roots))
 
-    def finished(self, sizes: tuple[int, ...], measures: tuple[Measure, ...]) -> OverlapStrategy:
+    def finished(self, sizes: tuple[int, ...], measures: tuple[Measure, ...]) -> Strategy:
         """The strategy of cost 1 with the best noise for these blocks (claim M-001)."""
         whole = math.fsum(float(roots.sum()) for _, roots in self.layers)
         layers = tuple(
             replace(layer, noise=whole / roots, costs=roots / whole) for layer, roots in self.layers
         )
-        return OverlapStrategy(sizes, measures, tuple(self.shapes), layers)
+        return Strategy((Domain(sizes, measures),), tuple(self.shapes), layers)
 
 
 def _assembled(

@@ -12,9 +12,9 @@ from itertools import combinations
 import numpy as np
 from numpy.typing import NDArray
 
+from residua.decompose import Attributes, Source
 from residua.linalg.centring import Measure, project
 from residua.linalg.squares import spread, unchanged_by_swap
-from residua.mechanisms.splits.terms import Attributes, Source
 from residua.workload import Group
 
 Array = NDArray[np.float64]

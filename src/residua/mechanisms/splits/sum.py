@@ -13,10 +13,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from residua.decompose import Asked, Attributes
 from residua.linalg.centring import Measure, project, standing_rows
 from residua.mechanisms.splits.blocks import Pattern, patterns
 from residua.mechanisms.splits.free import FreeTables, Key
-from residua.mechanisms.splits.terms import Asked, Attributes
 from residua.solve.cells import solve_cells
 
 Array = NDArray[np.float64]

@@ -1,0 +1,36 @@
+"""Which answerer suits which blocks, by their structure alone."""
+
+import numpy as np
+
+from residua.answering.blocks import Blocks
+from residua.answering.coupled.answerer import Coupled
+from residua.answering.coupled.kinds import Touches
+from residua.answering.diagonal.answerer import Diagonal
+from residua.answering.independent.answerer import Independent
+from residua.answering.kronecker.answerer import Kronecker
+from residua.answering.nested import Nested, halves_of
+from residua.answering.protocol import Answerer
+from residua.linalg.keys import distinct_rows
+
+
+def answerer_for(blocks: Blocks) -> Answerer:
+    """The quickest answerer that suits the blocks; all give the same figures."""
+    if len(blocks) == 1:
+        return Kronecker(blocks)
+    touches = Touches(blocks)
+    if all(touches.centred(layer) for layer in blocks.layers):
+        return Independent(blocks) if _all_different(blocks) else Coupled(blocks)
+    halves = halves_of(blocks)
+    if halves is not None:
+        return Nested(blocks, halves)
+    return Diagonal.of(blocks) or Coupled(blocks)
+
+
+def _all_different(blocks: Blocks) -> bool:
+    """Whether no two blocks are on the same attributes."""
+    for ways in {layer.subsets.shape[1] for layer in blocks.layers}:
+        mine = [layer.subsets for layer in blocks.layers if layer.subsets.shape[1] == ways]
+        subsets = np.concatenate(mine).astype(np.int64)
+        if len(distinct_rows(subsets)[0]) < len(subsets):
+            return False
+    return True

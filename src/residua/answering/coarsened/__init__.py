@@ -1,0 +1,1 @@
+"""Blocks that see classes of cells, alone or beside blocks that see cells (claim H-041)."""

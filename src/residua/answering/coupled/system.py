@@ -1,0 +1,286 @@
+"""Blocks that see each other: what they say together about the coordinates they share (claim O-002).
+
+Every block is reduced to what it says about shared coordinates; the sum of that information is one dense
+matrix, small as long as blocks share only small marginals.
+"""
+
+import math
+from collections.abc import Iterable, Sequence
+from functools import cached_property
+from itertools import pairwise
+
+import numpy as np
+from numpy.typing import NDArray
+
+from residua.answering.blocks import Memory
+from residua.answering.coupled.coordinates import Places, dimension
+from residua.answering.coupled.kinds import CoupledBlock, Kind, Residual
+from residua.errors import Infeasible
+from residua.linalg.centring import Measure
+from residua.linalg.threads import threads_for
+
+Array = NDArray[np.float64]
+Indices = NDArray[np.intp]
+
+MOST_SHARED = 4_096  # dimensions that blocks share, in one dense matrix
+SURE_RANK = 1e-7  # ratio of eigenvalues above which a matrix is regular, and its inverse accurate
+MOST_WORK = 2 * 10**11  # multiplications to solve rows of very different size
+RANK_RATIO = 1e-10  # of eigenvalues: below it a direction is not measured
+
+
+class System:
+    """Coupled blocks, where their shared coordinates are, and the covariance of their best estimates.
+
+    Blocks that share nothing with each other, not even through others, are solved apart.
+    """
+
+    def __init__(self, measures: Sequence[Measure], blocks: Sequence[CoupledBlock], memory: Memory) -> None:
+        self.measures, self.blocks, self.memory = tuple(measures), tuple(blocks), memory
+        self.owners: dict[Residual, int] = {}  # the block that alone touches a residual
+        for number, block in enumerate(self.blocks):
+            self.owners.update({block.residual(kept): number for kept in block.kind.private})
+        self.components: list[Component] = []
+        self.places: dict[Residual, tuple[int, int]] = {}  # of shared residuals among all shared coordinates
+        start = 0
+        for together in _tied_together(self.blocks):
+            component = Component(self.measures, together, start, memory)
+            self.components.append(component)
+            self.places |= component.places
+            start = component.stop
+        self.dimension = start
+        self._stops = np.array([component.stop for component in self.components])
+
+    @property
+    def residuals(self) -> list[Residual]:
+        """Every residual that coupled blocks touch."""
+        return [*self.owners, *self.places]
+
+    def indices(self, residuals: Sequence[Residual]) -> Indices:
+        """Positions of the coordinates of shared residuals, one residual after the other."""
+        runs = [np.arange(*self.places[residual]) for residual in residuals]
+        return np.concatenate(runs) if runs else np.zeros(0, dtype=np.intp)
+
+    def shared_of(self, block: CoupledBlock) -> Indices:
+        """Positions of the shared coordinates of a block, in the order of its own."""
+        return self.indices([block.residual(kept) for kept in block.kind.shared])
+
+    def private_of(self, block: CoupledBlock) -> list[tuple[Places, slice]]:
+        """The private residuals of a block, and where each is among its private coordinates."""
+        ends = np.cumsum([0, *block.kind.dims(block.kind.private)]).tolist()
+        return [(kept, slice(*run)) for kept, run in zip(block.kind.private, pairwise(ends), strict=True)]
+
+    def unseen(self, indices: Indices) -> Array | None:
+        """The shared directions that nobody measures, on some coordinates, (len(indices), k); or None."""
+        parts = [
+            (at, unseen[own])
+            for component, (at, own) in self._divided(indices)
+            if (unseen := component.unseen) is not None
+        ]
+        return _apart(len(indices), parts) if parts else None
+
+    def root_of(self, indices: Indices) -> Array:
+        """L with `L L'` the covariance of some shared coordinates: r has the variance `|r L|^2`.
+
+        L has shape (len(indices), k), and is right for what can be answered. Where blocks differ by many
+        orders of magnitude, the covariance itself would lose the small variances, and L does not (O-003).
+        """
+        parts = [(at, component.root_of(own)) for component, (at, own) in self._divided(indices)]
+        return parts[0][1] if len(parts) == 1 else _apart(len(indices), parts)
+
+    def between(self, left: Array, rows: Indices, right: Array, columns: Indices) -> Array:
+        """Covariances of `left` and `right`, rows over some shared coordinates each."""
+        ours, theirs = dict(self._divided(rows)), dict(self._divided(columns))
+        result = np.zeros((len(left), len(right)))
+        for component in ours.keys() & theirs.keys():
+            (at, own), (other, others) = ours[component], theirs[component]
+            result += component.between(left[:, at], own, right[:, other], others)
+        return result
+
+    def solve(self, sums: Array) -> Array:
+        """Covariance of the shared coordinates times a vector."""
+        parts = [each.solve(sums[each.start : each.stop]) for each in self.components]
+        return np.concatenate([*parts, np.zeros(0)])
+
+    def _divided(self, indices: Indices) -> "list[tuple[Component, tuple[Indices, Indices]]]":
+        """The components of some coordinates, with places among them and positions in the component."""
+        owners = np.searchsorted(self._stops, indices, side="right")
+        found = []
+        for number in np.unique(owners).tolist():
+            at = np.flatnonzero(owners == number)
+            component = self.components[number]
+            found.append((component, (at, indices[at] - component.start)))
+        return found
+
+
+def _apart(rows: int, parts: Sequence[tuple[Indices, Array]]) -> Array:
+    """Arrays on some rows each, side by side."""
+    result = np.zeros((rows, sum(part.shape[1] for _, part in parts)))
+    start = 0
+    for at, part in parts:
+        result[at, start : start + part.shape[1]] = part
+        start += part.shape[1]
+    return result
+
+
+def _tied_together(blocks: Sequence[CoupledBlock]) -> list[list[CoupledBlock]]:
+    """Blocks that share something, directly or through others; those that share nothing are left out."""
+    leader: dict[Residual, Residual] = {}
+
+    def find(residual: Residual) -> Residual:
+        while leader.setdefault(residual, residual) != residual:
+            leader[residual] = residual = leader[leader[residual]]
+        return residual
+
+    for block in blocks:
+        shared = [block.residual(kept) for kept in block.kind.shared]
+        for residual in shared[1:]:
+            leader[find(residual)] = find(shared[0])
+    found: dict[Residual, list[CoupledBlock]] = {}
+    for block in blocks:
+        if block.kind.shared:
+            found.setdefault(find(block.residual(block.kind.shared[0])), []).append(block)
+    return list(found.values())
+
+
+class Component:
+    """Blocks that are tied together: their shared coordinates, from `start` on, and what is known of them."""
+
+    def __init__(
+        self, measures: Sequence[Measure], blocks: Sequence[CoupledBlock], start: int, memory: Memory
+    ) -> None:
+        self.blocks, self.start, self.memory = tuple(blocks), start, memory
+        shared = {block.residual(kept) for block in blocks for kept in block.kind.shared}
+        self.places: dict[Residual, tuple[int, int]] = {}
+        for residual in sorted(shared, key=lambda found: (len(found), found)):
+            stop = start + dimension([measures[at].size for at in residual])
+            self.places[residual] = (start, stop)
+            start = stop
+        self.stop, self.dimension = start, start - self.start
+        if self.dimension > MOST_SHARED:
+            raise Infeasible(
+                f"the blocks of this plan share {self.dimension:,} dimensions, more than the {MOST_SHARED:,} "
+                "that can be solved together; use coarser attributes or fewer of them, or method "
+                "'querysmasher', whose blocks are independent"
+            )
+
+    def _shared_of(self, block: CoupledBlock) -> Indices:
+        """Positions in this component of the shared coordinates of a block, in the order of its own."""
+        runs = (self.places[block.residual(kept)] for kept in block.kind.shared)
+        return np.concatenate([np.arange(*run) for run in runs]) - self.start
+
+    @cached_property
+    def unseen(self) -> Array | None:
+        """Orthonormal basis of the shared directions that nobody measures, (dimension, k); None if none."""
+        with threads_for(self.dimension):
+            grams = {kind: _gram(self.memory.of(kind, kind.reduce).known) for kind in self._kinds()}
+            known = self._sum(grams[block.kind] for block in self.blocks)
+            if _surely_regular(known):
+                return None
+            values, vectors = np.linalg.eigh(known)
+        lost = values <= RANK_RATIO * values[-1]
+        return np.asarray(vectors[:, lost]) if lost.any() else None
+
+    def root_of(self, indices: Indices) -> Array:
+        """L with `L L'` the covariance of some coordinates."""
+        if self._covariance is not None:
+            return np.asarray(np.linalg.cholesky(self._covariance[np.ix_(indices, indices)]))
+        rows = self._root[indices]
+        if len(rows) == rows.shape[1]:
+            return rows
+        return np.asarray(np.linalg.qr(rows.T, mode="r")).T
+
+    def between(self, left: Array, rows: Indices, right: Array, columns: Indices) -> Array:
+        """Covariances of `left` and `right`, rows over some coordinates each."""
+        if self._covariance is not None:
+            return np.asarray(left @ self._covariance[np.ix_(rows, columns)] @ right.T)
+        return np.asarray((left @ self._root[rows]) @ (right @ self._root[columns]).T)
+
+    def solve(self, sums: Array) -> Array:
+        """Covariance of all coordinates times a vector."""
+        if self._covariance is not None:
+            return np.asarray(self._covariance @ sums)
+        return np.asarray(self._root @ (self._root.T @ sums))
+
+    @cached_property
+    def _covariance(self) -> Array | None:
+        """Covariance of the shared coordinates, None where it would not be accurate."""
+        with threads_for(self.dimension):
+            grams = {kind: _gram(self.memory.of(kind, kind.reduce).spread) for kind in self._kinds()}
+            information = self._sum(grams[block.kind] / block.noise for block in self.blocks)
+            if self.unseen is not None:
+                information += self.unseen @ self.unseen.T * self._filling(information)
+            scale = 1.0 / np.sqrt(np.diagonal(information))
+            scales = np.outer(scale, scale)
+            inverse = _inverse(information * scales)
+            return None if inverse is None else inverse * scales
+
+    @cached_property
+    def _root(self) -> Array:
+        """L with `L L'` the covariance of the shared coordinates, from rows ordered by their size."""
+        stack = []
+        for block in self.blocks:
+            spread = self.memory.of(block.kind, block.kind.reduce).spread
+            rows = np.zeros((len(spread), self.dimension))
+            rows[:, self._shared_of(block)] = spread / math.sqrt(block.noise)
+            stack.append(rows)
+        if sum(map(len, stack)) * self.dimension**2 > MOST_WORK:
+            raise Infeasible(
+                "the noise of the blocks of this plan differs by so many orders of magnitude that they "
+                "cannot be solved together; use weights that differ less"
+            )
+        if self.unseen is not None:
+            stack.append(self.unseen.T * np.median(np.linalg.norm(np.concatenate(stack), axis=1)))
+        with threads_for(self.dimension):
+            return _inverse_root(np.concatenate(stack))
+
+    def _filling(self, information: Array) -> float:
+        """The information that is put in place of what nobody measures."""
+        return float(np.trace(information)) / self.dimension or 1.0
+
+    def _kinds(self) -> set[Kind]:
+        return {block.kind for block in self.blocks}
+
+    def _sum(self, squares: Iterable[Array]) -> Array:
+        """Sum of one square matrix on the shared coordinates of each block."""
+        result = np.zeros((self.dimension, self.dimension))
+        for block, square in zip(self.blocks, squares, strict=True):
+            at = self._shared_of(block)
+            result[np.ix_(at, at)] += square
+        return result
+
+
+def _gram(rows: Array) -> Array:
+    return np.asarray(rows.T @ rows)
+
+
+def _surely_regular(square: Array) -> bool:
+    """Whether a symmetric matrix is certainly positive definite, by its factor and an estimate."""
+    from scipy.linalg.lapack import dpocon, dpotrf
+
+    factor, failed = dpotrf(square, lower=0)
+    if failed:
+        return False
+    ratio, _ = dpocon(factor, float(np.abs(square).sum(axis=0).max()))
+    return bool(ratio > SURE_RANK)
+
+
+def _inverse(square: Array) -> Array | None:
+    """Inverse of a positive definite matrix, None if it is too near a singular one to be accurate."""
+    from scipy.linalg.lapack import dpotrf, dpotri
+
+    if not _surely_regular(square):
+        return None
+    upper = np.triu(dpotri(dpotrf(square, lower=0)[0], lower=0)[0])
+    return np.asarray(upper + np.triu(upper, 1).T)
+
+
+def _inverse_root(rows: Array) -> Array:
+    """L with `L L' = (rows' rows)^-1`; small rows keep their digits, as large ones come first."""
+    from scipy.linalg import qr, solve_triangular
+
+    order = np.argsort(-np.linalg.norm(rows, axis=1), kind="stable")
+    triangle, columns = qr(rows[order], mode="r", pivoting=True, check_finite=False)
+    size = rows.shape[1]
+    result = np.empty((size, size))
+    result[columns] = solve_triangular(triangle[:size], np.eye(size), check_finite=False)
+    return result

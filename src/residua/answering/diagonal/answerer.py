@@ -1,0 +1,213 @@
+"""Answers from a union of products: Kronecker products measured side by side, solved by least squares."""
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from residua.answering.blocks import Blocks, Measured, by_block
+from residua.answering.diagonal.frames import DENSE_CELLS, Frame, frame_of
+from residua.answering.estimates import Estimates
+from residua.answering.protocol import TableByTable, refuse_large_covariance
+from residua.errors import NotInSpan, WorkloadError
+from residua.linalg.squares import join, spread
+from residua.workload import Factor, Group
+
+Array = NDArray[np.float64]
+
+SPAN_TOLERANCE = 1e-9  # of a query's squared length: what rounding may leave outside what is measured
+
+
+@dataclass(frozen=True, slots=True)
+class Axis:
+    """Attributes whose cells one matrix looks at together, and their sizes."""
+
+    attributes: tuple[int, ...]
+    sizes: tuple[int, ...]
+
+    @property
+    def cells(self) -> int:
+        """Number of joint cells."""
+        return math.prod(self.sizes)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Product:
+    """One block: a matrix for each axis, None where it asks for the total, and the noise variance."""
+
+    matrices: tuple[Array | None, ...]
+    noise: float
+
+    def matrix(self, axis: int, cells: int) -> Array:
+        """The matrix along an axis; a row of ones where it asks for the total."""
+        found = self.matrices[axis]
+        return np.ones((1, cells)) if found is None else found
+
+
+MOST_TERMS = 64  # products that are brought to diagonal form together
+
+
+class Diagonal(TableByTable):
+    """Products over the same axes, each with independent noise of its own variance."""
+
+    def __init__(self, axes: Sequence[Axis], terms: Sequence[Product], frame: Frame) -> None:
+        self.axes, self.terms, self.frame = tuple(axes), tuple(terms), frame
+
+    @classmethod
+    def of(cls, blocks: Blocks) -> "Diagonal | None":
+        """The blocks as products over common axes, or None if those have no common diagonal form."""
+        if len(blocks) > MOST_TERMS:
+            return None
+        each = list(blocks.each())
+        found = {factor.attributes: factor.sizes for _, factors, _ in each for factor in factors}
+        axes = [Axis(attributes, sizes) for attributes, sizes in found.items()]
+        attributes = [at for axis in axes for at in axis.attributes]
+        if len(set(attributes)) < len(attributes):
+            return None
+        terms = []
+        for _, factors, noise in each:
+            mine = {factor.attributes: factor.matrix for factor in factors}
+            terms.append(Product(tuple(mine.get(axis.attributes) for axis in axes), noise))
+        grams = [[_gram(term.matrix(at, axis.cells)) for at, axis in enumerate(axes)] for term in terms]
+        frame = frame_of(grams, [1.0 / term.noise for term in terms])
+        return None if frame is None else cls(axes, terms, frame)
+
+    def variances(self, group: Group) -> Array:
+        """Variance of each query's answer, shape (count,)."""
+        self._refuse_outside(group)
+        parts = list(self._parts(group))
+        tensor = self.frame.inverse
+        for axes, factors, basis in reversed(parts):  # the last axis of the tensor that is left, each time
+            squares = (self._rows(factors, axes, listed=True) @ basis) ** 2
+            tensor = np.tensordot(squares, tensor, axes=(1, len(parts) - 1))
+        counts = [factor.queries.count for _, factors, _ in parts for factor in factors]
+        order = [group.factors.index(factor) for _, factors, _ in parts for factor in factors]
+        return np.asarray(tensor.reshape(counts).transpose(np.argsort(order)).reshape(-1))
+
+    def total(self, group: Group, *, weighted: bool) -> float:
+        """Sum of the variances; with `weighted`, each times the group's and the query's weight."""
+        self._refuse_outside(group)
+        lengths = self._lengths(group, weighted=weighted)
+        return _contracted(self.frame.inverse, lengths) * (group.weight if weighted else 1.0)
+
+    def largest(self, group: Group) -> float:
+        """Largest variance of the group's queries; nan if there are too many to go through."""
+        return float(self.variances(group).max()) if group.listable else math.nan
+
+    def covariance(self, left: Group, right: Group) -> Array:
+        """Covariance of the answers of two groups, shape (left.count, right.count)."""
+        refuse_large_covariance(left, right)
+        cells = math.prod(axis.cells for axis in self.axes)
+        if cells > DENSE_CELLS:
+            raise WorkloadError(
+                f"the covariance of tables {left.name!r} and {right.name!r} is too large: of a union of "
+                f"products it is computed on at most {DENSE_CELLS:,} joint cells, and these are {cells:,}"
+            )
+        for group in (left, right):
+            self._refuse_outside(group)
+        basis = join(self.frame.bases)
+        seen = [self._rows(group.factors, self.axes, listed=True) @ basis for group in (left, right)]
+        return np.asarray((seen[0] * self.frame.inverse.reshape(-1)) @ seen[1].T)
+
+    def estimates(self, measured: Measured) -> Estimates:
+        """The marginal of all measured cells: `V D^+ V' sum_t A_t' y_t / v_t`, by axis (claim H-031)."""
+        frame, axes = self.frame, self.axes
+        total = np.zeros([axis.cells for axis in axes])
+        numbers = by_block(measured)
+        for term, place in zip(self.terms, sorted(numbers), strict=True):
+            tensor = numbers[place].reshape(
+                [1 if matrix is None else len(matrix) for matrix in term.matrices]
+            )
+            for at, axis in enumerate(axes):
+                tensor = _along(tensor, term.matrix(at, axis.cells).T, at)
+            total += tensor / term.noise
+        tensor = total.reshape(-1) if frame.whole else total
+        for at, basis in enumerate(frame.bases):
+            tensor = _along(tensor, basis.T, at)
+        tensor = tensor * frame.inverse
+        for at, basis in enumerate(frame.bases):
+            tensor = _along(tensor, basis, at)
+        order = [at for axis in axes for at in axis.attributes]
+        cells = tensor.reshape([size for axis in axes for size in axis.sizes]).transpose(np.argsort(order))
+        return Estimates.of(
+            [(np.array([sorted(order)], dtype=np.int32), np.ascontiguousarray(cells)[None])], None
+        )
+
+    def _parts(self, group: Group) -> Iterator[tuple[tuple[Axis, ...], list[Factor], Array]]:
+        """For each axis of the frame the axes it stands for, the group's factors there, and its basis."""
+        known = {at for axis in self.axes for at in axis.attributes}
+        for factor in group.factors:
+            if not set(factor.attributes) <= known:
+                raise NotInSpan(
+                    f"table {group.name!r} asks about an attribute that the plan does not measure; add the "
+                    "table to the workload before planning",
+                    tuple(at for at in factor.attributes if at not in known),
+                )
+        split = [self.axes] if self.frame.whole else [(axis,) for axis in self.axes]
+        for axes, basis in zip(split, self.frame.bases, strict=True):
+            here = {at for axis in axes for at in axis.attributes}
+            factors = [factor for factor in group.factors if set(factor.attributes) & here]
+            if any(not set(factor.attributes) <= here for factor in factors):
+                raise WorkloadError(
+                    f"table {group.name!r} joins attributes that are measured apart; plan this table with "
+                    "the others"
+                )
+            yield axes, factors, basis
+
+    @staticmethod
+    def _rows(factors: Sequence[Factor], axes: Sequence[Axis], *, listed: bool) -> Array:
+        """Queries of some factors over all cells of some axes: all of them, or rows with their gram."""
+        order = [attribute for axis in axes for attribute in axis.attributes]
+        sizes = [size for axis in axes for size in axis.sizes]
+        rows = join(factor.queries.matrix() if listed else factor.queries.root() for factor in factors)
+        places = [order.index(attribute) for factor in factors for attribute in factor.attributes]
+        return spread(rows, [sizes[place] for place in places], places, sizes)
+
+    def _lengths(self, group: Group, *, weighted: bool) -> list[Array]:
+        """Sum of squares of every coordinate over the group's queries, for each axis of the frame."""
+        lengths = []
+        for axes, factors, basis in self._parts(group):
+            single = len(axes) == 1 and len(axes[0].attributes) == 1 and len(factors) == 1
+            if single:
+                gram = factors[0].queries.gram(weighted=weighted)
+                lengths.append(np.einsum("ia,ij,ja->a", basis, gram, basis, optimize=True))
+            else:
+                listed = not weighted and any(factor.queries.weights is not None for factor in factors)
+                rows = self._rows(factors, axes, listed=listed)
+                lengths.append(np.sum((rows @ basis) ** 2, axis=0))
+        return lengths
+
+    def _refuse_outside(self, group: Group) -> None:
+        """NotInSpan if a query of the group is not a combination of what is measured."""
+        for at, (axes, factors, basis) in enumerate(self._parts(group)):
+            rows = self._rows(factors, axes, listed=False)
+            left = rows - (rows @ basis) @ self.frame.ranges[at].T
+            if np.sum(left**2) > SPAN_TOLERANCE * np.sum(rows**2):
+                raise _not_in_span(group)
+        lengths = self._lengths(group, weighted=True)
+        unseen = _contracted((self.frame.inverse == 0).astype(np.float64), lengths)
+        if unseen > SPAN_TOLERANCE * math.prod(float(each.sum()) for each in lengths):
+            raise _not_in_span(group)
+
+
+def _contracted(tensor: Array, vectors: list[Array]) -> float:
+    for vector in reversed(vectors):
+        tensor = tensor @ vector
+    return float(tensor)
+
+
+def _not_in_span(group: Group) -> NotInSpan:
+    return NotInSpan(
+        f"table {group.name!r} asks for more than the plan's products measure; add the table to the workload "
+        "before planning"
+    )
+
+
+def _gram(rows: Array) -> Array:
+    return np.asarray(rows.T @ rows)
+
+
+def _along(tensor: Array, matrix: Array, axis: int) -> Array:
+    return np.asarray(np.moveaxis(np.tensordot(matrix, tensor, axes=(1, axis)), 0, axis))

@@ -1,0 +1,244 @@
+"""Splitting a workload into blocks, one per subset of its attributes.
+
+Choose for each attribute weights p on its cells that sum to 1 (uniform unless said otherwise). A query on
+attributes A splits into one piece per subset A' of A: along an attribute outside A' it is replaced by its
+mean under p, along one inside A' its mean is taken off. The pieces sum to the query, and pieces on
+different subsets span independent spaces (claims D-001 and D-002). What all tables together ask of one
+subset is a block: a sum of Kronecker products of pieces of families, with coefficients (D-003).
+
+Nothing here is proportional to the number of queries, and most tables are handled as rows of arrays.
+"""
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from residua.decompose.terms import Asked, Placed, gather
+from residua.linalg.centring import Measure, project, standing_rows
+from residua.workload import Combined, Queries, Workload
+from residua.workload.joint import refuse_wide
+
+Array = NDArray[np.float64]
+Subsets = NDArray[np.int32]
+Integers = NDArray[np.int64]
+
+SAME = 1e-9  # relative difference of grams that is rounding
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """What a family asks of some of its attributes: means along the others, centred along those kept.
+
+    `kept` are places in `queries.sizes`; `measures` has one entry per place; `tags` has one per place kept,
+    and keeps apart attributes that are to be treated differently. Equal pieces have equal grams, whatever
+    the attributes are called: they are solved once.
+    """
+
+    queries: Queries
+    kept: tuple[int, ...]
+    measures: tuple[Measure, ...]
+    tags: tuple[int, ...]
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """Cells of each attribute kept."""
+        return tuple(self.queries.sizes[place] for place in self.kept)
+
+    @property
+    def kept_measures(self) -> tuple[Measure, ...]:
+        """Measure of each attribute kept."""
+        return tuple(self.measures[place] for place in self.kept)
+
+    def project(self, rows: Array) -> Array:
+        """Rows over all cells of the family as rows over the cells kept, shape (k, product of sizes)."""
+        return project(rows, self.queries.sizes, self.measures, self.kept)
+
+    def root(self) -> Array:
+        """R with independent rows and `R'R` the weighted gram of the piece; no rows if it vanishes."""
+        if isinstance(self.queries, Combined):
+            return self.queries.centred_root(self.measures, self.kept)
+        rows = self.queries.root()
+        return standing_rows(self.project(rows), np.linalg.norm(rows, axis=1))
+
+    def size(self) -> float:
+        """Trace of the gram; for nothing kept, the sum of the squared means."""
+        return float(np.sum(self.root() ** 2))
+
+
+@dataclass(frozen=True, slots=True)
+class Term:
+    """One Kronecker product in a block's gram: a coefficient and pieces on places of the block."""
+
+    coefficient: float
+    pieces: Placed
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """What the workload asks of one subset of attributes (ascending): a sum of Kronecker products."""
+
+    attributes: tuple[int, ...]
+    terms: tuple[Term, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SimpleBlocks:
+    """Blocks on equally many attributes whose gram is one product of one-attribute pieces.
+
+    `subsets` and `pieces` are (blocks, size), `coefficients` is (blocks,).
+    """
+
+    subsets: Subsets
+    pieces: Integers
+    coefficients: Array
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Decomposition:
+    """A workload as blocks: `pieces` are numbered, `simple` holds the many, `mixed` the others.
+
+    `roots` are those of the pieces; one without rows belongs to no block.
+    """
+
+    pieces: tuple[Piece, ...]
+    roots: tuple[Array, ...]
+    simple: tuple[SimpleBlocks, ...]
+    mixed: tuple[Block, ...]
+    measures: tuple[Measure, ...]
+
+
+def uniform(work: Workload) -> tuple[Measure, ...]:
+    """The uniform measure on every attribute of the schema."""
+    return tuple(Measure(size) for size in work.schema.sizes)
+
+
+def decompose(
+    work: Workload, measures: Sequence[Measure] | None = None, tags: Sequence[int] | None = None
+) -> Decomposition:
+    """The blocks of a workload under a product measure (uniform by default).
+
+    Attributes with different `tags` (none by default) never share a piece, however alike they are.
+    """
+    measures = uniform(work) if measures is None else tuple(measures)
+    tags = (0,) * len(work.schema) if tags is None else tuple(tags)
+    marks = list(zip(measures, tags, strict=True))
+    kinds = {mark: kind for kind, mark in enumerate(dict.fromkeys(marks))}
+    asked = gather(work.parts, [kinds[mark] for mark in marks])
+    return _Evaluated(asked, list(kinds)).decomposition(measures)
+
+
+class _Evaluated:
+    """The terms of a workload with their pieces and coefficients worked out.
+
+    `marks` has the measure and the tag of each kind of attribute.
+    """
+
+    def __init__(self, asked: Asked, marks: Sequence[tuple[Measure, int]]) -> None:
+        self.asked, self.marks = asked, marks
+        self.pieces: list[Piece] = []
+        self.roots: list[Array] = []
+        alike: dict[bytes, list[int]] = {}
+        self.numbers = np.array([self._number(*each, alike) for each in asked.pieces], dtype=np.int64)
+        means = np.array([self._piece(source, ()).size() for source in range(len(asked.sources))])
+        self.coefficients = np.zeros(asked.terms)
+        for each in asked.additions:
+            added = each.weights * means[each.others].prod(axis=1)
+            self.coefficients += np.bincount(each.terms, weights=added, minlength=asked.terms)
+
+    def _piece(self, source: int, kept: tuple[int, ...]) -> Piece:
+        (queries,), kinds = self.asked.sources[source].queries, self.asked.sources[source].kinds
+        refuse_wide(queries)
+        measures = tuple(self.marks[kind][0] for kind in kinds)
+        return Piece(queries, kept, measures, tuple(self.marks[kinds[place]][1] for place in kept))
+
+    def _number(self, source: int, kept: tuple[int, ...], alike: dict[bytes, list[int]]) -> int:
+        """Number of a piece; those with the same gram have one."""
+        piece = self._piece(source, kept)
+        root = piece.root()
+        known = alike.setdefault(_gram_key(piece, root), [])
+        number = next((at for at in known if _same_gram(self.roots[at], root)), len(self.pieces))
+        if number == len(self.pieces):
+            self.pieces.append(piece)
+            self.roots.append(root)
+            known.append(number)
+        return number
+
+    def decomposition(self, measures: tuple[Measure, ...]) -> Decomposition:
+        """All blocks of which something is asked."""
+        alive = np.array([len(root) > 0 for root in self.roots], dtype=bool)
+        simple: dict[int, list[SimpleBlocks]] = {}
+        for each in self.asked.simple:
+            pieces, values = self.numbers[each.pieces], self.coefficients[each.terms]
+            keep = alive[pieces].all(axis=1) & (values > 0)
+            found = SimpleBlocks(each.subsets[keep].astype(np.int32), pieces[keep], values[keep])
+            simple.setdefault(each.subsets.shape[1], []).append(found)
+        mixed = []
+        for attributes in sorted(self.asked.composite, key=lambda row: (len(row), row)):
+            sums: dict[Placed, float] = {}
+            for term, placed in self.asked.composite[attributes]:
+                key = tuple((places, int(self.numbers[piece])) for places, piece in placed)
+                if all(alive[piece] for _, piece in key):
+                    sums[key] = sums.get(key, 0.0) + float(self.coefficients[term])
+            terms = tuple(Term(value, key) for key, value in sorted(sums.items()) if value > 0)
+            if len(terms) == 1 and all(len(places) == 1 for places, _ in terms[0].pieces):
+                simple.setdefault(len(attributes), []).append(_single(attributes, terms[0]))
+            elif terms:
+                mixed.append(Block(attributes, terms))
+        runs = [_joined(simple[size]) for size in sorted(simple)]
+        kept = tuple(run for run in runs if len(run.subsets))
+        return Decomposition(tuple(self.pieces), tuple(self.roots), kept, tuple(mixed), measures)
+
+
+def _single(attributes: tuple[int, ...], term: Term) -> SimpleBlocks:
+    """A block of one product of one-attribute pieces."""
+    pieces = [[piece for _, piece in sorted(term.pieces)]]
+    subsets = np.array([attributes], dtype=np.int32).reshape(1, -1)
+    return SimpleBlocks(
+        subsets, np.array(pieces, dtype=np.int64).reshape(1, -1), np.array([term.coefficient])
+    )
+
+
+def _joined(runs: Sequence[SimpleBlocks]) -> SimpleBlocks:
+    """Simple blocks of one size, in ascending order of subsets."""
+    subsets = np.concatenate([run.subsets for run in runs])
+    order = np.lexsort(subsets.T[::-1]) if subsets.shape[1] else np.arange(len(subsets))
+    pieces = np.concatenate([run.pieces for run in runs])
+    coefficients = np.concatenate([run.coefficients for run in runs])
+    return SimpleBlocks(subsets[order], pieces[order], coefficients[order])
+
+
+def _gram_key(piece: Piece, root: Array) -> bytes:
+    """Equal for pieces whose grams agree to ten digits of the largest entry, and may be the same.
+
+    Both halves of a symmetric joint family are; but what light queries ask can hide below ten digits. The
+    measures must be equal to the last bit: a shape that is centred for one is biased for any other.
+    """
+    alike = (tuple(piece.measures[place] for place in piece.kept), piece.tags)
+    if len(piece.sizes) > 1:
+        return repr((alike, len(root))).encode() + hashlib.sha256(root.tobytes()).digest()
+    gram = root.T @ root
+    scale = float(np.abs(gram).max(initial=0.0))
+    digits = np.round(gram / scale, 10) if scale > 0 else gram
+    content = hashlib.sha256((digits + 0.0).tobytes()).digest()  # + 0.0 makes every zero a positive one
+    return repr((alike, float(f"{scale:.10e}"))).encode() + content
+
+
+def _same_gram(one: Array, two: Array) -> bool:
+    """Whether `R'R` of two roots agrees in every direction, light or heavy: `two = M one`, M orthogonal."""
+    if np.array_equal(one, two):
+        return True
+    if one.shape != two.shape:
+        return False
+    basis, upper = np.linalg.qr(one.T)
+    turn = np.linalg.solve(upper, (two @ basis).T).T  # one = upper' basis'
+    lost = np.linalg.norm(two - turn @ one, axis=1) > SAME * np.linalg.norm(two, axis=1)
+    return not lost.any() and bool(np.abs(turn.T @ turn - np.eye(len(turn))).max() < SAME)
+
+
+def signature(block: Block) -> tuple[tuple[tuple[float, Placed], ...], float]:
+    """A key that blocks share whose grams agree up to scale (to ten digits), and the scale."""
+    scale = max(term.coefficient for term in block.terms)
+    return tuple((float(f"{term.coefficient / scale:.10e}"), term.pieces) for term in block.terms), scale

@@ -1,0 +1,73 @@
+"""Strategies from lists of blocks, and from strategies that see different domains."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from residua.answering.blocks import Layer, Placed, Shape
+from residua.answering.coarsened.lifting import Lift
+from residua.privacy import NoiseLaw
+from residua.strategy.noise_laws import column_costs, parameter_of
+from residua.strategy.strategy import Domain, Strategy
+from residua.workload.views import View
+
+Integers = NDArray[np.int64]
+
+Spans = Mapping[int, Integers | None]
+"""Integer rows with the row space of shapes, by number, for those that are to be rounded within them."""
+
+Layout = tuple[tuple[int, ...], ...]
+
+Block = tuple[Sequence[Placed], float]
+"""Factors of a block, and the variance of the noise on each number that it measures."""
+
+
+def of_blocks(sizes: Sequence[int], blocks: Sequence[Block], law: NoiseLaw = "gaussian") -> Strategy:
+    """The real strategy of these blocks; those with the same matrices are one run."""
+    numbers: dict[int, int] = {}
+    shapes: list[Shape] = []
+    norms: list[float] = []
+    runs: dict[tuple[Layout, tuple[int, ...]], list[tuple[list[int], float]]] = {}
+    for factors, noise in blocks:
+        for factor in factors:
+            if id(factor.shape) not in numbers:
+                numbers[id(factor.shape)] = len(shapes)
+                shapes.append(factor.shape)
+                norms.append(float(column_costs(law, factor.matrix).max()))
+        attributes = [at for factor in factors for at in factor.attributes]
+        subset = sorted(attributes)
+        layout = tuple(tuple(subset.index(at) for at in factor.attributes) for factor in factors)
+        key = (layout, tuple(numbers[id(factor.shape)] for factor in factors))
+        runs.setdefault(key, []).append((subset, noise))
+    layers = []
+    for (layout, own), members in runs.items():
+        noise_of = np.array([noise for _, noise in members])
+        subsets = np.array([subset for subset, _ in members], dtype=np.int32).reshape(len(members), -1)
+        norm = math.prod(norms[number] for number in own)
+        costs = np.array([norm / parameter_of(law, noise) for noise in noise_of.tolist()])
+        used = np.tile(np.array(own, dtype=np.int64), (len(members), 1))
+        layers.append(Layer(subsets, layout, used, costs, noise_of))
+    return Strategy((Domain.of(sizes),), tuple(shapes), tuple(layers), law)
+
+
+def seen_by(
+    parts: Sequence[tuple[Strategy, View, Spans]], lifts: Sequence[Lift] = ()
+) -> tuple[Strategy, dict[int, Integers | None]]:
+    """Strategies for the schema as views show it, as one; and the spans of all their shapes."""
+    domains: list[Domain] = []
+    shapes: list[Shape] = []
+    layers: list[Layer] = []
+    spans: dict[int, Integers | None] = {}
+    for number, (strategy, view, own) in enumerate(parts):
+        start = len(shapes)
+        (domain,) = strategy.domains
+        domains.append(replace(domain, view=view))
+        shapes += strategy.shapes
+        spans |= {start + at: span for at, span in own.items()}
+        layers += [replace(each, shapes=each.shapes + start, domain=number) for each in strategy.layers]
+    first = parts[0][0]
+    whole = Strategy(tuple(domains), tuple(shapes), tuple(layers), first.law, first.grain, tuple(lifts))
+    return whole, spans

@@ -1,0 +1,286 @@
+"""From a real strategy to an integer one that answers exactly the same queries, and its exact budget.
+
+The cost of a block is `norm / parameter`, with `norm` the largest squared column length (Gaussian noise) or
+sum of sizes (Laplace noise) of its integer matrix. Costs are whole multiples of one tiny grain, so that their
+sum is exact whatever the number of blocks; the parameter of a block's noise is then the rational number
+`norm / cost` (claim I-005).
+"""
+
+import math
+from collections.abc import Iterator
+from dataclasses import replace
+from fractions import Fraction
+
+import numpy as np
+from numpy.typing import NDArray
+
+from residua.answering.blocks import Layer, Memory, Shape
+from residua.errors import Infeasible
+from residua.kernel.exact import column_norm, column_sum, largest_size
+from residua.linalg.centring import Measure
+from residua.linalg.keys import distinct_rows
+from residua.privacy import NoiseLaw
+from residua.strategy.build import Spans
+from residua.strategy.integers import (
+    FILL,
+    MOST_FILLED,
+    centred_rows,
+    combined_rows,
+    completed,
+    contrast_rows,
+    enough_bits,
+    even_bits,
+    refuse_large,
+    refuse_unfit,
+    rounded_rows,
+    scale_of,
+)
+from residua.strategy.lattice import short_basis
+from residua.strategy.noise_laws import LARGEST_SCALE, laplace_variance, refuse_wide_laplace
+from residua.strategy.strategy import Strategy
+
+Array = NDArray[np.float64]
+Integers = NDArray[np.int64]
+
+ALL_BITS = 36  # of the entries of a product: leaves room for a hundred million records in 64 bits
+FEW_BITS = 14  # of the entries of a centred factor; more only where these change what is measured
+FEW_LOOSE_BITS = 20  # of one that is not centred
+LEAST_BITS = 3
+NOISE_BITS = 52  # the standard deviation of Gaussian noise stays below 2 to this
+SMALL = 2**10  # entries of a matrix that is measured as it is
+WHOLE = 1e-9  # how far from a whole number a multiple of such an entry may be, by rounding
+GRAINS = 62  # the whole budget is about 2 to this many grains
+LEAST_GRAINS = 2**10  # of any block: a weight that vanishes never makes noise that overflows
+SLACK = 2.0**-40  # of the budget, left over so that rounding can never overspend it
+
+
+def integer_strategy(ideal: Strategy, spans: Spans, allowed: Fraction) -> Strategy:
+    """The integer strategy nearest to a real one, with its exact cost at most `allowed`.
+
+    `spans` has integer rows with the row space of a shape: for shapes that measure less than all (centred)
+    cells, and for those that are centred under another measure than the uniform one.
+    """
+    for domain in ideal.domains:
+        if any(measure.weights is not None and measure.numerators is None for measure in domain.measures):
+            raise Infeasible("a plan whose measure has real weights cannot be measured; round them first")
+    rounding = _Rounding(ideal, spans, allowed)
+    layers = tuple(map(rounding.layer, ideal.layers))
+    found = replace(ideal, shapes=tuple(rounding.shapes), layers=layers, memory=Memory())
+    return with_budget(found, allowed)
+
+
+class _Rounding:
+    """Rounds each shape once for each number of bits, and numbers what comes out."""
+
+    def __init__(self, ideal: Strategy, spans: Spans, allowed: Fraction) -> None:
+        self.ideal, self.spans, self.allowed = ideal, spans, allowed
+        self.cost = ideal.cost()
+        self.uses: dict[int, dict[tuple[Measure, ...], None]] = {}
+        for layer in ideal.layers:
+            for number, measures in _uses(layer, ideal.domains[layer.domain].measures):
+                self.uses.setdefault(number, {})[measures] = None
+        self.centred = {
+            number
+            for number, uses in self.uses.items()
+            if all(ideal.shapes[number].is_centred(measures, whole=False) for measures in uses)
+        }
+        self.plain = {
+            number: rows
+            for number in self.uses
+            if number not in self.centred
+            and (rows := small_multiple(ideal.shapes[number].matrix)) is not None
+        }
+        self.shapes: list[Shape] = []
+        self._norms: list[float] = []  # logarithms of their costs at noise 1
+        self._numbers: dict[tuple[int, int], int] = {}
+
+    def layer(self, layer: Layer) -> Layer:
+        """The layer with its shapes in integers; its costs as parts of the whole."""
+        bits = self._bits(layer)
+        chosen = np.zeros_like(layer.shapes)
+        for number in np.unique(layer.shapes).tolist():
+            few = min(bits, -(-even_bits(self.allowed) // len(layer.layout)))
+            chosen[layer.shapes == number] = self._number(number, bits, few)
+        return replace(
+            layer, shapes=chosen, costs=layer.costs / self.cost, multiplier=self._multiplier(chosen)
+        )
+
+    def _number(self, number: int, bits: int, few: int) -> int:
+        key = (number, bits)
+        if key not in self._numbers:
+            self._numbers[key] = len(self.shapes)
+            self.shapes.append(self._rounded(number, bits, few))
+            self._norms.append(math.log2(_norm(self.ideal.law, self.shapes[-1])))
+        return self._numbers[key]
+
+    def _rounded(self, number: int, bits: int, few: int) -> Shape:
+        shape, span = self.ideal.shapes[number], self.spans.get(number)
+        if number in self.plain:
+            return Shape(shape.sizes, self.plain[number], shape.rank)
+        if number not in self.centred:
+            rows, rank = loose_rows(self.ideal.law, shape, span, bits)
+            return Shape(shape.sizes, rows.astype(np.float64), rank)
+        found = centred_shape(shape, span, bits, few)
+        # Off centre, blocks would have to be solved together with others that they know nothing of (I-002).
+        if not all(found.is_centred(measures, whole=True) for measures in self.uses[number]):
+            raise ArithmeticError("a block was rounded off centre: its answers would be biased")
+        return found
+
+    def _bits(self, layer: Layer) -> int:
+        """The most bits of each rounded factor's entries that leave room for the noise of a layer."""
+        if not layer.layout:
+            return 0
+        columns = np.zeros(len(self.ideal.shapes))  # logarithm of what a column of ones costs at noise 1
+        rounded = np.zeros(len(self.ideal.shapes), dtype=np.int64)
+        for number in np.unique(layer.shapes).tolist():
+            known = self.plain.get(number)
+            rounded[number] = known is None
+            columns[number] = math.log2(
+                self.ideal.shapes[number].rank + 1 if known is None else column_sum(known.astype(np.int64))
+            )
+        least = float(layer.costs.min()) / self.cost * float(self.allowed)
+        factors = rounded[layer.shapes].sum(axis=1)
+        pairs = np.unique(np.stack([columns[layer.shapes].sum(axis=1), factors], axis=1), axis=0)
+        return min(entry_bits(self.ideal.law, least, logs, int(count)) for logs, count in pairs.tolist())
+
+    def _multiplier(self, chosen: Integers) -> int:
+        """What makes Gaussian noise wide beside the rounding of its numbers to whole ones."""
+        if self.ideal.law == "laplace":
+            return 1  # integer noise on plain counts is narrower than on multiples of them (claim H-002)
+        narrowest = float(np.array(self._norms)[chosen].sum(axis=1).min()) if chosen.shape[1] else 0.0
+        return int(2 ** max(0, even_bits(self.allowed) - int(narrowest / 2)))
+
+
+def _uses(layer: Layer, measures: tuple[Measure, ...]) -> Iterator[tuple[int, tuple[Measure, ...]]]:
+    """The shapes of a layer, with the measures of the attributes that each is used on."""
+    distinct = list(dict.fromkeys(measures))
+    numbers = {measure: at for at, measure in enumerate(distinct)}
+    kinds = np.array([numbers[measure] for measure in measures], dtype=np.int64)
+    for column, places in zip(layer.shapes.T, layer.layout, strict=True):
+        codes = np.column_stack([column, kinds[layer.subsets[:, list(places)]]])
+        for number, *own in codes[distinct_rows(codes)[0]].tolist():
+            yield number, tuple(distinct[kind] for kind in own)
+
+
+def entry_bits(law: NoiseLaw, cost: float, columns: float, factors: int) -> int:
+    """The most bits of each rounded factor's entries that leave room for the noise of a product.
+
+    `columns` is the logarithm of what a column of a product of ones costs at noise 1.
+    """
+    if law == "laplace":
+        room = math.log2(LARGEST_SCALE) + math.log2(cost) - columns
+    else:
+        room = NOISE_BITS + 0.5 * (math.log2(cost) - columns)
+    return max(LEAST_BITS, int(min(float(ALL_BITS), room)) // max(factors, 1))
+
+
+def small_multiple(matrix: Array) -> Array | None:
+    """The rows multiplied so that all entries are small whole numbers, or None.
+
+    Such rows stay as they are: nothing is lost, and Laplace noise on plain counts is narrower (claim H-002).
+    """
+    sizes = np.abs(matrix[matrix != 0])
+    rows = matrix / sizes.min()
+    whole = np.rint(rows)
+    if np.abs(whole).max() > SMALL or np.abs(rows - whole).max() > WHOLE:
+        return None
+    return np.asarray(whole)
+
+
+def centred_shape(shape: Shape, span: Integers | None, bits: int, few: int) -> Shape:
+    """A centred shape in integers of at most so many bits, or of `few` where nothing needs rounding."""
+    matrix, rank, sizes = shape.matrix, shape.rank, shape.sizes
+    if shape.complete and len(sizes) == 1 and span is None and _is_contrast(matrix):
+        return Shape(sizes, contrast_rows(sizes[0], few).astype(np.float64), rank)
+    if span is not None:
+        basis = short_basis(span)
+        rows = enough_bits(lambda b: combined_rows(matrix, basis, b), matrix, rank, few=FEW_BITS, most=bits)
+    else:
+        if not shape.complete:
+            matrix = completed(matrix, [np.ones(size) for size in sizes])
+            rank = len(matrix)
+        rows = enough_bits(lambda b: centred_rows(matrix, sizes, b), matrix, rank, few=FEW_BITS, most=bits)
+    return Shape(sizes, rows.astype(np.float64), rank)
+
+
+def _is_contrast(matrix: Array) -> bool:
+    """Whether the strategy measures all centred cells alike, as for marginals."""
+    size = matrix.shape[1]
+    gram = matrix.T @ matrix
+    wanted = (np.eye(size) - 1.0 / size) * (np.trace(gram) / (size - 1))
+    return bool(np.abs(gram - wanted).max() <= 1e-9 * np.abs(gram).max())
+
+
+def loose_rows(law: NoiseLaw, shape: Shape, span: Integers | None, bits: int) -> tuple[Integers, int]:
+    """A multiple of rows over all cells in integers of at most so many bits, and their rank.
+
+    Of less than full rank, `span` has integer rows with the same row space (claim I-003). Without it, entries
+    are rounded one by one, so that equal columns stay equal: the rows answer the same queries if they have
+    full rank on the distinct columns (claim H-005). Else every other direction is measured too (claim I-004).
+    """
+    matrix, rank, cells = shape.matrix, shape.rank, shape.matrix.shape[1]
+
+    def entries(fit: int) -> Integers:
+        return np.rint(matrix * scale_of(matrix, fit)).astype(np.int64)
+
+    if rank < cells and span is not None:
+        basis = short_basis(span)
+        few = FEW_LOOSE_BITS
+        return enough_bits(lambda b: combined_rows(matrix, basis, b), matrix, rank, few=few, most=bits), rank
+    if law == "laplace" or rank < cells:
+        kinds = np.unique(matrix[:, np.abs(matrix).max(axis=0) > 0], axis=1).shape[1]
+        if rank == kinds:
+            return enough_bits(entries, matrix, rank, few=FEW_LOOSE_BITS, most=bits), rank
+    whole = _filled(matrix, cells, rank) if rank < cells else matrix
+    rows = enough_bits(lambda b: rounded_rows(whole, b), whole, cells, few=FEW_LOOSE_BITS, most=bits)
+    return rows, cells
+
+
+def _filled(matrix: Array, cells: int, rank: int) -> Array:
+    """The strategy with every other direction added, measured with very little of the privacy (I-004)."""
+    if cells > MOST_FILLED:
+        raise Infeasible(
+            "queries that are not small multiples of whole numbers need every direction measured, and "
+            f"{cells:,} cells are more than {MOST_FILLED:,}; round the queries, or use coarser attributes"
+        )
+    extra = np.linalg.svd(matrix)[2][rank:]
+    longest = math.sqrt(float(np.max(np.sum(matrix * matrix, axis=0))))
+    return np.concatenate([matrix, math.sqrt(FILL) * longest * extra])
+
+
+def with_budget(strategy: Strategy, allowed: Fraction) -> Strategy:
+    """The integer strategy with its costs scaled to use up `allowed`, exactly accounted."""
+    whole = strategy.cost()
+    grain = GRAINS - math.ceil(math.log2(allowed))
+    most = math.floor(allowed * Fraction(2) ** grain)
+    law = strategy.law
+    norms = np.array([float(_norm(law, shape)) for shape in strategy.shapes])
+    entries = np.array([float(largest_size(shape.matrix.astype(np.int64))) for shape in strategy.shapes])
+    layers = []
+    for layer in strategy.layers:
+        shares = np.floor(layer.costs / whole * (float(most) * (1 - SLACK))).astype(np.int64)
+        shares = np.maximum(shares, LEAST_GRAINS)
+        costs = np.asarray(shares * 2.0**-grain, dtype=np.float64)
+        squared = float(layer.multiplier) ** 2
+        parameters = norms[layer.shapes].prod(axis=1) / costs
+        largest = layer.multiplier * math.prod(int(entries[column].max()) for column in layer.shapes.T)
+        if law == "laplace":
+            parameters *= layer.multiplier
+            refuse_wide_laplace(Fraction(parameters.min()), Fraction(parameters.max()))
+            refuse_large(largest)
+            noise = laplace_variance(parameters) / squared
+        else:
+            parameters *= squared
+            refuse_unfit(float(parameters.min()), float(parameters.max()), largest)
+            noise = (parameters + 1.0 / 12.0) / squared  # rounding adds a twelfth
+        layers.append(replace(layer, shares=shares, costs=costs, noise=noise))
+    result = replace(strategy, layers=tuple(layers), grain=grain)
+    if result.exact_cost() > allowed:
+        raise Infeasible("the blocks are too many to share this budget")
+    return result
+
+
+def _norm(law: NoiseLaw, shape: Shape) -> int:
+    """Cost of an integer shape at noise of parameter 1, exactly."""
+    size = column_sum if law == "laplace" else column_norm
+    return size(shape.matrix.astype(np.int64))

@@ -1,0 +1,211 @@
+"""What is measured: one kind of strategy for every method.
+
+A strategy is distinct matrices and runs of blocks that use them. Each block measures `multiplier * kron(its
+matrices)` of the marginal on its attributes with independent noise of one law. A real strategy serves to be
+compared with; an integer one has exact costs in grains and can be measured.
+
+| symbol | meaning |
+|---|---|
+| shape | a distinct matrix, (rows, cells) |
+| layer | a run of blocks whose attributes are shared out alike among their matrices |
+| domain | how blocks see the schema: cells or classes of cells, and the weights that centre each attribute |
+| share, grain | the exact cost of a block is `share * 2^-grain` |
+| lift | how a query is split between blocks that see cells and blocks that see classes of cells |
+"""
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from residua.answering.blocks import Blocks, Layer, Measured, Memory, Placed, Shape, batched_rows
+from residua.answering.choice import answerer_for
+from residua.answering.coarsened.answerer import Coarsened
+from residua.answering.coarsened.lifting import Lift
+from residua.answering.estimates import Estimates
+from residua.answering.protocol import Answerer
+from residua.linalg.centring import Measure
+from residua.privacy import NoiseLaw
+from residua.strategy.noise_laws import variance_ratio
+from residua.workload import Group, Tables
+from residua.workload.views import View
+
+Array = NDArray[np.float64]
+Integers = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Domain:
+    """How blocks see the schema: the cells of each attribute, weights on them, and the view by classes."""
+
+    sizes: tuple[int, ...]
+    measures: tuple[Measure, ...]
+    view: View = field(default_factory=View)
+
+    @classmethod
+    def of(cls, sizes: Sequence[int], view: View | None = None) -> "Domain":
+        """The domain with even weights everywhere."""
+        return cls(tuple(sizes), tuple(Measure(size) for size in sizes), view or View())
+
+
+@dataclass(frozen=True, eq=False)
+class Strategy:
+    """Blocks, each measuring its marginal with independent noise, answered by least squares over all.
+
+    Figures are those of the best linear unbiased answer. A table that the measurements cannot answer raises
+    NotInSpan. `grain` is that of the exact costs of an integer strategy; a real one has none.
+
+    >>> pair, one = Shape.independent((2, 2), np.eye(4)), Shape.independent((2,), np.eye(2))
+    >>> layers = (
+    ...     Layer(np.array([[0, 1]], np.int32), ((0, 1),), np.array([[0]]), np.array([0.5]), np.array([2.0])),
+    ...     Layer(np.array([[0]], np.int32), ((0,),), np.array([[1]]), np.array([0.25]), np.array([4.0])),
+    ... )
+    >>> Strategy((Domain.of((2, 2)),), (pair, one), layers).cost()
+    0.75
+    """
+
+    domains: tuple[Domain, ...]
+    shapes: tuple[Shape, ...]
+    layers: tuple[Layer, ...]
+    law: NoiseLaw = "gaussian"
+    grain: int | None = None
+    lifts: tuple[Lift, ...] = ()
+    memory: Memory = field(default_factory=Memory, repr=False)
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """Cells of each attribute as the first domain sees it."""
+        return self.domains[0].sizes
+
+    @property
+    def measures(self) -> tuple[Measure, ...]:
+        """Weights on the cells of each attribute in the first domain."""
+        return self.domains[0].measures
+
+    @property
+    def coarsened(self) -> bool:
+        """Whether some blocks see classes of cells instead of cells."""
+        return len(self.domains) > 1 or bool(self.domains[0].view.parts)
+
+    @property
+    def residual_measures(self) -> tuple[Measure, ...] | None:
+        """The measures under which estimates are centred; None where all cells are estimated at once."""
+        return getattr(self.answerer, "measures", None)
+
+    def attributes(self) -> list[int]:
+        """Attributes of the schema that some block looks at, ascending."""
+        found: set[int] = set()
+        for layer in self.layers:
+            parts = {part.place: part.attributes for part in self.domains[layer.domain].view.parts}
+            for at in np.unique(layer.subsets).tolist():
+                found.update(parts.get(at, (at,)))
+        return sorted(found)
+
+    def single(self) -> tuple[tuple[int, ...], tuple[Placed, ...], float] | None:
+        """Attributes, factors and noise of the only block; None where there are several, or classes."""
+        if self.coarsened or sum(len(layer.noise) for layer in self.layers) != 1:
+            return None
+        return next(self.blocks().each())
+
+    def blocks(self, domain: int = 0) -> Blocks:
+        """The blocks that see one of the domains."""
+        layers = tuple(layer for layer in self.layers if layer.domain == domain)
+        seen = self.domains[domain]
+        return Blocks(seen.sizes, seen.measures, self.shapes, layers, self.grain is not None, self.memory)
+
+    @cached_property
+    def answerer(self) -> Answerer:
+        """How figures and estimates of these blocks are computed."""
+        if not self.coarsened:
+            return answerer_for(self.blocks())
+        numbers = range(len(self.domains))
+        parts = [(self.domains[at].view, answerer_for(self.blocks(at))) for at in numbers]
+        layers = [[n for n, layer in enumerate(self.layers) if layer.domain == at] for at in numbers]
+        return Coarsened(parts, self.lifts, layers)
+
+    def variances(self, group: Group) -> Array:
+        """Variance of each query's answer, shape (count,)."""
+        return self.answerer.variances(group)
+
+    def total(self, group: Group, *, weighted: bool) -> float:
+        """Sum of the variances, without listing them; with `weighted`, times each query's weight."""
+        return self.answerer.total(group, weighted=weighted)
+
+    def totals(self, part: Group | Tables) -> tuple[float, float]:
+        """Weighted and unweighted sum of the variances of one table, or of a run of tables at once."""
+        return self.answerer.totals(part)
+
+    def largest(self, group: Group) -> float:
+        """Largest variance of the table's queries; nan if there are too many to go through."""
+        return self.answerer.largest(group)
+
+    def covariance(self, left: Group, right: Group) -> Array:
+        """Covariance of the answers of two tables, shape (left.count, right.count)."""
+        return self.answerer.covariance(left, right)
+
+    def runs(self) -> Iterator[tuple[int, Integers]]:
+        """Blocks that measure alike, in the order in which they are measured: layer, and rows there."""
+        for number, layer in enumerate(self.layers):
+            for _, rows in batched_rows(self.domains[layer.domain].measures, [layer]):
+                yield number, rows
+
+    def estimates(self, measured: Measured) -> Estimates:
+        """Least-squares estimates from measured numbers, in units of the matrices."""
+        return self.answerer.estimates(measured)
+
+    def cost(self) -> float:
+        """Privacy cost of adding or removing one record: the sum of the blocks' costs.
+
+        `max_i X_ii` or a bound on it for Gaussian noise; an epsilon for Laplace noise.
+        """
+        return math.fsum(float(np.sum(layer.costs)) for layer in self.layers)
+
+    def exact_cost(self) -> Fraction:
+        """Privacy cost of an integer strategy, exactly: so many grains of `2^-grain` each."""
+        if self.grain is None:
+            raise ValueError("only an integer strategy has an exact cost")
+        grains = sum(int(layer.shares.sum(dtype=object)) for layer in self.layers if layer.shares is not None)
+        return Fraction(grains) / Fraction(2) ** self.grain
+
+    def scaled(self, factor: float) -> "Strategy":
+        """The same measurements at `factor` times the privacy cost."""
+        ratio = variance_ratio(self.law, factor)
+        layers = tuple(
+            replace(layer, noise=layer.noise / ratio, costs=layer.costs * factor, shares=None)
+            for layer in self.layers
+        )
+        return replace(self, layers=layers, grain=None)
+
+    def describe(self) -> Iterator[str]:
+        """Lines for people: what is measured, and its share of the privacy."""
+        whole = self.cost()
+        for number, domain in enumerate(self.domains):
+            mine = [layer for layer in self.layers if layer.domain == number]
+            lines = list(self._described(mine, whole))
+            if not self.coarsened:
+                yield from lines
+                continue
+            share = math.fsum(float(layer.costs.sum()) for layer in mine) / whole
+            what = "classes of cells" if domain.view.parts else "cells"
+            yield f"by {what}{f', {share:.1%} of the privacy cost' if len(self.domains) > 1 else ''}:"
+            yield from (f"  {line}" for line in lines)
+        yield from self.answerer.notes()
+
+    def _described(self, layers: Sequence[Layer], whole: float) -> Iterator[str]:
+        """How many blocks of which size, and their share of the privacy; of one block, its matrices."""
+        if sum(len(layer.noise) for layer in layers) == 1 and layers[0].layout:
+            for number in layers[0].shapes[0].tolist():
+                (rows, cells), width = self.shapes[number].matrix.shape, len(self.shapes[number].sizes)
+                yield f"{rows:,} queries on {cells:,} cells of {width} attribute{'s' * (width > 1)}"
+            return
+        for size in sorted({layer.subsets.shape[1] for layer in layers}):
+            chosen = [layer for layer in layers if layer.subsets.shape[1] == size]
+            blocks = sum(len(layer.noise) for layer in chosen)
+            share = math.fsum(float(layer.costs.sum()) for layer in chosen) / whole
+            what = f"{blocks:,} block{'s' * (blocks > 1)} on {size} attribute{'s' * (size > 1)}"
+            what = "the number of records" if size == 0 else what
+            yield f"{what}: {share:.1%} of the privacy cost"
