@@ -6,7 +6,7 @@
 .NOTPARALLEL:
 
 # The first of these that is Python 3.11 or later builds the environments; `make PYTHON=... test` overrides.
-PYTHON ?= python3.11 python3.12 python3.13 python3 python
+PYTHON ?= python3.11 python3.12 python3.13 python3.14 python3 python
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
@@ -30,7 +30,7 @@ LOCKED := --require-hashes --only-binary=:all:
 TESTS := tests/unit tests/property tests/conformance tests/statistical
 TYPED := src reproductions benchmarks
 
-.PHONY: help demo check test test-extras java stress docs reproduce bench lock clean .venv .venv-extras
+.PHONY: help demo check test test-wheel test-extras java stress docs reproduce bench lock clean .venv .venv-extras
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z.-]+:.*## / { printf "  %-13s %s\n", $$1, $$2 }' Makefile
@@ -45,10 +45,13 @@ check: $(DEV) $(PROJECT) ## style, format, types and import directions
 	.venv/bin/lint-imports --no-logo
 
 # The test processes already fill the cores, so each gets one BLAS thread.
-test test-extras stress: export OPENBLAS_NUM_THREADS := 1
+test test-wheel test-extras stress: export OPENBLAS_NUM_THREADS := 1
 
 test: $(DEV) $(PROJECT) ## the tests that every change must pass, documentation examples included
 	.venv/bin/python -m pytest -n 2 --doctest-modules src $(TESTS)
+
+test-wheel: $(RUN) ## the wheel with every Python on this machine, away from the checkout
+	.venv/bin/python tests/wheel/every_python.py
 
 test-extras: $(EXTRAS) $(EXTRAS_PROJECT) $(BROWSER) | java ## the tests of optional extras, in an environment of their own
 	.venv-extras/bin/python -m pytest tests/extras tests/conformance/test_engines.py

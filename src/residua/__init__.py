@@ -41,15 +41,17 @@ from residua.workload.sql import sql
 
 if TYPE_CHECKING:
     from residua import bounds, engines
-    from residua._combine import combine
+    from residua._combine import DifferentDataWarning, combine
     from residua._measure import measure
     from residua._plan import Plan
     from residua.accuracy import half_width, stddev, variance
     from residua.ledger import Ledger
+    from residua.mechanisms.registry import register_method
     from residua.noise import simulated
     from residua.planning import compare, plan
     from residua.postprocess import Fact, Processed, PublicFactWarning, impossible, known
     from residua.release import Release
+    from residua.workload.records import register_family
 
 __all__ = [
     "Binned",
@@ -57,6 +59,7 @@ __all__ = [
     "BudgetExceeded",
     "Categorical",
     "DataError",
+    "DifferentDataWarning",
     "Fact",
     "FileFormatError",
     "Hierarchy",
@@ -102,6 +105,8 @@ __all__ = [
     "privacy_cost",
     "pure_dp",
     "ranges",
+    "register_family",
+    "register_method",
     "simulated",
     "sql",
     "stddev",
@@ -115,6 +120,7 @@ __all__ = [
 _LATER = {
     "bounds": "residua",
     "engines": "residua",
+    "DifferentDataWarning": "residua._combine",
     "Fact": "residua.postprocess",
     "Ledger": "residua.ledger",
     "Plan": "residua._plan",
@@ -128,6 +134,8 @@ _LATER = {
     "known": "residua.postprocess",
     "measure": "residua._measure",
     "plan": "residua.planning",
+    "register_family": "residua.workload.records",
+    "register_method": "residua.mechanisms.registry",
     "simulated": "residua.noise",
     "stddev": "residua.accuracy",
     "variance": "residua.accuracy",

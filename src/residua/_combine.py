@@ -5,9 +5,11 @@ blocks stand side by side in one strategy, and are answered together (claim A-00
 """
 
 import math
+import warnings
 from collections.abc import Mapping
 from typing import Any
 
+from residua._agreement import Disagreement, Told, disagreement
 from residua._figures import Figures, totals_of
 from residua._plan import Plan
 from residua._summary import certified
@@ -15,11 +17,17 @@ from residua.errors import Infeasible, SchemaError, WorkloadError
 from residua.measurements import Measurements
 from residua.privacy import Budget, privacy_cost, pure_dp
 from residua.release import Release
-from residua.strategy.joining import as_cells, joined
+from residua.strategy.joining import Numbers, as_cells, joined
+from residua.strategy.noise_laws import bound_divisor
 from residua.strategy.strategy import Strategy
 from residua.workload import Workload
 
 MOST_CELLS = 2_500  # joint cells over which classes of cells are told apart
+IMPLAUSIBLE = 1e-9  # chance of a difference that is as large by noise alone
+
+
+class DifferentDataWarning(UserWarning):
+    """Releases that were combined, and may be of different data: then the combination means nothing."""
 
 
 def combine(first: Release, second: Release, *more: Release) -> Release:
@@ -27,9 +35,22 @@ def combine(first: Release, second: Release, *more: Release) -> Release:
 
     What releases measured in the same way is averaged; what they measured in different ways is solved
     together, as far as it fits one dense matrix.
+
+    Releases that ledgers of different datasets paid for are refused. A `DifferentDataWarning` says that the
+    numbers differ more than their noise explains, or that no ledger tells of which data they are.
     """
+    both = _pair(first, second)
+    for each in more:
+        both = _pair(both, each)
+    return both
+
+
+def _pair(first: Release, second: Release) -> Release:
+    """One release from two."""
     _refuse_strangers(first, second)
-    strategy, numbers = _joined(first, second)
+    parts, (strategy, numbers) = _joined(first, second)
+    measurements = Measurements(numbers)
+    _warn_of_strangers(first, second, disagreement(parts, (strategy, measurements.in_units(strategy))))
     work = first.plan.workload + second.plan.workload
     plan = _plan_of(first.plan, second.plan, strategy, work)
     audit = {
@@ -39,16 +60,14 @@ def combine(first: Release, second: Release, *more: Release) -> Release:
         "combined": [{**each.audit, "hash": each.hash} for each in (first, second)],
         "simulated": first.simulated or second.simulated,
     }
-    both = Release(plan, numbers, audit)
-    return combine(both, *more) if more else both
+    return Release(plan, measurements, audit)
 
 
-def _joined(first: Release, second: Release) -> tuple[Strategy, Measurements]:
-    """The blocks of both as one strategy, and its numbers."""
-    strategies = [first.plan.strategy, second.plan.strategy]
-    measured = [each.measurements.in_units(each.plan.strategy) for each in (first, second)]
+def _joined(first: Release, second: Release) -> tuple[list[Told], tuple[Strategy, Numbers]]:
+    """What each release measured, in a form that they have in common, and both as one strategy."""
+    parts = [(each.plan.strategy, each.measurements.in_units(each.plan.strategy)) for each in (first, second)]
     try:
-        strategy, numbers = joined(strategies, measured)
+        return parts, joined(parts)
     except Infeasible as error:
         used = sorted({*first.plan.workload.attributes, *second.plan.workload.attributes})
         cells = math.prod(first.plan.schema.sizes[at] for at in used)
@@ -58,13 +77,8 @@ def _joined(first: Release, second: Release) -> tuple[Strategy, Measurements]:
                 "measure one plan twice, or plan both with method 'querysmasher', which always splits "
                 "queries by the same weights"
             ) from error
-        pairs = (
-            as_cells(each, own, first.plan.schema.sizes, used)
-            for each, own in zip(strategies, measured, strict=True)
-        )
-        found = list(pairs)
-        strategy, numbers = joined([each for each, _ in found], [own for _, own in found])
-    return strategy, Measurements(numbers)
+        parts = [as_cells(*each, first.plan.schema.sizes, used) for each in parts]
+        return parts, joined(parts)
 
 
 def _refuse_strangers(first: Release, second: Release) -> None:
@@ -80,11 +94,53 @@ def _refuse_strangers(first: Release, second: Release) -> None:
             "one release has Gaussian noise and one has Laplace noise: their privacy has no common measure "
             "but zCDP; plan both with the same definition of privacy"
         )
+    ours, theirs = _datasets(first.audit), _datasets(second.audit)
+    if (known := {*ours, *theirs} - {None}) and len(known) > 1:
+        names = " and ".join(repr(name) for name in sorted(map(str, known)))
+        raise Infeasible(
+            f"the ledgers that paid for these releases are of different datasets, {names}: their numbers are "
+            "not of the same people, and cannot be combined; compare them instead"
+        )
     if _ingredients(first.hash, first.audit) & _ingredients(second.hash, second.audit):
         raise Infeasible(
             "this is one release twice, or one that a combination has already: its noise is the same, and "
             "nothing is gained"
         )
+
+
+def _warn_of_strangers(first: Release, second: Release, found: Disagreement) -> None:
+    """DifferentDataWarning where two releases may be of different data, as far as can be known."""
+    if None in (*_datasets(first.audit), *_datasets(second.audit)):
+        _warn(
+            "a release that no ledger paid for is combined: nothing says that it is of the same data as the "
+            "other, without which the combination means nothing"
+        )
+    excess = 0.0
+    if first.plan.strategy.law == "laplace":
+        epsilon = max(each.plan.budget.laplace_epsilon() for each in (first, second))
+        excess = 3.0 + bound_divisor("laplace", epsilon)
+    if found.chance(excess) < IMPLAUSIBLE:
+        _warn(
+            "the two releases differ more than their noise explains (chi-squared over what both measured is "
+            f"{found.total:,.4g}, where {found.freedom:,} or less is expected): they are of different data, "
+            "and the combination means nothing"
+        )
+
+
+def _warn(words: str) -> None:
+    warnings.warn(words, DifferentDataWarning, stacklevel=5)  # in the line that calls combine
+
+
+def _datasets(audit: Mapping[str, Any]) -> set[str | None]:
+    """What the ledgers say that a release is of; None for those that no ledger paid for.
+
+    A dataset is a name so far. What else a ledger may come to say of the data, such as their period, is to be
+    compared along with it.
+    """
+    if parts := audit.get("combined"):
+        return set[str | None]().union(*map(_datasets, parts))
+    entry = audit.get("ledger")
+    return {entry.get("dataset") if isinstance(entry, Mapping) else None}
 
 
 def _ingredients(own: str | None, audit: Mapping[str, Any]) -> set[str]:

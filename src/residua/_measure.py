@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from residua._plan import Plan
 from residua.engines import Derived, Engine, Opener, count_marginals, engine_for, engine_with
-from residua.errors import BudgetError, DataError, Infeasible, LedgerError, WorkloadError
+from residua.errors import BudgetError, DataError, LedgerError, WorkloadError
 from residua.kernel.cost import added_cost, replaced_cost
 from residua.kernel.measurement import Measurement, refuse_few_records
 from residua.ledger import Entry, Ledger
@@ -26,10 +26,10 @@ from residua.measurements import Measurements
 from residua.mechanisms.draft import Progress
 from residua.noise import Law, Source, SystemSource, draw, simulated
 from residua.release import Release, audit_record
+from residua.strategy.counted import refuse_uncounted
 
 Integers = NDArray[np.int64]
 
-MOST_CELLS = 100_000_000  # of one marginal
 NUMBERS_AT_ONCE = 2**16  # that noise is drawn for
 
 
@@ -54,6 +54,8 @@ def measure(
     plan = _checked_plan(plan)
     source, book = _source_and_ledger(noise, ledger)
     dataset = None if book is None else book.dataset
+    if book is not None:
+        plan.workload.refuse_unreadable()  # what is paid for can be saved
     _refuse_unwritable(note, dataset)
     batches, plan_hash = plan.batches, plan.hash
     laws = [batch.laws() for batch in batches]
@@ -86,12 +88,7 @@ def _checked_plan(plan: object) -> Plan:
     refuse_few_records(plan.batches)
     if any(not _fits(part, plan.schema.sizes) for batch in plan.batches for part in batch.derived):
         raise BudgetError("this plan measures kinds of cells that its schema does not have; plan again")
-    cells = max(batch.cells for batch in plan.batches)
-    if cells > MOST_CELLS:
-        raise Infeasible(
-            f"this plan measures a table of {cells:,} cells, more than the {MOST_CELLS:,} that are counted; "
-            "plan with method 'querysmasher', with coarser attributes or fewer of them in one table"
-        )
+    refuse_uncounted(plan.strategy, plan.schema.names)
     return plan
 
 

@@ -267,6 +267,7 @@ class Plan:
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the plan to one file; equal plans give equal bytes."""
+        self.workload.refuse_unreadable()
         _files.write(path, "plan", *self.content(), self.version)
 
     @classmethod
@@ -277,7 +278,7 @@ class Plan:
             plan = cls.from_content(container.manifest, container.arrays, container.version)
         except FileFormatError as error:
             raise FileFormatError(f"{path}: {error}") from error
-        except (KeyError, TypeError, IndexError, AttributeError, ValueError) as error:
+        except (KeyError, TypeError, IndexError, AttributeError, ArithmeticError, ValueError) as error:
             raise FileFormatError(f"{path} lacks a part that a plan needs ({error!r})") from error
         try:
             if plan.method != "combined":

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from residua._text import columns
+from residua._text import columns, visible
 from residua.mechanisms.draft import Scope
 from residua.privacy import Privacy
 from residua.workload.queries import spelled
@@ -116,7 +116,7 @@ def explain_plan(
         lines.append(f"Uniform centring (QuerySmasher) would have an rmse {gain:.2%} larger.")
     elif gain is not None:
         lines.append("Uniform centring (QuerySmasher) would do as well.")
-    return "\n".join(lines)
+    return "\n".join(map(visible, lines))
 
 
 def _figure(number: float) -> str:

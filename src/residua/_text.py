@@ -1,8 +1,21 @@
-"""Tables of text for people: columns that line up."""
+"""Text for people: columns that line up, and nothing in them that a terminal would obey."""
 
+import re
 from collections.abc import Iterable, Sequence
 
 Row = Sequence[str]
+
+# Controls, separators of lines and paragraphs, halves of letters, and marks that turn the direction of text.
+_OBEYED = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff\ufeff]")
+
+
+def visible(text: str) -> str:
+    """The text with all that a terminal would obey written out; labels and names come from anybody.
+
+    >>> print(visible("\\x1b[31mred\\n"))
+    \\x1b[31mred\\n
+    """
+    return _OBEYED.sub(lambda found: repr(found[0])[1:-1], text)
 
 
 def columns(
@@ -13,7 +26,7 @@ def columns(
     >>> columns(("table", "numbers"), [("ages", "100")])
     ['  table  numbers', '  ages       100']
     """
-    lines = [head, *rows]
+    lines = [[visible(cell) for cell in line] for line in (head, *rows)]
     widths = [max(len(line[at]) for line in lines) for at in range(len(head))]
     return [
         (

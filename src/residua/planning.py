@@ -23,16 +23,13 @@ from residua.accuracy_first import (
 from residua.errors import BudgetError, Infeasible, WorkloadError
 from residua.linalg.threads import threads_for
 from residua.mechanisms.by_kinds import by_kinds, coarse_workload
-from residua.mechanisms.choice import auto
-from residua.mechanisms.dense import dense
 from residua.mechanisms.draft import Draft, Progress
-from residua.mechanisms.either_noise import Method, hdmm_methods, laplace_auto
-from residua.mechanisms.hdmm.marginals import MOST_CELLS
-from residua.mechanisms.named import fourier, querysmasher, residualplanner, residualplanner_plus
+from residua.mechanisms.named import residualplanner_plus
+from residua.mechanisms.registry import methods_for
 from residua.mechanisms.scales.loss import Loss
-from residua.mechanisms.smasher import smasher
 from residua.privacy import Budget, Unit
 from residua.strategy.costs import ideal_scale
+from residua.strategy.counted import MOST_CELLS, refuse_uncounted
 from residua.strategy.integral import measurable
 from residua.strategy.noise_laws import bound_divisor, variance_ratio
 from residua.workload import Group, Tables, Workload
@@ -40,24 +37,6 @@ from residua.workload.queries import spelled
 
 DEFAULT_GAP = 1e-4
 COUNTABLE = 10**300  # queries whose sums fit a float
-
-METHODS: dict[str, Method] = {
-    "auto": auto,
-    "smasher": smasher,
-    "querysmasher": querysmasher,
-    "residualplanner": residualplanner,
-    "residualplanner+": residualplanner_plus,
-    "fourier": fourier,
-    "dense": dense,
-    **hdmm_methods("gaussian"),
-}
-LAPLACE_METHODS: dict[str, Method] = {"auto": laplace_auto, **hdmm_methods("laplace")}
-
-
-def methods_for(budget: Budget) -> Mapping[str, Method]:
-    """The methods that plan the noise which a budget needs, by name."""
-    return LAPLACE_METHODS if budget.law == "laplace" else METHODS
-
 
 OBJECTIVES = ("total_variance", "max_variance")
 ONE_RECORD = Unit()
@@ -79,18 +58,36 @@ def plan(
 ) -> Plan:
     """The best plan found for these tables at this privacy, with its errors and its certificate.
 
-    `gap` is the relative distance from the optimum at which solving stops. `progress` is called with
-    what is being done and the fraction done. `strategies`, a matrix for each of some attributes, is for
-    method "residualplanner+". No data is needed.
+    No data is needed, and none is touched.
 
-    `targets` puts accuracy first: a target for every query (a variance, or `rs.stddev(5)`, or
-    `rs.half_width(10)`), or a mapping from names of tables to such. Without a budget the plan takes the least
-    privacy that meets them all. With one it meets them by the widest margin; a budget that is too small is
-    refused, unless `relax` allows every target the same factor. `refine` takes, of several such plans, the
-    one that costs the other records least. `objective` is "total_variance", the sum of weight times variance,
-    or "max_variance", the largest weight times variance, or a function that makes one convex and increasing
-    cvxpy expression of the mean variance of each name: `lambda v: cvxpy.maximum(v["T1"], 2 * v["T2"])`, or of
-    the vector of them all, in the order of the names: `lambda v: cvxpy.max(v)`.
+    work: Workload
+        The tables to publish, such as `rs.marginals(schema, up_to=2)`; weights multiply variances.
+    budget: Budget, optional
+        How much privacy may be spent, such as `rs.zcdp("0.1")`. May be left out where `targets` are given:
+        the plan then takes the least that meets them.
+    targets: number, Target or mapping of names of tables to them, optional
+        Accuracy first: what the variance of every query may be at most, as a number, as `rs.stddev(5)` or as
+        `rs.half_width(10)`; or by name of table. With a budget they are met by the widest margin, and a
+        budget that is too small is refused.
+    unit: Unit
+        Whose privacy is protected; one record unless told, as in `rs.Unit(max_records=3)`.
+    method: str
+        How the strategy is found. "auto" takes the best of several; docs/methods.md lists them all.
+    objective: str or function
+        What is made small: "total_variance", the sum of weight times variance; "max_variance", the largest
+        weight times variance; or a function that makes one convex and increasing cvxpy expression of the mean
+        variance of each name, `lambda v: cvxpy.maximum(v["T1"], 2 * v["T2"])`, or of the vector of them all,
+        in the order of the names, `lambda v: cvxpy.max(v)`.
+    gap: float
+        The relative distance from the optimum at which solving stops.
+    relax: bool
+        With targets and a budget that is too small for them: allow every target the same factor.
+    refine: bool
+        With targets: of several cheapest plans the one that costs the other records least.
+    strategies: mapping of attributes to matrices, optional
+        What method "residualplanner+" measures of some attributes.
+    progress: function, optional
+        Called with what is being done and the fraction of it that is done.
 
     >>> import residua as rs
     >>> schema = rs.Schema(age=rs.Integer(0, 9), sex=rs.Categorical("F", "M"))
@@ -104,21 +101,24 @@ def plan(
     _check_arguments(work, budget, targets, unit, method, objective, gap)
     if budget is not None:
         unit.allowance(budget)  # a budget that no noise can meet is refused before any work
+    asked = work.without_totals()  # they ask nothing of their attribute
     with threads_for(0):  # solvers of large blocks take more for themselves
         if targets is not None or objective != "total_variance":
             wish = Wish(unit, method, gap, refine, progress)
-            coarse = coarse_workload(work)
+            coarse = coarse_workload(asked)
             found = _accurate(coarse.work, budget, targets, objective, wish, relax)
+            refuse_uncounted(found.strategy, work.schema.names)
             return replace(found, workload=work, strategy=coarse.strategy(found.strategy))
         if budget is None:
             raise _no_budget(budget)
         if relax or refine:
             raise WorkloadError("relax and refine go with targets, and there are none; leave them out")
-        draft = _draft(work, budget, method, gap, strategies, progress)
-        found = _finished(draft, work, budget, unit, method, objective)
+        draft = _draft(asked, budget, method, gap, strategies, progress)
+        refuse_uncounted(draft.strategy, work.schema.names)
+        found = _finished(draft, asked, budget, unit, method, objective)
         if method == "auto" and budget.law == "laplace":
-            return _or_plain_cells(found, gap)
-        return found
+            found = _or_plain_cells(found, gap)
+        return replace(found, workload=work)
 
 
 def _or_plain_cells(found: Plan, gap: float) -> Plan:
@@ -192,7 +192,7 @@ def _draft(
     progress: Progress | None,
 ) -> Draft:
     if strategies is None:
-        return by_kinds(methods_for(budget)[method], work, budget.law, gap, progress)
+        return by_kinds(methods_for(budget.law)[method], work, budget.law, gap, progress)
     if method != "residualplanner+":
         raise WorkloadError(f"strategies are for method 'residualplanner+'; method {method!r} finds its own")
     return residualplanner_plus(work, gap, progress, strategies)
@@ -233,10 +233,10 @@ def _check_arguments(
         raise _no_budget(budget)
     if not isinstance(unit, Unit):
         raise BudgetError(f"unit is whose privacy is protected, such as rs.Unit(max_records=3), not {unit!r}")
-    known = METHODS if budget is None else methods_for(budget)
+    known = methods_for("gaussian" if budget is None else budget.law)
     if not isinstance(method, str) or method not in known:
         where = ""
-        if budget is not None and isinstance(method, str) and method in METHODS:
+        if budget is not None and isinstance(method, str) and method in methods_for("gaussian"):
             where = f" with {budget.law} noise, which {budget!r} needs"
         raise WorkloadError(f"there is no method {method!r}{where}; there are {', '.join(known)}")
     if objective not in OBJECTIVES and not callable(objective):

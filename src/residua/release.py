@@ -251,6 +251,7 @@ class Release:
 
     def save(self, path: _files.Target) -> None:
         """Write the release to one file, given by its path or open for writing."""
+        self.plan.workload.refuse_unreadable()
         _files.write(path, "release", *self._content(), self._version)
 
     @classmethod
@@ -275,12 +276,13 @@ class Release:
             return release
         except FileFormatError as error:
             raise FileFormatError(f"{path}: {error}") from error
-        except (KeyError, TypeError, IndexError, AttributeError, ValueError) as error:
+        except (KeyError, TypeError, IndexError, AttributeError, ArithmeticError, ValueError) as error:
             raise FileFormatError(f"{path} lacks a part that a release needs ({error!r})") from error
 
     @property
     def _version(self) -> int:
-        return _files.NEWEST if self.origin is None else 1
+        """That of the plan, whose content the file holds as it is."""
+        return self.plan.version
 
     def _content(self) -> Content:
         if self.origin is not None:

@@ -11,6 +11,10 @@ import pytest
 import residua as rs
 from residua import planning
 
+pytestmark = pytest.mark.filterwarnings(
+    "ignore:a release that no ledger paid for:residua.DifferentDataWarning"
+)
+
 SMALL = rs.Schema.of_sizes([3, 4, 2])
 MANY = rs.Schema.of_sizes([3] * 8)  # too many joint cells for one dense block
 PREFIXES = rs.all_tables(SMALL, (1, 2), rs.prefix)

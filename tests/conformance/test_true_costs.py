@@ -70,7 +70,7 @@ CASES: dict[str, tuple[str, str, str, rs.Workload]] = {
     "uneven marginals": ("nested", "gaussian", "hdmm-marginals", UNEVEN),
     "union": ("diagonal", "gaussian", "hdmm-union", CROSSED),
     "union of joint families": ("diagonal", "gaussian", "hdmm-union", UNLIKE),
-    "union of differences": ("diagonal", "gaussian", "hdmm-union", SIGNED),
+    "union of differences": ("independent", "gaussian", "hdmm-union", SIGNED),
     "by kinds": ("coarsened kronecker", "gaussian", "auto", CONDITIONS),
     "by kinds, blocks": ("coarsened independent", "gaussian", "querysmasher", CONDITIONS),
     "by kinds, nested": ("coarsened nested", "gaussian", "hdmm-union", CONDITIONS),
@@ -81,12 +81,12 @@ CASES: dict[str, tuple[str, str, str, rs.Workload]] = {
     "laplace uneven marginals": ("nested", "laplace", "hdmm-marginals", UNEVEN),
     "laplace union": ("diagonal", "laplace", "hdmm-union", UNLIKE),
     "laplace by kinds": ("coarsened kronecker", "laplace", "hdmm-kron", CONDITIONS),
-    "laplace by kinds beside cells": ("coarsened nested, nested", "laplace", "hdmm-union", BESIDE),
+    "laplace by kinds beside cells": ("coarsened nested, kronecker", "laplace", "hdmm-union", BESIDE),
 }
 
 
 def structure(answerer: Answerer) -> str:
-    """What was made, by the name of what answers; blocks that see classes of cells by those of their parts."""
+    """What was made, by the name of what answers it; with classes of cells, by those of the parts."""
     if isinstance(answerer, Coarsened):
         return f"coarsened {', '.join(map(structure, answerer.answerers))}"
     return type(answerer).__name__.lower()

@@ -11,7 +11,6 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
-from residua.strategy.product import ProductStrategy
 
 import residua as rs
 from residua.strategy.costs import record_cost
@@ -75,15 +74,14 @@ class Twin:
     def of(cls, plan: rs.Plan) -> "Twin":
         sizes = plan.schema.sizes
         groups = list(plan.workload.groups())
-        strategy = plan.strategy
-        assert isinstance(strategy, ProductStrategy)
-        parts = [over_cells(f.matrix, f.attributes, sizes) for f in strategy.factors]
+        _, factors, noise = plan.strategy.single()
+        parts = [over_cells(f.matrix, f.attributes, sizes) for f in factors]
         measured = times(parts, math.prod(sizes))
         return cls(
             plan,
             np.concatenate([query_rows(group, sizes) for group in groups]),
             np.concatenate([query_weights(group) for group in groups]),
-            measured.T @ measured / strategy.noise_variance,
+            measured.T @ measured / noise,
         )
 
     @property
@@ -100,9 +98,9 @@ class Twin:
 
 def whole_columns(plan: rs.Plan) -> list[list[int]]:
     """The columns of the measured matrix, one per cell of the attributes in use, as Python integers."""
-    assert isinstance(plan.strategy, ProductStrategy)
-    matrix = np.ones((1, 1), dtype=object)
-    for factor in plan.strategy.factors:
+    _, factors, _ = plan.strategy.single()
+    matrix = np.full((1, 1), plan.strategy.layers[0].multiplier, dtype=object)
+    for factor in factors:
         assert np.array_equal(factor.matrix, np.rint(factor.matrix))
         matrix = np.kron(matrix, np.vectorize(int, otypes=[object])(factor.matrix))
     return matrix.T.tolist()
@@ -110,11 +108,9 @@ def whole_columns(plan: rs.Plan) -> list[list[int]]:
 
 def exact_variance(plan: rs.Plan) -> Fraction:
     """Variance of the Gaussian noise before it is rounded, which adds a twelfth."""
-    assert isinstance(plan.strategy, ProductStrategy)
-    assert plan.strategy.share is not None
-    assert plan.strategy.grain is not None
-    exact = Fraction(plan.strategy.exact_norm) * Fraction(2) ** plan.strategy.grain / plan.strategy.share
-    assert plan.strategy.noise_variance == pytest.approx(float(exact) + 1 / 12, rel=1e-12)
+    (layer,), (batch,) = plan.strategy.layers, plan.batches
+    (exact,) = batch.parameters
+    assert layer.noise[0] * layer.multiplier**2 == pytest.approx(float(exact) + 1 / 12, rel=1e-12)
     return exact
 
 

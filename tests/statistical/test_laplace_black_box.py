@@ -29,7 +29,7 @@ from residua import _measure
 from residua.errors import BudgetError
 from residua.kernel import measurement
 from residua.noise import DiscreteLaplace
-from residua.strategy import laplace_integers, product, term_integers
+from residua.strategy import batches
 
 ALARM = 1e-6
 MISSED = 1e-3
@@ -220,19 +220,23 @@ def test_noise_that_is_a_fifth_too_narrow_is_rejected(name, epsilon, monkeypatch
 
 @pytest.mark.parametrize("epsilon", REPEATS)
 @pytest.mark.parametrize("name", ["nested", "union"])
-def test_terms_whose_largest_cost_is_taken_for_their_sum_are_rejected(name, epsilon, monkeypatch):
-    def each_the_whole(parts, allowed, grain):
-        return [math.floor(Fraction(part / max(parts)) * allowed * 2**grain) for part in parts]
-
-    monkeypatch.setattr(term_integers, "shares_of", each_the_whole)
-    attack = Attack(unguarded(planned(name, epsilon), monkeypatch), epsilon)
+def test_blocks_whose_largest_cost_is_taken_for_their_sum_are_rejected(name, epsilon, monkeypatch):
+    plan = planned(name, epsilon)
+    strategy = plan.strategy
+    most = max(int(layer.shares.max()) for layer in strategy.layers)
+    louder = strategy.exact_cost() * Fraction(2) ** strategy.grain / most
+    layers = []
+    for layer in strategy.layers:
+        shares = np.array([math.floor(share * louder) for share in layer.shares.tolist()], dtype=np.int64)
+        layers.append(replace(layer, shares=shares, costs=shares * 2.0**-strategy.grain))
+    broken = replace(plan, strategy=replace(strategy, layers=tuple(layers)))
+    attack = Attack(unguarded(broken, monkeypatch), epsilon)
     assert attack.rejects(*attack.found(seed=21))
 
 
 @pytest.mark.parametrize("epsilon", REPEATS)
 def test_a_sensitivity_that_is_the_largest_entry_is_rejected(epsilon, monkeypatch):
-    for module in (product, laplace_integers):
-        monkeypatch.setattr(module, "column_sum", lambda matrix: int(np.abs(matrix).max()))
+    monkeypatch.setattr(batches, "column_costs", lambda law, matrix: np.abs(matrix).max(keepdims=True))
     attack = Attack(unguarded(planned("tree", epsilon), monkeypatch), epsilon)
     assert attack.rejects(*attack.found(seed=31))
 

@@ -238,6 +238,7 @@ def test_a_plan_that_describes_real_measurements_cannot_be_measured():
 # --- two releases ------------------------------------------------------------------------------------------
 
 
+@pytest.mark.filterwarnings("ignore:a release that no ledger paid for:residua.DifferentDataWarning")
 def test_two_releases_together_answer_by_least_squares_over_both(tmp_path):
     """Claim A-006 for blocks that overlap, against the answers of each alone, weighed by their precision."""
     first, second = measured(planned(seed=0), 1), measured(planned(rs.zcdp(2), seed=1), 2)
@@ -257,6 +258,7 @@ def test_two_releases_together_answer_by_least_squares_over_both(tmp_path):
     assert np.all(again.plan.variances(WORK) < both.plan.variances(WORK))
 
 
+@pytest.mark.filterwarnings("ignore:a release that no ledger paid for:residua.DifferentDataWarning")
 def test_a_release_of_blocks_is_combined_with_one_whose_blocks_overlap():
     three = rs.marginals(SCHEMA, up_to=3)
     blocks = rs.plan(three, rs.zcdp(1), method="querysmasher")

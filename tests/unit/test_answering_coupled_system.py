@@ -10,6 +10,10 @@ import residua as rs
 from residua.answering.coupled.answerer import Coupled
 from residua.answering.estimator import Estimator
 
+pytestmark = pytest.mark.filterwarnings(
+    "ignore:a release that no ledger paid for:residua.DifferentDataWarning"
+)
+
 SCHEMA = rs.Schema.of_sizes([3] * 8)  # 6,561 joint cells: too many for a union block
 PAIRS = rs.all_tables(SCHEMA, 1, rs.prefix) + rs.all_tables(SCHEMA, 2, rs.affine)
 CODES = np.random.default_rng(1).integers(0, 3, (500, 8)).astype(np.int32)

@@ -1,13 +1,22 @@
 """Two releases as one (A-006)."""
 
+from fractions import Fraction
 from functools import cache
 from itertools import combinations_with_replacement
 
 import numpy as np
 import pytest
+from scipy import stats
 
 import residua as rs
-from residua import _combine
+from residua import _agreement, _combine
+from residua.measurements import Measurements
+from residua.noise import DiscreteLaplace
+from residua.strategy.noise_laws import bound_divisor
+
+pytestmark = pytest.mark.filterwarnings(
+    "ignore:a release that no ledger paid for:residua.DifferentDataWarning"
+)
 
 SCHEMA = rs.Schema.of_sizes([3, 4, 2])
 MARGINALS = rs.marginals(SCHEMA, up_to=2)
@@ -172,6 +181,9 @@ def test_one_plan_measured_twice_is_averaged_however_many_cells_it_has(make, mon
     np.testing.assert_allclose(both.plan.variances(plan.workload), plan.variances(plan.workload) / 2)
     np.testing.assert_allclose(both.values(plan.workload), (first.values() + second.values()) / 2)
     other = measured(rs.plan(PREFIXES, plan.budget, method="hierarchical"), 3)
+    assert np.all(rs.combine(both, other).plan.variances(PREFIXES) < other.plan.variances(PREFIXES))
+    conditions = rs.sql(SCHEMA, "SELECT COUNT(*) FROM t WHERE a0 >= 1 OR a1 = 0 OR a2 = 0")
+    other = measured(rs.plan(conditions, plan.budget), 3)
     with pytest.raises(rs.Infeasible, match="24 joint cells"):
         rs.combine(first, other)
 
@@ -182,3 +194,164 @@ def test_several_releases_are_combined_as_one_after_the_other() -> None:
     stepwise = rs.combine(rs.combine(rs.combine(*releases[:2]), releases[2]), releases[3])
     np.testing.assert_allclose(together.values(), stepwise.values())
     assert together.plan.privacy.rho == 4
+
+
+# --- releases of different data ----------------------------------------------------------------------------
+
+
+def paid(plan: rs.Plan, ledger: rs.Ledger, codes: np.ndarray = CODES) -> rs.Release:
+    return rs.measure(plan, codes, ledger=ledger)
+
+
+def opened(folder, dataset: str, name: str | None = None) -> rs.Ledger:
+    return rs.Ledger.create(folder / (name or dataset), rs.zcdp(100), dataset=dataset)
+
+
+def test_releases_of_datasets_with_different_names_are_refused(tmp_path) -> None:
+    plan, one, other = planned(MARGINALS), opened(tmp_path, "people-2023"), opened(tmp_path, "people-2024")
+    releases = [paid(plan, one), paid(plan, one), paid(plan, other), paid(plan, other)]
+    words = "different datasets, 'people-2023' and 'people-2024'"
+    with pytest.raises(rs.Infeasible, match=words):
+        rs.combine(releases[0], releases[2])
+    early, late = rs.combine(*releases[:2]), rs.combine(*releases[2:])
+    for pair in ((early, late), (early, releases[2]), (releases[0], late)):
+        with pytest.raises(rs.Infeasible, match=words):
+            rs.combine(*pair)
+    with pytest.raises(rs.Infeasible, match=words):
+        rs.combine(*releases)
+
+
+def test_releases_of_one_dataset_are_combined_without_a_word(tmp_path) -> None:
+    """Warnings are errors here."""
+    plan, ledger = planned(MARGINALS), opened(tmp_path, "people")
+    both = rs.combine(paid(plan, ledger), paid(planned(PREFIXES), ledger), paid(plan, ledger))
+    again = opened(tmp_path, "people", "another file")
+    assert rs.combine(both, paid(plan, again)).plan.privacy.rho == 4
+
+
+def test_a_release_without_a_ledger_is_combined_with_a_warning(tmp_path) -> None:
+    plan, ledger = planned(MARGINALS), opened(tmp_path, "people")
+    simulated, real = measured(plan, 1), paid(plan, ledger)
+    for pair in ((simulated, measured(plan, 2)), (simulated, real), (real, simulated)):
+        with pytest.warns(rs.DifferentDataWarning, match="no ledger paid for") as told:
+            rs.combine(*pair)
+        assert [each.filename for each in told] == [__file__]
+
+
+LARGE = rs.Schema.of_sizes([60, 50])
+KINDS = {
+    "blocks": (SCHEMA, "querysmasher", rs.zcdp(1), [MARGINALS, MARGINALS]),
+    "other blocks": (SCHEMA, "querysmasher", rs.zcdp(1), [MARGINALS, PREFIXES]),
+    "one block in common": (
+        SCHEMA,
+        "querysmasher",
+        rs.zcdp(1),
+        [rs.table(SCHEMA, a0=rs.prefix, a1=rs.prefix), rs.table(SCHEMA, a2=rs.identity)],
+    ),
+    "overlapping blocks": (SCHEMA, "smasher", rs.zcdp(1), [PREFIXES, MARGINALS]),
+    "joint cells": (SCHEMA, "dense", rs.zcdp(1), [EVERYTHING, PREFIXES]),
+    "one plan of many cells": (
+        LARGE,
+        "identity",
+        rs.zcdp(1),
+        [rs.table(LARGE, ["a0", "a1"])] * 2,
+    ),
+    "laplace": (SCHEMA, "identity", rs.pure_dp(1), [EVERYTHING, EVERYTHING]),
+    "little laplace": (SCHEMA, "identity", rs.pure_dp(4), [EVERYTHING, EVERYTHING]),
+    "laplace marginals": (SCHEMA, "hdmm-marginals", rs.pure_dp(2), [EVERYTHING + PREFIXES, MARGINALS]),
+}
+
+
+def records(schema: rs.Schema, many: int) -> np.ndarray:
+    chance = np.random.default_rng(5)
+    return np.stack([chance.integers(0, size, many) for size in schema.sizes], axis=1)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_releases_that_differ_by_more_than_their_noise_are_told(kind) -> None:
+    schema, method, budget, works = KINDS[kind]
+    plans = [rs.plan(work, budget, method=method) for work in works]
+    few, many = records(schema, 100), records(schema, 10_000)
+    one, two, other = (
+        rs.measure(plan, codes, ledger=None, noise=rs.simulated(seed))
+        for seed, (plan, codes) in enumerate(((plans[0], few), (plans[1], few), (plans[1], many)))
+    )
+    rs.combine(one, two)  # an error if it warned
+    for pair in ((one, other), (other, one)):
+        with pytest.warns(rs.DifferentDataWarning, match="differ more than their noise explains"):
+            rs.combine(*pair)
+
+
+def test_a_combination_is_compared_with_what_comes_next() -> None:
+    plan = planned(MARGINALS)
+    both = rs.combine(measured(plan, 1), measured(plan, 2))
+    rs.combine(both, measured(plan, 3))
+    other = rs.measure(plan, CODES[:1000], ledger=None, noise=rs.simulated(seed=4))
+    with pytest.warns(rs.DifferentDataWarning, match="differ more"):
+        rs.combine(both, other)
+
+
+def test_releases_with_nothing_in_common_are_not_compared() -> None:
+    plans = [planned(rs.table(SCHEMA, [name]), "identity") for name in ("a0", "a1")]
+    one, other = (
+        rs.measure(plan, CODES[:many], ledger=None, noise=rs.simulated(seed=1))
+        for plan, many in zip(plans, (5, 5), strict=True)
+    )
+    rs.combine(one, other)
+
+
+def disagreements(first: rs.Plan, second: rs.Plan, many: int) -> list[_agreement.Disagreement]:
+    found = []
+    for seed in range(many):
+        one, two = measured(first, 2 * seed), measured(second, 2 * seed + 1)
+        parts, (strategy, numbers) = _combine._joined(one, two)
+        together = Measurements(numbers).in_units(strategy)
+        found.append(_agreement.disagreement(parts, (strategy, together)))
+    return found
+
+
+@pytest.mark.parametrize("kind", ["blocks", "other blocks", "joint cells"])
+def test_the_difference_of_two_releases_follows_the_chi_squared_law(kind) -> None:
+    """Claim A-008, with the ranks of a twin over all cells."""
+    _, method, budget, works = KINDS[kind]
+    plans = [rs.plan(work, budget, method=method) for work in works]
+    found = disagreements(*plans, 100)
+    squares = [privacy_matrix(plan) for plan in plans]
+    one, two, both = (np.linalg.matrix_rank(each, hermitian=True) for each in (*squares, sum(squares)))
+    freedom = one + two - both
+    assert found[0].freedom >= freedom
+    if kind != "joint cells":
+        assert found[0].freedom == freedom
+    chances = stats.chi2.sf([each.total for each in found], freedom)
+    assert stats.kstest(chances, "uniform").pvalue > 1e-6
+
+
+def test_the_total_is_that_of_the_parallel_sum() -> None:
+    """Over all cells: d' X_1 (X_1 + X_2)^+ X_2 d, with d the difference of two estimates."""
+    plans = [planned(MARGINALS), planned(PREFIXES)]
+    one, two = (measured(plan, seed) for seed, plan in enumerate(plans))
+    squares = [privacy_matrix(plan) for plan in plans]
+    parallel = squares[0] @ np.linalg.pinv(sum(squares), rcond=1e-11, hermitian=True) @ squares[1]
+    table = np.array([[0, 1, 2]], dtype=np.int32)
+    cells = [each._estimator.marginals(table, SCHEMA.sizes)[0].reshape(-1) for each in (one, two)]
+    difference = cells[0] - cells[1]
+    [found] = disagreements(*plans, 1)
+    assert found.total == pytest.approx(float(difference @ parallel @ difference), rel=1e-6)
+
+
+@pytest.mark.parametrize("numbers", [1, 24])
+@pytest.mark.parametrize("epsilon", ["0.1", "1", "6", "12"])
+def test_laplace_noise_seldom_looks_like_different_data(epsilon, numbers) -> None:
+    """Its squares have heavier tails than those of Gaussian noise, and are not taken for differences."""
+    law = DiscreteLaplace(1 / Fraction(epsilon))
+    drawn = law.draw(rs.simulated(seed=7), 2 * numbers * 100_000).reshape(2, -1, numbers)
+    totals = ((drawn[0] - drawn[1]) ** 2).sum(axis=1) / (2 * law.variance)
+    excess = 3 + bound_divisor("laplace", Fraction(epsilon))
+    places = np.arange(10_000.0)
+    chance = np.exp(-places * float(epsilon)) * np.tanh(float(epsilon) / 2) * np.where(places, 2, 1)
+    assert chance @ places**4 / (chance @ places**2) ** 2 == pytest.approx(3 + excess)
+    found = {total: _agreement.Disagreement(total, numbers).chance(excess) for total in set(totals.tolist())}
+    chances = np.array([found[total] for total in totals.tolist()])
+    for rare in (1e-2, 1e-3, 1e-4):
+        assert (chances < rare).mean() < 3 * rare
+    assert chances.min() > _combine.IMPLAUSIBLE

@@ -13,6 +13,7 @@ import pytest
 
 import residua as rs
 from residua import _files
+from residua.workload.intervals import Prefix
 
 SCHEMA = rs.Schema(
     age=rs.Binned(0, 18, 65, above=True),
@@ -392,3 +393,69 @@ def test_a_directory_is_not_overwritten(plan, tmp_path):
     with pytest.raises(OSError):
         plan.save(tmp_path / "folder.plan")
     assert os.listdir(tmp_path) == ["folder.plan"]
+
+
+# What could be written and never read
+
+
+class EveryOther(Prefix):
+    """A family of a user's own, whose word no version of residua knows."""
+
+    __slots__ = ()
+    kind = "every other"
+
+
+class Borrowed(Prefix):
+    """A family of a user's own that takes the word of another."""
+
+    __slots__ = ()
+
+
+class Odd(rs.workload.Family):
+    """Puts queries of a class on an attribute."""
+
+    def __init__(self, made):
+        self.made = made
+
+    def _bind(self, attributes, who):
+        return self.made(attributes[0].size)
+
+
+@pytest.fixture(params=[EveryOther, Borrowed], ids=["own word", "borrowed word"])
+def own(request) -> rs.Plan:
+    schema = rs.Schema.of_sizes([4, 2])
+    work = rs.table(schema, a1=rs.identity) + rs.all_tables(schema, 1, numeric=Odd(request.param))
+    return rs.plan(work, rs.zcdp(1))
+
+
+def test_queries_that_could_not_be_read_again_are_not_saved(own, tmp_path):
+    with pytest.raises(rs.WorkloadError, match=r"could be saved but never loaded.*rs\.linear"):
+        own.save(tmp_path / "own.plan")
+    release = rs.measure(own, np.zeros((0, 2), int), ledger=None, noise=rs.simulated(seed=1))
+    assert release.values().shape == (own.workload.count,)
+    with pytest.raises(rs.WorkloadError, match=r"could be saved but never loaded.*rs\.linear"):
+        release.save(tmp_path / "own.release")
+    assert os.listdir(tmp_path) == []
+
+
+def test_what_could_not_be_saved_is_refused_before_the_debit(own, tmp_path):
+    book = rs.Ledger.create(tmp_path / "budget.db", rs.zcdp(5), dataset="people")
+    with pytest.raises(rs.WorkloadError, match="could be saved but never loaded"):
+        rs.measure(own, np.zeros((0, 2), int), ledger=book)
+    assert not book.entries()
+
+
+def test_the_remedy_for_queries_of_ones_own_works(own, tmp_path):
+    part = own.workload.parts[1]
+    work = rs.linear(own.schema, ["a0"], part.queries_of(0).matrix(), name="own")
+    rs.plan(work, rs.zcdp(1)).save(tmp_path / "own.plan")
+    assert rs.Plan.load(tmp_path / "own.plan").workload.count == 4
+
+
+def test_an_attribute_that_could_not_be_read_again_is_not_saved(tmp_path):
+    class Own(rs.Integer):
+        __slots__ = ()
+
+    plan = rs.plan(rs.marginals(rs.Schema(a=Own(0, 3)), ways=1), rs.zcdp(1))
+    with pytest.raises(rs.SchemaError, match=r"attribute 'a'.*could be saved but never loaded"):
+        plan.save(tmp_path / "own.plan")

@@ -296,3 +296,16 @@ def test_intervals_cover_sums_of_laplace_noise_as_often_as_they_say(level):
         sums = random.laplace(size=(400_000, count)).sum(axis=1) / math.sqrt(2 * count)
         covered = np.mean(np.abs(sums) <= margin)
         assert covered >= level - 4e-3
+
+
+@pytest.mark.parametrize("budget", BUDGETS)
+@pytest.mark.parametrize("method", ["hdmm", "hdmm-kron", "hdmm-union", "hdmm-marginals", "eigen"])
+@pytest.mark.parametrize("rows", [3, 16])
+def test_what_is_ideal_is_near_what_is_released_for_any_queries(method, budget, rows):
+    """Queries of which the total is no combination: what a strategy says of it must not drown the rest."""
+    schema = rs.Schema.of_sizes([20])
+    for seed in (0, 2):
+        queries = np.random.default_rng(seed).normal(size=(rows, 20))
+        plan = rs.plan(rs.linear(schema, ["a0"], queries), BUDGETS[budget], method=method)
+        assert plan.ideal.total_variance == pytest.approx(plan.total_variance, rel=0.1)
+        assert plan.ideal.rmse == pytest.approx(plan.rmse, rel=0.1)

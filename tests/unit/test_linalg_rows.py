@@ -101,6 +101,19 @@ def test_the_inverse_gram_is_the_pseudo_inverse_and_comes_with_its_projector(see
         np.testing.assert_allclose(projector, np.linalg.pinv(rows) @ rows, atol=1e-10)
 
 
+@pytest.mark.parametrize("shape", [(9, 12), (12, 9), (9, 9)])
+def test_a_rank_that_is_known_is_kept_to_whatever_rounding_leaves(shape: tuple[int, int]) -> None:
+    """Claim H-020: centring takes one direction away, and leaves of it what rounding makes."""
+    rng = np.random.default_rng(3)
+    rows = rng.normal(size=(shape[0], 8)) @ rng.normal(size=(8, shape[1]))
+    expected = np.linalg.pinv(rows, rcond=1e-9)
+    for noise in (0.0, 1e-13, 1e-11, 3e-10):
+        found = pseudo_inverse(rows + noise * rng.normal(size=shape), 8)
+        np.testing.assert_allclose(found, expected, atol=1e-7)
+    assert pseudo_inverse(np.zeros((1, 1)), 0).tolist() == [[0.0]]
+    np.testing.assert_allclose(pseudo_inverse(rows, 9), expected, atol=1e-9)  # a rank that it has not
+
+
 @pytest.mark.parametrize("seed", range(40))
 def test_the_pseudo_inverse_is_that_of_moore_and_penrose(seed: int) -> None:
     rows = random_stack(seed)

@@ -122,6 +122,7 @@ def test_the_simulated_error_is_that_of_many_releases():
     assert actual < 0.8 * plan.rmse
 
 
+@pytest.mark.filterwarnings("ignore:a release that no ledger paid for:residua.DifferentDataWarning")
 def test_combined_releases_are_post_processed_too():
     work = rs.marginals(SCHEMA, ways=2)
     plan = rs.plan(work, rs.zcdp("0.1"), method="querysmasher")
@@ -135,6 +136,7 @@ def test_combined_releases_are_post_processed_too():
     assert {cells.ndim - 1 for cells in noise.cells} == {0, 1, 2}
 
 
+@pytest.mark.filterwarnings("ignore:a release that no ledger paid for:residua.DifferentDataWarning")
 def test_noise_of_a_combination_has_the_variances_of_its_plan():
     schema = rs.Schema.of_sizes([3, 4])
     data = np.zeros((10, 2), dtype=np.int64)

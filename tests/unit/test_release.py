@@ -348,6 +348,7 @@ def test_a_release_of_real_noise_comes_back_as_such(real, tmp_path):
     assert np.array_equal(back.values(), real.values())
 
 
+@pytest.mark.filterwarnings("ignore:a release that no ledger paid for:residua.DifferentDataWarning")
 def test_a_combination_of_releases_comes_back_too(releases, tmp_path):
     plan = releases["querysmasher"].plan
     other = rs.measure(plan, CODES, ledger=None, noise=rs.simulated(seed=8))

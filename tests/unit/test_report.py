@@ -271,6 +271,7 @@ def test_a_table_too_long_to_list_is_summed_up():
     assert "too many to list one by one" in page_of(contents, {})
 
 
+@pytest.mark.filterwarnings("ignore:a release that no ledger paid for:residua.DifferentDataWarning")
 def test_a_combined_release_has_a_report_without_other_budgets(plan, release):
     other = rs.measure(plan, PEOPLE, ledger=None, noise=rs.simulated(seed=4))
     contents = release_contents(rs.combine(release, other))

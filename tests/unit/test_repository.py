@@ -1,5 +1,6 @@
 """Laws about the repository itself: its locks, its text, its commands and the cost of importing it."""
 
+import ast
 import re
 import resource
 import subprocess
@@ -108,6 +109,21 @@ def test_every_file_that_the_readme_points_to_exists():
     assert len(links) > 10
     for link in (first or second for first, second in links):
         assert (ROOT / link).exists(), link
+
+
+def test_no_annotation_joins_a_type_with_a_quoted_one():
+    """`ArrayLike | "SparseMatrix"` is an error from numpy 2.5 on, where ArrayLike is no ordinary type."""
+    found = []
+    for path in (ROOT / "src").rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.BinOp) and isinstance(node.op, ast.BitOr):
+                sides = (side for side in (node.left, node.right) if isinstance(side, ast.Constant))
+                found += [f"{path.name}:{node.lineno}" for side in sides if isinstance(side.value, str)]
+    assert not found
+
+
+def test_the_build_machine_tries_the_wheel():
+    assert "test-wheel" in (ROOT / ".ci" / "run").read_text()
 
 
 def test_importing_residua_takes_less_than_half_a_second_of_cpu():

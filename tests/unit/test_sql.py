@@ -3,6 +3,7 @@
 import re
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import numpy as np
@@ -375,6 +376,77 @@ def test_groups_tied_together_that_take_too_much_room_are_refused_with_their_siz
 def test_long_chains_of_conditions_are_read():
     text = "SELECT COUNT(*) FROM t WHERE " + " OR ".join(["age = 1", "age = 5"] * 1000)
     assert words(text) == ["age in {1, 5}"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "SELECT COUNT(*) FROM t WHERE " + " OR ".join(["age = 1"] * 20_000),
+        "SELECT COUNT(*) FROM t WHERE age IN (" + ", ".join(["1"] * 200_000) + ")",
+        "SELECT COUNT(*) FROM t WHERE " + "NOT " * 200_000 + "age = 1",
+        "SELECT COUNT(*) FROM t;" * 20_000,
+    ],
+    ids=["OR", "IN", "NOT", "statements"],
+)
+def test_texts_that_would_take_minutes_to_read_are_refused_at_once(text):
+    began = time.process_time()
+    assert "words and signs are more than the 20,000 that are read at once; use several" in refusal(text)
+    assert time.process_time() - began < 2
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "SELECT COUNT(*) FROM t WHERE " + " OR ".join(f"age = {at % 90}" for at in range(4_900)),
+        "SELECT COUNT(*) FROM t WHERE " + " AND ".join(f"age < {99 - at % 9}" for at in range(4_900)),
+        "SELECT COUNT(*) FROM t WHERE sex IN (" + ", ".join(["'F'"] * 9_900) + ")",
+        "SELECT COUNT(*) FROM t WHERE " + " OR ".join(["(age = 1 AND sex = 'F')"] * 1_900),
+        "SELECT COUNT(*) FROM t GROUP BY CASE"
+        + "".join(f" WHEN age = {at % 100} THEN 'x{at}'" for at in range(3_200))
+        + " END",
+    ],
+    ids=["OR", "AND", "IN", "AND in OR", "CASE"],
+)
+def test_the_longest_texts_that_are_read_take_a_few_seconds(text):
+    began = time.process_time()
+    assert rs.sql(SCHEMA, text).tables == 1
+    assert time.process_time() - began < 10
+
+
+def test_the_values_of_a_list_are_told_apart_by_type():
+    assert selected("age IN (1, 1.0, '1', 2)") == [1, 2]
+    assert "holds numbers, not TRUE" in refusal("SELECT COUNT(*) FROM t WHERE age IN (1, TRUE)")
+    assert selected("kids IN ('(other)', 2)") == [2, 4]
+    assert "9 has no cell" in refusal("SELECT COUNT(*) FROM t WHERE kids IN (1, 9)")
+
+
+def test_conditions_that_look_at_too_many_cells_in_all_are_refused():
+    schema = rs.Schema(big=rs.Integer(0, 1_999_999), sex=rs.Categorical("F", "M"))
+    few = "SELECT COUNT(*) FROM t WHERE " + " OR ".join(f"big = {at}" for at in range(5))
+    assert rs.sql(schema, few).count == 1
+    many = "SELECT COUNT(*) FROM t WHERE " + " OR ".join(f"big = {at}" for at in range(500))
+    began = time.process_time()
+    with pytest.raises(rs.WorkloadError, match=r"conditions look at 52,000,000 cells, more than 50,000,000"):
+        rs.sql(schema, many)
+    assert time.process_time() - began < 5
+
+
+def test_a_long_condition_is_not_repeated_in_full_for_every_query():
+    tied = " OR ".join(["(age = 1 AND sex = 'F')", "(age = 2 AND sex = 'M')"] * 500)
+    for line in words(f"SELECT age, COUNT(*) FROM t WHERE {tied} GROUP BY age"):
+        assert len(line) < 1_100
+        assert line.endswith(" ...")
+
+
+def test_an_error_quotes_long_parts_shortened():
+    assert len(refusal(f"SELECT COUNT(*) FROM t WHERE age = {'1' * 9_000}")) < 400
+
+
+def test_conditions_are_linked_by_the_attributes_they_share():
+    text = "(age = 1 OR sex = 'F') AND (code = 1 OR member) AND (kids = 1 OR place = 'Kings') AND "
+    text += "(sex = 'M' OR code = 2) AND pay < 10000"
+    group = only_group(f"SELECT COUNT(*) FROM t WHERE {text}")
+    assert [len(factor.attributes) for factor in group.factors] == [4, 2, 1]
 
 
 def test_what_is_no_text_is_refused():

@@ -59,7 +59,7 @@ class Shape:
     @cached_property
     def inverse(self) -> Array:
         """Pseudo-inverse of B, shape (cells, rows)."""
-        return pseudo_inverse(self.matrix)
+        return pseudo_inverse(self.matrix, self.rank)
 
     @cached_property
     def gram_inverse(self) -> tuple[Array, Array | None]:

@@ -7,7 +7,6 @@ from the estimate of its marginal.
 
 import math
 from collections.abc import Iterator, Sequence
-from itertools import combinations
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +19,7 @@ from residua.linalg.centring import Measure
 from residua.linalg.kinds import Kinds, summed_over
 from residua.workload import Factor, Group, Tables
 from residua.workload.coarse import by_own_kinds
+from residua.workload.groups import choices, without_totals
 
 Array = NDArray[np.float64]
 Subsets = NDArray[np.int32]
@@ -38,6 +38,10 @@ class Estimator:
             pairs = zip(answerer.answerers, estimates.parts, strict=True)
             self._parts = [Estimator(own, found) for own, found in pairs]
 
+    def of_domain(self, number: int) -> "Estimator":
+        """Estimates of marginals as one of the domains that blocks see has them."""
+        return self._parts[number] if self._parts else self
+
     def marginals(self, subsets: Subsets, sizes: Sequence[int]) -> Array:
         """Estimates of marginals of one shape: (k, ways) ascending attributes to (k, sizes...)."""
         return self._by_kinds(subsets, [Kinds.every(size) for size in sizes])
@@ -53,9 +57,8 @@ class Estimator:
             return np.asarray(summed_over(self._joint(subsets, [own.size for own in kinds]), kinds, first=1))
         ways = subsets.shape[1]
         result = np.zeros((len(subsets), *(own.count for own in kinds)))
-        for size in range(ways + 1):
-            for kept in combinations(range(ways), size):
-                self._add(result, subsets, kept, kinds)
+        for kept in choices(ways):
+            self._add(result, subsets, kept, kinds)
         return result
 
     def _add(self, result: Array, subsets: Subsets, kept: tuple[int, ...], kinds: Sequence[Kinds]) -> None:
@@ -97,6 +100,7 @@ class Estimator:
         """Estimate of each query's answer, shape (count,)."""
         if self._coarsened is not None:
             return self._coarsened.split(group).added_up(lambda at, asked: self._parts[at].answers(asked))
+        group = without_totals(group)
         attributes = group.attributes
         order = np.argsort(attributes)
         ascending = np.array([sorted(attributes)], dtype=np.int32).reshape(1, -1)

@@ -8,7 +8,7 @@ import typer
 
 from residua._text import Row
 from residua.cli.files import check_table_file, refuse_to_replace, write_answers
-from residua.cli.screens import SIMULATED, AsJson, Force, show, show_json, tables_screen
+from residua.cli.screens import SIMULATED, AsJson, Force, Formulas, show, show_json, tables_screen
 from residua.privacy.exact import text_above
 from residua.release import Release
 from residua.report.figures import decimals_for
@@ -29,6 +29,7 @@ def answer(
         Path | None, typer.Option("-o", "--output", help="Write all rows to this .csv or .parquet file.")
     ] = None,
     rows: Annotated[int, typer.Option(min=1, help="Most rows to print of each table.")] = 40,
+    formulas: Formulas = False,
     force: Force = False,
     as_json: AsJson = False,
 ) -> None:
@@ -48,7 +49,7 @@ def answer(
     found = Release.load(file)
     work = _wanted(found, of, sql)
     if output is not None:
-        write_answers(found, output, work, level)
+        write_answers(found, output, work, level, formulas=formulas)
         show_json({"answers": output}) if as_json else show([f"Wrote {work.count:,} answers to {output}"])
     elif as_json:
         show_json(

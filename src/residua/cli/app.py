@@ -4,11 +4,14 @@ Exit codes: 0 all went well; 1 something in the files or the budget is not as it
 not written as it must be.
 """
 
+import sys
+from io import TextIOWrapper
 from typing import Annotated, Any
 
 import typer
 from typer.core import TyperGroup
 
+from residua._text import visible
 from residua.cli import answering, budgets, drafting, planning, processing, releasing, showing
 from residua.errors import ResiduaError
 from residua.version import __version__
@@ -28,7 +31,7 @@ class OneLineErrors(TyperGroup):
             message = f"{error.filename}: {error.strerror}" if error.filename else str(error)
         except MemoryError:
             message = "there is not enough memory for this; ask for fewer or smaller tables"
-        typer.echo("error: " + " ".join(message.split()), err=True)
+        typer.echo("error: " + visible(" ".join(message.split())), err=True)
         raise typer.Exit(1)
 
 
@@ -79,4 +82,6 @@ app.command("demo")(showing.demo)
 
 def main() -> None:
     """Run the command line and leave the process with its exit code."""
+    if isinstance(sys.stdout, TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")  # a terminal need not have every letter
     app()

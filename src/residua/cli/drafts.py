@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from residua.engines.sources import CSV, find_files, is_parquet
+from residua.cli.dialects import Dialect, dialect_of
+from residua.engines.sources import find_files, is_parquet
 from residua.errors import DataError
 from residua.spec import TO_CONFIRM
 
@@ -92,62 +93,78 @@ privacy:
 
 
 def quoted(text: str) -> str:
-    """A text as YAML reads it back: plain where that is safe, otherwise in quotes."""
+    """A text as YAML reads it back: plain where that is safe, otherwise in quotes.
+
+    >>> quoted("age"), quoted("größe"), quoted("no")
+    ('age', '"größe"', '"no"')
+    """
     plain = _PLAIN.fullmatch(text) and text.lower() not in _OTHER_TYPES
-    return text if plain else json.dumps(text)
+    return text if plain else "".join(map(_visible, json.dumps(text, ensure_ascii=False)))
 
 
-def draft_of(path: Path, *, read_values: bool) -> Draft:
+def _visible(character: str) -> str:
+    """A character as it stands between quotes; what cannot be seen, as its number."""
+    code = ord(character)
+    return character if character.isprintable() else f"\\U{code:08x}" if code > 0xFFFF else f"\\u{code:04x}"
+
+
+def draft_of(path: Path, dialect: Dialect | None, *, read_values: bool) -> Draft:
     """The draft for a data file, from the names and types of its columns, or from their values too."""
+    name = quoted(path.name)
     if read_values:
-        columns = [_from_values(name, column) for name, column in _values(path).items()]
-        heading = f"Drafted from the values of {path.name}: confirm every range and label below."
+        columns = [_from_values(name, column) for name, column in _values(path, dialect).items()]
+        heading = f"Drafted from the values of {name}: confirm every range and label below."
     else:
-        columns = [_from_type(field.name, field.type) for field in _types(path)]
-        heading = f"Drafted from the names and types of the columns of {path.name}; no values were used."
+        columns = [_from_type(field.name, field.type) for field in _types(path, dialect)]
+        heading = f"Drafted from the names and types of the columns of {name}; no values were used."
+        if dialect is not None:
+            heading = (
+                f"Drafted from the names of the columns of {name}. Types are guessed from its first rows: "
+                f"{TO_CONFIRM} them."
+            )
     return Draft(columns, heading, path)
 
 
-def _types(path: Path) -> "pyarrow.Schema":
-    """Names and types of the columns; of a CSV, as its first part suggests them."""
+def dialect_of_file(path: Path, delimiter: str | None, encoding: str | None) -> Dialect | None:
+    """How a data file is written, if it is one of text."""
+    if not path.is_file():
+        raise DataError(f"there is no data file {path}")
+    find_files(path)  # refuses endings that are not known
+    return None if is_parquet(path) else dialect_of(path, delimiter, encoding)
+
+
+def _types(path: Path, dialect: Dialect | None) -> "pyarrow.Schema":
+    """Names and types of the columns; of a text file, as its first part suggests them."""
     import pyarrow as pa
     from pyarrow import csv, parquet
 
-    _check_file(path)
     try:
-        if is_parquet(path):
+        if dialect is None:
             return parquet.read_schema(path)
-        with csv.open_csv(path, parse_options=_delimiter(path)) as reader:
+        with csv.open_csv(path, **_options(dialect)) as reader:
             return reader.schema
-    except (pa.ArrowException, OSError) as error:
+    except (pa.ArrowException, OSError, UnicodeError) as error:
         raise DataError(f"{path} cannot be read: {error}") from error
 
 
-def _values(path: Path) -> dict[str, "pyarrow.ChunkedArray"]:
+def _values(path: Path, dialect: Dialect | None) -> dict[str, "pyarrow.ChunkedArray"]:
     import pyarrow as pa
     from pyarrow import csv, parquet
 
-    _check_file(path)
     try:
-        if is_parquet(path):
-            found = parquet.read_table(path)
-        else:
-            found = csv.read_csv(path, parse_options=_delimiter(path))
-    except (pa.ArrowException, OSError) as error:
+        found = parquet.read_table(path) if dialect is None else csv.read_csv(path, **_options(dialect))
+    except (pa.ArrowException, OSError, UnicodeError) as error:
         raise DataError(f"{path} cannot be read: {error}") from error
     return dict(zip(found.column_names, found.columns, strict=True))
 
 
-def _check_file(path: Path) -> None:
-    if not path.is_file():
-        raise DataError(f"there is no data file {path}")
-    find_files(path)  # refuses endings that are not known
-
-
-def _delimiter(path: Path) -> Any:
+def _options(dialect: Dialect) -> dict[str, Any]:
     from pyarrow import csv
 
-    return csv.ParseOptions(delimiter=CSV[path.suffix.lower()])
+    return {
+        "read_options": csv.ReadOptions(encoding=dialect.encoding),
+        "parse_options": csv.ParseOptions(delimiter=dialect.delimiter, newlines_in_values=True),
+    }
 
 
 def _from_type(name: str, kind: Any) -> ColumnDraft:

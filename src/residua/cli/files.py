@@ -1,5 +1,6 @@
 """Files that commands write: never over another one unless told, and whole or not at all."""
 
+import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
@@ -11,6 +12,9 @@ from residua.workload import Workload
 
 if TYPE_CHECKING:
     import pyarrow
+
+FORMULA = "^[=+\\-@\t\r\n＝＋－＠]"  # what spreadsheets take for the beginning of one
+NUMBER = r"^[+-]?\d+(\.\d+)?([eE][+-]?\d+)?$"  # and what they do not
 
 
 def refuse_to_replace(paths: list[Path], force: bool) -> None:
@@ -40,26 +44,32 @@ def refuse_confusion(outputs: Iterable[Path], inputs: Iterable[Path]) -> None:
 
 
 def write_answers(
-    release: Release, path: Path, work: Workload | None, level: float, stream: IO[bytes] | None = None
+    release: Release,
+    path: Path,
+    work: Workload | None,
+    level: float,
+    *,
+    formulas: bool,
+    stream: IO[bytes] | None = None,
 ) -> None:
     """Write answers with their errors to a CSV or Parquet file, table by table; `stream`, if it is open."""
     check_table_file(path)
     if path.suffix.lower() == ".parquet":
         release.write_answers(stream or path, work, level=level)
     else:
-        _write_csv(release, stream or path, work or release.plan.workload, level)
+        work = work or release.plan.workload
+        marks = ["simulated"] if release.simulated else []
+        tables = (release.answers(Workload(work.schema, (group,)), level=level) for group in work.groups())
+        write_csv(stream or path, tables, marks, formulas=formulas)
 
 
-def _write_csv(release: Release, path: Target, work: Workload, level: float) -> None:
-    marks = ["simulated"] if release.simulated else []
-    tables = (release.answers(Workload(work.schema, (group,)), level=level) for group in work.groups())
-    write_csv(path, tables, marks)
-
-
-def write_csv(path: Target, tables: Iterable["pyarrow.Table"], marks: Sequence[str]) -> None:
+def write_csv(
+    path: Target, tables: Iterable["pyarrow.Table"], marks: Sequence[str], *, formulas: bool
+) -> None:
     """Write tables below each other to a CSV file that is either whole or not there.
 
-    CSV has no other place for a mark, such as that numbers are simulated, than a column.
+    CSV has no other place for a mark, such as that numbers are simulated, than a column. Unless `formulas`
+    are wanted, a quote before them keeps spreadsheets from running labels.
     """
     from pyarrow import csv
 
@@ -67,6 +77,7 @@ def write_csv(path: Target, tables: Iterable["pyarrow.Table"], marks: Sequence[s
         writer = None
         for table in tables:
             rows = _plain(table, marks)
+            rows = rows if formulas else _harmless(rows)
             writer = csv.CSVWriter(stream, rows.schema) if writer is None else writer
             writer.write_table(rows)
         if writer is not None:
@@ -85,3 +96,20 @@ def _plain(rows: "pyarrow.Table", marks: Sequence[str]) -> "pyarrow.Table":
     for mark in marks:
         plain = plain.append_column(mark, pa.array([True] * len(plain)))
     return plain
+
+
+def _harmless(rows: "pyarrow.Table") -> "pyarrow.Table":
+    """The rows with a quote before every text, and every name of a column, that looks like a formula."""
+    import pyarrow as pa
+    from pyarrow import compute
+
+    found = []
+    for column in rows.columns:
+        if pa.types.is_string(column.type):
+            runs = compute.match_substring_regex(column, FORMULA)
+            number = compute.match_substring_regex(column, NUMBER)
+            stopped = compute.binary_join_element_wise("'", column, "")
+            column = compute.if_else(compute.and_not(runs, number), stopped, column)
+        found.append(column)
+    names = [f"'{name}" if re.match(FORMULA, name) else name for name in rows.column_names]
+    return pa.table(found, names=names)

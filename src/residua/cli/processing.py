@@ -8,7 +8,7 @@ import typer
 
 from residua._text import Row
 from residua.cli.files import check_table_file, refuse_to_replace, write_csv
-from residua.cli.screens import SIMULATED, AsJson, Force, show, show_json, tables_screen
+from residua.cli.screens import SIMULATED, AsJson, Force, Formulas, show, show_json, tables_screen
 from residua.errors import DataError
 from residua.postprocess import Processed
 from residua.release import Release
@@ -26,6 +26,7 @@ def tables(
     ] = None,
     replicates: Replicates = 20,
     rows: Annotated[int, typer.Option(min=1, help="Most rows to print of each table.")] = 40,
+    formulas: Formulas = False,
     force: Force = False,
     as_json: AsJson = False,
 ) -> None:
@@ -45,7 +46,7 @@ def tables(
     release = Release.load(file)
     found = release.rounded(replicates=replicates) if rounded else release.nonnegative(replicates=replicates)
     if output is not None:
-        _write(found, output)
+        _write(found, output, formulas)
         written = f"Wrote {found.plan.workload.count:,} numbers to {output}"
         show_json({"tables": output, "note": found.note}) if as_json else show([written, found.note])
     elif as_json:
@@ -55,13 +56,14 @@ def tables(
         show(list(_screen(found, rows)))  # nothing is printed before all of it is known
 
 
-def _write(found: Processed, path: Path) -> None:
+def _write(found: Processed, path: Path, formulas: bool) -> None:
     if path.suffix.lower() == ".parquet":
         found.write_answers(path)
         return
     work = found.plan.workload
     marks = ["biased", "simulated"] if found.simulated else ["biased"]
-    write_csv(path, (found.answers(Workload(work.schema, (group,))) for group in work.groups()), marks)
+    tables = (found.answers(Workload(work.schema, (group,))) for group in work.groups())
+    write_csv(path, tables, marks, formulas=formulas)
 
 
 def _screen(found: Processed, most: int) -> Iterator[str]:

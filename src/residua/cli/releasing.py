@@ -11,7 +11,7 @@ from residua._plan import Plan
 from residua._text import columns
 from residua.cli.files import check_table_file, refuse_confusion, refuse_to_replace, write_answers
 from residua.cli.progress import progress_bar
-from residua.cli.screens import SIMULATED, AsJson, Force, show, show_json
+from residua.cli.screens import SIMULATED, AsJson, Force, Formulas, show, show_json
 from residua.engines import DuckDB, find_files
 from residua.errors import DataError, LedgerError
 from residua.ledger import Ledger
@@ -38,6 +38,7 @@ def release(
     memory_limit: Annotated[
         str | None, typer.Option(metavar="AMOUNT", help="Most memory for counting, such as 2GB.")
     ] = None,
+    formulas: Formulas = False,
     force: Force = False,
     as_json: AsJson = False,
 ) -> None:
@@ -77,7 +78,7 @@ def release(
                     engine=engine,
                 )
                 made.save(file)
-            write_answers(made, asked.answers_file, None, asked.level, answers)
+            write_answers(made, asked.answers_file, None, asked.level, formulas=formulas, stream=answers)
         if payer is not None:
             _note_release(payer, made)
     if as_json:
@@ -99,7 +100,7 @@ def _rooms(asked: Spec, plan: Plan, note: str) -> tuple[int, int]:
     """
     trial, answers, release = rehearsal(plan, note), ByteCount(), ByteCount()
     trial.save(release)
-    write_answers(trial, asked.answers_file, None, asked.level, answers)
+    write_answers(trial, asked.answers_file, None, asked.level, formulas=False, stream=answers)
     return answers.size + ROOM_FOR_FIGURES * plan.workload.count, release.size + ROOM_FOR_ENTRY
 
 

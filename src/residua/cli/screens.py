@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from residua._text import Row, columns
+from residua._text import Row, columns, visible
 from residua.report.figures import counted
 from residua.workload import Workload
 
@@ -17,11 +17,18 @@ SIMULATED = "SIMULATED: for tests only; the noise is predictable and protects no
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for programs instead of text.")]
 Force = Annotated[bool, typer.Option("--force", help="Replace files that exist.")]
 
+Formulas = Annotated[
+    bool,
+    typer.Option(
+        "--formulas", help="CSV: no quote before texts that a spreadsheet would run as formulas (=, +, -, @)."
+    ),
+]
+
 
 def show(lines: Iterable[str]) -> None:
     """Print lines to standard output."""
     for line in lines:
-        typer.echo(line)
+        typer.echo(visible(line))
 
 
 def tables_screen(
@@ -35,12 +42,19 @@ def tables_screen(
         if group.count > most:
             yield f"  ... and {group.count - most:,} more; --rows or -o {file} shows them all"
     if work.tables > most:
-        yield f"\n... and {work.tables - most:,} more tables; -o {file} writes them all"
+        yield ""
+        yield f"... and {work.tables - most:,} more tables; -o {file} writes them all"
 
 
 def show_json(document: Any) -> None:
     """Print a document as JSON to standard output; what is not a number is null."""
-    typer.echo(json.dumps(_jsonable(document), indent=1, ensure_ascii=False, allow_nan=False))
+    text = json.dumps(_jsonable(document), indent=1, ensure_ascii=False, allow_nan=False)
+    typer.echo("\n".join(_as_json_writes_it(line) for line in text.split("\n")))
+
+
+def _as_json_writes_it(line: str) -> str:
+    """A line without what a terminal would obey, every such character as its number."""
+    return "".join(each if visible(each) == each else json.dumps(each)[1:-1] for each in line)
 
 
 def _jsonable(value: Any) -> Any:

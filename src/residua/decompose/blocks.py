@@ -20,6 +20,7 @@ from residua.decompose.terms import Asked, Placed, gather
 from residua.linalg.centring import Measure, project, standing_rows
 from residua.workload import Combined, Queries, Workload
 from residua.workload.joint import refuse_wide
+from residua.workload.tables import refuse_wide_tables
 
 Array = NDArray[np.float64]
 Subsets = NDArray[np.int32]
@@ -122,6 +123,7 @@ def decompose(
 
     Attributes with different `tags` (none by default) never share a piece, however alike they are.
     """
+    refuse_wide_tables(work.parts)
     measures = uniform(work) if measures is None else tuple(measures)
     tags = (0,) * len(work.schema) if tags is None else tuple(tags)
     marks = list(zip(measures, tags, strict=True))

@@ -7,7 +7,6 @@ coefficients and pieces are functions of the weights, so that their slopes can b
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from itertools import combinations
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +15,7 @@ from residua.linalg.keys import distinct_rows
 from residua.linalg.squares import join
 from residua.strategy.spans import integer_span, product_span
 from residua.workload import Group, Queries, Tables
-from residua.workload.groups import splits
+from residua.workload.groups import choices, splits, without_totals
 
 Array = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -131,7 +130,7 @@ def _split_run(part: Tables, kinds: Sequence[int], asked: Asked, runs: dict[int,
 
 
 def _split_group(group: Group, kinds: Sequence[int], asked: Asked, runs: dict[int, list[Entry]]) -> None:
-    factors = sorted(group.factors, key=lambda factor: factor.attributes)
+    factors = sorted(without_totals(group).factors, key=lambda factor: factor.attributes)
     subsets = np.array([[factor.attributes[0] for factor in factors]], dtype=np.int32).reshape(1, -1)
     numbers = [asked.source(Source((f.queries,), (kinds[f.attributes[0]],))) for f in factors]
     _split_rows(subsets, np.array([numbers], dtype=np.int64).reshape(1, -1), group.weight, runs)
@@ -139,10 +138,10 @@ def _split_group(group: Group, kinds: Sequence[int], asked: Asked, runs: dict[in
 
 def _split_rows(subsets: Subsets, sources: Integers, weight: float, runs: dict[int, list[Entry]]) -> None:
     ways = subsets.shape[1]
-    for size in range(ways + 1):
-        for kept in combinations(range(ways), size):
-            others = [place for place in range(ways) if place not in kept]
-            runs.setdefault(size, []).append((subsets[:, kept], sources[:, kept], sources[:, others], weight))
+    for kept in choices(ways):
+        others = [place for place in range(ways) if place not in kept]
+        entry = (subsets[:, kept], sources[:, kept], sources[:, others], weight)
+        runs.setdefault(len(kept), []).append(entry)
 
 
 def _split_joint(

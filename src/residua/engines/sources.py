@@ -17,7 +17,9 @@ from residua.errors import DataError
 from residua.schema.tables import places_of
 
 CSV = {".csv": ",", ".tsv": "\t", ".txt": ","}
+DELIMITERS = (",", ";", "\t", "|")
 PARQUET = {".parquet", ".pq"}
+DATABASES = {".duckdb", ".ddb", ".db", ".sqlite", ".sqlite3"}
 BUFFER = 8_000_000  # bytes of a text file read at a time: DuckDB's 32 megabytes are no faster
 SAMPLE = 1 << 16  # bytes of a text file from which its number of records is guessed
 UNKNOWN = 10_000_000  # records of a relation, for decisions about speed only
@@ -52,6 +54,11 @@ def find_files(path: str | os.PathLike[str]) -> list[Path]:
     else:
         raise DataError(f"there is no data file {text}")
     for each in found:
+        if each.suffix.lower() in DATABASES:
+            raise DataError(
+                f"{each} is a database; write one of its tables to a file, COPY people TO 'people.parquet', "
+                f"or give rs.measure a relation of it, duckdb.connect({str(each)!r}).table('people')"
+            )
         if each.suffix.lower() not in {*CSV, *PARQUET}:
             raise DataError(f"{each}: the ending {each.suffix!r} is not known; use .csv, .tsv or .parquet")
     return found
@@ -101,8 +108,27 @@ def _parquet_source(connection: Any, path: Path, names: Sequence[str]) -> Source
     )
 
 
-def _csv_source(connection: Any, path: Path, names: Sequence[str], delimiter: str) -> Source:
+def delimiter_of(header: Callable[[str], Sequence[str]], usual: str, names: Sequence[str]) -> str:
+    """The delimiter under which a header holds all the names: the usual one, or one of the others.
+
+    Only where none does, which is an error, is it the usual one all the same.
+
+    >>> delimiter_of("age;sex".split, ",", ["age", "sex"])
+    ';'
+    """
+
+    def fits(delimiter: str) -> bool:
+        try:
+            return {*names} <= {*header(delimiter)}
+        except DataError:
+            return False
+
+    return next((each for each in (usual, *DELIMITERS) if fits(each)), usual)
+
+
+def _csv_source(connection: Any, path: Path, names: Sequence[str], usual: str) -> Source:
     """A text file, every value as the text that stands there; nothing is guessed but the kind of newline."""
+    delimiter = delimiter_of(lambda each: _header(path, each)[0], usual, names)
     header, lines = _header(path, delimiter)
     places = places_of(header, names)
     every = ", ".join(f"c{at}: 'VARCHAR'" for at in range(len(header)))

@@ -20,7 +20,7 @@ from residua.engines.kernel import ROWS, Integers, Set, Tally
 from residua.engines.limits import bytes_of
 from residua.engines.packing import Field, fields_of, packed_columns, unpack
 from residua.engines.protocol import Progress
-from residua.engines.sources import CSV, UNKNOWN, is_parquet
+from residua.engines.sources import CSV, UNKNOWN, delimiter_of, is_parquet
 from residua.errors import DataError
 from residua.schema import Schema
 from residua.schema.tables import is_a, places_of
@@ -205,13 +205,15 @@ def _read(session: Any, path: str, names: Sequence[str]) -> Any:
     """A DataFrame of files: Parquet as it is, CSV with every value as the text that stands there."""
     if is_parquet(path):
         return session.read.parquet(path)
-    delimiter = CSV.get(os.path.splitext(path)[1].lower())
-    if delimiter is None:
+    usual = CSV.get(os.path.splitext(path)[1].lower())
+    if usual is None:
         raise DataError(f"{path}: the ending is not known; use .csv, .tsv or .parquet, or give a DataFrame")
     first = session.read.text(path).first()
     if first is None:
         raise DataError(f"{path} cannot be read as CSV (it is empty; the first line should name the columns)")
-    [header] = csv.reader([first.value.removeprefix("\ufeff")], delimiter=delimiter)
+    line = first.value.removeprefix("\ufeff")
+    delimiter = delimiter_of(lambda each: next(csv.reader([line], delimiter=each)), usual, names)
+    [header] = csv.reader([line], delimiter=delimiter)
     places_of(header, names)
     frame = session.read.option("columnPruning", False).csv(
         path,

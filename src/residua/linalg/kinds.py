@@ -151,7 +151,10 @@ def together(several: Sequence[Kinds]) -> Kinds:
     >>> together([Kinds.of([0, 0, 1, 1]), Kinds.of([0, 1, 1, 1])]).classes.tolist()
     [0, 1, 2, 2]
     """
-    return Kinds.of(np.column_stack([each.classes for each in several]))
+    found, *others = dict.fromkeys(several)
+    for each in others:
+        found = Kinds(found.classes * each.count + each.classes)
+    return found
 
 
 def summed_over(values: NDArray[Any], kinds: Sequence[Kinds], *, first: int = 0) -> NDArray[Any]:

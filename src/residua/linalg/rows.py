@@ -81,15 +81,22 @@ def graded_root(rows: Array, scales: Array) -> Array:
     return root
 
 
-def pseudo_inverse(rows: Array) -> Array:
-    """Moore-Penrose inverse, shape (columns, rows); by QR where the rank is full, otherwise by SVD."""
+def pseudo_inverse(rows: Array, rank: int | None = None) -> Array:
+    """Moore-Penrose inverse, shape (columns, rows); by QR where the rank is full, otherwise by SVD.
+
+    A `rank` that is known is kept to: what rounding leaves in the other directions does not count.
+    """
     tall = rows.shape[0] >= rows.shape[1]
-    basis, upper = np.linalg.qr(rows if tall else rows.T)
-    pivots = np.abs(np.diagonal(upper))
-    if pivots.min() > RANK_RATIO * pivots.max():
-        inverse = np.linalg.inv(upper) @ basis.T if tall else basis @ np.linalg.inv(upper).T
-        return np.asarray(inverse, dtype=np.float64)
-    return np.asarray(np.linalg.pinv(rows, rcond=RANK_RATIO), dtype=np.float64)
+    if rank is None or rank == min(rows.shape):
+        basis, upper = np.linalg.qr(rows if tall else rows.T)
+        pivots = np.abs(np.diagonal(upper))
+        if pivots.min() > RANK_RATIO * pivots.max():
+            inverse = np.linalg.inv(upper) @ basis.T if tall else basis @ np.linalg.inv(upper).T
+            return np.asarray(inverse, dtype=np.float64)
+    left, scales, right = np.linalg.svd(rows, full_matrices=False)
+    kept = int(np.sum(scales > RANK_RATIO * scales[0]))
+    kept = kept if rank is None else min(kept, rank)
+    return np.asarray((right[:kept].T / scales[:kept]) @ left[:, :kept].T, dtype=np.float64)
 
 
 def inverse_gram(rows: Array) -> tuple[Array, Array | None]:

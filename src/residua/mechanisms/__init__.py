@@ -1,1 +1,6 @@
-"""The methods of planning, one a file. Each turns a workload into a mechanism at privacy cost 1."""
+"""The methods of planning, one a file: each turns a workload into a real strategy and a bound (a `Draft`)."""
+
+from residua.mechanisms.draft import Draft, Progress, Scope
+from residua.strategy.build import strategy_of
+
+__all__ = ["Draft", "Progress", "Scope", "strategy_of"]

@@ -8,7 +8,7 @@ from residua.mechanisms.draft import Draft, Progress
 from residua.mechanisms.named import querysmasher
 from residua.mechanisms.smasher import smasher
 from residua.workload import Workload
-from residua.workload.joint import common_product
+from residua.workload.joint import common_product, one_wide_product
 
 QUICK_CELLS = 1_024  # joint cells up to which the optimum over all mechanisms takes seconds
 MANY_TABLES = 50_000  # above this choosing weights would take minutes
@@ -16,7 +16,7 @@ MANY_TABLES = 50_000  # above this choosing weights would take minutes
 
 def auto(work: Workload, tolerance: float, progress: Progress | None = None) -> Draft:
     """The optimum of all mechanisms where that takes seconds, otherwise the best blocks."""
-    if all_invariant(work):
+    if all_invariant(work) and not one_wide_product(work):
         return querysmasher(work, tolerance, progress)
     shared = common_product(work)
     sizes = [factor.queries.cells for factor in shared[1]] if shared else [_joint_cells(work)]

@@ -18,6 +18,7 @@ from residua.mechanisms.hdmm.nested import nested
 from residua.mechanisms.hdmm.union import union
 from residua.privacy import NoiseLaw
 from residua.workload import Workload
+from residua.workload.joint import one_wide_product
 
 Method = Callable[[Workload, float, Progress | None], Draft]
 Kind = Callable[[Workload, NoiseLaw, Progress | None], Draft]
@@ -45,6 +46,8 @@ def hdmm_methods(law: NoiseLaw) -> dict[str, Method]:
 
 def hdmm(work: Workload, law: NoiseLaw, progress: Progress | None = None) -> Draft:
     """OPT_HDMM: the best of single products, unions of products and marginals."""
+    if one_wide_product(work):
+        return kron(work, law, progress)
     return best_of((kron, *UNIONS), work, law, progress)  # `nested` contains `marginals`
 
 

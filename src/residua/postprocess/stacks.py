@@ -4,13 +4,13 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import combinations
 
 import numpy as np
 from numpy.typing import NDArray
 
 from residua.errors import Infeasible
 from residua.workload import Group, Workload
+from residua.workload.groups import choices
 
 Array = NDArray[np.float64]
 Subsets = NDArray[np.int32]
@@ -92,11 +92,9 @@ class TableSet:
         return next(number for number, each in enumerate(self.stacks) if each is stack)
 
 
-def _choices(ways: int) -> Iterator[list[int]]:
+def _choices(ways: int) -> list[list[int]]:
     """Every choice of places, the largest first."""
-    for size in range(ways, -1, -1):
-        for kept in combinations(range(ways), size):
-            yield list(kept)
+    return sorted(map(list, choices(ways)), key=len, reverse=True)
 
 
 def largest_sets(groups: Iterator[Group]) -> list[Subset]:
@@ -105,7 +103,8 @@ def largest_sets(groups: Iterator[Group]) -> list[Subset]:
     covered: set[Subset] = set()
     for subset in sorted(asked, key=len, reverse=True):
         if subset not in covered:
-            covered.update(part for size in range(len(subset)) for part in combinations(subset, size))
+            covered.update(tuple(subset[at] for at in kept) for kept in choices(len(subset)))
+            covered.discard(subset)
     return [subset for subset in asked if subset not in covered]
 
 

@@ -111,14 +111,19 @@ class Attribute(ABC):
 
         A value outside is a SchemaError, whatever the policy: this serves those who write queries.
         """
-        if self.other is not None and isinstance(value, str) and value == OTHER:
-            return self.other
+        return int(self.cells([value])[0])
+
+    def cells(self, values: list[Any]) -> Cells:
+        """The cell of each of some values of one type, as `cell` finds it."""
         self.check_size(repr(self))
-        found = int(self._locate(read_column([value], ""), nearest=False)[0])
-        if found >= 0:
-            return found
-        near = hint(value, self._inner_labels_to_suggest())
-        raise SchemaError(f"{short(value)} has no cell in {self!r}{near}")
+        found = self._locate(read_column(values, ""), nearest=False)
+        for place in np.flatnonzero(found < 0).tolist():
+            value = values[place]
+            if self.other is None or not isinstance(value, str) or value != OTHER:
+                near = hint(value, self._inner_labels_to_suggest())
+                raise SchemaError(f"{short(value)} has no cell in {self!r}{near}")
+            found[place] = self.other
+        return found
 
     def check_size(self, who: str) -> None:
         """Nothing, or the SchemaError for more cells than a cell number can count."""

@@ -26,6 +26,7 @@ from pathlib import Path
 from typing import Any
 
 from residua._files import write_text
+from residua._yaml import Unreadable, parse
 from residua.errors import SchemaError
 from residua.schema.attribute import Attribute
 from residua.schema.attributes import Binned, Categorical, Integer, plain
@@ -239,38 +240,13 @@ def _check_keys(where: str, section: Mapping[str, Any], known: Sequence[str]) ->
 
 def _read_yaml(path: Path, where: str) -> tuple[object, list[int]]:
     """The document in the file, and the line on which each of its fields starts."""
-    import yaml
-
-    # libyaml reads a national hierarchy in seconds, the pure Python loader in minutes.
-    kind = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     try:
-        loader = kind(path.read_text(encoding="utf-8-sig"))
-        try:
-            root = loader.get_single_node()
-            _refuse_repeated_keys(root, where)
-            document = None if root is None else loader.construct_document(root)
-        finally:
-            loader.dispose()
-    except (yaml.YAMLError, UnicodeDecodeError) as problem:
+        document, root = parse(path.read_text(encoding="utf-8-sig"))
+    except UnicodeDecodeError as problem:
         raise SchemaError(f"{where}: not a YAML file: {problem}") from problem
+    except Unreadable as problem:
+        raise SchemaError(problem.at(where)) from problem
     return document, _field_lines(root)
-
-
-def _refuse_repeated_keys(node: Any, where: str) -> None:
-    """Nothing, or the SchemaError for a key that is there twice: YAML would silently keep the last."""
-    import yaml
-
-    if isinstance(node, yaml.SequenceNode):
-        for item in node.value:
-            _refuse_repeated_keys(item, where)
-    if isinstance(node, yaml.MappingNode):
-        seen: set[str] = set()
-        for key, value in node.value:
-            if isinstance(key, yaml.ScalarNode) and key.value in seen:
-                line = key.start_mark.line + 1
-                raise SchemaError(f"{where}, line {line}: the key {key.value!r} is there twice; keep one")
-            seen.add(str(key.value))
-            _refuse_repeated_keys(value, where)
 
 
 def _field_lines(root: Any) -> list[int]:

@@ -8,6 +8,8 @@ from residua.schema.attribute import Attribute
 from residua.schema.attributes import Binned, Categorical, Integer
 from residua.schema.hierarchy import Hierarchy
 
+KINDS = (Integer, Categorical, Binned, Hierarchy)
+
 
 def attribute_from_record(record: Mapping[str, Any]) -> Attribute:
     """The attribute that a record describes.

@@ -15,7 +15,7 @@ from residua.errors import DataError, SchemaError
 from residua.schema import files
 from residua.schema.attribute import Attribute
 from residua.schema.attributes import Integer
-from residua.schema.records import attribute_from_record
+from residua.schema.records import KINDS, attribute_from_record
 from residua.schema.tables import columns_of
 from residua.schema.wording import hint, is_unicode, listing, shape_of, short
 
@@ -150,6 +150,15 @@ class Schema:
                     "column one value for each record"
                 )
         return _side_by_side(columns)
+
+    def refuse_unreadable(self) -> None:
+        """Nothing, or the SchemaError for an attribute of a class that no file could bring back."""
+        for name, attribute in zip(self.names, self.attributes, strict=True):
+            if type(attribute) not in KINDS:
+                raise SchemaError(
+                    f"attribute {name!r}: the class {type(attribute).__name__!r} is not residua's own, so it "
+                    f"could be saved but never loaded; use {listing([kind.__name__ for kind in KINDS])}"
+                )
 
     def record(self) -> dict[str, Any]:
         """The schema as a dict for JSON, which `Schema.from_record` reads."""

@@ -1,10 +1,11 @@
 """A YAML file that knows the line of each of its parts, so that every refusal can name the place."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from residua._yaml import Unreadable, parse
 from residua.errors import ResiduaError
 
 Place = tuple[str | int, ...]
@@ -58,75 +59,28 @@ def one_line(text: str) -> str:
 
 def read_document(path: Path) -> Document:
     """The document in a YAML file; a SpecError where there is none, naming the line."""
-    import yaml
-
     try:
-        text = path.read_text(encoding="utf-8-sig")
+        value, root = parse(path.read_text(encoding="utf-8-sig"))
     except (OSError, UnicodeDecodeError) as error:
         raise SpecError(one_line(f"{path} cannot be read: {_reason(error)}")) from error
-    try:
-        loader = _loader(text)
-        try:
-            root = loader.get_single_node()
-            lines = dict(_lines(root, (), path, ()))
-            value = None if root is None else loader.construct_document(root)
-        finally:
-            loader.dispose()
-    except yaml.YAMLError as error:
-        raise SpecError(one_line(f"{path}{_line_of(error)}: not YAML: {_problem(error)}")) from error
-    except (ValueError, RecursionError) as error:
-        if isinstance(error, SpecError):
-            raise
-        raise SpecError(one_line(f"{path}: not YAML that can be read: {error}")) from error
-    return Document(path, value, lines)
-
-
-def _loader(text: str) -> Any:
-    """A loader that leaves dates as the text they are; a spec has none, and an impossible one has no line."""
-    import yaml
-
-    kind = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-    resolvers = {
-        first: [(tag, pattern) for tag, pattern in known if not tag.endswith(":timestamp")]
-        for first, known in kind.yaml_implicit_resolvers.items()
-    }
-    return type("Loader", (kind,), {"yaml_implicit_resolvers": resolvers})(text)
+    except Unreadable as error:
+        raise SpecError(error.at(path)) from error
+    return Document(path, value, dict(_lines(root, ())))
 
 
 def _reason(error: Exception) -> str:
     return str(getattr(error, "strerror", None) or error)
 
 
-def _line_of(error: Exception) -> str:
-    mark = getattr(error, "problem_mark", None) or getattr(error, "context_mark", None)
-    return "" if mark is None else f", line {mark.line + 1}"
-
-
-def _problem(error: Exception) -> str:
-    problem = str(getattr(error, "problem", None) or getattr(error, "reason", None) or error)
-    stray = "cannot start any token" in problem
-    return f"{problem} (a tab? indent with spaces, and quote odd characters)" if stray else problem
-
-
-def _lines(node: Any, place: Place, path: Path, around: Sequence[int]) -> Iterator[tuple[Place, int]]:
-    """The line of each part below a node; a repeated key, of which YAML would keep the last, is refused."""
+def _lines(node: Any, place: Place) -> Iterator[tuple[Place, int]]:
+    """The line of each part below a node."""
     import yaml
 
-    if id(node) in around:
-        raise SpecError(f"{path}, line {node.start_mark.line + 1}: an alias that contains itself")
-    around = (*around, id(node))
     if isinstance(node, yaml.SequenceNode):
         for number, item in enumerate(node.value):
             yield (*place, number), item.start_mark.line + 1
-            yield from _lines(item, (*place, number), path, around)
+            yield from _lines(item, (*place, number))
     elif isinstance(node, yaml.MappingNode):
-        seen = set()
         for key, value in node.value:
-            line = key.start_mark.line + 1
-            if not isinstance(key, yaml.ScalarNode):
-                raise SpecError(f"{path}, line {line}: a key should be text, not a list or a mapping")
-            if key.value in seen:
-                raise SpecError(f"{path}, line {line}: the key {key.value!r} is there twice; keep one")
-            seen.add(key.value)
-            yield (*place, key.value), line
-            yield from _lines(value, (*place, key.value), path, around)
+            yield (*place, key.value), key.start_mark.line + 1
+            yield from _lines(value, (*place, key.value))

@@ -16,7 +16,7 @@ from pydantic import (
     model_validator,
 )
 
-from residua.planning import METHODS
+from residua.mechanisms.registry import methods_for
 from residua.privacy import Budget, Neighbours, Unit, approx_dp, gdp, privacy_cost, pure_dp, zcdp
 from residua.privacy.exact import positive, probability
 from residua.schema.wording import hint, short
@@ -183,10 +183,9 @@ class OutputPart(Part):
 
 
 def _method(value: str) -> str:
-    if value not in METHODS:
-        raise ValueError(
-            f"there is no method {value!r}{hint(value, METHODS)}; there are {', '.join(METHODS)}"
-        )
+    known = methods_for("gaussian")
+    if value not in known:
+        raise ValueError(f"there is no method {value!r}{hint(value, known)}; there are {', '.join(known)}")
     return value
 
 

@@ -5,11 +5,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from residua.answering.blocks import Layer, Placed, Shape
 from residua.answering.coarsened.lifting import Lift
+from residua.errors import WorkloadError
 from residua.privacy import NoiseLaw
+from residua.schema import Schema
 from residua.strategy.noise_laws import column_costs, parameter_of
 from residua.strategy.strategy import Domain, Strategy
 from residua.workload.views import View
@@ -51,6 +53,39 @@ def of_blocks(sizes: Sequence[int], blocks: Sequence[Block], law: NoiseLaw = "ga
         used = np.tile(np.array(own, dtype=np.int64), (len(members), 1))
         layers.append(Layer(subsets, layout, used, costs, noise_of))
     return Strategy((Domain.of(sizes),), tuple(shapes), tuple(layers), law)
+
+
+def strategy_of(
+    schema: Schema,
+    measured: Sequence[tuple[Mapping[str | tuple[str, ...], ArrayLike], float]],
+    noise: NoiseLaw = "gaussian",
+) -> Strategy:
+    """The real strategy that measures these products: matrices by attribute, and the noise variance of each.
+
+    A matrix is (queries, cells of its attribute), or on several attributes, named by a tuple, row-major over
+    their cells. A product over no attribute measures the number of records.
+
+    >>> schema = Schema.of_sizes([2, 3])
+    >>> strategy_of(schema, [({"a0": np.eye(2), "a1": np.ones((1, 3))}, 4.0), ({}, 2.0)]).cost()
+    0.75
+    """
+    blocks: list[Block] = []
+    for matrices, variance in measured:
+        factors = []
+        for names, matrix in matrices.items():
+            attributes = tuple(map(schema.position, (names,) if isinstance(names, str) else names))
+            sizes = [schema.sizes[at] for at in attributes]
+            rows = np.asarray(matrix, dtype=np.float64)
+            if rows.ndim != 2 or rows.shape[1] != math.prod(sizes) or not np.isfinite(rows).all():
+                raise WorkloadError(
+                    f"the matrix on {names!r} needs {math.prod(sizes):,} columns of finite numbers, and has "
+                    f"the shape {rows.shape}"
+                )
+            factors.append(Placed(attributes, Shape.of(sizes, rows)))
+        if not 0 < variance < math.inf:
+            raise WorkloadError(f"a noise variance is a positive number, not {variance!r}")
+        blocks.append((factors, float(variance)))
+    return of_blocks(schema.sizes, blocks, noise)
 
 
 def seen_by(

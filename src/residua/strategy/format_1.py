@@ -1,6 +1,6 @@
 """Strategies in files of format 1, which had a form of its own for each of six kinds."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -121,7 +121,7 @@ def _of_terms(
     runs: dict[object, list[int]] = {}  # of the same matrices, as `of_blocks` has them
     for factors, _, share in terms:
         runs.setdefault(_layout(factors), []).append(int(share or 0))
-    shares = [np.array(own, dtype=np.int64) for own in runs.values()]
+    shares = [_shares(own) for own in runs.values()]
     layers = tuple(
         replace(layer, shares=own, costs=np.asarray(own * 2.0**-grain), multiplier=multiplier)
         for layer, own in zip(strategy.layers, shares, strict=True)
@@ -166,16 +166,21 @@ def _in_grains(strategy: Strategy, grain: int) -> Strategy:
     """The same strategy with its shares in smaller grains; each side of a file has grains of its own."""
     if strategy.grain is None:
         return strategy
-    layers = []
-    for layer in strategy.layers:
-        shares = (
-            []
-            if layer.shares is None
-            else [share << (grain - strategy.grain) for share in layer.shares.tolist()]
+    times = grain - strategy.grain
+    layers = (
+        replace(
+            layer, shares=None if layer.shares is None else _shares(s << times for s in layer.shares.tolist())
         )
-        fits = max(shares, default=0) < 2**63
-        layers.append(replace(layer, shares=np.array(shares, dtype=np.int64 if fits else np.object_)))
+        for layer in strategy.layers
+    )
     return replace(strategy, layers=tuple(layers), grain=grain)
+
+
+def _shares(shares: Iterable[int]) -> NDArray[Any]:
+    """Whole numbers of grains, of any size."""
+    found = list(shares)
+    fits = all(abs(share) < 2**63 for share in found)
+    return np.array(found, dtype=np.int64 if fits else np.object_)
 
 
 def _real(matrix: NDArray[Any]) -> NDArray[np.float64]:

@@ -45,16 +45,17 @@ class _Run:
         return subsets[first], 1.0 / sums, numbers / sums[:, None]
 
 
-def joined(strategies: Sequence[Strategy], measured: Sequence[Measured]) -> tuple[Strategy, Numbers]:
+def joined(parts: Sequence[tuple[Strategy, Measured]]) -> tuple[Strategy, Numbers]:
     """One strategy, never to be measured, of the blocks of all; and its numbers, run by run.
 
     Any measures will do (claim O-001); those under which the blocks share less are taken. Infeasible where
     the blocks share too much to be solved together.
     """
+    strategies = [strategy for strategy, _ in parts]
     first = strategies[0]
     if any(not _same_domains(first, other) for other in strategies[1:]):
         raise Infeasible("the plans see different classes of cells")
-    shapes, layers, numbers = _gathered(strategies, measured)
+    shapes, layers, numbers = _gathered(parts)
     found: list[tuple[int, Strategy]] = []
     refused: Infeasible | None = None
     candidates = dict.fromkeys(tuple(each.measures for each in other.domains) for other in strategies)
@@ -86,13 +87,13 @@ def _same_domains(one: Strategy, other: Strategy) -> bool:
 
 
 def _gathered(
-    strategies: Sequence[Strategy], measured: Sequence[Measured]
+    parts: Sequence[tuple[Strategy, Measured]],
 ) -> tuple[tuple[Shape, ...], tuple[Layer, ...], list[Array]]:
     """Distinct matrices, layers of merged blocks, and the numbers of each layer."""
     known: dict[object, int] = {}
     shapes: list[Shape] = []
     runs: dict[tuple[int, tuple[tuple[int, ...], ...], tuple[int, ...]], _Run] = {}
-    for strategy, own in zip(strategies, measured, strict=True):
+    for strategy, own in parts:
         reduced = [_reduced(shape, whole=strategy.grain is not None) for shape in strategy.shapes]
         for layer_number, rows, values in own:
             layer = strategy.layers[layer_number]
@@ -107,7 +108,7 @@ def _gathered(
             run.subsets.append(layer.subsets[rows])
             run.noise.append(layer.noise[rows] / scale**2)
             run.numbers.append(values / scale)
-    law = strategies[0].law
+    law = parts[0][0].law
     norms = [float(column_costs(law, shape.matrix).max()) for shape in shapes]
     layers, found = [], []
     for (domain, layout, numbers), run in runs.items():

@@ -64,7 +64,7 @@ def integer_strategy(ideal: Strategy, spans: Spans, allowed: Fraction) -> Strate
         if any(measure.weights is not None and measure.numerators is None for measure in domain.measures):
             raise Infeasible("a plan whose measure has real weights cannot be measured; round them first")
     rounding = _Rounding(ideal, spans, allowed)
-    layers = tuple(map(rounding.layer, ideal.layers))
+    layers = tuple(map(rounding.layer, ideal.layers, rounding.bits))
     found = replace(ideal, shapes=tuple(rounding.shapes), layers=layers, memory=Memory())
     return with_budget(found, allowed)
 
@@ -90,15 +90,26 @@ class _Rounding:
             if number not in self.centred
             and (rows := small_multiple(ideal.shapes[number].matrix)) is not None
         }
+        self.bits = [self._bits(layer) for layer in ideal.layers]
+        self.common = self._common_bits()
         self.shapes: list[Shape] = []
         self._norms: list[float] = []  # logarithms of their costs at noise 1
         self._numbers: dict[tuple[int, int], int] = {}
 
-    def layer(self, layer: Layer) -> Layer:
+    def _common_bits(self) -> dict[int, int]:
+        """The bits of loose matrices of one attribute, the same in all blocks: else those are not nested."""
+        found: dict[int, int] = {}
+        for layer, bits in zip(self.ideal.layers, self.bits, strict=True):
+            for number in np.unique(layer.shapes).tolist():
+                if number not in self.centred and len(self.ideal.shapes[number].sizes) == 1:
+                    found[number] = min(bits, found.get(number, bits))
+        return found
+
+    def layer(self, layer: Layer, most: int) -> Layer:
         """The layer with its shapes in integers; its costs as parts of the whole."""
-        bits = self._bits(layer)
         chosen = np.zeros_like(layer.shapes)
         for number in np.unique(layer.shapes).tolist():
+            bits = self.common.get(number, most)
             few = min(bits, -(-even_bits(self.allowed) // len(layer.layout)))
             chosen[layer.shapes == number] = self._number(number, bits, few)
         return replace(

@@ -133,7 +133,7 @@ def marginals(
 def linear(
     schema: Schema,
     names: Sequence[str],
-    matrix: ArrayLike | "SparseMatrix",
+    matrix: "ArrayLike | SparseMatrix",
     weights: ArrayLike | None = None,
     *,
     name: str | None = None,

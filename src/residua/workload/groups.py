@@ -3,16 +3,20 @@
 import math
 import numbers
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations, product
 
 import numpy as np
 
-from residua.errors import WorkloadError
+from residua.errors import Infeasible, WorkloadError
 from residua.schema import Schema
+from residua.schema.wording import short
 from residua.workload.queries import Queries
+from residua.workload.symmetric import Total
 
 TIMES = " x "
+MOST_ATTRIBUTES = 60  # of one table; arrays of numpy have at most 64 axes
+MOST_WAYS = 15  # attributes of a table that is split into pieces: 2^15 of them take about a minute
 NAME_WIDTH = 80  # characters of a name that tells a condition
 
 
@@ -50,6 +54,11 @@ class Group:
         attributes = self.attributes
         if len(set(attributes)) != len(attributes):
             raise WorkloadError(f"table {self.name!r} has an attribute twice")
+        if len(attributes) > MOST_ATTRIBUTES:
+            raise WorkloadError(
+                f"table {short(self.name)} is on {len(attributes)} attributes, more than the "
+                f"{MOST_ATTRIBUTES} that arrays have axes for; use fewer attributes in one table"
+            )
 
     @property
     def attributes(self) -> tuple[int, ...]:
@@ -93,15 +102,43 @@ class Group:
 def splits(group: Group) -> Iterator[tuple[tuple[tuple[int, ...], ...], tuple[int, ...]]]:
     """Every way to keep some of a table's attributes: the places kept of each factor, and the attributes.
 
-    The attributes are positions in the schema, ascending; there are two to the number of attributes ways.
+    The attributes are positions in the schema, ascending; there are two to the number of attributes ways, but
+    for those of which a total is asked: nothing is left of that but its mean.
     """
-    choices = [
-        [kept for size in range(len(places) + 1) for kept in combinations(places, size)]
-        for places in (range(len(factor.attributes)) for factor in group.factors)
+    refuse_many_ways(len(without_totals(group).attributes), f"table {short(group.name)}")
+    each = [
+        [()] if isinstance(factor.queries, Total) else list(choices(len(factor.attributes)))
+        for factor in group.factors
     ]
-    for kept in product(*choices):
+    for kept in product(*each):
         pairs = zip(group.factors, kept, strict=True)
         yield kept, tuple(sorted(factor.attributes[place] for factor, places in pairs for place in places))
+
+
+def choices(ways: int) -> Iterator[tuple[int, ...]]:
+    """Every choice of some of so many places, the smaller ones first; Infeasible if there are too many.
+
+    >>> list(choices(2))
+    [(), (0,), (1,), (0, 1)]
+    """
+    refuse_many_ways(ways, "a table")
+    return (chosen for size in range(ways + 1) for chosen in combinations(range(ways), size))
+
+
+def refuse_many_ways(ways: int, what: str) -> None:
+    """Nothing, or Infeasible where a table would be split into too many pieces, one per choice of places."""
+    if ways > MOST_WAYS:
+        raise Infeasible(
+            f"{what} is on {ways} attributes and would be split into 2^{ways} pieces, more than the "
+            f"2^{MOST_WAYS} that can be gone through; use fewer attributes in one table, or plan with method "
+            "'identity' or 'hdmm-kron', which measure all its cells together"
+        )
+
+
+def without_totals(group: Group) -> Group:
+    """The same queries without the attributes of which they ask for the total."""
+    kept = tuple(factor for factor in group.factors if not isinstance(factor.queries, Total))
+    return group if len(kept) == len(group.factors) else replace(group, factors=kept)
 
 
 def _joined(parts: Iterator[str] | tuple[str, ...]) -> str:

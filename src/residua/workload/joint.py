@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from residua.errors import Infeasible
 from residua.linalg.rows import independent_rows
 from residua.linalg.squares import join, spread
-from residua.workload.groups import Factor, Group
+from residua.workload.groups import Factor, Group, without_totals
 from residua.workload.queries import Queries
 from residua.workload.union import Workload
 
@@ -18,6 +18,7 @@ Array = NDArray[np.float64]
 
 MOST_CELLS = 4_096  # of all attributes together, in one dense matrix
 WIDEST = 8_192  # cells of one attribute
+MANY_WAYS = 8  # attributes of one table above which a product is found sooner than its 2^n pieces
 SAME_TABLES = 1_000  # workloads of more tables are not looked through for being one product
 
 
@@ -55,11 +56,17 @@ def common_product(work: Workload) -> tuple[float, tuple[Factor, ...]] | None:
     """The product of families that every table is a multiple of, with the sum of the weights, or None."""
     if work.tables > SAME_TABLES:
         return None
-    groups = list(work.groups())
+    groups = [without_totals(group) for group in work.groups()]
     first = groups[0].factors
     if any(group.factors != first for group in groups):
         return None
     return math.fsum(group.weight for group in groups), first
+
+
+def one_wide_product(work: Workload) -> bool:
+    """Whether all tables are one product on so many attributes that it is best not split into pieces."""
+    shared = common_product(work)
+    return shared is not None and len(shared[1]) > MANY_WAYS
 
 
 def refuse_many_cells(cells: int, what: str) -> None:

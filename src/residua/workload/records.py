@@ -1,7 +1,7 @@
 """Workloads as JSON-able records beside named arrays, and back."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -19,7 +19,7 @@ from residua.workload.queries import Queries
 from residua.workload.symmetric import Identity, Predicates, Total
 from residua.workload.tables import Tables
 
-_KINDS: Mapping[str, type[Queries]] = {
+_KINDS: dict[str, type[Queries]] = {
     cls.kind: cls
     for cls in (
         Identity,
@@ -52,6 +52,42 @@ def queries_from_record(record: Mapping[str, Any], arrays: Mapping[str, NDArray[
         return _KINDS[kind].from_record(record, arrays)
     except WorkloadError as error:
         raise FileFormatError(f"saved {kind} queries make no sense: {error}") from error
+
+
+def register_family(kind: type[Queries]) -> type[Queries]:
+    """Make a class of queries of your own known, so that plans and releases that ask them can be loaded.
+
+    `kind` is a subclass of `residua.workload.Queries` with a `kind` of its own, which files carry; whoever
+    loads such a file must have registered it too. Can be used as a decorator.
+    """
+    if not (isinstance(kind, type) and issubclass(kind, Queries)):
+        raise WorkloadError(f"a family is registered by its class, a subclass of Queries, not {kind!r}")
+    name = getattr(kind, "kind", None)
+    if not isinstance(name, str) or not name or _KINDS.get(name, kind) is not kind:
+        raise WorkloadError(f"{kind.__name__} needs a kind of its own, a word that no other class has")
+    _KINDS[name] = kind
+    return kind
+
+
+def refuse_unreadable(parts: Sequence[Group | Tables]) -> None:
+    """Nothing, or the WorkloadError for queries of a class that no file could bring back."""
+    for part in parts:
+        for queries in _queries_of(part):
+            if _KINDS.get(queries.kind) is not type(queries):
+                name = next(part.names()) if isinstance(part, Tables) else part.name
+                raise WorkloadError(
+                    f"table {name!r}: queries of the class {type(queries).__name__!r} are not residua's own, "
+                    "so they could be saved but never loaded; make the class known with rs.register_family, "
+                    "or ask with rs.linear(schema, attributes, queries.matrix())"
+                )
+
+
+def _queries_of(part: Group | Tables) -> Iterable[Queries]:
+    if isinstance(part, Group):
+        return [factor.queries for factor in part.factors]
+    if part.joint is not None:
+        return {id(queries): queries for queries in part.joint}.values()
+    return [factor.queries for factor in part.factors if factor is not None]
 
 
 def parts_record(parts: Sequence[Group | Tables], arrays: dict[str, NDArray[Any]]) -> dict[str, Any]:

@@ -9,7 +9,8 @@ from numpy.typing import NDArray
 
 from residua.errors import WorkloadError
 from residua.schema import Schema
-from residua.workload.groups import TIMES, Factor, Group, table_name
+from residua.schema.wording import short
+from residua.workload.groups import TIMES, Factor, Group, refuse_many_ways, table_name, without_totals
 from residua.workload.queries import Queries
 
 Subsets = NDArray[np.int32]
@@ -117,6 +118,15 @@ class Tables:
         if self.name is not None:
             return np.arange(len(self) if name == self.name else 0)
         return np.flatnonzero(_spelling(self.subsets, self.schema.names, name))
+
+
+def refuse_wide_tables(parts: Sequence[Group | Tables]) -> None:
+    """Nothing, or Infeasible where one of these tables would be split into too many pieces."""
+    for part in parts:
+        if isinstance(part, Tables):
+            refuse_many_ways(part.ways, f"table {short(next(part.names()))}")
+        else:
+            refuse_many_ways(len(without_totals(part).attributes), f"table {short(part.name)}")
 
 
 def _spelling(subsets: Subsets, names: Sequence[str], text: str) -> NDArray[np.bool_]:

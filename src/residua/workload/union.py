@@ -7,12 +7,13 @@ from typing import Any
 
 from numpy.typing import NDArray
 
+from residua._text import visible
 from residua.errors import WorkloadError
 from residua.schema import Schema
 from residua.schema.wording import hint
-from residua.workload.groups import Group, checked_weight
+from residua.workload.groups import Group, checked_weight, without_totals
 from residua.workload.queries import spelled
-from residua.workload.records import parts_from_record, parts_record
+from residua.workload.records import parts_from_record, parts_record, refuse_unreadable
 from residua.workload.tables import Tables
 
 _SHOWN = 3
@@ -122,7 +123,17 @@ class Workload:
             for group in islice(self.groups(), _SHOWN)
         ]
         more = ", ..." if self.tables > _SHOWN else ""
-        return f"Workload of {tables}, {queries}: {', '.join(shown)}{more}"
+        return f"Workload of {tables}, {queries}: {visible(', '.join(shown))}{more}"
+
+    def without_totals(self) -> "Workload":
+        """The same queries in tables without the attributes of which they ask for the total."""
+        parts = tuple(without_totals(part) if isinstance(part, Group) else part for part in self.parts)
+        return Workload(self.schema, parts)
+
+    def refuse_unreadable(self) -> None:
+        """Nothing, or the error for what could be saved but never loaded: queries or attributes of others."""
+        self.schema.refuse_unreadable()
+        refuse_unreadable(self.parts)
 
     def record(self, arrays: dict[str, NDArray[Any]]) -> dict[str, Any]:
         """JSON-able description; arrays go into `arrays` under new keys that it refers to."""

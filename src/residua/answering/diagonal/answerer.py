@@ -3,11 +3,13 @@
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
 from residua.answering.blocks import Blocks, Measured, by_block
+from residua.answering.coupled.answerer import Coupled
 from residua.answering.diagonal.frames import DENSE_CELLS, Frame, frame_of
 from residua.answering.estimates import Estimates
 from residua.answering.protocol import TableByTable, refuse_large_covariance
@@ -50,10 +52,26 @@ MOST_TERMS = 64  # products that are brought to diagonal form together
 
 
 class Diagonal(TableByTable):
-    """Products over the same axes, each with independent noise of its own variance."""
+    """Products over the same axes, each with independent noise of its own variance.
 
-    def __init__(self, axes: Sequence[Axis], terms: Sequence[Product], frame: Frame) -> None:
-        self.axes, self.terms, self.frame = tuple(axes), tuple(terms), frame
+    Tables that look at other attributes, or at several axes together, are left to the general answerer.
+    """
+
+    def __init__(self, axes: Sequence[Axis], terms: Sequence[Product], frame: Frame, blocks: Blocks) -> None:
+        self.axes, self.terms, self.frame, self.blocks = tuple(axes), tuple(terms), frame, blocks
+
+    @cached_property
+    def general(self) -> Coupled:
+        """The answerer for any blocks."""
+        return Coupled(self.blocks)
+
+    def _fits(self, *groups: Group) -> bool:
+        """Whether every factor of these tables looks at one axis of the frame."""
+        parts = [self.axes] if self.frame.whole else [(axis,) for axis in self.axes]
+        known = [{at for axis in axes for at in axis.attributes} for axes in parts]
+        return all(
+            any(set(factor.attributes) <= own for own in known) for each in groups for factor in each.factors
+        )
 
     @classmethod
     def of(cls, blocks: Blocks) -> "Diagonal | None":
@@ -72,10 +90,12 @@ class Diagonal(TableByTable):
             terms.append(Product(tuple(mine.get(axis.attributes) for axis in axes), noise))
         grams = [[_gram(term.matrix(at, axis.cells)) for at, axis in enumerate(axes)] for term in terms]
         frame = frame_of(grams, [1.0 / term.noise for term in terms])
-        return None if frame is None else cls(axes, terms, frame)
+        return None if frame is None else cls(axes, terms, frame, blocks)
 
     def variances(self, group: Group) -> Array:
         """Variance of each query's answer, shape (count,)."""
+        if not self._fits(group):
+            return self.general.variances(group)
         self._refuse_outside(group)
         parts = list(self._parts(group))
         tensor = self.frame.inverse
@@ -88,16 +108,22 @@ class Diagonal(TableByTable):
 
     def total(self, group: Group, *, weighted: bool) -> float:
         """Sum of the variances; with `weighted`, each times the group's and the query's weight."""
+        if not self._fits(group):
+            return self.general.total(group, weighted=weighted)
         self._refuse_outside(group)
         lengths = self._lengths(group, weighted=weighted)
         return _contracted(self.frame.inverse, lengths) * (group.weight if weighted else 1.0)
 
     def largest(self, group: Group) -> float:
         """Largest variance of the group's queries; nan if there are too many to go through."""
+        if not self._fits(group):
+            return self.general.largest(group)
         return float(self.variances(group).max()) if group.listable else math.nan
 
     def covariance(self, left: Group, right: Group) -> Array:
         """Covariance of the answers of two groups, shape (left.count, right.count)."""
+        if not self._fits(left, right):
+            return self.general.covariance(left, right)
         refuse_large_covariance(left, right)
         cells = math.prod(axis.cells for axis in self.axes)
         if cells > DENSE_CELLS:
@@ -137,24 +163,10 @@ class Diagonal(TableByTable):
 
     def _parts(self, group: Group) -> Iterator[tuple[tuple[Axis, ...], list[Factor], Array]]:
         """For each axis of the frame the axes it stands for, the group's factors there, and its basis."""
-        known = {at for axis in self.axes for at in axis.attributes}
-        for factor in group.factors:
-            if not set(factor.attributes) <= known:
-                raise NotInSpan(
-                    f"table {group.name!r} asks about an attribute that the plan does not measure; add the "
-                    "table to the workload before planning",
-                    tuple(at for at in factor.attributes if at not in known),
-                )
         split = [self.axes] if self.frame.whole else [(axis,) for axis in self.axes]
         for axes, basis in zip(split, self.frame.bases, strict=True):
             here = {at for axis in axes for at in axis.attributes}
-            factors = [factor for factor in group.factors if set(factor.attributes) & here]
-            if any(not set(factor.attributes) <= here for factor in factors):
-                raise WorkloadError(
-                    f"table {group.name!r} joins attributes that are measured apart; plan this table with "
-                    "the others"
-                )
-            yield axes, factors, basis
+            yield axes, [factor for factor in group.factors if set(factor.attributes) <= here], basis
 
     @staticmethod
     def _rows(factors: Sequence[Factor], axes: Sequence[Axis], *, listed: bool) -> Array:

@@ -1,13 +1,12 @@
 """Tables of a run that blocks answer alike: one example of each kind is enough to know them all."""
 
-from itertools import combinations
-
 import numpy as np
 from numpy.typing import NDArray
 
 from residua.answering.independent.known import KnownParts
 from residua.linalg.keys import distinct_rows
 from residua.workload import Tables
+from residua.workload.groups import choices
 
 Integers = NDArray[np.int64]
 
@@ -23,16 +22,15 @@ def examples_of(known: KnownParts, tables: Tables) -> Integers:
     sorts = np.zeros(len(tables), dtype=np.int64)
     for place in range(tables.ways):
         sorts = _refined(sorts, kinds[subsets[:, place]])
-    for size in range(tables.ways + 1):
-        for chosen in combinations(range(tables.ways), size):
-            kept = subsets[:, chosen]
-            owners, rows = known.index.find(kept)
-            here = np.zeros(len(tables), dtype=np.int64)
-            for owner in np.unique(owners[owners >= 0]).tolist():
-                found = owners == owner
-                here[found] = 2 + blocks[owner][rows[found]]
-            here[known.elsewhere.find(kept)[0] >= 0] = 1
-            sorts = _refined(sorts, here)
+    for chosen in choices(tables.ways):
+        kept = subsets[:, chosen]
+        owners, rows = known.index.find(kept)
+        here = np.zeros(len(tables), dtype=np.int64)
+        for owner in np.unique(owners[owners >= 0]).tolist():
+            found = owners == owner
+            here[found] = 2 + blocks[owner][rows[found]]
+        here[known.elsewhere.find(kept)[0] >= 0] = 1
+        sorts = _refined(sorts, here)
     return distinct_rows(sorts[:, None])[0]
 
 

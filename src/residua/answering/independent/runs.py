@@ -1,8 +1,6 @@
 """The sum of the variances of many tables at once, by looking up distinct parts instead of tables."""
 
 import math
-from collections.abc import Iterator
-from itertools import combinations
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,6 +10,7 @@ from residua.answering.independent.known import KnownParts, not_together
 from residua.answering.independent.parts import parts_of
 from residua.linalg.keys import distinct_rows
 from residua.workload import Factor, Identity, Tables, Total
+from residua.workload.groups import choices
 
 Array = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -38,10 +37,6 @@ def least_accurate(known: KnownParts, tables: Tables) -> int | None:
         counts[at] = float(factor.queries.count)
     _, totals = known.of_run(tables, run.sums)
     return int(np.argmax(totals / counts[run.subsets].prod(axis=1)))
-
-
-def _every_choice(ways: int) -> Iterator[tuple[int, ...]]:
-    return (chosen for size in range(ways + 1) for chosen in combinations(range(ways), size))
 
 
 class _RunTotal:
@@ -75,7 +70,7 @@ class _RunTotal:
         """Sum of the variances of all queries, and the sum of each table's, (tables,)."""
         parts = []
         by_table = np.zeros(len(self.subsets))
-        for chosen in _every_choice(self.tables.ways):
+        for chosen in choices(self.tables.ways):
             more = self.by_table(chosen)
             parts.append(float(more.sum()))
             by_table += more

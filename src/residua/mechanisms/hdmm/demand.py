@@ -14,6 +14,7 @@ from residua.linalg.kinds import summed_over
 from residua.workload import Combined, Factor, Group, Queries, Workload
 from residua.workload.groups import splits
 from residua.workload.joint import refuse_wide
+from residua.workload.tables import refuse_wide_tables
 
 Array = NDArray[np.float64]
 
@@ -49,6 +50,7 @@ def demands(work: Workload, kernels: Mapping[int, Kernel]) -> dict[Subset, float
 
     `kernels` has one entry per attribute in use.
     """
+    refuse_wide_tables(work.parts)
     known: dict[object, float] = {}
     sums: dict[Subset, float] = {}
     for group in work.groups():

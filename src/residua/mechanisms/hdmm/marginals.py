@@ -24,13 +24,13 @@ from residua.mechanisms.hdmm.demand import Kernel, demands
 from residua.mechanisms.hdmm.weighing import Weighing, best_weights
 from residua.privacy import NoiseLaw
 from residua.strategy.build import of_blocks
+from residua.strategy.counted import MOST_CELLS
 from residua.strategy.noise_laws import unit_variance
 from residua.strategy.strategy import Strategy
 from residua.workload import Workload
 
 Array = NDArray[np.float64]
 
-MOST_CELLS = 100_000_000  # of a marginal that is measured
 MOST_TERMS = 60_000
 MOST_COVERING = 2_000  # unions of groups of one size that are considered
 ALL_SUBSETS = 14  # attributes up to which every subset may be measured

@@ -7,7 +7,6 @@ query over blocks that hold parts of its attributes is reached by such moves, an
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import combinations
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +15,7 @@ from residua.decompose import Attributes, Source
 from residua.linalg.centring import Measure, project
 from residua.linalg.squares import spread, unchanged_by_swap
 from residua.workload import Group
+from residua.workload.groups import choices
 
 Array = NDArray[np.float64]
 
@@ -147,7 +147,7 @@ class FreeTables:
 
 
 def _subsets(ways: int) -> list[tuple[int, ...]]:
-    return [places for size in range(ways + 1) for places in combinations(range(ways), size)]
+    return list(choices(ways))
 
 
 def _uniform_piece(root: Array, sizes: Sequence[int], places: tuple[int, ...]) -> Array:

@@ -6,7 +6,7 @@ from sqlglot import exp
 
 from residua.schema import Schema
 from residua.schema.wording import hint, listing, short
-from residua.workload.sql.reading import Source, bare, shown
+from residua.workload.sql.reading import Source, bare, quoted
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +26,7 @@ class Columns:
         """The position in the schema of the attribute that a column names."""
         column = bare(node)
         if not isinstance(column, exp.Column) or not isinstance(column.this, exp.Identifier):
-            raise self.source.refusal(node, f"{shown(node)!r} is not a column of the table; {supported}")
+            raise self.source.refusal(node, f"{quoted(node)} is not a column of the table; {supported}")
         self.source.allow_only(column, ("this", "table"), "in the name of a column")
         table = column.table
         if table and table.casefold() not in [name.casefold() for name in self.tables]:

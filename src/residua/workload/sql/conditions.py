@@ -5,7 +5,8 @@ of both the condition and its negation. What ties several columns together looks
 cells, so it is held by kinds, whatever the number of cells (claim H-040).
 """
 
-from collections.abc import Iterator, Sequence
+import textwrap
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,10 +18,12 @@ from residua.schema import Categorical
 from residua.workload.coarse import cells_of_kinds
 from residua.workload.combined import MOST_KINDS
 from residua.workload.sql.columns import Columns
-from residua.workload.sql.reading import bare, shown
+from residua.workload.sql.reading import bare, quoted, shown
 from residua.workload.sql.values import Mask, Value, among, compared, number_of
 
 SUPPORTED = "conditions are =, <>, <, <=, >, >=, IN and BETWEEN on a column and constants, AND, OR and NOT"
+
+LONGEST = 1_000  # letters of a condition that the words of a query repeat
 
 _SIGNS: dict[type[exp.Expression], str] = {exp.LT: "<", exp.LTE: "<=", exp.GT: ">", exp.GTE: ">="}
 _MIRRORED = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
@@ -47,17 +50,29 @@ class Region:
     kinds: tuple[Kinds, ...]
     mask: Mask  # (number of kinds...)
 
-    @classmethod
-    def on_one(cls, attribute: int, cells: Mask) -> "Region":
-        """Some cells of one attribute."""
-        kinds = Kinds.of(cells)
-        return cls((attribute,), (kinds,), cells[kinds.first])
-
     @property
     def cells(self) -> Mask:
         """The cells of the one attribute there is, `(cells,)`."""
         (kinds,) = self.kinds
         return np.asarray(self.mask[kinds.classes])
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Chosen:
+    """Cells of one attribute, one by one: as much as a condition on one column needs."""
+
+    attribute: int
+    cells: Mask  # (cells,)
+
+    @property
+    def attributes(self) -> tuple[int, ...]:
+        """The one attribute."""
+        return (self.attribute,)
+
+    def region(self) -> Region:
+        """The same by kinds of cells."""
+        kinds = Kinds(self.cells.astype(np.int64))
+        return Region((self.attribute,), (kinds,), self.cells[kinds.first])
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -70,18 +85,20 @@ class Restriction(Region):
 def restrictions(columns: Columns, where: exp.Expression) -> list[Restriction]:
     """A WHERE as restrictions on disjoint attributes, all of which have to hold."""
     parts = _chain(where, False, every=True)
-    found = [(_region(columns, node, negated), _spelt(node, negated)) for node, negated in parts]
+    found = [_region(columns, node, negated) for node, negated in parts]
     pieces: list[Restriction] = []
-    for linked in _linked([region for region, _ in found]):
-        text = " AND ".join(found[at][1] for at in linked)
-        whole = _joined(columns, where, [found[at][0] for at in linked], every=True)
+    for linked in _linked(found):
+        whole = _by_kinds(_joined(columns, where, [found[at] for at in linked], every=True))
+        tied = len(whole.attributes) > 1
+        text = " AND ".join(_spelt(*parts[at]) for at in linked) if tied else ""
+        text = textwrap.shorten(text, LONGEST, placeholder=" ...")
         pieces += _apart(Restriction(whole.attributes, whole.kinds, whole.mask, text))
     if not all(piece.mask.any() for piece in pieces):
         raise columns.source.refusal(where, "no cell of the schema meets this WHERE; all counts are zero")
     return [piece for piece in pieces if not piece.mask.all()]
 
 
-def region_of(columns: Columns, node: exp.Expression) -> Region:
+def region_of(columns: Columns, node: exp.Expression) -> Region | Chosen:
     """Where a condition is true."""
     return _region(columns, node, False)
 
@@ -107,15 +124,17 @@ def _spelt(node: exp.Expression, negated: bool) -> str:
     return f"NOT {inside}" if negated else inside
 
 
-def _linked(regions: Sequence[Region]) -> list[list[int]]:
+def _linked(regions: Sequence[Region | Chosen]) -> list[list[int]]:
     """The regions in groups that share no attribute with each other."""
-    chains: list[tuple[set[int], list[int]]] = []
+    group: dict[int, set[int]] = {}  # of each attribute, all attributes that are tied to it
+    for region in regions:
+        whole = set(region.attributes).union(*(group.get(at, ()) for at in region.attributes))
+        if whole != group.get(region.attributes[0]):
+            group |= dict.fromkeys(whole, whole)
+    found: dict[int, list[int]] = {}
     for number, region in enumerate(regions):
-        touching = [chain for chain in chains if chain[0] & set(region.attributes)]
-        chains = [chain for chain in chains if chain not in touching]
-        reach = set(region.attributes).union(*(chain[0] for chain in touching))
-        chains.append((reach, sorted([number, *(at for chain in touching for at in chain[1])])))
-    return sorted(numbers for _, numbers in chains)
+        found.setdefault(id(group[region.attributes[0]]), []).append(number)
+    return list(found.values())
 
 
 def _apart(whole: Restriction) -> Iterator[Restriction]:
@@ -133,34 +152,43 @@ def _apart(whole: Restriction) -> Iterator[Restriction]:
     yield Restriction(tuple(kinds), tuple(kinds.values()), mask, whole.text)
 
 
-def _region(columns: Columns, node: exp.Expression, negated: bool) -> Region:
+def _region(columns: Columns, node: exp.Expression, negated: bool) -> Region | Chosen:
     """Where a condition, or its negation, is true; NOT is moved inwards until it meets one column."""
     node = bare(node)
     if isinstance(node, exp.Not):
         return _region(columns, node.this, not negated)
     if isinstance(node, exp.And | exp.Or):
         every = isinstance(node, exp.And) != negated
-        parts = [_region(columns, part, inner) for part, inner in _chain(node, negated, every=every)]
+        parts = (_region(columns, part, inner) for part, inner in _chain(node, negated, every=every))
         return _joined(columns, node, parts, every=every)
     try:
         truth = _single(columns, node)
     except _Unfit as error:
         raise columns.source.refusal(node, str(error)) from error
-    return Region.on_one(truth.attribute, truth.false if negated else truth.true)
+    columns.source.look_at(node, columns.sizes[truth.attribute])
+    return Chosen(truth.attribute, truth.false if negated else truth.true)
 
 
-def _joined(columns: Columns, node: exp.Expression, parts: Sequence[Region], *, every: bool) -> Region:
+def _by_kinds(region: Region | Chosen) -> Region:
+    return region if isinstance(region, Region) else region.region()
+
+
+def _joined(
+    columns: Columns, node: exp.Expression, parts: Iterable[Region | Chosen], *, every: bool
+) -> Region | Chosen:
     """Where every one of the parts holds, or else where any does."""
     join = np.logical_and if every else np.logical_or
     alone: dict[int, Mask] = {}
     regions = []
     for part in parts:
         if len(part.attributes) > 1:
-            regions.append(part)
+            regions.append(_by_kinds(part))
         else:
             (at,) = part.attributes
             alone[at] = join(alone[at], part.cells) if at in alone else part.cells
-    regions += [Region.on_one(at, cells) for at, cells in alone.items()]
+    if not regions and len(alone) == 1:
+        return Chosen(*alone.popitem())
+    regions += [Chosen(at, cells).region() for at, cells in alone.items()]
     if len(regions) == 1:
         return regions[0]
     attributes = tuple(sorted({attribute for region in regions for attribute in region.attributes}))
@@ -239,7 +267,7 @@ def _single(columns: Columns, node: exp.Expression) -> Truth:
             )
         case exp.Column():
             return _flag(columns, columns.position(node, SUPPORTED))
-    raise _Unfit(f"{shown(node)!r} is not supported in a condition; {SUPPORTED}")
+    raise _Unfit(f"{quoted(node)} is not supported in a condition; {SUPPORTED}")
 
 
 def _ordered(columns: Columns, column: int, sign: str, value: Value) -> Truth:
@@ -289,4 +317,4 @@ def constant(columns: Columns, node: exp.Expression) -> Value:
         return bool(node.this)
     elif isinstance(node, exp.Null):
         raise columns.source.refusal(node, "no comparison with NULL is ever true; nulls follow the schema")
-    raise columns.source.refusal(node, f"{shown(node)!r} is not a constant that is supported; {SUPPORTED}")
+    raise columns.source.refusal(node, f"{quoted(node)} is not a constant that is supported; {SUPPORTED}")

@@ -3,13 +3,14 @@
 import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import sqlglot
 from sqlglot import Token, TokenType, exp
 from sqlglot.errors import ParseError, SqlglotError
 
 from residua.errors import WorkloadError
+from residua.schema.wording import short
 
 DIALECT = "duckdb"
 
@@ -17,18 +18,44 @@ DIALECT = "duckdb"
 _OPTIONAL = {"AS", "ALL", "ASC", ",", ";"}
 _SPELLINGS = {"!=": "<>", "==": "="}
 
+MOST_WORDS = 20_000  # words and signs of one text; that many are read in a few seconds
+MOST_CELLS = 50_000_000  # cells that all conditions of one text look at
+
+_WORD = re.compile(r"'[^']*'|\w+|[^\w\s]")
+
 STATEMENTS = "SELECT columns, COUNT(*) FROM t WHERE .. GROUP BY .. is supported"
 
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """The text of some statements, which knows the place of each part; the first `given` letters are ours."""
+    """The text of some statements, which knows the place of each part; the first `given` letters are ours.
+
+    `looked_at` counts the cells that conditions have looked at so far.
+    """
 
     text: str
     given: int = 0
+    looked_at: list[int] = field(default_factory=lambda: [0])
+
+    def look_at(self, node: exp.Expression, cells: int) -> None:
+        """Nothing, or the refusal of a text whose conditions look at too many cells in all."""
+        self.looked_at[0] += cells
+        if self.looked_at[0] > MOST_CELLS:
+            raise self.refusal(
+                node,
+                f"up to here conditions look at {self.looked_at[0]:,} cells, more than {MOST_CELLS:,}; use "
+                "coarser attributes, fewer conditions, or several calls",
+            )
 
     def statements(self) -> list[exp.Expression]:
         """The statements in the text, at least one."""
+        words = sum(1 for _ in _WORD.finditer(self.text))
+        if words > MOST_WORDS:
+            raise self.refusal_at(
+                0,
+                f"{words:,} words and signs are more than the {MOST_WORDS:,} that are read at once; use "
+                "several calls, BETWEEN for neighbours, or rs.buckets and rs.linear for long lists",
+            )
         try:
             # With all the text as context, an error tells where it is more surely than by line and column.
             trees = sqlglot.parse(self.text, read=DIALECT, error_message_context=len(self.text))
@@ -104,6 +131,11 @@ class Source:
 def shown(node: exp.Expression) -> str:
     """The part of a statement as one line of SQL, without comments."""
     return one_line(node.sql(dialect=DIALECT, comments=False))
+
+
+def quoted(node: exp.Expression) -> str:
+    """The same in quotes, shortened, for an error."""
+    return short(shown(node))
 
 
 def one_line(text: str) -> str:

@@ -14,7 +14,7 @@ from residua.workload.sql.columns import Columns
 from residua.workload.sql.conditions import Restriction, restrictions
 from residua.workload.sql.factors import factors
 from residua.workload.sql.grouping import Grouped, Grouper
-from residua.workload.sql.reading import STATEMENTS, Source, bare, shown
+from residua.workload.sql.reading import STATEMENTS, Source, bare, quoted, shown
 from residua.workload.symmetric import Identity
 
 CUMULATIVE = "cumulative counts are SUM(COUNT(*)) OVER (PARTITION BY the other columns ORDER BY age)"
@@ -53,7 +53,8 @@ def _groups(
         sets = [_cumulative(grouper, counted, sets)]
     where = tree.args.get("where")
     left = [] if where is None else restrictions(columns, where.this)
-    return [_group(columns, tree, chosen, left, name, weight) for chosen in sets]
+    said = "" if where is None else f" where {shown(where.this)}"
+    return [_group(columns, tree, chosen, left, said, name, weight) for chosen in sets]
 
 
 def _group(
@@ -61,13 +62,13 @@ def _group(
     tree: exp.Select,
     grouped: Sequence[Grouped],
     left: Sequence[Restriction],
+    said: str,
     name: str | None,
     weight: float,
 ) -> Group:
-    where = tree.args.get("where")
     title = table_name([columns.schema.names[member.attribute] for member in grouped])
-    if where is not None:
-        title = textwrap.shorten(f"{title} where {shown(where.this)}", NAME_WIDTH, placeholder=" ...")
+    if said:
+        title = textwrap.shorten(title + said, NAME_WIDTH, placeholder=" ...")
     try:
         asked = [Factor((member.attribute,), member.queries) for member in grouped]
         return Group(name or title, factors(columns.schema, asked, left), weight)
@@ -99,7 +100,7 @@ def _counted(source: Source, tree: exp.Select, items: Sequence[exp.Expression]) 
     (item,) = found
     if isinstance(item, exp.Window):
         if not isinstance(item.this, exp.Sum):
-            raise source.refusal(item, f"{shown(item)!r} is not supported; {CUMULATIVE}")
+            raise source.refusal(item, f"{quoted(item)} is not supported; {CUMULATIVE}")
         source.allow_only(item.this, ("this",), f"here; {CUMULATIVE}")
     _check_count(source, item.this.this if isinstance(item, exp.Window) else item)
     return item
@@ -107,7 +108,7 @@ def _counted(source: Source, tree: exp.Select, items: Sequence[exp.Expression]) 
 
 def _check_count(source: Source, node: exp.Expression) -> None:
     if not isinstance(node, exp.Count) or not isinstance(node.this, exp.Star):
-        raise source.refusal(node, f"{shown(node)!r} is not supported; only COUNT(*) is; {CUMULATIVE}")
+        raise source.refusal(node, f"{quoted(node)} is not supported; only COUNT(*) is; {CUMULATIVE}")
     source.allow_only(node, ("this", "big_int"), "in COUNT")
     source.allow_only(node.this, (), "in COUNT(*)")
 
@@ -122,7 +123,7 @@ def _check_selected(
             raise grouper.columns.source.refusal(item, f"* is not supported; name the columns; {STATEMENTS}")
         if grouper.expression(item) not in known:
             raise grouper.columns.source.refusal(
-                item, f"{shown(item)!r} is selected but not in GROUP BY; add it there or leave it out"
+                item, f"{quoted(item)} is selected but not in GROUP BY; add it there or leave it out"
             )
 
 

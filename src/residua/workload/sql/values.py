@@ -25,8 +25,10 @@ def among(name: str, attribute: Attribute, values: Sequence[Value]) -> tuple[Mas
     """Where the attribute is one of the values, and where it is none of them."""
     _refuse_large(name, attribute)
     true = np.zeros(attribute.size, dtype=np.bool_)
-    for value in values:
-        true[_cell(name, attribute, value)] = True
+    for kind in (str, bool, int, float):
+        some = list(dict.fromkeys(value for value in values if type(value) is kind))
+        if some:
+            true[_cells(name, attribute, some)] = True
     false = ~true
     if attribute.other is not None and OTHER not in values:
         false[attribute.other] = False
@@ -76,19 +78,24 @@ def _bins_below(name: str, attribute: Binned, number: int | float, *, or_equal: 
     )
 
 
-def _cell(name: str, attribute: Attribute, value: Value) -> int:
+def _cells(name: str, attribute: Attribute, values: list[Value]) -> list[int]:
+    """The cell of each of some values of one type."""
     if isinstance(attribute, Binned):
         labels = attribute.labels()
-        if value in labels:
-            return labels.index(str(value))
-        raise WorkloadError(
-            f"attribute {name!r} holds bins, which {short(value)} does not name{hint(value, labels)}; use "
-            f"{listing(labels)}, or compare by < and >= at an edge"
-        )
-    if isinstance(attribute, Integer) and isinstance(value, bool):
-        raise WorkloadError(f"attribute {name!r} holds numbers, not {str(value).upper()}")
+        places: dict[Value, int] = {label: cell for cell, label in enumerate(labels)}
+        for value in values:
+            if value not in places:
+                near = hint(value, labels)
+                raise WorkloadError(
+                    f"attribute {name!r} holds bins, which {short(value)} does not name{near}; "
+                    f"use {listing(labels)}, or compare by < and >= at an edge"
+                )
+        return [places[value] for value in values]
+    if isinstance(attribute, Integer) and isinstance(values[0], bool):
+        raise WorkloadError(f"attribute {name!r} holds numbers, not {str(values[0]).upper()}")
     try:
-        return attribute.cell(value)
+        found: list[int] = attribute.cells(values).tolist()
+        return found
     except (SchemaError, DataError) as error:
         raise WorkloadError(f"attribute {name!r}: {error}") from error
 
