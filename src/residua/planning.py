@@ -168,12 +168,12 @@ def _finished(draft: Draft, work: Workload, budget: Budget, unit: Unit, method: 
     """The draft in integers, scaled to the budget, with its errors and its certificate."""
     allowed = unit.allowance(budget)
     replaced = unit.neighbours == "replace_one"
-    record_cost(draft.strategy, replacing=replaced)  # there must be something to scale
-    real = Figures.of(draft.strategy, work, _totals(draft, work))
+    about = float(allowed) / record_cost(draft.strategy, replacing=replaced)
+    real = Figures.of(draft.strategy.scaled(about), work, _totals(draft, about, work))
     strategy = measurable(draft.strategy, draft.spans, allowed, replacing=replaced)
     released = Figures.of(strategy, work, totals_of(strategy, work))
     scale = ideal_scale(draft.strategy, strategy, allowed, replacing=replaced)
-    ideal = real.scaled(1 / variance_ratio(budget.law, scale))
+    ideal = real.scaled(variance_ratio(budget.law, about / scale))
     # A bound proved for adding or removing a record says nothing about replacing one.
     lower = 0.0 if replaced else draft.lower_bound / bound_divisor(budget.law, allowed)
     certificate = certified(released.total_variance, lower, draft.scope)
@@ -198,12 +198,13 @@ def _draft(
     return residualplanner_plus(work, gap, progress, strategies)
 
 
-def _totals(draft: Draft, work: Workload) -> Totals:
-    """Weighted and unweighted sum of all variances of a draft, from the method itself where it knows them."""
+def _totals(draft: Draft, scale: float, work: Workload) -> Totals:
+    """Weighted and unweighted sum of all ideal variances, from the method itself where it knows them."""
     weights = {part.weight for part in work.parts}
     if draft.value is None or len(weights) > 1 or any(_has_own_weights(part) for part in work.parts):
-        return totals_of(draft.strategy, work)  # refused before there are integers to make
-    return draft.value, draft.value / weights.pop()
+        return totals_of(draft.strategy.scaled(scale), work)  # refused before there are integers to make
+    weighted = draft.value / variance_ratio(draft.strategy.law, scale)
+    return weighted, weighted / weights.pop()
 
 
 def _has_own_weights(part: Group | Tables) -> bool:
