@@ -12,7 +12,7 @@ from _comparison import Comparison
 from threadpoolctl import threadpool_limits
 
 import residua as rs
-from residua.planning import METHODS
+from residua.mechanisms.registry import methods_for
 
 GAP = 1e-4
 
@@ -48,7 +48,7 @@ class Printed:
 def ideal(work: rs.Workload, method: str) -> Ideal:
     """The figures of one method before rounding to integers, on one BLAS thread."""
     with threadpool_limits(limits=1, user_api="blas"):
-        draft = METHODS[method](work, GAP, None)
+        draft = methods_for("gaussian")[method](work, GAP, None)
     if draft.value is None:
         raise ValueError(f"method {method!r} does not state its total variance")
     gap = draft.value / draft.lower_bound - 1 if draft.lower_bound > 0 else math.inf

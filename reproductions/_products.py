@@ -12,7 +12,7 @@ from scipy.linalg.lapack import dpstrf
 from threadpoolctl import threadpool_limits
 
 import residua as rs
-from residua.planning import LAPLACE_METHODS, METHODS
+from residua.mechanisms.registry import methods_for
 from residua.privacy import NoiseLaw
 from residua.workload import Group, Identity, Workload
 from residua.workload.explicit import Explicit
@@ -83,10 +83,9 @@ WORKLOADS: dict[tuple[str, str], Callable[[], Workload]] = {
 
 def rmse(work: Workload, law: NoiseLaw, method: str) -> float:
     """Root mean square error at epsilon 1 (and delta 1e-6, Gaussian noise), before rounding to integers."""
-    known = LAPLACE_METHODS if law == "laplace" else METHODS
     with threadpool_limits(limits=1, user_api="blas"):
-        mechanism = known[method](work, 1e-3, None).strategy
-    total = sum(mechanism.totals(part)[1] for part in work.parts)
+        strategy = methods_for(law)[method](work, 1e-3, None).strategy
+    total = sum(strategy.totals(part)[1] for part in work.parts)
     return math.sqrt(total / work.count * (1.0 if law == "laplace" else GAUSSIAN_VARIANCE))
 
 

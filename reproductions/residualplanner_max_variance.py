@@ -21,7 +21,6 @@ from residualplanner_tables import at_most_three, workload
 import residua as rs
 from residua.mechanisms.draft import Draft
 from residua.mechanisms.scales import block_targets
-from residua.strategy.strategy import Strategy
 
 GAP = 2e-9  # of the largest variance: eight figures are printed at most
 CUT_OFF = {"Table 12 d=6"}
@@ -135,8 +134,6 @@ def compare_example(
     work = rs.marginals(rs.Schema.of_sizes([3] * 5), up_to=5)
     draft = planned(work, weights)
     strategy = draft.strategy.scaled(1 / draft.strategy.cost())
-    if not isinstance(strategy, Strategy):
-        raise TypeError("blocks make a block strategy")
     parameters, variances = printed
     for layer in strategy.layers:
         size = layer.subsets.shape[1]

@@ -15,6 +15,7 @@ from datetime import UTC, datetime
 import numpy as np
 from numpy.typing import NDArray
 
+from residua._calls import asks_for
 from residua._plan import Plan
 from residua.engines import Derived, Engine, Opener, count_marginals, engine_for, engine_with
 from residua.errors import BudgetError, DataError, LedgerError, WorkloadError
@@ -33,6 +34,12 @@ Integers = NDArray[np.int64]
 NUMBERS_AT_ONCE = 2**16  # that noise is drawn for
 
 
+@asks_for(
+    "ledger",
+    LedgerError,
+    "a release is paid for by a ledger: make one, rs.Ledger.create('budget.db', rs.zcdp(1), dataset=...), "
+    "and give ledger='budget.db'; or simulate, with ledger=None and noise=rs.simulated(seed=1)",
+)
 def measure(
     plan: Plan | str | os.PathLike[str],
     data: object,

@@ -353,7 +353,7 @@ class Plan:
     def __repr__(self) -> str:
         return (
             f"Plan({self._size()}, {self.budget!r}, "
-            f"method={self.method!r}, rmse={self.rmse:.6g}, gap={self.certificate.gap:.1e} "
+            f"method={self.method!r}, rmse={self.rmse:.6g}, gap={max(0.0, self.certificate.gap):.2g} "
             f"to {self.certificate.scope})"
         )
 

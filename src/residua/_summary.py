@@ -5,12 +5,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from residua._text import columns, visible
+from residua._text import columns, counted, visible
 from residua.mechanisms.draft import Scope
 from residua.privacy import Privacy
 from residua.workload.queries import spelled
 
 MOST_ROWS = 40
+OPTIMAL = 1e-6  # a plan no further than this from the best is called optimal
+SMALL = 1e-4  # and of one no further than this only that is said
+ROUNDING = 1e-9  # by which floats may find a value below its bound
 WORTH_A_WORD = 5e-5  # relative; what is less would read 0.00%
 
 _WHOM: dict[Scope, str] = {
@@ -47,12 +50,26 @@ class Certificate:
             return "No lower bound is known for this plan."
         whom = _WHOM[self.scope]
         what = OBJECTIVE_WORDS.get(self.objective, self.objective)
-        return (
-            f"Proved: no {what} below {self.lower_bound:.6g} is possible for {whom}; "
-            f"this plan is at most {self.gap:.2%} above that."
-            if self.gap >= WORTH_A_WORD
-            else f"Proved: this plan is within {self.gap:.0e} of the best {what} of {whom}."
-        )
+        if self.gap >= SMALL:
+            return (
+                f"Proved: no {what} below {self.lower_bound:.6g} is possible for {whom}; "
+                f"this plan is at most {percent_up(self.gap)} above that."
+            )
+        if self.gap >= OPTIMAL:
+            return f"Proved: the {what} of this plan is within {SMALL:.2%} of the best of {whom}."
+        return f"Proved: this plan is optimal; its {what} is within {OPTIMAL:.4%} of the best of {whom}."
+
+    def nearness(self) -> str:
+        """How far from the best the plan can be, in a word or two.
+
+        >>> Certificate(100.0, 4e-10, "all mechanisms").nearness()
+        'optimal'
+        >>> Certificate(100.0, 0.0123, "all mechanisms").nearness()
+        'within 1.23%'
+        """
+        if not math.isfinite(self.gap):
+            return "no bound known"
+        return f"within {percent_up(self.gap)}" if self.gap >= OPTIMAL else "optimal"
 
     def record(self) -> dict[str, Any]:
         """The certificate as JSON can hold it, but for its objective; a gap that is not finite is None."""
@@ -68,7 +85,17 @@ class Certificate:
 
 def certified(value: float, lower: float, scope: Scope, objective: str = "total_variance") -> Certificate:
     """The certificate of a plan whose objective has this value and this lower bound."""
-    return Certificate(lower, value / lower - 1 if lower > 0 else math.inf, scope, objective)
+    gap = value / lower - 1 if lower > 0 else math.inf
+    return Certificate(lower, 0.0 if -ROUNDING < gap < 0 else gap, scope, objective)
+
+
+def percent_up(fraction: float) -> str:
+    """A distance that must not be understated: a percentage with two decimals, rounded up.
+
+    >>> percent_up(0.0123), percent_up(4e-6)
+    ('1.23%', '0.01%')
+    """
+    return f"{math.ceil(fraction * 10_000 * (1 - 1e-9)) / 100:.2f}%"
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +134,7 @@ def explain_plan(
     head = ("table", "queries asked", "numbers", "typical", "largest")
     lines += ["", "Predicted error (standard deviation of each number)", *columns(head, rows, left=(0, 1))]
     if more:
-        lines.append(f"  ... and {more:,} more tables")
+        lines.append(f"  ... and {counted(more, 'more table', 'more tables')}")
     if targets:
         lines += ["", "Targets", *("  " + line for line in targets)]
     lines += ["", "Measured", *("  " + line for line in measured)]

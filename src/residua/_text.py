@@ -38,3 +38,8 @@ def columns(
         ).rstrip()
         for line in lines
     ]
+
+
+def counted(number: int, one: str, many: str) -> str:
+    """A number of things with the right noun."""
+    return f"1 {one}" if number == 1 else f"{number:,} {many}"

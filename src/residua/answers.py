@@ -109,6 +109,17 @@ def _cells(group: Group, queries: NDArray[np.int64]) -> dict[int, NDArray[np.int
     return found
 
 
+def listed_names(names: Sequence[str | Sequence[str]]) -> list[str]:
+    """The attributes that were named one by one, or in one list.
+
+    >>> listed_names(("age", "sex")), listed_names((["age", "sex"],))
+    (['age', 'sex'], ['age', 'sex'])
+    """
+    if len(names) == 1 and isinstance(names[0], list | tuple):
+        return list(names[0])
+    return list(names)  # type: ignore[arg-type]  # the schema refuses what is no name
+
+
 def frame_of(
     names: tuple[str, ...], axes: tuple[tuple[str, ...], ...], figures: Mapping[str, Array]
 ) -> "pandas.DataFrame":

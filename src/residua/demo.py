@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import residua as rs
+from residua._summary import percent_up
 from residua._text import columns
 from residua.answering.estimator import apply_queries
 from residua.linalg.threads import threads_for
@@ -169,7 +170,7 @@ def _certificate(plan: rs.Plan) -> Iterator[str]:
     )
     rows = [(words, f"{value:,.1f}") for words, value in facts]
     yield from _table(rows[0], rows[1:], left=(0,))
-    yield f"   So at most {proof.gap:.2%} of it could be saved, by whatever choice of measurements."
+    yield f"   So at most {percent_up(proof.gap)} of it could be saved, by whatever choice of measurements."
 
 
 def _comparison(plan: rs.Plan) -> Iterator[str]:

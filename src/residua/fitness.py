@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from residua._text import columns
+from residua._text import columns, counted
 from residua.accuracy import Asked, Target, Targets, asked_of, normal_targets
 from residua.errors import WorkloadError
 from residua.mechanisms.draft import Array, Scope
@@ -95,7 +95,7 @@ class Fitness:
         ]
         yield from columns(head, rows, left=(0, 1), indent="")
         if len(self.met) > MOST_LINES:
-            yield f"... and {len(self.met) - MOST_LINES:,} more targets"
+            yield f"... and {counted(len(self.met) - MOST_LINES, 'more target', 'more targets')}"
         if self.factor > 1:
             yield f"RELAXED: at this budget variances reach {self.factor:.4g} times their targets."
         elif self.factor < 1 - 1e-3:

@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from residua._figures import Figures, Totals, totals_of
 from residua._plan import Plan
 from residua._summary import certified
+from residua._text import visible
 from residua.accuracy import Targets
 from residua.accuracy_first import (
     Wish,
@@ -252,25 +253,35 @@ def _check_arguments(
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """Several plans side by side; print it."""
+    """Several plans side by side, each with a name of its own; print it."""
 
     plans: tuple[Plan, ...]
+    names: tuple[str, ...]
 
     def __str__(self) -> str:
         best = min(plan.rmse for plan in self.plans)
-        head = f"{'method':<16}{'rmse':>12}{'of best':>9}{'max stddev':>12}{'gap':>10}  privacy"
+        wide = max(16, *(len(name) + 2 for name in self.names))
+        head = f"{'method':<{wide}}{'rmse':>12}{'of best':>9}{'max stddev':>12}{'gap':>10}  privacy"
         rows = [
-            f"{plan.method:<16}{plan.rmse:>12.6g}{plan.rmse / best:>9.3f}"
-            f"{math.sqrt(plan.max_variance):>12.6g}{plan.certificate.gap:>10.1e}  {plan.budget!r}"
-            for plan in self.plans
+            f"{name:<{wide}}{plan.rmse:>12.6g}{plan.rmse / best:>9.3f}"
+            f"{math.sqrt(plan.max_variance):>12.6g}{_gap(plan):>10}  {plan.budget!r}"
+            for name, plan in zip(self.names, self.plans, strict=True)
         ]
         return "\n".join([head, *rows])
 
     __repr__ = __str__
 
 
-def compare(*plans: Plan) -> Comparison:
+def _gap(plan: Plan) -> str:
+    known = math.isfinite(plan.certificate.gap)
+    return plan.certificate.nearness().removeprefix("within ") if known else "unknown"
+
+
+def compare(*plans: Plan, **named: Plan) -> Comparison:
     """A table of the errors and certificates of several plans for the same workload.
+
+    Plans go by their methods, with their place where two have the same one, or by the names that you give:
+    `rs.compare(small=plan_a, large=plan_b)`.
 
     >>> import residua as rs
     >>> work = rs.table(rs.Schema(age=rs.Integer(0, 9)), age=rs.prefix)
@@ -280,7 +291,12 @@ def compare(*plans: Plan) -> Comparison:
     dense                1.55615    1.000
     identity             2.34521    1.507
     """
-    return Comparison(_comparable(plans))
+    found = _comparable((*plans, *named.values()))
+    names = [visible(name) for name in (*(plan.method for plan in plans), *named)]
+    own = (
+        name if names.count(name) == 1 else f"{name} ({place})" for place, name in enumerate(names, start=1)
+    )
+    return Comparison(found, tuple(own))
 
 
 def _comparable(plans: Sequence[Plan]) -> tuple[Plan, ...]:

@@ -2,7 +2,7 @@
 
 import os
 import platform
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import cached_property
@@ -16,7 +16,14 @@ from residua import _files
 from residua._plan import Content, Plan, refuse_foreign
 from residua.answering.estimates import Estimates
 from residua.answering.estimator import Estimator
-from residua.answers import MOST_ANSWERS, arrow_schema, frame_of, record_batches, write_parquet
+from residua.answers import (
+    MOST_ANSWERS,
+    arrow_schema,
+    frame_of,
+    listed_names,
+    record_batches,
+    write_parquet,
+)
 from residua.errors import FileFormatError, WorkloadError
 from residua.measurements import Measurements
 from residua.privacy.laws import interval_margin
@@ -167,15 +174,18 @@ class Release:
         schema = arrow_schema(self.plan.schema, self.simulated)
         write_parquet(path, schema, self._batches(work, _level(level)))
 
-    def table(self, *names: str, level: float = 0.95) -> TableAnswer:
-        """The marginal on these attributes with standard errors and intervals, axes in the order asked."""
-        work = table(self.plan.schema, list(names))
-        (group,) = work.groups()
-        shape = [self.plan.schema[name].size for name in names]
+    def table(self, *names: str | Sequence[str], level: float = 0.95) -> TableAnswer:
+        """The marginal on these attributes with standard errors and intervals, axes in the order asked.
+
+        Attributes are named one by one, `release.table("age", "sex")`, or in a list.
+        """
+        asked = listed_names(names)
+        (group,) = table(self.plan.schema, asked).groups()
+        shape = [self.plan.schema[name].size for name in asked]
         figures = self._figures_of(group, _level(level))
         values, stddev, lower, upper = (figure.reshape(shape) for figure in figures)
-        axes = tuple(self.plan.schema[name].labels() for name in names)
-        return TableAnswer(names, axes, values, stddev, lower, upper, level)
+        axes = tuple(self.plan.schema[name].labels() for name in asked)
+        return TableAnswer(tuple(asked), axes, values, stddev, lower, upper, level)
 
     def sql(self, text: str, *, level: float = 0.95) -> "pyarrow.Table":
         """Answers to the counts that SQL statements ask for, as `answers` gives them; see `residua.sql`."""

@@ -40,14 +40,30 @@ def _parquet_parts(columns, folder):
     return str(folder / "part-?.parquet"), None
 
 
+def _write_csv(columns, path, options=None):
+    """A CSV file; columns of bytes stand there as they are, which Arrow would not write."""
+    table = pa.table(columns)
+    raw = [pa.types.is_binary(field.type) for field in table.schema]
+    if not any(raw):
+        pa.csv.write_csv(table, path, write_options=options)
+        return
+    for at, name in enumerate(table.column_names):
+        if raw[at]:
+            text = [value.decode("latin-1") for value in table.column(name).to_pylist()]
+            table = table.set_column(at, name, pa.array(text))
+    written = pa.BufferOutputStream()
+    pa.csv.write_csv(table, written, write_options=options)
+    path.write_bytes(written.getvalue().to_pybytes().decode().encode("latin-1"))
+
+
 def _csv(columns, folder):
-    pa.csv.write_csv(pa.table(columns), folder / "people.csv")
+    _write_csv(columns, folder / "people.csv")
     return folder / "people.csv", None
 
 
 def _tsv(columns, folder):
     quoted = pa.csv.WriteOptions(delimiter="\t", quoting_style="needed", quoting_header="all_valid")
-    pa.csv.write_csv(pa.table(columns), folder / "people.tsv", write_options=quoted)
+    _write_csv(columns, folder / "people.tsv", quoted)
     return str(folder / "people.tsv"), DuckDB(memory_limit="200MB", threads=1)
 
 
@@ -71,7 +87,7 @@ def _spark_parquet(columns, folder):
 def _spark_csv(columns, folder):
     from residua.engines import Spark
 
-    pa.csv.write_csv(pa.table(columns), folder / "spark.csv")
+    _write_csv(columns, folder / "spark.csv")
     return str(folder / "spark.csv"), Spark(spark_session(), memory_limit="64MB")
 
 
@@ -179,6 +195,15 @@ CASES = {
     "sizes at the edge of a byte": (
         rs.Schema(a=rs.Integer(0, 255), b=rs.Integer(5, 5), c=rs.Integer(0, 256), d=rs.Integer(-9, 65_526)),
         {"a": [0, 255, 255], "b": [5, 5, 5], "c": [256, 255, 0], "d": [65_526, -9, 65_526]},
+    ),
+    "bytes that are not UTF-8": (
+        rs.Schema(
+            town=rs.Categorical("Bonn", "Ü", "", outside="other"), number=rs.Integer(0, 9, outside="drop")
+        ),
+        {
+            "town": pa.array([b"Bonn", b"M\xf6", "Ü".encode(), b"\xff", b"Bonn", b""]),
+            "number": pa.array([b"1", b"2", b"\xe9", b" 3 ", b"9", b"4"]),
+        },
     ),
     "odd labels": (
         rs.Schema(

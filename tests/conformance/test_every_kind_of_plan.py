@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import residua as rs
-from residua import planning
+from residua.mechanisms.registry import methods_for
 
 pytestmark = pytest.mark.filterwarnings(
     "ignore:a release that no ledger paid for:residua.DifferentDataWarning"
@@ -82,7 +82,7 @@ PLANS: dict[str, tuple[str, Callable[[], rs.Plan]]] = {
     ),
     "laplace replaced by kinds": ("coarsened", lambda: rs.plan(CONDITIONS, LAPLACE, unit=REPLACED)),
 }
-METHODS = sorted(planning.METHODS)
+METHODS = sorted(methods_for("gaussian"))
 
 TINY = rs.Schema.of_sizes([2, 3])
 TINY_WORKS = {

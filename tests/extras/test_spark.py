@@ -66,6 +66,7 @@ def test_a_refused_value_is_named_with_its_partition_and_no_stack(session):
         ("other.csv", "Age,sex\n1,F\n", r"no column 'age' \(did you mean 'Age'\?\)"),
         ("twice.csv", "age,sex,age\n1,F,1\n", "2 columns called 'age'"),
         ("ragged.csv", "age,sex\n1,F\n1\n", "Malformed CSV record"),
+        ("broken.csv", 'age,sex,"no\nte"\n1,F,1\n', "a name may not have a line break in it here"),
     ],
 )
 def test_files_that_spark_cannot_read_are_refused_with_their_reason(session, tmp_path, name, content, words):

@@ -19,8 +19,8 @@ from residua.linalg.centring import Measure
 from residua.mechanisms.blocks import solve_blocks
 from residua.mechanisms.draft import Draft
 from residua.mechanisms.named import residualplanner_plus
+from residua.mechanisms.registry import methods_for
 from residua.mechanisms.shapes import Optimal
-from residua.planning import METHODS
 from residua.privacy import Budget
 from residua.schema import Attribute
 from residua.strategy.costs import record_cost
@@ -146,7 +146,7 @@ def drafted(work: rs.Workload, method: str, gap: float = 1e-4) -> Draft:
     """The real-valued mechanism of cost 1 that a plan is made of."""
     if method == "given":
         return residualplanner_plus(work, gap, None, strategies(work.schema))
-    return METHODS[method](work, gap, None)
+    return methods_for("gaussian")[method](work, gap, None)
 
 
 @st.composite

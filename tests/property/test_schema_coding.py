@@ -258,7 +258,17 @@ anything = (
     | st.booleans()
     | st.integers(-(2**70), 2**70)
     | st.sampled_from(
-        [None, np.bool_(True), np.float32(0.5), np.int8(1), b"a", b"1", Decimal("1.5"), Decimal("1.25")]
+        [
+            None,
+            np.bool_(True),
+            np.float32(0.5),
+            np.int8(1),
+            b"a",
+            b"1",
+            b"\xff",
+            Decimal("1.5"),
+            Decimal("1.25"),
+        ]
     )
     | st.decimals(allow_nan=False, allow_infinity=False)
 )
@@ -273,6 +283,7 @@ anything = (
 @example(Categorical("True", outside="other"), [np.bool_(True)], 1, False)
 @example(Categorical("1.5", outside="other"), [Decimal("1.5")], Decimal("1.25"), False)
 @example(Categorical("1.5", outside="other"), [1.5], "x", False)
+@example(Categorical("a", outside="drop"), [b"a"], b"\xff", False)
 def test_the_cell_of_a_record_does_not_depend_on_other_records(
     kind: Attribute, values: list[Value], other: Value, as_array: bool
 ) -> None:

@@ -1,4 +1,4 @@
-"""How far the decomposition is from the optimum of all mechanisms on small domains (C-005 and K-007)."""
+"""How far the decomposition is from the optimum of all mechanisms on small domains (C-005 and Q-007)."""
 
 import math
 from collections.abc import Callable

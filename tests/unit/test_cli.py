@@ -431,7 +431,11 @@ def test_mistakes_with_files_are_one_line_and_spend_nothing(place):
     assert "was not written by Residua" in mistake("release", "people.yaml", "--plan", "people.csv")
     assert "there is no file" in mistake("answer", "none.release")
     assert "there is no file" in mistake("report", "none.plan")
-    assert "never replaced" in mistake("budget", "create", "budget.db", "--zcdp", "1", "--dataset", "d")
+    told = mistake("budget", "create", "budget.db", "--zcdp", "1", "--dataset", "d")
+    assert "never replaced" in told
+    told += mistake("budget", "show", "none.db") + mistake("budget", "check", "none.db", "none.release")
+    assert told.count("residua budget create none.db") == 2
+    assert "Ledger." not in told  # advice for those who write Python
     assert "above zero" in mistake("budget", "create", "b.db", "--zcdp", "-1", "--dataset", "d")
     assert "no data file" in mistake("init", "none.csv", "-o", "n.yaml")
     assert "cannot be read" in mistake("plan", "none.yaml")

@@ -4,7 +4,7 @@ import os
 import re
 import subprocess
 import sys
-from importlib.util import find_spec
+from importlib.util import find_spec, module_from_spec, spec_from_file_location
 from pathlib import Path
 
 import pytest
@@ -59,6 +59,35 @@ def test_every_decision_is_listed_by_its_title():
             page.read_text(encoding="utf-8").partition("\n")[0].removeprefix("# ").partition(": ")
         )
         assert f"- [{number}]({page.name}): {title}\n" in listed
+
+
+def test_every_page_of_claims_is_listed_once_and_every_claim_has_a_number_of_its_own():
+    index = (DOCS / "math/index.md").read_text(encoding="utf-8")
+    listed = re.findall(r"^\| (.+?) \| \[.+?\]\((.+?)\)", index, flags=re.MULTILINE)
+    letters = [letter for cell, _ in listed for letter in cell.split(", ")]
+    assert len(letters) == len({*letters})
+    assert sorted(page for _, page in listed) == sorted(
+        path.name for path in (DOCS / "math").glob("*.md") if path.name != "index.md"
+    )
+    numbers = []
+    for cell, page in listed:
+        text = (DOCS / "math" / page).read_text(encoding="utf-8")
+        found = re.findall(r"^\*\*([A-Z]-\d+)\.", text, flags=re.MULTILINE)
+        assert {letter[0] for letter in cell.split(", ")} <= {number[0] for number in found}, page
+        numbers += found
+    assert len(numbers) == len({*numbers})
+
+
+def test_every_page_is_called_by_its_heading_in_the_menu():
+    spec = spec_from_file_location("navigation", DOCS / "navigation.py")
+    navigation = module_from_spec(spec)
+    spec.loader.exec_module(navigation)
+    nav = [{"Home": "index.md"}, {"Guides": ["guides/cluster.md"]}, {"Maths": ["math/index.md"]}]
+    done = navigation.on_config({"docs_dir": str(DOCS), "nav": nav})["nav"]
+    assert done[0] == {"Home": "index.md"}
+    assert done[1]["Guides"][0] == {"Bring your own cluster": "guides/cluster.md"}
+    assert {"Several stakeholders": "guides/stakeholders.md"} in done[1]["Guides"]
+    assert len(done[2]["Maths"]) == len([*(DOCS / "math").glob("*.md")])
 
 
 def test_the_site_builds_without_a_warning(tmp_path):

@@ -1,6 +1,8 @@
 """Files and relations: which bytes mean which cells, what is refused, and how much memory that takes."""
 
 import os
+import tempfile
+from pathlib import Path
 
 import duckdb
 import numpy as np
@@ -8,6 +10,8 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import residua as rs
 from residua import engines
@@ -80,12 +84,121 @@ def test_a_csv_file_that_can_be_read_in_two_ways_is_refused(content, tmp_path):
         DuckDB().open(rs.Schema(a=rs.Integer(0, 9)), tmp_path / "odd.csv").tally([(0,)])
 
 
-def test_bytes_that_are_no_text_are_refused(tmp_path):
-    (tmp_path / "latin.csv").write_bytes("a\nM\xfcnchen\n".encode("latin-1"))
-    with pytest.raises(rs.DataError, match=r"latin\.csv cannot be read as CSV"):
-        DuckDB().open(rs.Schema(a=rs.Categorical("München", outside="drop")), tmp_path / "latin.csv").tally(
-            [()]
-        )
+# --- bytes that are not UTF-8 ------------------------------------------------------------------------------
+
+
+TOWNS = ("Bonn", "München", "x\ny", 'a"b')
+LATIN = b'note,a\n\xe4,Bonn\n1,M\xfcnchen\n2,M\xc3\xbcnchen\n"\xdf","x\ny"\n\n3,"a""b"\n'
+
+
+@pytest.mark.parametrize(
+    ("policy", "expected"), [("drop", [1, 1, 1, 1]), ("other", [1, 1, 1, 1, 1])], ids=["drop", "other"]
+)
+@pytest.mark.parametrize("newline", [b"\n", b"\r\n", b"\r"])
+def test_bytes_that_are_no_text_are_outside_the_schema(policy, expected, newline, tmp_path):
+    """In a column of the schema its policy decides; in another they are passed over."""
+    (tmp_path / "latin.csv").write_bytes(LATIN.replace(b"\n", newline))
+    towns = (name.replace("\n", newline.decode()) for name in TOWNS)
+    engine = DuckDB().open(rs.Schema(a=rs.Categorical(*towns, outside=policy)), tmp_path / "latin.csv")
+    assert engine.tally([(0,)])[0].tolist() == expected
+    assert engine.tally([(), (0,)])[1].tolist() == expected
+    assert engine.records == sum(expected)
+
+
+def test_bytes_that_are_no_text_are_quoted_where_the_policy_is_error(tmp_path):
+    (tmp_path / "latin.csv").write_bytes(LATIN)
+    words = r"latin\.csv: column 'a': 1 value is outside .*: b'M\\xfcnchen', which is not UTF-8, at row 1"
+    with pytest.raises(rs.DataError, match=words):
+        DuckDB().open(rs.Schema(a=rs.Categorical(*TOWNS)), tmp_path / "latin.csv").tally([(0,)])
+
+
+@pytest.mark.parametrize("place", [0, 1, 2, 5_000])
+def test_one_odd_byte_changes_nothing_for_the_other_records(place, tmp_path, monkeypatch):
+    """Claim E-005, wherever the byte is, and among several files."""
+    monkeypatch.setattr(engines.duckdb, "BATCH", engines.duckdb.SHORTEST)
+    values = [b" 1", b"2", b'"3"', b"07", b"", b'"1\r\n"', b"1.0", b"x"] * 800
+    schema = rs.Schema(a=rs.Integer(0, 9, outside="other"))
+    for name in ("a.csv", "b.csv"):
+        (tmp_path / name).write_bytes(b"a,b\n" + b"\n".join(value + b",1" for value in values))
+    expected = DuckDB().open(schema, tmp_path / "?.csv").tally([(0,)])[0]
+    values[place:place] = [b"\xff"]
+    (tmp_path / "b.csv").write_bytes(b"a,b\n" + b"\n".join(value + b",1" for value in values))
+    found = DuckDB().open(schema, tmp_path / "?.csv").tally([(0,)])[0]
+    assert (found - expected).tolist() == [0] * 10 + [1]
+
+
+FIELDS = st.lists(st.sampled_from(["a", "1", ",", '"', '""', " ", "\t", "\n", "é", "x,y", "\1"]), max_size=9)
+
+
+@pytest.mark.parametrize("newline", ["\n", "\r\n", "\r"])
+@given(st.lists(FIELDS, max_size=3), st.integers(1, 3))
+def test_python_reads_a_text_file_as_duckdb_does_or_refuses_it(newline, lines, width):
+    """Claim E-005: which of the two reads must not matter to any record."""
+    text = ",".join("abc"[:width]) + "\n" + "\n".join("".join(line) for line in lines)
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "some.csv")
+        path.write_bytes(text.replace("\n", newline).encode())
+        source = engines.sources.file_source(BASE, path, "abc"[:width])
+        fast = outcome(source)
+        slow = outcome(source.instead)
+    assert slow is None or slow == fast
+
+
+BASE = duckdb.connect(config={"threads": 1})
+
+
+def outcome(source):
+    """The records of a source, as bytes; None where it cannot be read."""
+    listed = ", ".join(source.columns)
+    try:
+        table = source.query(listed).to_arrow_reader(100).read_all()
+    except (duckdb.Error, rs.DataError):
+        return None
+    return [column.cast(pa.binary()).to_pylist() for column in table.columns]
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (b"a,b\n\xff,1\n1\n", "line 3: 1 fields, where the header has 2"),
+        (b'a,b\n\xff,1\n1,"2\n', "unexpected end of data"),
+        (b'a,b\n\xff,1\n1,"2"3\n', "expected after"),
+        (b'a,b\n\xff,1\n1, "2"\n', "a quote after spaces"),
+    ],
+)
+def test_a_file_that_can_be_read_in_two_ways_is_refused_with_odd_bytes_too(content, words, tmp_path):
+    (tmp_path / "odd.csv").write_bytes(content)
+    with pytest.raises(rs.DataError, match=rf"odd\.csv cannot be read as CSV \(.*{words}"):
+        DuckDB().open(rs.Schema(a=rs.Integer(0, 9)), tmp_path / "odd.csv").tally([(0,)])
+
+
+# --- headers -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("ending", ["\n", "\r\n", "\r"])
+@pytest.mark.parametrize("inside", ["\n", "\r\n", "\r", "\n\n"])
+@pytest.mark.parametrize("place", [0, 1])
+@pytest.mark.parametrize("mark", ["", "\ufeff"])
+def test_a_header_with_a_line_break_loses_no_record(ending, inside, place, mark, tmp_path):
+    """Spreadsheets write such headers; the break need not be of the kind that ends lines."""
+    columns = ["a", "b"]
+    columns.insert(place, f'"no{inside}te, ""x"""')
+    rows = [columns, *(["1"] * place + [value] * (3 - place) for value in ("1", "2", "3"))]
+    text = mark + "".join(",".join(row) + ending for row in rows)
+    (tmp_path / "broken.csv").write_text(text, encoding="utf-8", newline="")
+    schema = rs.Schema({"b": rs.Integer(0, 3), f'no{inside}te, "x"': rs.Integer(0, 3)})
+    for names in (("b",), schema.names):
+        chosen = rs.Schema({name: schema[name] for name in names})
+        engine = DuckDB().open(chosen, tmp_path / "broken.csv")
+        assert engine.tally([(0,), ()])[0].tolist() == [0, 1, 1, 1]
+        assert engine.records == 3
+
+
+def test_columns_whose_names_are_not_utf8_are_passed_over(tmp_path):
+    (tmp_path / "latin.csv").write_bytes(b"gr\xf6sse,a\n1,2\n")
+    assert DuckDB().open(NUMBER, tmp_path / "latin.csv").tally([(0,)])[0].tolist() == [0, 0, 1, 0, 0]
+    with pytest.raises(rs.DataError, match=r"they have 'gr\\udcf6sse', 'a'"):
+        DuckDB().open(rs.Schema(größe=rs.Integer(0, 9)), tmp_path / "latin.csv")
 
 
 @pytest.mark.parametrize("header", ["a,b,a", '"a","a"', "a,a\r"])

@@ -10,8 +10,8 @@ import pytest
 import residua as rs
 from residua.errors import BudgetError, NotInSpan, WorkloadError
 from residua.kernel.cost import added_cost, separate_cost
+from residua.mechanisms.registry import methods_for
 from residua.noise import DiscreteLaplace
-from residua.planning import LAPLACE_METHODS
 from residua.privacy.laws import interval_margin
 
 SCHEMA = rs.Schema(a=rs.Integer(0, 4), b=rs.Categorical("F", "M"), c=rs.Integer(0, 3))
@@ -281,9 +281,9 @@ def test_auto_is_hdmm_for_pure_dp(plans):
 
 
 def test_every_method_for_pure_dp_is_in_the_list():
-    assert {"auto", "hdmm", "hdmm-kron", "hdmm-union", "hdmm-marginals"} <= set(LAPLACE_METHODS)
+    assert {"auto", "hdmm", "hdmm-kron", "hdmm-union", "hdmm-marginals"} <= set(methods_for("laplace"))
     assert {"identity", "hierarchical", "hb", "wavelet", "greedy", "eigen", "datacube", "workload"} <= set(
-        LAPLACE_METHODS
+        methods_for("laplace")
     )
 
 

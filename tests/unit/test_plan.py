@@ -1,11 +1,14 @@
 """Planning: arguments, units of privacy, figures, what can and cannot be asked, words for people."""
 
+import dataclasses
 import math
+import re
 
 import numpy as np
 import pytest
 
 import residua as rs
+from residua._summary import Certificate, certified
 
 SCHEMA = rs.Schema(age=rs.Integer(0, 9), sex=rs.Categorical("F", "M"), grade=rs.Integer(0, 3))
 ONE_WAY = rs.marginals(SCHEMA, ways=1)
@@ -377,6 +380,34 @@ def test_the_certificate_speaks_of_percents_or_of_tiny_gaps():
     assert "within" in tight.describe()
 
 
+@pytest.mark.parametrize(
+    ("gap", "words"),
+    [
+        (-1e-16, "optimal"),
+        (0.0, "optimal"),
+        (4e-10, "optimal"),
+        (2e-6, "within 0.01%"),
+        (0.99e-4, "within 0.01%"),
+        (1.01e-4, "within 0.02%"),  # rounded up: nothing is promised that was not proved
+        (0.012301, "within 1.24%"),
+        (float("inf"), "no bound known"),
+    ],
+)
+def test_how_near_the_best_a_plan_is_is_said_as_statisticians_say_it(one_way, gap, words):
+    certificate = Certificate(100.0, gap, "all mechanisms")
+    assert certificate.nearness() == words
+    plan = dataclasses.replace(one_way, certificate=certificate)
+    for text in (plan.explain().splitlines()[-1], str(rs.compare(plan, plan)), certificate.describe()):
+        assert not re.search(r"\de-\d|-0\.0|-1e", text)
+    assert words.removeprefix("within ") in str(rs.compare(plan, plan)) or gap == float("inf")
+    assert "gap=-" not in repr(plan)
+
+
+def test_rounding_makes_no_gap_negative():
+    assert certified(3.0, 3.0 * (1 + 2e-16), "all mechanisms").gap == 0
+    assert certified(3.0, 3.3, "all mechanisms").gap < -0.01  # which is no rounding, and must not be hidden
+
+
 def test_figures_print_their_two_sums(one_way):
     assert repr(one_way.ideal).startswith("Figures(rmse=")
 
@@ -388,6 +419,16 @@ def test_plans_for_the_same_workload_are_compared_with_the_best(one_way):
     assert lines[0].split() == ["method", "rmse", "of", "best", "max", "stddev", "gap", "privacy"]
     assert lines[2].split()[:3] == ["dense", f"{one_way.rmse:.6g}", "1.000"]
     assert float(lines[1].split()[2]) == pytest.approx(other.rmse / one_way.rmse, abs=1e-3)
+
+
+def test_compared_plans_have_names_of_their_own(one_way):
+    other = rs.plan(ONE_WAY, COST, method="identity")
+    lines = str(rs.compare(one_way, other, one_way.rescale(rs.zcdp(1)))).splitlines()
+    assert [line[:16].strip() for line in lines] == ["method", "dense (1)", "identity", "dense (3)"]
+    named = str(rs.compare(one_way, tighter=one_way.rescale(rs.zcdp(1)), cells=other)).splitlines()
+    assert [line.split()[0] for line in named[1:]] == ["dense", "tighter", "cells"]
+    clash = str(rs.compare(one_way, dense=other)).splitlines()
+    assert [line[:16].strip() for line in clash[1:]] == ["dense (1)", "dense (2)"]
 
 
 def test_plans_that_answer_different_queries_are_not_compared(one_way):

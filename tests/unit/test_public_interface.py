@@ -157,3 +157,27 @@ def test_a_plan_of_the_design_says_all_it_promises(tmp_path):
 def test_bounds_of_the_design_are_in_order():
     work = rs.marginals(FORTY, ways=2)
     assert rs.bounds.svd(work) <= rs.bounds.supreme_svd(work) <= rs.bounds.dual(work)
+
+
+PLAN = rs.plan(rs.table(rs.Schema(sex=rs.Categorical("F", "M")), ["sex"]), rs.zcdp(1))
+LEFT_OUT = {
+    "ledger": (lambda: rs.measure(PLAN, {"sex": ["F"]}), rs.LedgerError, r"rs\.Ledger\.create.*ledger="),
+    "delta": (lambda: rs.approx_dp(1), rs.BudgetError, r"delta.*such as rs\.approx_dp\(1, 1e-6\)"),
+    "delta of privacy": (PLAN.privacy.epsilon, rs.BudgetError, r"delta.*such as .*epsilon\(1e-6\)"),
+    "epsilon of privacy": (PLAN.privacy.delta, rs.BudgetError, r"epsilon.*such as .*delta\(1\)"),
+    "dataset": (lambda: rs.Ledger.create("x.db", rs.zcdp(1)), rs.LedgerError, "dataset="),
+}
+
+
+@pytest.mark.parametrize("name", LEFT_OUT)
+def test_an_argument_that_was_left_out_is_an_error_with_a_remedy(name):
+    call, kind, words = LEFT_OUT[name]
+    with pytest.raises(kind, match=words):
+        call()
+
+
+def test_other_mistakes_in_a_call_are_those_of_python():
+    with pytest.raises(TypeError, match="unexpected keyword argument 'seeed'"):
+        rs.measure(PLAN, {"sex": ["F"]}, ledger=None, seeed=1)
+    with pytest.raises(TypeError, match="missing 1 required positional argument: 'epsilon'"):
+        rs.approx_dp(delta=1)

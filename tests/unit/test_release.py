@@ -142,6 +142,15 @@ def test_a_table_is_an_array_and_a_data_frame(release):
     assert alone.shape == (1, 4)
 
 
+def test_a_table_may_be_asked_by_a_list_as_a_workload_is(release):
+    one, same = release.table("sex", "age"), release.table(["sex", "age"])
+    assert one.names == same.names == ("sex", "age")
+    assert (one.values == same.values).all()
+    assert release.table(("age",)).names == ("age",)
+    processed = release.nonnegative(replicates=0)
+    assert (processed.table(["sex", "age"]).values == processed.table("sex", "age").values).all()
+
+
 @pytest.mark.parametrize(
     ("names", "kind", "words"),
     [(("height",), rs.SchemaError, "height"), (("age", "age"), rs.WorkloadError, "age")],

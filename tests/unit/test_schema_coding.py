@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 from residua.errors import DataError
-from residua.schema import Binned, Categorical, Integer
+from residua.schema import Binned, Categorical, Integer, Schema
 
 DIGIT = Integer(0, 9, outside="drop")
 TOP, BOTTOM = 2**63 - 1, -(2**63)
@@ -161,8 +161,93 @@ def test_values_of_several_types_are_coded_as_in_columns_of_their_own() -> None:
 def test_text_that_is_not_unicode_is_outside() -> None:
     assert Categorical("a", outside="drop").encode(["a", "\ud800"]).tolist() == [0, -1]
     assert Categorical("a", outside="drop").encode([b"a", "a", b"\xff", 3]).tolist() == [0, 0, -1, -1]
-    with pytest.raises(DataError, match="column 'x': the bytes are not UTF-8"):
-        Categorical("a").encode(np.array([b"\xff"]), column="x")
+    words = r"column 'x': 1 value is outside Categorical\('a'\): b'\\xff', which is not UTF-8, at row 1"
+    for values in (np.array([b"a", b"\xff"]), ["a", b"\xff"], pa.array([b"a", b"\xff"])):
+        with pytest.raises(DataError, match=words):
+            Categorical("a").encode(values, column="x")
+
+
+ODD = [b"2", b"\xff", None, b"1", b"M\xf6"]
+BYTES = {
+    "list": ODD,
+    "objects": np.array(ODD, dtype=object),
+    "binary": pa.array(ODD),
+    "large binary": pa.array(ODD, pa.large_binary()),
+    "binary view": pa.array(ODD, pa.binary_view()),
+    "chunks": pa.chunked_array([ODD[:1], ODD[1:]], pa.binary()),
+    "text that it is not": pa.array(ODD).view(pa.string()),
+    "large text that it is not": pa.array(ODD, pa.large_binary()).view(pa.large_string()),
+    "dictionary": pa.array(ODD).dictionary_encode(),
+    "dictionary in chunks": pa.chunked_array([ODD[:1], ODD[1:]], pa.binary()).dictionary_encode(),
+    "pandas": pd.Series(ODD, dtype=object),
+    "categories of pandas": pd.Series(ODD, dtype="category"),
+    "pandas with Arrow": pd.Series(ODD, dtype=pd.ArrowDtype(pa.binary())),
+    "polars": pl.Series(ODD, dtype=pl.Binary),
+}
+
+
+@pytest.mark.parametrize("name", BYTES)
+def test_bytes_that_are_not_utf8_get_the_policy_of_their_attribute(name: str) -> None:
+    for kind, cells in (
+        (Categorical("1", "2", outside="drop"), [1, -1, -1, 0, -1]),
+        (Categorical(1, 2, outside="other"), [1, 2, 2, 0, 2]),
+        (Integer(0, 1, outside="other"), [2, 2, 2, 1, 2]),
+        (Binned(0, 2, 3, outside="drop"), [1, -1, -1, 0, -1]),
+    ):
+        assert kind.encode(BYTES[name]).tolist() == cells
+    with pytest.raises(DataError, match=r"3 values are outside .* and cannot be clipped"):
+        Integer(0, 3, outside="clip").encode(BYTES[name])
+
+
+def test_fixed_bytes_get_the_policy_of_their_attribute() -> None:
+    kind = Categorical("1", "2", outside="drop")
+    for values in (np.array([b"2", b"\xff", b"1"]), pa.array([b"2", b"\xff", b"1"], pa.binary(1))):
+        assert kind.encode(values).tolist() == [1, -1, 0]
+
+
+MASKS = {
+    "integers": (np.ma.array([1, 2, 0], mask=[0, 1, 0]), [1, -1, 0]),
+    "narrow integers": (np.ma.array([1, 2, 0], mask=[0, 1, 0], dtype=np.int8), [1, -1, 0]),
+    "floats": (np.ma.array([1.0, 2.0, 0.0], mask=[0, 1, 0]), [1, -1, 0]),
+    "booleans": (np.ma.array([True, True, False], mask=[0, 1, 0]), [1, -1, 0]),
+    "text": (np.ma.array(["1", "2", "0"], mask=[0, 1, 0]), [1, -1, 0]),
+    "no mask": (np.ma.array([1, 2, 0]), [1, 2, 0]),
+    "everything": (np.ma.array([1, 2, 0], mask=True), [-1, -1, -1]),
+    "in a list": ([1, np.ma.masked, 0], [1, -1, 0]),
+    "floats in a list": ([1.0, np.ma.masked, 0.0], [1, -1, 0]),
+    "only masked": ([np.ma.masked, np.ma.masked], [-1, -1]),
+    "in an array of objects": (np.array([1, np.ma.masked, "0"], dtype=object), [1, -1, 0]),
+}
+
+
+@pytest.mark.parametrize("name", MASKS)
+def test_what_is_masked_is_missing(name: str) -> None:
+    values, cells = MASKS[name]
+    assert Integer(0, 2, outside="drop").encode(values).tolist() == cells
+
+
+@pytest.mark.parametrize("mask", [True, False, [[0, 1], [0, 0], [1, 0]]], ids=["all", "none", "some"])
+def test_codes_that_are_masked_are_missing(mask: object) -> None:
+    codes = np.ma.array([[0, 0], [1, 1], [9, 1]], mask=mask)
+    hidden = np.ma.getmaskarray(codes)
+    schema = Schema(a=Integer(0, 1, outside="other"), b=Categorical("F", "M", outside="drop"))
+    whole = np.ma.getdata(codes)
+    wanted = [
+        [2 if masked[0] or row[0] > 2 else row[0], row[1]]
+        for row, masked in zip(whole.tolist(), hidden.tolist(), strict=True)
+        if not masked[1]
+    ]
+    assert schema.encode(codes).tolist() == wanted
+    if hidden.any():
+        strict = Schema(a=Integer(0, 9), b=Categorical("F", "M"))
+        with pytest.raises(DataError, match="a missing value at row"):
+            strict.encode(codes)
+
+
+def test_records_of_a_masked_table_are_missing_field_by_field() -> None:
+    table = np.ma.array([(0, "F"), (1, "M")], dtype=[("a", int), ("b", "U1")], mask=[(1, 0), (0, 1)])
+    schema = Schema(a=Integer(0, 1, outside="other"), b=Categorical("F", "M", outside="other"))
+    assert schema.encode(table).tolist() == [[2, 0], [1, 2]]
 
 
 class ArrayCapsule:

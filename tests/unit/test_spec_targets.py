@@ -89,7 +89,7 @@ def test_one_target_is_for_all_tables(write, written, target):
         ("{stddev: 5, level: 0.9}", "a level goes with half_width only"),
         ("{T1: {stdev: 5}, one-way: 3}", "target of 'T1': .* is no target"),
         ("{T1: 5}", "line 12, targets: table 'one-way' has no target"),
-        ("{T1: 5, one-way: 5, two-way: 5}", "line 12, targets: .*no table named 'two-way'"),
+        ("{T1: 5, one-way: 5, two-way: 5}", "line 12, targets: the workload has no table named 'two-way'"),
     ],
 )
 def test_mistakes_in_targets_name_the_line(write, written, words):
@@ -164,6 +164,12 @@ def test_targets_of_the_command_line_go_before_the_budget_of_the_spec(write):
 def test_mistakes_in_targets_of_the_command_line_are_refused(words, problem):
     with pytest.raises(rs.BudgetError, match=problem):
         written_targets(words)
+
+
+def test_a_target_of_the_command_line_for_no_table_is_no_mistake_of_the_spec(write):
+    for text in (SPEC, SIMPLE.replace("targets: TARGET", "privacy: {definition: zcdp, rho: 0.1}")):
+        told = mistake("plan", write(text), "--target", "T9=stddev:5")
+        assert told.startswith("error: --target: the workload has no table named 'T9'; it has ")
 
 
 def test_a_spec_with_targets_is_released_from_a_ledger(write):

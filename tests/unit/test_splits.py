@@ -1,4 +1,4 @@
-"""Optimised splits of tables with joint families (K-001 to K-007)."""
+"""Optimised splits of tables with joint families (Q-001 to Q-007)."""
 
 import math
 from itertools import combinations

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import residua as rs
-from residua.planning import LAPLACE_METHODS, METHODS
+from residua.mechanisms.registry import methods_for
 
 WIDE = rs.Schema.of_sizes([2] * 40)
 NAMES = list(WIDE.names)
@@ -34,7 +34,9 @@ def test_one_table_on_sixteen_attributes_is_planned_as_a_product(budget):
     np.testing.assert_allclose(variances, plan.max_variance)
 
 
-@pytest.mark.parametrize("method", [*METHODS, *(f"pure {name}" for name in LAPLACE_METHODS)])
+@pytest.mark.parametrize(
+    "method", [*methods_for("gaussian"), *(f"pure {name}" for name in methods_for("laplace"))]
+)
 def test_every_method_plans_sixteen_attributes_or_says_what_to_do(method):
     budget = rs.pure_dp(1) if method.startswith("pure ") else rs.zcdp(1)
     name = method.removeprefix("pure ")

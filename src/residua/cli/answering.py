@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from residua._text import Row
+from residua._text import Row, counted
 from residua.cli.files import check_table_file, refuse_to_replace, write_answers
 from residua.cli.screens import SIMULATED, AsJson, Force, Formulas, show, show_json, tables_screen
 from residua.privacy.exact import text_above
@@ -50,7 +50,8 @@ def answer(
     work = _wanted(found, of, sql)
     if output is not None:
         write_answers(found, output, work, level, formulas=formulas)
-        show_json({"answers": output}) if as_json else show([f"Wrote {work.count:,} answers to {output}"])
+        written = f"Wrote {counted(work.count, 'answer', 'answers')} to {output}"
+        show_json({"answers": output}) if as_json else show([written])
     elif as_json:
         show_json(
             {

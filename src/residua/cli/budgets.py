@@ -7,14 +7,15 @@ from typing import Annotated, Any, NamedTuple
 
 import typer
 
-from residua._text import columns
+from residua._text import columns, counted
 from residua.cli.screens import AsJson, show, show_json
 from residua.errors import FileFormatError, LedgerError
 from residua.ledger import Finding, Ledger
 from residua.privacy import Budget, Neighbours, Unit, approx_dp, gdp, privacy_cost, pure_dp, zcdp
 from residua.privacy.exact import text_above
 from residua.release import Release
-from residua.report.figures import counted
+
+REMEDY = "make one with 'residua budget create {path} --zcdp 1 --dataset NAME'"
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -71,6 +72,13 @@ def _total(
     return given[0]
 
 
+def open_ledger(path: Path) -> Ledger:
+    """The ledger in a file, or the error that says how a command makes one."""
+    if not path.exists():
+        raise LedgerError(f"there is no ledger {path}; {REMEDY.format(path=path)}")
+    return Ledger.open(path)
+
+
 @app.command("show")
 def show_ledger(
     path: Annotated[Path, typer.Argument(help="The ledger's file.")], as_json: AsJson = False
@@ -81,7 +89,7 @@ def show_ledger(
     Example:
       residua budget show budget.db
     """
-    _show(Ledger.open(path), as_json)
+    _show(open_ledger(path), as_json)
 
 
 @app.command()
@@ -96,7 +104,7 @@ def check(
     Example:
       residua budget check budget.db *.release
     """
-    ledger = Ledger.open(path)
+    ledger = open_ledger(path)
     loaded = {file: _loaded(file) for file in releases}
     readable = {file: one for file, one in loaded.items() if isinstance(one, _Loaded)}
     findings = dict(zip(readable, ledger.check(readable.values()), strict=True))

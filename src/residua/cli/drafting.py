@@ -6,12 +6,12 @@ from typing import Annotated
 import typer
 
 from residua._files import write_text
+from residua._text import counted
 from residua.cli import drafts, smartnoise
 from residua.cli.dialects import Dialect
 from residua.cli.files import refuse_to_replace
 from residua.cli.screens import AsJson, Force, show, show_json
 from residua.engines.sources import CSV
-from residua.report.figures import counted
 
 
 def init(

@@ -43,7 +43,9 @@ def plan(
     """
     asked = load_spec(spec)
     if target:
-        asked = replace(asked, budget=None, relax=False, targets=written_targets(target))
+        asked = replace(
+            asked, budget=None, relax=False, targets=written_targets(target), targets_from="--target"
+        )
     kept = output or asked.plan_file
     refuse_to_replace([] if kept is None else [kept], force)
     with progress_bar() as progress:

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from residua._text import Row
+from residua._text import Row, counted
 from residua.cli.files import check_table_file, refuse_to_replace, write_csv
 from residua.cli.screens import SIMULATED, AsJson, Force, Formulas, show, show_json, tables_screen
 from residua.errors import DataError
@@ -47,7 +47,7 @@ def tables(
     found = release.rounded(replicates=replicates) if rounded else release.nonnegative(replicates=replicates)
     if output is not None:
         _write(found, output, formulas)
-        written = f"Wrote {found.plan.workload.count:,} numbers to {output}"
+        written = f"Wrote {counted(found.plan.workload.count, 'number', 'numbers')} to {output}"
         show_json({"tables": output, "note": found.note}) if as_json else show([written, found.note])
     elif as_json:
         document = {"simulated": found.simulated, "biased": True, "release": found.release_hash}

@@ -8,7 +8,8 @@ import typer
 from residua._files import ByteCount, whole_file
 from residua._measure import measure
 from residua._plan import Plan
-from residua._text import columns
+from residua._text import columns, counted
+from residua.cli.budgets import REMEDY, open_ledger
 from residua.cli.files import check_table_file, refuse_confusion, refuse_to_replace, write_answers
 from residua.cli.progress import progress_bar
 from residua.cli.screens import SIMULATED, AsJson, Force, Formulas, show, show_json
@@ -20,8 +21,6 @@ from residua.spec import Spec, load_spec
 
 ROOM_FOR_FIGURES = 3 * 24  # bytes: value, lower and upper are no longer than this in any form
 ROOM_FOR_ENTRY = 2**16  # bytes: the entry of a ledger in the audit record is shorter
-
-REMEDY = "make one with 'residua budget create {path} --zcdp 1 --dataset NAME'"
 
 
 def release(
@@ -142,9 +141,7 @@ def _payer(asked: Spec, given: Path | None) -> Ledger:
             f"{asked.path} names no ledger; add 'ledger: budget.db' to it or give --ledger budget.db "
             f"({REMEDY.format(path='budget.db')}), or rehearse with --simulate 1"
         )
-    if not path.exists():
-        raise LedgerError(f"there is no ledger {path}; {REMEDY.format(path=path)}")
-    return Ledger.open(path)
+    return open_ledger(path)
 
 
 def _noise(seed: int | None) -> Any:
@@ -162,7 +159,9 @@ def _note_release(payer: Ledger, made: Release) -> None:
 
 def _screen(asked: Spec, made: Release, payer: Ledger | None) -> list[str]:
     plan = made.plan
-    lines = [f"Measured {plan.workload.tables:,} tables with {plan.workload.count:,} numbers once."]
+    tables = counted(plan.workload.tables, "table", "tables")
+    numbers = counted(plan.workload.count, "number", "numbers")
+    lines = [f"Measured {tables} with {numbers} once."]
     if made.simulated:
         lines = [SIMULATED, *lines]
     files = [

@@ -8,8 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from residua._text import Row, columns, visible
-from residua.report.figures import counted
+from residua._text import Row, columns, counted, visible
 from residua.workload import Workload
 
 SIMULATED = "SIMULATED: for tests only; the noise is predictable and protects nobody."
@@ -43,7 +42,8 @@ def tables_screen(
             yield f"  ... and {group.count - most:,} more; --rows or -o {file} shows them all"
     if work.tables > most:
         yield ""
-        yield f"... and {work.tables - most:,} more tables; -o {file} writes them all"
+        more = counted(work.tables - most, "more table", "more tables")
+        yield f"... and {more}; -o {file} writes them all"
 
 
 def show_json(document: Any) -> None:

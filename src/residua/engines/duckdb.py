@@ -15,11 +15,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from residua.engines.coding import block_of
-from residua.engines.crew import counting
+from residua.engines.crew import Crew, counting
 from residua.engines.derived import Derived, extended
-from residua.engines.kernel import Integers, Set
+from residua.engines.kernel import Integers, Set, Tally
 from residua.engines.limits import bytes_of
 from residua.engines.memory import CELLS_AT_ONCE
+from residua.engines.plain_text import is_utf8
 from residua.engines.protocol import Progress
 from residua.engines.recode import code_in_sql
 from residua.engines.sources import Source, file_source, find_files, is_parquet, relation_source
@@ -120,7 +121,7 @@ class DuckDBEngine:
     ) -> None:
         self._schema = schema
         self._derived = tuple(derived)
-        self._sources = sources
+        self._sources = list(sources)
         self._processes = processes
         self._batch = batch or BATCH
         self._strict = strict
@@ -157,9 +158,19 @@ class DuckDBEngine:
                 f"a table of {cells:,} cells cannot be counted within the memory limit, which has room for "
                 f"{self.cells_at_once:,}; raise memory_limit"
             )
+        while True:
+            try:
+                with counting(sizes, sets, self.about, self._processes) as tally:
+                    self._records = self._count(tally, progress)
+                    return tally.finish()
+            except _NotUTF8 as found:
+                self._sources[found.number] = found.instead
+
+    def _count(self, tally: Tally | Crew, progress: Progress | None) -> int:
+        """How many records there are, after adding them to a tally."""
         done = kept = 0
-        with counting(sizes, sets, self.about, self._processes) as tally:
-            for source in self._sources:
+        for number, source in enumerate(self._sources):
+            try:
                 with closing(_coded(self._schema, source, self._batch)) as batches:
                     for read, codes in batches:
                         block = extended(block_of(codes, self._schema.sizes), self._derived)
@@ -167,8 +178,20 @@ class DuckDBEngine:
                         done, kept = done + read, kept + len(block[0])
                         if progress is not None:
                             progress("counting", min(1.0, done / max(1, self.about)))
-            self._records = kept
-            return tally.finish()
+            except DataError as error:
+                if source.instead is None or is_utf8(source.name):
+                    raise
+                raise _NotUTF8(number, source.instead) from error
+        return kept
+
+
+class _NotUTF8(Exception):
+    """One of the sources is a text file that DuckDB cannot read; another can be read instead of it."""
+
+    def __init__(self, number: int, instead: Source) -> None:
+        super().__init__()
+        self.number = number
+        self.instead = instead
 
 
 def _coded(schema: Schema, source: Source, length: int) -> Generator[tuple[int, list[Codes]]]:

@@ -4,14 +4,14 @@ Columns are found by their exact names in the file itself and then go by their p
 and 'age' for the same name and renames the second of two columns that share one.
 """
 
-import csv
 import glob
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from residua.engines.plain_text import PlainText, header_of
 from residua.engines.recode import quoted_text
 from residua.errors import DataError
 from residua.schema.tables import places_of
@@ -30,7 +30,8 @@ class Source:
     """One table to read: where it is from, how to run SQL over it, and its columns in the schema's order.
 
     `query` runs `SELECT {expressions} FROM the table` and returns a relation; `columns` and `types` name the
-    schema's columns as SQL does. `about` is roughly the number of records.
+    schema's columns as SQL does. `about` is roughly the number of records. `instead` is for a
+    text file that turns out not to be UTF-8.
     """
 
     name: str
@@ -38,6 +39,7 @@ class Source:
     columns: tuple[str, ...]
     types: tuple[str, ...]
     about: int
+    instead: "Source | None" = None
 
 
 def find_files(path: str | os.PathLike[str]) -> list[Path]:
@@ -128,9 +130,19 @@ def delimiter_of(header: Callable[[str], Sequence[str]], usual: str, names: Sequ
 
 def _csv_source(connection: Any, path: Path, names: Sequence[str], usual: str) -> Source:
     """A text file, every value as the text that stands there; nothing is guessed but the kind of newline."""
-    delimiter = delimiter_of(lambda each: _header(path, each)[0], usual, names)
-    header, lines = _header(path, delimiter)
+    delimiter = delimiter_of(lambda each: header_of(path, each)[0], usual, names)
+    header, lines = header_of(path, delimiter)
     places = places_of(header, names)
+    text = PlainText(path, delimiter, len(header), places)
+    plain = Source(
+        os.fspath(path),
+        lambda _: text,
+        tuple(f"c{at}" for at in places),
+        ("CSV",) * len(places),
+        _guess_records(path),
+    )
+    if any({"\n", "\r"} & set(name) for name in header):
+        return plain
     every = ", ".join(f"c{at}: 'VARCHAR'" for at in range(len(header)))
     # No text is NULL: an empty field is the empty text, and what that means is the attribute's to say.
     table = (
@@ -139,31 +151,14 @@ def _csv_source(connection: Any, path: Path, names: Sequence[str], usual: str) -
         f"allow_quoted_nulls=false, strict_mode=true, null_padding=false, buffer_size={BUFFER}, "
         f"columns={{{every}}})"
     )
-    return Source(
-        os.fspath(path),
-        lambda expressions: connection.sql(f"SELECT {expressions} FROM {table}"),
-        tuple(f"c{at}" for at in places),
-        ("CSV",) * len(places),
-        _guess_records(path),
+    return replace(
+        plain, query=lambda expressions: connection.sql(f"SELECT {expressions} FROM {table}"), instead=plain
     )
 
 
 def _literal_path(path: Path) -> str:
     """A path as SQL writes it, with no character left that DuckDB would take for a pattern."""
     return quoted_text(glob.escape(os.fspath(path)))
-
-
-def _header(path: Path, delimiter: str) -> tuple[list[str], int]:
-    """The names of the columns, and the number of lines that they take up."""
-    try:
-        with open(path, encoding="utf-8-sig", newline="") as file:
-            reader = csv.reader(file, delimiter=delimiter, strict=True)
-            for row in reader:
-                if row:
-                    return row, reader.line_num
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise DataError(f"{path} cannot be read as CSV ({error})") from error
-    raise DataError(f"{path} cannot be read as CSV (it is empty; the first line should name the columns)")
 
 
 def _guess_records(path: Path) -> int:

@@ -212,8 +212,8 @@ def _read(session: Any, path: str, names: Sequence[str]) -> Any:
     if first is None:
         raise DataError(f"{path} cannot be read as CSV (it is empty; the first line should name the columns)")
     line = first.value.removeprefix("\ufeff")
-    delimiter = delimiter_of(lambda each: next(csv.reader([line], delimiter=each)), usual, names)
-    [header] = csv.reader([line], delimiter=delimiter)
+    delimiter = delimiter_of(lambda each: _header(path, line, each), usual, names)
+    header = _header(path, line, delimiter)
     places_of(header, names)
     frame = session.read.option("columnPruning", False).csv(
         path,
@@ -228,3 +228,15 @@ def _read(session: Any, path: str, names: Sequence[str]) -> Any:
     )
     # An empty field is the empty text, and what that means is the attribute's to say.
     return frame.na.fill("")
+
+
+def _header(path: str, line: str, delimiter: str) -> list[str]:
+    """The names of the columns in the first line of a text file."""
+    try:
+        [names] = csv.reader([line], delimiter=delimiter, strict=True)
+    except csv.Error as error:
+        raise DataError(
+            f"{path} cannot be read as CSV ({error} in the first line, which should name the columns; a name "
+            "may not have a line break in it here)"
+        ) from error
+    return names

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
 
+from residua._calls import asks_for
 from residua.errors import BudgetError, BudgetExceeded, LedgerError
 from residua.ledger import store
 from residua.ledger.book import Entry, text_below
@@ -50,6 +51,7 @@ class Ledger:
         return cls(Path(path))
 
     @classmethod
+    @asks_for("dataset", LedgerError, "a ledger is that of one dataset; name it, as in dataset='people-2024'")
     def create(
         cls, path: str | os.PathLike[str], budget: Budget, *, dataset: str, unit: Unit = _ONE_RECORD
     ) -> "Ledger":

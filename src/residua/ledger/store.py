@@ -39,7 +39,7 @@ def create(path: Path, event: Mapping[str, object]) -> None:
         if os.path.lexists(occupied):
             raise LedgerError(
                 f"{occupied} exists, and a ledger is never replaced; "
-                "open it with Ledger.open, or choose another name"
+                "go on with it as it is, or choose another name"
             )
     scratch = path.with_name(f".{path.name}.{secrets.token_hex(8)}.part")
     text = _text(event)

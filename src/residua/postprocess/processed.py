@@ -1,7 +1,7 @@
 """Post-processed tables as a user holds them: biased, marked so, and with errors found by simulation."""
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -11,7 +11,14 @@ from numpy.typing import DTypeLike, NDArray
 
 from residua._plan import Plan, refuse_foreign
 from residua.answering.estimator import apply_queries
-from residua.answers import MOST_ANSWERS, arrow_schema, frame_of, record_batches, write_parquet
+from residua.answers import (
+    MOST_ANSWERS,
+    arrow_schema,
+    frame_of,
+    listed_names,
+    record_batches,
+    write_parquet,
+)
 from residua.errors import Infeasible, WorkloadError
 from residua.postprocess.stacks import TableSet
 from residua.workload import Group, Workload, table
@@ -108,14 +115,17 @@ class Processed:
         """Root of the mean square error over all queries of the plan, by simulation."""
         return float(np.sqrt(np.mean(self.errors() ** 2)))
 
-    def table(self, *names: str) -> ProcessedTable:
-        """The marginal on these attributes with errors by simulation, axes in the order asked."""
-        schema = self.plan.schema
-        (group,) = table(schema, list(names)).groups()
-        shape = [schema[name].size for name in names]
-        axes = tuple(schema[name].labels() for name in names)
+    def table(self, *names: str | Sequence[str]) -> ProcessedTable:
+        """The marginal on these attributes with errors by simulation, axes in the order asked.
+
+        Attributes are named one by one, or in a list.
+        """
+        schema, asked = self.plan.schema, listed_names(names)
+        (group,) = table(schema, asked).groups()
+        shape = [schema[name].size for name in asked]
+        axes = tuple(schema[name].labels() for name in asked)
         values = self._values(group).reshape(shape)
-        return ProcessedTable(names, axes, values, self._errors(group).reshape(shape))
+        return ProcessedTable(tuple(asked), axes, values, self._errors(group).reshape(shape))
 
     def answers(self, work: Workload | None = None) -> "pyarrow.Table":
         """Answers as an Arrow table: table, one column per attribute, query, value, error.

@@ -6,6 +6,7 @@ from dataclasses import dataclass, fields
 from fractions import Fraction
 from typing import Any, ClassVar
 
+from residua._calls import asks_for
 from residua.errors import BudgetError, FileFormatError
 from residua.privacy import gaussian
 from residua.privacy.exact import Number, exact_text, positive, probability
@@ -167,6 +168,7 @@ def gdp(mu: Number) -> Budget:
     return _Gdp(positive(mu, "mu"))
 
 
+@asks_for("delta", BudgetError, "approximate DP has a delta too; give both, such as rs.approx_dp(1, 1e-6)")
 def approx_dp(epsilon: Number, delta: Number) -> Budget:
     """Budget of (epsilon, delta)-DP.
 

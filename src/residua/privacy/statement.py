@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, Literal
 
-from residua.errors import FileFormatError
+from residua._calls import asks_for
+from residua.errors import BudgetError, FileFormatError
 from residua.privacy import conversions, gaussian
 from residua.privacy.exact import Number, non_negative, probability, text_above
 from residua.privacy.rounding import float_above, meaning
@@ -77,6 +78,7 @@ class Privacy:
         """The epsilon of pure DP; None where the noise law has none."""
         return self.amount if self.figure == "pure_epsilon" else None
 
+    @asks_for("delta", BudgetError, "an epsilon is one at some delta; give it, such as privacy.epsilon(1e-6)")
     def epsilon(self, delta: Number) -> float:
         """An epsilon at which (epsilon, delta)-DP is proved, rounded up; the smallest for Gaussian noise.
 
@@ -94,6 +96,7 @@ class Privacy:
             return conversions.zcdp_epsilon_of(self.amount, limit)
         return float_above(self.amount)
 
+    @asks_for("epsilon", BudgetError, "a delta is one at some epsilon; give it, such as privacy.delta(1)")
     def delta(self, epsilon: Number) -> float:
         """A delta at which (epsilon, delta)-DP is proved, rounded up; the smallest for Gaussian noise.
 

@@ -54,8 +54,3 @@ def percent_above(fraction: float) -> str:
 def level_text(level: float) -> str:
     """A confidence level as people write it: `95%`."""
     return f"{100 * level:.6g}%"
-
-
-def counted(number: int, one: str, many: str) -> str:
-    """A number of things with the right noun."""
-    return f"1 {one}" if number == 1 else f"{number:,} {many}"

@@ -4,9 +4,9 @@ import hashlib
 from base64 import b64encode
 from importlib.resources import files
 
+from residua._text import counted
 from residua.report import markup as html
 from residua.report.contents import Contents
-from residua.report.figures import counted
 from residua.report.sections import Pictures, sections_of
 
 

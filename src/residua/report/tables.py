@@ -4,9 +4,10 @@ from collections.abc import Iterator, Mapping
 
 import numpy as np
 
+from residua._text import counted
 from residua.report import markup as html
 from residua.report.contents import Contents, Numbers, Sheet
-from residua.report.figures import counted, figure, level_text
+from residua.report.figures import figure, level_text
 from residua.report.words import asked, shown
 
 OPEN = 3  # tables that are unfolded from the start

@@ -3,10 +3,11 @@
 import math
 from statistics import NormalDist
 
+from residua._text import counted
 from residua.privacy import Privacy
 from residua.privacy.exact import text_above
 from residua.report.contents import Contents, Share
-from residua.report.figures import bound, counted, decimals_for, figure, level_text, percent_above
+from residua.report.figures import bound, decimals_for, figure, level_text, percent_above
 
 DELTAS = ("1e-4", "1e-6", "1e-9", "1e-12")
 METHODS_DELTA = "1e-6"

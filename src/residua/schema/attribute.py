@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from residua.errors import DataError, SchemaError
 from residua.schema.coding import ABOVE, BELOW, OUTSIDE, Cells, cells_in_range
-from residua.schema.columns import Column, Mixed, Numbers, read_column
+from residua.schema.columns import Column, Mixed, Numbers, Undecodable, read_column
 from residua.schema.wording import hint, short
 
 Policy = Literal["error", "drop", "clip", "other"]
@@ -102,9 +102,13 @@ class Attribute(ABC):
         """The cells for values that are cell numbers already, checked; -1 for a record to drop."""
         self.check_size(repr(self))
         where = "" if column is None else f"column {column!r}: "
-        cells = cells_in_range(codes, 0, self.size - 1, nearest=False)
+        nulls = np.ma.getmaskarray(codes) if isinstance(codes, np.ma.MaskedArray) else None
+        given = Numbers(np.ma.getdata(codes), nulls)
+        cells = cells_in_range(given.values, 0, self.size - 1, nearest=False)
+        if nulls is not None:
+            cells[nulls] = OUTSIDE
         fits = f"the codes 0 to {self.size - 1} of {self!r}"
-        return self._settle(cells, Numbers(codes), Source(where, fits, first_row))
+        return self._settle(cells, given, Source(where, fits, first_row))
 
     def cell(self, value: object) -> int:
         """The cell of one value, read as `encode` reads a column.
@@ -162,6 +166,8 @@ class Attribute(ABC):
             if column.nulls is not None:
                 cells[column.nulls] = OUTSIDE
             return cells
+        if isinstance(column, Undecodable):
+            return np.full(len(column.values), OUTSIDE, dtype=np.int32)
         distinct = self._cells_of_text(column.distinct, nearest=nearest)
         cells = np.append(distinct, np.int32(OUTSIDE))  # index -1 is the null
         located: Cells = cells[column.index]

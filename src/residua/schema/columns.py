@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 from residua.errors import DataError
 from residua.schema.wording import is_unicode, shape_of, short
 
-# How the null markers of pandas call themselves; pandas itself is not imported.
-_NULL_TYPES = frozenset({"NoneType", "NAType", "NaTType"})
+# How the null markers of pandas and numpy call themselves; pandas itself is not imported.
+_NULL_TYPES = frozenset({"NoneType", "NAType", "NaTType", "MaskedConstant"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +48,17 @@ class Text:
 
 
 @dataclass(frozen=True, slots=True)
+class Undecodable:
+    """Bytes that are not UTF-8, and text that cannot be written in it: outside every schema."""
+
+    values: tuple[object, ...]  # (records,)
+
+    def show(self, row: int) -> str:
+        """The value of one record, for a message."""
+        return f"{short(self.values[row])}, which is not UTF-8,"
+
+
+@dataclass(frozen=True, slots=True)
 class Mixed:
     """Values of several kinds: each part has the rows, in order, that one column of one kind holds.
 
@@ -55,7 +66,7 @@ class Mixed:
     (claim E-005).
     """
 
-    parts: tuple[tuple[NDArray[np.intp], Numbers | Text], ...]
+    parts: tuple[tuple[NDArray[np.intp], Numbers | Text | Undecodable], ...]
 
     def show(self, row: int) -> str:
         """The value of one record, for a message."""
@@ -63,7 +74,7 @@ class Mixed:
         return shown
 
 
-Column = Numbers | Text | Mixed
+Column = Numbers | Text | Undecodable | Mixed
 
 
 def read_column(values: object, where: str) -> Column:
@@ -142,25 +153,30 @@ def _depends(kind: Any, values: Iterable[object]) -> bool:
 def _read_mixed(values: Iterable[object], where: str) -> Mixed:
     import pyarrow as pa
 
-    held: dict[type, list[tuple[int, Any]]] = {bool: [], int: [], float: [], str: []}
+    held: dict[type, list[tuple[int, Any]]] = {bool: [], int: [], float: [], str: [], bytes: []}
     for row, value in enumerate(values):
         plain = _plain(value, row, where)
-        held[str if plain is None else type(plain)].append((row, plain))
+        if isinstance(plain, str) and not is_unicode(plain):
+            held[bytes].append((row, bytes(value) if isinstance(value, bytes) else plain))
+        else:
+            held[str if plain is None else type(plain)].append((row, plain))
     found: dict[str, int] = {}
     index = [-1 if text is None else found.setdefault(text, len(found)) for _, text in held[str]]
-    parts: list[tuple[list[tuple[int, Any]], Numbers | Text]] = [
+    parts: list[tuple[list[tuple[int, Any]], Numbers | Text | Undecodable]] = [
         (held[kind], Numbers(np.array([value for _, value in held[kind]], dtype=kind)))
         for kind in (bool, int, float)
     ]
     words = pa.array(list(found), type=pa.large_string())
     parts.append((held[str], Text(words, np.array(index, dtype=np.int64))))
+    parts.append((held[bytes], Undecodable(tuple(value for _, value in held[bytes]))))
     return Mixed(tuple((np.array([row for row, _ in own], dtype=np.intp), part) for own, part in parts))
 
 
 def _plain(value: object, row: int, where: str) -> bool | int | float | str | None:
-    """One value as it is coded, whatever others there are; None for a null and text that is not Unicode.
+    """One value as it is coded, whatever others there are; None for a null.
 
-    Decimals and integers of more than 64 bits are text: that has all their digits.
+    Decimals and integers of more than 64 bits are text: that has all their digits. Bytes are text, with lone
+    surrogates for those that are not UTF-8.
     """
     if isinstance(value, np.generic):
         value = value.item()
@@ -169,7 +185,7 @@ def _plain(value: object, row: int, where: str) -> bool | int | float | str | No
     if isinstance(value, bytes):
         value = value.decode(errors="surrogateescape")
     if isinstance(value, str):
-        return str(value) if is_unicode(value) else None
+        return str(value)
     if isinstance(value, float):
         return float(value) if value == value else None
     if isinstance(value, bool):
@@ -190,16 +206,18 @@ def _read_arrow(array: Any, where: str) -> Column:
     kinds = pa.types
     kind = array.type
     if kinds.is_dictionary(kind):
-        if _is_text(kind.value_type):
-            return _from_dictionary(array, where)
-        return _read_arrow(array.cast(kind.value_type), where)
+        if not _is_text(kind.value_type):
+            return _read_arrow(array.cast(kind.value_type), where)
+        return _from_dictionary(array) or _read_mixed(_bytes(array.cast(kind.value_type)), where)
     if kinds.is_boolean(kind) or kinds.is_integer(kind) or kinds.is_floating(kind):
         return _from_numbers(array)
     if _is_text(kind):
         # string views and binary cannot all be dictionary-encoded or searched, large strings can
-        return _from_dictionary(_to_text(array, where).dictionary_encode(), where)
+        text = _to_text(array)
+        found = None if text is None else _from_dictionary(text.dictionary_encode())
+        return found or _read_mixed(_bytes(array), where)
     if kinds.is_decimal(kind):
-        return _from_dictionary(array.cast(pa.string()).dictionary_encode(), where)
+        return _read_arrow(array.cast(pa.string()), where)
     if kinds.is_null(kind):
         return Text(pa.array([], type=pa.large_string()), np.full(len(array), -1))
     raise DataError(f"{where}values of type {kind} cannot be coded; convert them to text or whole numbers")
@@ -223,15 +241,23 @@ def _is_text(kind: Any) -> bool:
     )
 
 
-def _to_text(array: Any, where: str) -> Any:
+def _to_text(array: Any) -> Any:
+    """The array as one of text, or None where that shows that some bytes are not UTF-8."""
     import pyarrow as pa
 
     if pa.types.is_string(array.type) or pa.types.is_large_string(array.type):
         return array
     try:
         return array.cast(pa.large_string())
-    except pa.ArrowInvalid as problem:
-        raise DataError(f"{where}the bytes are not UTF-8 text; decode the column first") from problem
+    except pa.ArrowInvalid:
+        return None
+
+
+def _bytes(array: Any) -> Any:
+    """The values of an array of text or bytes, as they are."""
+    import pyarrow as pa
+
+    return array.cast(pa.large_binary()).to_pylist()
 
 
 def _from_numbers(array: Any) -> Numbers:
@@ -245,12 +271,17 @@ def _from_numbers(array: Any) -> Numbers:
     return Numbers(values.astype(np.float64, copy=False) if values.dtype.kind == "f" else values, nulls)
 
 
-def _from_dictionary(array: Any, where: str) -> Text:
+def _from_dictionary(array: Any) -> Text | None:
+    """The text of a dictionary-encoded array, or None where some of it is not UTF-8."""
     import pyarrow as pa
 
     if isinstance(array, pa.ChunkedArray):
         array = _single(array.unify_dictionaries())
-    distinct = _to_text(array.dictionary, where).cast(pa.large_string())
+    try:
+        distinct = array.dictionary.cast(pa.large_string())
+        distinct.validate(full=True)  # text in Arrow need not be what it says
+    except pa.ArrowInvalid:
+        return None
     index = array.indices
     if index.null_count:
         index = index.cast(pa.int64()).fill_null(-1)

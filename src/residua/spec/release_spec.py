@@ -33,7 +33,8 @@ class Spec:
     """A release spec, read and checked; paths are relative to where the spec's own path is.
 
     `data` and `ledger` are None where the spec does not name them, `plan_file` where the plan is not kept,
-    `budget` where targets say how much privacy it takes.
+    `budget` where targets say how much privacy it takes. `targets_from` says where targets are from that do
+    not stand in the file, such as '--target'.
     """
 
     document: Document
@@ -51,6 +52,7 @@ class Spec:
     level: float
     ledger: Path | None
     data: Path | None
+    targets_from: str | None = None
 
     @property
     def path(self) -> Path:
@@ -82,7 +84,12 @@ class Spec:
                 progress=progress,
             )
         except (BudgetError, WorkloadError, Infeasible) as error:
-            raise self.document.refusal(self._place_of(error), error) from error
+            place, words = self._place_of(error), str(error)
+            if place == ("targets",):
+                words = words.removeprefix("targets: ")
+                if self.targets_from is not None:
+                    raise type(error)(f"{self.targets_from}: {words}") from error
+            raise self.document.refusal(place, words) from error
 
     def _place_of(self, error: ResiduaError) -> Place:
         """Where the mistake that planning found stands in the spec."""

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from residua.answering.independent.known import not_together
 from residua.errors import NotInSpan
 from residua.linalg.kinds import Kinds
-from residua.workload import Combined, Explicit, Factor, Group, Queries
+from residua.workload import Combined, Explicit, Factor, Group, Queries, Total
 from residua.workload.coarse import cells_of_kinds, coarse_group, told_apart_by
 from residua.workload.merging import Merged, Order
 from residua.workload.views import finer
@@ -95,7 +95,7 @@ class Lift:
 
     def split(self, group: Group) -> Split:
         """The table in two; NotInSpan if it tells apart cells of one kind, or asks for more than the rows."""
-        if self.is_settled(group.attributes):
+        if self.is_settled(_told_apart(group)):
             return Split(group, None)
         merged = self._merged(group)
         asked = _side_by_side(merged.rows(self.attributes, self.sizes))
@@ -143,6 +143,13 @@ class Lift:
         return merged.with_factor(Factor(tuple(attributes), queries))
 
 
+def _told_apart(group: Group) -> list[int]:
+    """Attributes whose cells a table tells apart; a total over others asks nothing of them."""
+    return [
+        at for factor in group.factors if not isinstance(factor.queries, Total) for at in factor.attributes
+    ]
+
+
 def _side_by_side(rows: Array) -> Array:
     """Rows over our cells, one for each query and each cell of other attributes."""
     return rows.transpose(0, 2, 1).reshape(-1, rows.shape[1])
@@ -150,7 +157,7 @@ def _side_by_side(rows: Array) -> Array:
 
 def split_by(lifts: Sequence[Lift], group: Group) -> Split:
     """The table in two by the lift that it is beyond; NotInSpan if there are several."""
-    beyond = [lift for lift in lifts if not lift.is_settled(group.attributes)]
+    beyond = [lift for lift in lifts if not lift.is_settled(_told_apart(group))]
     if len(beyond) > 1:
         raise not_together(group.name, [at for lift in beyond for at in lift.asked_of(group)])
     return beyond[0].split(group) if beyond else Split(group, None)

@@ -37,15 +37,25 @@ class Axis:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Product:
-    """One block: a matrix for each axis, None where it asks for the total, and the noise variance."""
+    """One block: a matrix for each axis, None where it asks for the total, and the noise variance.
+
+    `order` are the axes that it has a matrix for, in the order of its factors.
+    """
 
     matrices: tuple[Array | None, ...]
     noise: float
+    order: tuple[int, ...]
 
     def matrix(self, axis: int, cells: int) -> Array:
         """The matrix along an axis; a row of ones where it asks for the total."""
         found = self.matrices[axis]
         return np.ones((1, cells)) if found is None else found
+
+    def arranged(self, numbers: Array) -> Array:
+        """Measured numbers with an axis for each of ours."""
+        rows = [1 if matrix is None else len(matrix) for matrix in self.matrices]
+        tensor = numbers.reshape([rows[at] for at in self.order]).transpose(np.argsort(self.order))
+        return tensor.reshape(rows)
 
 
 MOST_TERMS = 64  # products that are brought to diagonal form together
@@ -87,7 +97,8 @@ class Diagonal(TableByTable):
         terms = []
         for _, factors, noise in each:
             mine = {factor.attributes: factor.matrix for factor in factors}
-            terms.append(Product(tuple(mine.get(axis.attributes) for axis in axes), noise))
+            order = tuple(list(found).index(attributes) for attributes in mine)
+            terms.append(Product(tuple(mine.get(axis.attributes) for axis in axes), noise, order))
         grams = [[_gram(term.matrix(at, axis.cells)) for at, axis in enumerate(axes)] for term in terms]
         frame = frame_of(grams, [1.0 / term.noise for term in terms])
         return None if frame is None else cls(axes, terms, frame, blocks)
@@ -143,9 +154,7 @@ class Diagonal(TableByTable):
         total = np.zeros([axis.cells for axis in axes])
         numbers = by_block(measured)
         for term, place in zip(self.terms, sorted(numbers), strict=True):
-            tensor = numbers[place].reshape(
-                [1 if matrix is None else len(matrix) for matrix in term.matrices]
-            )
+            tensor = term.arranged(numbers[place])
             for at, axis in enumerate(axes):
                 tensor = _along(tensor, term.matrix(at, axis.cells).T, at)
             total += tensor / term.noise

@@ -1,4 +1,4 @@
-"""Optimised splits of queries into pieces on blocks (claims K-001 to K-008)."""
+"""Optimised splits of queries into pieces on blocks (claims Q-001 to Q-008)."""
 
 from residua.mechanisms.splits.draft import split
 

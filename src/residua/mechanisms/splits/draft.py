@@ -2,7 +2,7 @@
 
 Queries on several attributes at once (affine, absolute differences, explicit matrices) lose by centring: it
 spreads them over more dimensions than they had. Here their pieces are chosen too, together with the weights
-that centre the other tables, to make the sum of blocks least (claims K-001 to K-006). What comes out is one
+that centre the other tables, to make the sum of blocks least (claims Q-001 to Q-006). What comes out is one
 measurement per block, not centred where free pieces sit, so that blocks overlap and answers come from all of
 them by least squares.
 """

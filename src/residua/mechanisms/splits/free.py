@@ -1,4 +1,4 @@
-"""Tables whose queries are split freely: any piece on any block that holds it (claims K-001 to K-004).
+"""Tables whose queries are split freely: any piece on any block that holds it (claims Q-001 to Q-004).
 
 A split is written as moves from the uniform one. Moving rows Z from subset S to a larger block B subtracts Z
 from what is asked of S and adds it, spread over the cells of B, to what is asked of B; every split of a

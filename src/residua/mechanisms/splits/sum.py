@@ -2,7 +2,7 @@
 
 `F = sum over blocks of T`, T the square root of a block's optimum at cost 1; the total variance is F squared.
 With v the block's optimal cell weights, `S = (V^1/2 Y'Y V^1/2)^1/2` and `M = V^1/2 S^+ V^1/2`, a change of
-the block's rows Y changes T by `tr(M Y' dY)` (claims C-003 and K-004), wherever the rows come from: pieces
+the block's rows Y changes T by `tr(M Y' dY)` (claims C-003 and Q-004), wherever the rows come from: pieces
 centred by weights p, or pieces moved freely.
 """
 
@@ -71,7 +71,7 @@ class BlockSum:
         """F, its slope in the weights of each kind, and its slope in the moves.
 
         `weights` has those of some kinds of attributes, the others are uniform; `fill` is the relative size
-        of what is added to every direction of a block that free tables touch, which makes F smooth (K-005).
+        of what is added to every direction of a block that free tables touch, which makes F smooth (Q-005).
         """
         split = self._split(weights, moved)
         rows = [self._piece(number, split.measures) for number in range(len(self.asked.pieces))]
