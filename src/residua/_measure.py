@@ -11,7 +11,6 @@ ledger is not told of the release here: it is lost until somebody has saved it, 
 import os
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from fractions import Fraction
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +19,7 @@ from residua._calls import asks_for
 from residua._plan import Plan
 from residua.engines import Derived, Engine, Opener, count_marginals, engine_for, engine_with
 from residua.errors import BudgetError, DataError, LedgerError, WorkloadError
+from residua.kernel.cost import added_cost, replaced_cost
 from residua.kernel.measurement import Measurement, refuse_few_records
 from residua.ledger import Entry, Ledger
 from residua.linalg.kinds import JointKinds
@@ -27,14 +27,11 @@ from residua.measurements import Measurements
 from residua.mechanisms.draft import Progress
 from residua.noise import Law, Source, SystemSource, draw, simulated
 from residua.release import Release, audit_record
-from residua.strategy.batches import exact_cost
-from residua.strategy.costs import replacement_cost
 from residua.strategy.counted import refuse_uncounted
 
 Integers = NDArray[np.int64]
 
 NUMBERS_AT_ONCE = 2**16  # that noise is drawn for
-ROUNDED_UP = 1 + 1e-12  # more than floats lose in a ratio; plans leave a thousand times that
 
 
 @asks_for(
@@ -104,7 +101,7 @@ def _checked_plan(plan: object) -> Plan:
 
 def _refuse_overspending(plan: Plan) -> None:
     """BudgetError where the integers and noise in use cost one record more than the plan states."""
-    allowed, spent = plan.unit.allowance(plan.budget), exact_cost(plan.batches)
+    allowed, spent = plan.unit.allowance(plan.budget), added_cost(plan.batches)
     if plan.unit.neighbours == "replace_one":
         if spent > allowed and any(attribute.outside == "drop" for attribute in plan.schema.attributes):
             raise BudgetError(
@@ -112,8 +109,7 @@ def _refuse_overspending(plan: Plan) -> None:
                 f"the {plan.budget!r} that this plan states; declare outside='other' instead of 'drop', or "
                 "plan with neighbours='add_remove'"
             )
-        ratio = replacement_cost(plan.strategy) / plan.strategy.cost()
-        spent *= Fraction(ratio * ROUNDED_UP)
+        spent = replaced_cost(plan.batches)
     if spent > allowed:
         raise BudgetError(f"this plan would spend more than the {plan.budget!r} that it states; plan again")
 

@@ -21,7 +21,7 @@ from residua.mechanisms.scales.named_variances import named_variances
 from residua.mechanisms.targets import dense_targets, suits
 from residua.privacy import Budget, Unit, privacy_cost
 from residua.privacy.exact import text_above
-from residua.strategy.costs import replacement_cost
+from residua.strategy import costs
 from residua.strategy.integral import measurable, rebudgeted
 from residua.strategy.strategy import Strategy
 from residua.workload import Workload
@@ -61,8 +61,8 @@ class Wish:
 
 
 def record_cost(strategy: Strategy, *, replacing: bool) -> float:
-    """What a mechanism costs one record; Infeasible where replacing one changes nothing that it measures."""
-    own = replacement_cost(strategy) if replacing else strategy.cost()
+    """About what a strategy costs one record; Infeasible where replacing one changes nothing measured."""
+    own = costs.record_cost(strategy, replacing=replacing)
     if own <= ROUNDING * strategy.cost():
         raise Infeasible(
             "the workload asks only for the number of records, which replacing one record cannot change: "
@@ -212,8 +212,9 @@ def _plan(
     wish: Wish,
 ) -> Plan:
     """The plan of an integer mechanism with its figures, and those of the real one that it was made of."""
-    allowed = float(wish.unit.record_cost(budget))
-    ideal = Figures.of(real.scaled(allowed / wish.cost_of(real)), work)
+    allowed = wish.unit.record_cost(budget)
+    scale = costs.ideal_scale(real, strategy, allowed, replacing=wish.replacing)
+    ideal = Figures.of(real.scaled(scale), work)
     released = Figures.of(strategy, work, totals_of(strategy, work))
     objective = certificate.objective
     return Plan(work, budget, wish.unit, wish.method, strategy, certificate, objective, ideal, released)

@@ -29,6 +29,7 @@ from residua.mechanisms.named import residualplanner_plus
 from residua.mechanisms.registry import methods_for
 from residua.mechanisms.scales.loss import Loss
 from residua.privacy import Budget, Unit
+from residua.strategy.costs import ideal_scale
 from residua.strategy.counted import MOST_CELLS, refuse_uncounted
 from residua.strategy.integral import measurable
 from residua.strategy.noise_laws import bound_divisor, variance_ratio
@@ -168,10 +169,12 @@ def _finished(draft: Draft, work: Workload, budget: Budget, unit: Unit, method: 
     """The draft in integers, scaled to the budget, with its errors and its certificate."""
     allowed = unit.allowance(budget)
     replaced = unit.neighbours == "replace_one"
-    scale = float(allowed) / record_cost(draft.strategy, replacing=replaced)
-    ideal = Figures.of(draft.strategy.scaled(scale), work, _totals(draft, scale, work))
+    about = float(allowed) / record_cost(draft.strategy, replacing=replaced)
+    real = Figures.of(draft.strategy.scaled(about), work, _totals(draft, about, work))
     strategy = measurable(draft.strategy, draft.spans, allowed, replacing=replaced)
     released = Figures.of(strategy, work, totals_of(strategy, work))
+    scale = ideal_scale(draft.strategy, strategy, allowed, replacing=replaced)
+    ideal = real.scaled(variance_ratio(budget.law, about / scale))
     # A bound proved for adding or removing a record says nothing about replacing one.
     lower = 0.0 if replaced else draft.lower_bound / bound_divisor(budget.law, allowed)
     certificate = certified(released.total_variance, lower, draft.scope)

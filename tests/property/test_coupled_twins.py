@@ -17,11 +17,12 @@ from residua.answering.coupled.answerer import Coupled
 from residua.answering.estimator import Estimator
 from residua.answering.protocol import Answerer, TableByTable
 from residua.errors import NotInSpan
+from residua.kernel.cost import separate_cost
 from residua.kernel.measurement import Measurement
 from residua.linalg.centring import Measure, centred_columns
 from residua.measurements import Measurements
-from residua.strategy.batches import batches_of, exact_cost
-from residua.strategy.costs import replacement_cost
+from residua.strategy.batches import batches_of
+from residua.strategy.costs import record_cost
 from residua.strategy.integers import independent_integers
 from residua.strategy.integral import measurable
 from residua.strategy.spans import whole_span
@@ -223,7 +224,7 @@ def test_adding_or_replacing_a_record_never_costs_more_than_is_said(strategy):
     own = np.diagonal(privacy)
     assert own.max() <= strategy.cost() * (1 + 1e-9)
     replaced = own[:, None] + own[None, :] - 2 * privacy
-    assert replaced.max() <= replacement_cost(strategy) * (1 + 1e-9) + 1e-12
+    assert replaced.max() <= record_cost(strategy, replacing=True) * (1 + 1e-9) + 1e-12
 
 
 def spans_of(strategy: Strategy) -> dict[int, Any]:
@@ -259,7 +260,7 @@ def test_an_integer_release_without_noise_gives_the_true_counts(problem, seed, b
     allowed = Fraction(budget)
     whole = measurable(strategy, spans_of(strategy), allowed, replacing=False)
     batches = batches_of(whole)
-    assert exact_cost(batches) == whole.exact_cost() <= allowed
+    assert separate_cost(batches, replaced=False) == whole.exact_cost() <= allowed
     assert whole.exact_cost() >= allowed * (1 - Fraction(1, 2**30))
     codes = np.random.default_rng(seed).integers(0, strategy.sizes, (1000, len(strategy.sizes)))
     exact = Measurements(tuple(batch.apply(counted(codes, batch)) for batch in batches))

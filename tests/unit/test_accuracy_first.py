@@ -264,8 +264,28 @@ def test_a_free_query_leaves_the_cost_as_it_is():
     query = np.array([1.0, 0.0, -1.0])
     variance = plan.free_variances(rs.linear(schema, ["a0"], query[None, :]))[0]
     assert (profile + query**2 / variance).max() == pytest.approx(float(plan.budget.gaussian_cost()))
-    with pytest.raises(rs.WorkloadError, match="known only of plans on few cells"):
-        rs.plan(work, rs.privacy_cost(1), method="querysmasher").spare()
+
+
+@pytest.mark.parametrize("method", ["querysmasher", "hdmm-union", "hdmm-marginals"])
+def test_every_plan_on_few_cells_knows_what_they_have_left(method):
+    schema = rs.Schema.of_sizes([3, 2])
+    plan = rs.plan(rs.all_tables(schema, (0, 1, 2), rs.prefix), rs.privacy_cost(1), method=method)
+    costs = np.zeros(schema.sizes)
+    for batch in plan.batches:
+        for subset, owner in zip(batch.subsets.tolist(), batch.owners.tolist(), strict=True):
+            squares = np.array([float(batch.multiplier) ** 2])
+            for matrix in batch.matrices:
+                squares = np.kron(squares, np.sum(matrix.astype(float) ** 2, axis=0))
+            costs += _over_cells(squares, subset, schema.sizes) / float(batch.parameters[owner])
+    np.testing.assert_allclose(plan.spare(), costs.max() - costs, atol=1e-6)
+    with pytest.raises(rs.WorkloadError, match="too many to list what each has left"):
+        rs.plan(rs.marginals(rs.Schema.of_sizes([1001, 1000]), ways=1), rs.privacy_cost(1)).spare()
+
+
+def _over_cells(values, subset, sizes):
+    """Values of the cells of some attributes, in this order, over all cells."""
+    own = values.reshape([sizes[at] for at in subset]).transpose(np.argsort(subset))
+    return own.reshape([size if at in subset else 1 for at, size in enumerate(sizes)])
 
 
 def pair_costs(plan):

@@ -16,10 +16,11 @@ from residua.answering.blocks import Layer, Shape
 from residua.answering.coupled.answerer import Coupled
 from residua.answering.estimator import Estimator
 from residua.errors import Infeasible, NotInSpan
+from residua.kernel.cost import separate_cost
 from residua.kernel.measurement import record_limit
 from residua.privacy import Unit
 from residua.strategy import rounding
-from residua.strategy.batches import batches_of, exact_cost
+from residua.strategy.batches import batches_of
 from residua.strategy.integers import independent_integers
 from residua.strategy.integral import measurable
 from residua.strategy.strategy import Domain, Strategy
@@ -207,7 +208,7 @@ def test_rounding_loses_less_than_a_thousandth_and_the_cost_is_exact(budget):
     allowed, ideal = Fraction(budget), ideal_strategy()
     whole = measurable(ideal, {0: SPAN}, allowed, replacing=False)
     batches = batches_of(whole)
-    assert exact_cost(batches) == whole.exact_cost() <= allowed
+    assert separate_cost(batches, replaced=False) == whole.exact_cost() <= allowed
     assert float(whole.exact_cost()) == pytest.approx(float(allowed), rel=1e-9)
     wanted = totals_of(ideal.scaled(float(allowed) / ideal.cost()), WORK)
     assert totals_of(whole, WORK)[1] == pytest.approx(wanted[1], rel=1e-3)

@@ -14,7 +14,7 @@ from residua.linalg.centring import Measure
 from residua.mechanisms.blocks import solve_blocks
 from residua.mechanisms.named import fourier, querysmasher, residualplanner_plus
 from residua.mechanisms.shapes import Optimal
-from residua.strategy.costs import replacement_cost
+from residua.strategy.costs import record_cost
 from residua.strategy.format_1 import strategy_of_format_1
 from residua.strategy.manifest import strategy_from_manifest, strategy_to_manifest
 from residua.strategy.strategy import Strategy
@@ -285,14 +285,16 @@ def test_scaling_divides_every_variance_and_multiplies_the_cost():
     strategy = strategy_for(RUNS["on joint layers"])
     twice = strategy.scaled(2.0)
     assert twice.cost() == pytest.approx(2 * strategy.cost(), rel=1e-12)
-    assert replacement_cost(twice) == pytest.approx(2 * replacement_cost(strategy), rel=1e-12)
+    assert record_cost(twice, replacing=True) == pytest.approx(
+        2 * record_cost(strategy, replacing=True), rel=1e-12
+    )
     for group in list(RUNS["on joint layers"].groups())[::5]:
         np.testing.assert_allclose(2 * twice.variances(group), strategy.variances(group), rtol=1e-12)
 
 
 def test_the_total_alone_costs_nothing_to_replace_a_record():
-    assert replacement_cost(strategy_for(rs.table(SCHEMA))) == 0
-    assert replacement_cost(strategy_for(rs.table(SCHEMA, ["sex"]))) > 0
+    assert record_cost(strategy_for(rs.table(SCHEMA)), replacing=True) == 0
+    assert record_cost(strategy_for(rs.table(SCHEMA, ["sex"])), replacing=True) > 0
 
 
 def test_a_covariance_too_large_to_hold_is_refused_by_name():

@@ -74,7 +74,7 @@ def test_a_baseline_costs_what_the_budget_allows(method):
     schema = rs.Schema.of_sizes([5, 3, 2])
     plan = rs.plan(rs.marginals(schema, ways=2), rs.zcdp("0.1"), method=method)
     assert plan.strategy.cost() == pytest.approx(0.2, rel=1e-12)
-    assert len(plan.strategy.factors) == 3
+    assert len(plan.strategy.single()[1]) == 3
     assert plan.certificate.lower_bound > 0
     assert plan.certificate.gap > 0
 
@@ -104,7 +104,7 @@ def test_on_many_ranges_trees_beat_cells_and_the_optimum_beats_trees(cells):
 def test_a_baseline_measures_only_the_attributes_in_use():
     schema = rs.Schema.of_sizes([5, 100_000, 2])
     plan = rs.plan(rs.table(schema, ["a2", "a0"]), COST, method="hierarchical")
-    assert [factor.attributes for factor in plan.strategy.factors] == [(0,), (2,)]
+    assert [factor.attributes for factor in plan.strategy.single()[1]] == [(0,), (2,)]
 
 
 @pytest.mark.parametrize("method", ["identity", "hierarchical", "wavelet"])

@@ -18,7 +18,6 @@ from residua.mechanisms.blocks import solve_blocks
 from residua.mechanisms.draft import Draft
 from residua.mechanisms.named import fourier, querysmasher, residualplanner, residualplanner_plus
 from residua.mechanisms.shapes import Fourier, Given, Optimal, uniform_bound
-from residua.strategy.strategy import Strategy
 from residua.workload import Family
 
 Array = NDArray[np.float64]
@@ -27,16 +26,11 @@ FORTY = rs.Schema.of_sizes([10] * 40)
 ONE = rs.privacy_cost(1)
 
 
-def strategy_of(draft: Draft) -> Strategy:
-    assert isinstance(draft.strategy, Strategy)
-    return draft.strategy
-
-
 def noise_of(draft: Draft) -> dict[tuple[int, ...], float]:
     """Noise variance of each block."""
     return {
         tuple(row): float(noise)
-        for layer in strategy_of(draft).layers
+        for layer in draft.strategy.layers
         for row, noise in zip(layer.subsets.tolist(), layer.noise, strict=True)
     }
 
@@ -67,17 +61,17 @@ def test_figures_of_forty_attributes_are_those_known(method, work, rmse):
 
 
 def test_blocks_that_are_alike_share_their_shapes():
-    assert len(strategy_of(querysmasher(rs.all_tables(FORTY, (1, 2), rs.prefix), 1e-4)).shapes) == 1
-    shapes = strategy_of(querysmasher(prefix_and(rs.affine), 1e-4)).shapes
+    assert len(querysmasher(rs.all_tables(FORTY, (1, 2), rs.prefix), 1e-4).strategy.shapes) == 1
+    shapes = querysmasher(prefix_and(rs.affine), 1e-4).strategy.shapes
     assert sorted(shape.sizes for shape in shapes) == [(10,), (10, 10)]
     weights = sum((4.0**at * rs.table(FORTY, [f"a{at}"]) for at in range(1, 9)), rs.table(FORTY, ["a0"]))
-    assert len(strategy_of(querysmasher(weights, 1e-4)).shapes) == 1
+    assert len(querysmasher(weights, 1e-4).strategy.shapes) == 1
 
 
 def test_attributes_of_one_size_with_different_families_have_shapes_of_their_own():
     schema = rs.Schema.of_sizes([5, 5, 5])
     work = rs.table(schema, a0=rs.prefix, a1=rs.identity, a2=rs.prefix)
-    strategy = strategy_of(querysmasher(work, 1e-4))
+    strategy = querysmasher(work, 1e-4).strategy
     assert len(strategy.shapes) == 2
     (ones,) = [layer for layer in strategy.layers if layer.layout == ((0,),)]
     first, second, third = ones.shapes[:, 0].tolist()
@@ -89,10 +83,10 @@ def test_attributes_of_one_size_with_different_families_have_shapes_of_their_own
 def test_attributes_of_one_size_with_different_strategies_have_shapes_of_their_own():
     schema = rs.Schema.of_sizes([4, 4, 4])
     given = {"a0": np.eye(4), "a1": np.tril(np.ones((4, 4)))}
-    strategy = strategy_of(residualplanner_plus(rs.all_tables(schema, (1, 2), rs.prefix), 1e-4, None, given))
+    strategy = residualplanner_plus(rs.all_tables(schema, (1, 2), rs.prefix), 1e-4, None, given).strategy
     assert len(strategy.shapes) == 3
     for at, name in enumerate(schema.names):
-        noise, ((_, number, shape),) = strategy.known.block((at,))
+        noise, ((_, number, shape),) = strategy.answerer.known.block((at,))
         assert noise is not None
         wanted = projected(given[name]) if name in given else strategy.shapes[number].matrix
         np.testing.assert_allclose(shape.matrix.T @ shape.matrix, wanted.T @ wanted, atol=1e-12)
@@ -109,10 +103,9 @@ def projected(matrix: Array) -> Array:
 
 def block_values(draft: Draft, work: rs.Workload) -> dict[tuple[int, ...], float]:
     """Weighted variance that each block causes at noise 1."""
-    strategy = strategy_of(draft)
     values: dict[tuple[int, ...], float] = {}
     for group in work.groups():
-        for attributes, _, parts in strategy._measured_pieces(group):
+        for attributes, _, parts in draft.strategy.answerer._measured_pieces(group):
             value = group.weight * math.prod(part.total(weighted=True) for part in parts)
             values[attributes] = values.get(attributes, 0.0) + value
     return values
@@ -319,7 +312,6 @@ def test_weights_from_a_trillionth_to_a_trillion_leave_every_figure_finite(metho
     plan = rs.plan(work, ONE, method="querysmasher")
     assert np.isfinite(plan.variances(work)).all()
     assert plan.certificate.gap < 2e-4
-    assert isinstance(plan.strategy, Strategy)
     assert plan.strategy.exact_cost() <= 1
     assert all((layer.noise > 0).all() and np.isfinite(layer.noise).all() for layer in plan.strategy.layers)
 
@@ -363,7 +355,7 @@ def test_the_best_product_is_a_valid_mechanism_no_better_than_the_block_and_no_w
     best = querysmasher(work, 1e-6)
     monkeypatch.setattr(blocks, "MOST_RANK", 0)
     draft = querysmasher(work, 1e-6)
-    assert all(len(places) == 1 for layer in strategy_of(draft).layers for places in layer.layout)
+    assert all(len(places) == 1 for layer in draft.strategy.layers for places in layer.layout)
     assert draft.strategy.cost() == pytest.approx(1, rel=1e-12)
     assert draft.value == pytest.approx(totals_of(draft.strategy, work)[0], rel=1e-8)
     assert draft.value >= best.lower_bound * (1 - 1e-9)
@@ -391,7 +383,7 @@ def solve_with_sweeps(parts: blocks.Decomposition, sweeps: int, monkeypatch: pyt
 def test_a_factor_gets_no_direction_from_rounding():
     schema = rs.Schema.of_sizes([2, 4])
     work = rs.table(schema, {("a0", "a1"): rs.abs_diff}) + 0.01 * rs.table(schema, {("a0", "a1"): rs.affine})
-    for shape in strategy_of(residualplanner_plus(work, 1e-4)).shapes:
+    for shape in residualplanner_plus(work, 1e-4).strategy.shapes:
         assert shape.rank <= math.prod(size - 1 for size in shape.sizes)
         np.testing.assert_allclose(shape.matrix.sum(axis=1), 0, atol=1e-9)
 

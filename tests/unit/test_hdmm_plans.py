@@ -9,10 +9,10 @@ import pytest
 
 import residua as rs
 from residua.errors import BudgetError, NotInSpan, WorkloadError
+from residua.kernel.cost import added_cost, separate_cost
 from residua.mechanisms.registry import methods_for
 from residua.noise import DiscreteLaplace
 from residua.privacy.laws import interval_margin
-from residua.strategy.batches import exact_cost
 
 SCHEMA = rs.Schema(a=rs.Integer(0, 4), b=rs.Categorical("F", "M"), c=rs.Integer(0, 3))
 CODES = np.random.default_rng(5).integers(0, [5, 2, 4], (60, 3))
@@ -127,9 +127,9 @@ def test_no_record_costs_more_than_epsilon_and_the_worst_costs_it_all(plans, nam
     rows, _, scales = measured(plan)
     whole = np.abs(np.rint(rows)).astype(object)
     costs = [sum(Fraction(int(e)) / s for e, s in zip(column, scales, strict=True)) for column in whole.T]
-    assert max(costs) <= exact_cost(plan.batches) <= 1
-    assert exact_cost(plan.batches) == plan.strategy.exact_cost()
-    assert float(exact_cost(plan.batches)) > 1 - 1e-9
+    assert max(costs) <= added_cost(plan.batches) <= 1
+    assert separate_cost(plan.batches, replaced=False) == plan.strategy.exact_cost()
+    assert float(added_cost(plan.batches)) > 1 - 1e-9
     assert plan.privacy.pure_epsilon == 1
     assert plan.privacy.cost is None
 
@@ -168,7 +168,7 @@ def test_rescaling_to_twice_the_epsilon_about_quarters_every_variance(plans, met
     plan = plans("mixed", method, "pure").rescale(rs.pure_dp("0.01"))
     twice = plan.rescale(rs.pure_dp("0.02"))
     assert twice.variances(WORKS["mixed"]) == pytest.approx(plan.variances(WORKS["mixed"]) / 4, rel=1e-3)
-    assert exact_cost(twice.batches) <= Fraction(2, 100)
+    assert added_cost(twice.batches) <= Fraction(2, 100)
     assert twice.certificate.gap == pytest.approx(plan.certificate.gap, rel=1e-2)
 
 
@@ -202,7 +202,7 @@ def test_a_person_with_three_records_gets_three_times_the_scale(plans):
     one = plans("one", "hdmm", "pure")
     three = rs.plan(WORKS["one"], rs.pure_dp(1), method="hdmm", unit=rs.Unit(max_records=3))
     assert three.ideal.rmse == pytest.approx(3 * one.ideal.rmse)
-    assert exact_cost(three.batches) <= Fraction(1, 3)
+    assert added_cost(three.batches) <= Fraction(1, 3)
 
 
 def test_plain_counts_get_integer_noise_that_is_narrower_than_real_noise():

@@ -102,6 +102,15 @@ def test_the_stated_cost_is_that_of_the_dearest_cell_or_pair(data, law, replaced
     assert stated <= separate_cost(found, replaced=replaced)
 
 
+@given(st.data(), LAWS, st.booleans(), st.sampled_from([1, 5, 30]))
+def test_costs_that_are_added_up_a_few_at_a_time_are_the_same(data, law, replaced, few):
+    found = data.draw(measurements(law))
+    stated = (replaced_cost if replaced else added_cost)(found)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(joint, "AT_ONCE", few)
+        assert (replaced_cost if replaced else added_cost)(found) == stated
+
+
 @given(st.data(), LAWS, st.booleans())
 def test_one_block_alone_costs_exactly_what_it_states(data, law, replaced):
     [found] = data.draw(measurements(law, most=1))
@@ -122,7 +131,8 @@ def test_one_block_alone_costs_exactly_what_it_states(data, law, replaced):
 def test_with_less_room_the_cost_is_bounded_all_the_same(data, law, replaced, limit):
     found = data.draw(measurements(law))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(joint, "TOGETHER", limit)
+        for name in ("OWN", "TOGETHER", "CLUSTER", "APART", "AT_ONCE"):
+            patch.setattr(joint, name, max(1, limit))
         patch.setattr(block, "COMPARED", limit)
         patch.setattr(block, "FRONT", limit // 6)
         patch.setattr(joint, "DEAREST", limit // 6)
@@ -154,6 +164,7 @@ def test_blocks_beyond_the_limit_are_added_up_in_clusters():
     ]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(joint, "TOGETHER", 16)
+        patch.setattr(joint, "CLUSTER", 16)
         halves = added_cost(found[:2]) + added_cost(found[2:])
         assert added_cost(found) == halves < separate_cost(found, replaced=False)
 

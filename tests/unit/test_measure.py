@@ -26,7 +26,7 @@ from residua.kernel.measurement import Measurement
 from residua.ledger import store
 from residua.noise import RoundedGaussian, SystemSource
 from residua.strategy.build import seen_by
-from residua.strategy.costs import replacement_cost
+from residua.strategy.costs import record_cost
 from residua.strategy.integral import rebudgeted
 from residua.workload.views import View
 
@@ -490,7 +490,7 @@ def test_a_block_that_states_more_noise_than_it_has_does_not_make_replacing_look
     (layer,) = cells.strategy.layers
     quiet = dataclasses.replace(cells.strategy, layers=(dataclasses.replace(layer, noise=np.array([1e12])),))
     both, _ = seen_by([(quiet, View(), {}), (total.strategy, View(), {})])
-    assert replacement_cost(both) == pytest.approx(0.4)
+    assert record_cost(both, replacing=True) == pytest.approx(0.4)
     plan = dataclasses.replace(
         cells, strategy=both, budget=rs.zcdp("0.15"), unit=rs.Unit(neighbours="replace_one")
     )

@@ -13,13 +13,17 @@ from fractions import Fraction
 import numpy as np
 
 from residua.kernel.block import costs_by_cell, multiple_of
-from residua.kernel.exact import Integers, Whole, column_costs
+from residua.kernel.exact import Integers, column_costs
 from residua.kernel.measurement import Measurement
 from residua.linalg.kinds import JointKinds
 
-TOGETHER = 2**20  # joint cells, or pairs of them, that blocks are added up over
-ADDITIONS = 2**26  # of whole numbers, for all blocks that are added up
 MOST_BLOCKS = 2**11  # beyond which each is bounded alone
+OWN = 2**18  # cells of a block, or pairs of them, beyond which it is bounded alone
+TOGETHER = 2**31  # tables times joint places, of all blocks
+APART = 2**26  # the same, of each cluster where those of all blocks are more
+CLUSTER = 2**20  # joint places of such a cluster
+LOOKED_AT = 64  # clusters, for one that has room
+AT_ONCE = 2**18  # joint places in one array: it stays in the processor's cache
 DEAREST = 2**6  # places of an axis that are compared with all others
 GRAIN_BITS = 61  # of the whole cost in grains: their sums fit 64 bits
 
@@ -35,17 +39,18 @@ Tables = dict[Key, Integers]
 class _Run:
     """Blocks of a measurement that cost the same at noise of parameter 1, each on axes of its own.
 
-    `costs` is (places of each axis...), without the multiplier; `owners` says whose noise each block has.
+    `costs` is (places of each axis...), in units of `unit`; `owners` says whose noise each block has.
     """
 
     measurement: Measurement
-    costs: Whole
+    costs: Integers
+    unit: int
     axes: Sequence[tuple[Axis, ...]]
     owners: Sequence[int]
 
     def in_grains(self, owner: int, places: Sequence[list[int]], grain: Fraction) -> Integers:
         """Costs at some places of each axis with noise of one parameter, rounded up to whole grains."""
-        each = multiple_of(self.measurement) / self.measurement.parameters[owner] / grain
+        each = self.unit / self.measurement.parameters[owner] / grain
         chosen = self.costs[np.ix_(*places)].squeeze().astype(object)
         return np.asarray(-(-chosen * each.numerator // each.denominator), dtype=np.int64)
 
@@ -56,28 +61,28 @@ def joint_cost(measurements: Sequence[Measurement], alone: Sequence[Fraction], *
     `alone` is what those of each measurement cost by themselves. Exact but for rounding, up to a grain for
     each block, where all attributes in use have few joint cells.
     """
-    limit = min(TOGETHER, ADDITIONS // sum(len(each.subsets) for each in measurements))
     whole, rest = sum(alone, Fraction(0)), Fraction(0)
     runs: list[_Run] = []
     for each, own in zip(measurements, alone, strict=True):
-        found = _runs(each, limit, replaced)
+        found = _runs(each, replaced)
         runs += found
         rest += Fraction(0) if found else own
     # whole < 2^bits, so that all costs together are less than 2^GRAIN_BITS grains.
     bits = whole.numerator.bit_length() - whole.denominator.bit_length() + 1
     grain = Fraction(2) ** (bits - GRAIN_BITS)
-    clusters = _clusters(_tables(runs, grain), limit)
-    return rest + grain * sum(int(_added_up(cluster).max()) for cluster in clusters)
+    return rest + grain * sum(_largest(cluster) for cluster in _clusters(_tables(runs, grain)))
 
 
-def _runs(measurement: Measurement, limit: int, replaced: bool) -> list[_Run]:
+def _runs(measurement: Measurement, replaced: bool) -> list[_Run]:
     """The blocks of a measurement by what they look at; none if that is too much, or costs all the same."""
-    most = math.isqrt(limit) if replaced else limit
-    costs = (column_costs(measurement.law, matrix) for matrix in measurement.matrices)
-    level = measurement.cells == 1 if replaced else all(own.min() == own.max() for own in costs)
+    most = math.isqrt(OWN) if replaced else OWN
+    columns = (column_costs(measurement.law, matrix) for matrix in measurement.matrices)
+    level = measurement.cells == 1 if replaced else all(own.min() == own.max() for own in columns)
     if level or measurement.cells > most:
         return []
     by_cell = costs_by_cell(measurement, replaced=replaced)
+    unit = 2 ** max(0, int(by_cell.max()).bit_length() - GRAIN_BITS)
+    by_cell = np.asarray(-(-by_cell // unit), dtype=np.int64)
     derived = {part.place: part for part in measurement.derived}
     alike: dict[tuple[JointKinds | None, ...], list[int]] = {}
     for number, subset in enumerate(measurement.subsets.tolist()):
@@ -87,7 +92,8 @@ def _runs(measurement: Measurement, limit: int, replaced: bool) -> list[_Run]:
         cells, opened = _looks_at(measurement.sizes, parts, most)
         axes = [_axes(subset, opened) for subset in measurement.subsets[numbers].tolist()]
         owners = measurement.owners[numbers].tolist()
-        runs.append(_Run(measurement, _over(by_cell, cells), axes, owners))
+        costs = _over(by_cell, cells)
+        runs.append(_Run(measurement, costs, unit * multiple_of(measurement), axes, owners))
     return runs
 
 
@@ -119,7 +125,7 @@ def _axes(subset: Sequence[int], own: Sequence[tuple[Axis, ...] | None]) -> tupl
     return tuple(axis for at, axes in pairs for axis in ((at,) if axes is None else axes))
 
 
-def _over(costs: Whole, cells: Integers) -> Whole:
+def _over(costs: Integers, cells: Integers) -> Integers:
     """Costs of a block's cells, or pairs of cells, over its axes: (cells of each axis, or pairs of them)."""
     if costs.ndim == 1:
         return costs[cells]
@@ -143,7 +149,7 @@ def _tables(runs: Sequence[_Run], grain: Fraction) -> Tables:
                 known[key] = run.in_grains(owner, places, grain)
             mine = [numbers[axis] for axis, own in zip(axes, places, strict=True) if len(own) > 1]
             table, name = known[key].transpose(np.argsort(mine)), tuple(sorted(mine))
-            tables[name] = tables[name] + table if name in tables else table
+            _add(tables, name, table)
     return tables
 
 
@@ -164,11 +170,11 @@ def _places(runs: Sequence[_Run]) -> dict[Axis, list[int]]:
     return found
 
 
-def _dearest(tables: Sequence[Whole]) -> list[int]:
+def _dearest(tables: Sequence[Integers]) -> list[int]:
     """Places along the first axis, without many that cost less than another throughout."""
     flat = [table.reshape(len(table), -1) for table in tables]
-    total = sum(table.sum(axis=1) / table.max() for table in flat if table.any())
-    left = np.argsort(-np.asarray(total, dtype=np.float64), kind="stable")
+    total = sum(table.sum(axis=1, dtype=np.float64) / table.max() for table in flat if table.any())
+    left = np.argsort(-np.asarray(total), kind="stable")
     kept: list[int] = []
     while len(left) and len(kept) < DEAREST:
         kept.append(int(left[0]))
@@ -176,12 +182,15 @@ def _dearest(tables: Sequence[Whole]) -> list[int]:
     return sorted([*kept, *left.tolist()])
 
 
-def _clusters(tables: Tables, limit: int) -> list[Tables]:
-    """The tables, those together whose axes have few joint places; each goes to the first that has room."""
+def _clusters(tables: Tables) -> list[Tables]:
+    """All tables if their axes have few joint places; else sets, each table in one of the last with room."""
     sizes = _sizes(tables)
+    if len(tables) * math.prod(sizes.values()) <= TOGETHER:
+        return [tables]
+    limit = min(CLUSTER, APART // len(tables))
     found: list[tuple[dict[int, int], Tables]] = []
     for key in sorted(tables, key=lambda key: (-tables[key].size, key)):
-        for axes, own in found:
+        for axes, own in found[-LOOKED_AT:]:
             more = {axis: sizes[axis] for axis in key if axis not in axes}
             if math.prod(axes.values()) * math.prod(more.values()) <= limit:
                 axes.update(more)
@@ -192,12 +201,51 @@ def _clusters(tables: Tables, limit: int) -> list[Tables]:
     return [own for _, own in found]
 
 
-def _added_up(tables: Tables) -> Integers:
-    """The sum of several tables over all their axes."""
+def _largest(tables: Tables, known: int = 0) -> int:
+    """The largest sum of the tables over all joint places of their axes, or `known` if that is more.
+
+    Where the places are many, one axis after the other is fixed; places whose tables' largest costs add up to
+    no more than what is known are passed over.
+    """
     sizes = _sizes(tables)
-    total = np.zeros([sizes[axis] for axis in sorted(sizes)], dtype=np.int64)
+    if math.prod(sizes.values()) <= AT_ONCE:
+        return max(known, int(_added_up(tables).max()))
+    axis = max(sizes, key=lambda each: (sizes[each], sum(each in key for key in tables)))
+    bounds = np.zeros(sizes[axis], dtype=np.int64)
     for key, table in tables.items():
-        total += table.reshape([sizes[axis] if axis in key else 1 for axis in sorted(sizes)])
+        others = tuple(at for at, each in enumerate(key) if each != axis)
+        bounds += table.max(axis=others)
+    for place in np.argsort(-bounds, kind="stable").tolist():
+        if bounds[place] > known:
+            known = _largest(_fixed(tables, axis, place), known)
+    return known
+
+
+def _fixed(tables: Tables, axis: int, place: int) -> Tables:
+    """The tables at one place of an axis, over the others."""
+    found: Tables = {}
+    for key, table in tables.items():
+        if axis in key:
+            table = np.take(table, place, axis=key.index(axis))
+            key = tuple(each for each in key if each != axis)
+        _add(found, key, table)
+    return found
+
+
+def _add(tables: Tables, key: Key, table: Integers) -> None:
+    tables[key] = tables[key] + table if key in tables else table
+
+
+def _added_up(tables: Tables) -> Integers:
+    """The sum of several tables over all their axes: those over few axes first, while the sum is small."""
+    sizes = _sizes(tables)
+    axes = sorted(sizes)
+    total = np.zeros((), dtype=np.int64) + tables.get((), 0)
+    for last, axis in enumerate(axes):
+        total = np.repeat(total[..., None], sizes[axis], axis=-1)
+        for key, table in tables.items():
+            if key and key[-1] == axis:
+                total += table.reshape([sizes[each] if each in key else 1 for each in axes[: last + 1]])
     return total
 
 

@@ -79,9 +79,8 @@ class Measurement:
     def _check_noise(self) -> None:
         if self.law not in ("gaussian", "laplace"):
             raise _refused(f"there is no noise of the law {self.law!r}")
-        if not all(isinstance(own, Fraction) for own in self.parameters):
-            raise _refused("the parameters of noise are exact fractions")
-        self.laws()  # refuses parameters that no noise is drawn with
+        if not all(isinstance(own, Fraction) and own > 0 for own in self.parameters):
+            raise _refused("the parameters of noise are fractions above zero")
         if self.owners.dtype != np.int64 or self.owners.shape != (len(self.subsets),):
             raise _refused("each block has noise of one parameter")
         if not 0 <= self.owners.min() <= self.owners.max() < len(self.parameters):
@@ -102,7 +101,7 @@ class Measurement:
         return self.multiplier * math.prod(largest_size(matrix) for matrix in self.matrices)
 
     def laws(self) -> list[Law]:
-        """The law of the noise for each of the parameters."""
+        """The law of the noise for each of the parameters; refuses those that no noise is drawn with."""
         law = RoundedGaussian if self.law == "gaussian" else DiscreteLaplace
         return [law(parameter) for parameter in self.parameters]
 

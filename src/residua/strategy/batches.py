@@ -1,7 +1,7 @@
 """An integer strategy as measurements: what privacy rests on, in plain sight (`residua.kernel`)."""
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from fractions import Fraction
 
 import numpy as np
@@ -9,7 +9,6 @@ from numpy.typing import NDArray
 
 from residua.answering.blocks import Layer
 from residua.errors import BudgetError, Infeasible
-from residua.kernel.cost import separate_cost
 from residua.kernel.exact import column_costs
 from residua.kernel.measurement import Measurement
 from residua.strategy.strategy import Strategy
@@ -18,32 +17,42 @@ Array = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
 
+Costs = Callable[[int, Integers], tuple[list[Fraction], Integers]]
+"""The distinct costs of some blocks of a layer, all above zero, and which of them each block has."""
+
+
 def batches_of(strategy: Strategy) -> list[Measurement]:
     """The measurements of an integer strategy, in an order that its content determines."""
     if strategy.grain is None:
         raise Infeasible(
             "only a plan that rs.plan made can be measured; this one describes measurements made before"
         )
-    return list(_batches(strategy, strategy.grain))
+    grain = Fraction(1, 2) ** strategy.grain
+    shares = [_shares(layer, strategy.grain) for layer in strategy.layers]
+
+    def costs(number: int, rows: Integers) -> tuple[list[Fraction], Integers]:
+        found, owners = np.unique(shares[number][rows], return_inverse=True)
+        return [share * grain for share in found.tolist()], owners
+
+    return list(measurements_of(strategy, [_whole(shape.matrix) for shape in strategy.shapes], costs))
 
 
-def _batches(strategy: Strategy, grain: int) -> Iterator[Measurement]:
-    whole = [_whole(shape.matrix) for shape in strategy.shapes]
-    norms = [int(column_costs(strategy.law, matrix).max()) for matrix in whole]
-    shares_of = [_shares(layer, grain) for layer in strategy.layers]
+def measurements_of(strategy: Strategy, matrices: Sequence[Integers], costs: Costs) -> Iterator[Measurement]:
+    """The blocks of a strategy with these matrices as its shapes, and noise that makes them cost so much."""
+    norms = [int(column_costs(strategy.law, matrix).max()) for matrix in matrices]
     for number, mine in strategy.runs():
         layer = strategy.layers[number]
         numbers = layer.shapes[mine[0]].tolist()
         multiple = layer.multiplier if strategy.law == "laplace" else layer.multiplier**2
-        norm = Fraction(multiple * math.prod(norms[at] for at in numbers))
-        shares, owners = np.unique(shares_of[number][mine], return_inverse=True)
+        norm = multiple * math.prod(norms[at] for at in numbers)
+        found, owners = costs(number, mine)
         yield Measurement(
             layer.subsets[mine][:, layer.order],
             tuple(size for at in numbers for size in strategy.shapes[at].sizes),
-            tuple(whole[at] for at in numbers),
+            tuple(matrices[at] for at in numbers),
             layer.multiplier,
             strategy.law,
-            tuple(norm * Fraction(2) ** grain / share for share in shares.tolist()),
+            tuple(norm / cost for cost in found),
             owners.astype(np.int64),
             strategy.domains[layer.domain].view.parts,
         )
@@ -64,8 +73,3 @@ def _whole(matrix: Array) -> Integers:
     if not (np.abs(matrix) <= 2.0**53).all() or (np.rint(matrix) != matrix).any():
         raise BudgetError("only small whole numbers can be measured, and this plan has others; plan again")
     return matrix.astype(np.int64)
-
-
-def exact_cost(batches: Sequence[Measurement]) -> Fraction:
-    """Cost of adding or removing a record if one cell were the dearest of all blocks (claim I-005)."""
-    return separate_cost(batches, replaced=False)

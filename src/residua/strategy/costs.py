@@ -1,58 +1,70 @@
-"""What a strategy costs a record that is replaced by another, in floating point and never rounded down."""
+"""What a strategy costs one record, as the kernel bounds it (`residua.kernel.cost`)."""
 
-import math
-from collections.abc import Sequence
+from fractions import Fraction
 
 import numpy as np
 from numpy.typing import NDArray
 
-from residua.answering.blocks import Shape
-from residua.linalg.squares import join
-from residua.privacy import NoiseLaw
-from residua.strategy.noise_laws import largest_difference
+from residua.kernel.cost import added_cost, replaced_cost, separate_cost
+from residua.kernel.joint import MOST_BLOCKS
+from residua.strategy.batches import batches_of, measurements_of
+from residua.strategy.noise_laws import column_costs
 from residua.strategy.strategy import Strategy
 
 Array = NDArray[np.float64]
+Integers = NDArray[np.int64]
 
-COMPARED_CELLS = 5_000  # of one block, all pairs of which are compared
-ROUNDING = float(np.finfo(np.float64).eps)
-
-
-def replacement_cost(strategy: Strategy) -> float:
-    """A bound on the privacy cost of replacing one record, the sum over blocks; a total costs nothing."""
-    known: dict[tuple[int, ...], float] = {}
-    total = 0.0
-    for layer in strategy.layers:
-        numbers, inverse = np.unique(layer.shapes, axis=0, return_inverse=True)
-        ratios = []
-        for row in map(tuple, numbers.tolist()):
-            if row not in known:
-                known[row] = replacement_ratio(strategy.law, [strategy.shapes[at] for at in row])
-            ratios.append(known[row])
-        total += float(np.sum(np.array(ratios)[inverse.reshape(-1)] * layer.costs))
-    return total
+NEGLIGIBLE = 1e-9  # relative difference of costs that is not looked for
+ROUNDING = 1e-4  # relative difference of costs that rounding to integers may make
+MANY_BITS, FEW_BITS = 45, 24  # of the entries of a real matrix; sums of products of the few fit 64 bits
+FEW_ENTRIES = 2**12  # that many bits are taken for
 
 
-def replacement_ratio(law: NoiseLaw, shapes: Sequence[Shape]) -> float:
-    """The worst cost of replacing a record over that of adding one, for a product of shapes (claim A-005).
+def proved_cost(strategy: Strategy, *, replacing: bool) -> Fraction:
+    """What an integer strategy is proved to cost one record that is added or removed, or replaced."""
+    if replacing:
+        return replaced_cost(batches_of(strategy))
+    return added_cost(batches_of(strategy)) if _may_save(strategy) else strategy.exact_cost()
 
-    Two columns without negative entries differ by no more, squared, than their squares together.
+
+def record_cost(strategy: Strategy, *, replacing: bool) -> float:
+    """About what a real strategy costs: the sum of what its blocks cost alone."""
+    if not replacing:
+        return strategy.cost()
+
+    def costs(number: int, rows: Integers) -> tuple[list[Fraction], Integers]:
+        found, owners = np.unique(strategy.layers[number].costs[rows], return_inverse=True)
+        return [Fraction(cost) for cost in found.tolist()], owners
+
+    matrices = [_to_bits(shape.matrix) for shape in strategy.shapes]
+    return float(separate_cost(list(measurements_of(strategy, matrices, costs)), replaced=True))
+
+
+def ideal_scale(ideal: Strategy, released: Strategy, allowed: Fraction, *, replacing: bool) -> float:
+    """What the costs of a real strategy are multiplied by to be compared with its integer form at a budget.
+
+    Both then cost the same, block by block added up: as much as the integer one is proved to afford. Where
+    that is no more than the budget, but for rounding, it is the budget.
     """
-    if not shapes:
-        return 0.0
-    if law == "laplace":
-        return largest_difference([shape.matrix for shape in shapes])
-    if math.prod(shape.matrix.shape[1] for shape in shapes) <= COMPARED_CELLS:
-        square = join([shape.matrix.T @ shape.matrix for shape in shapes])
-        own = np.diagonal(square)
-        worst = float((own[:, None] + own[None, :] - 2 * square).max()) / float(own.max())
-        # Differences of large numbers: what rounding can have taken off is put back.
-        return worst + 4 * ROUNDING * (sum(len(shape.matrix) + 1 for shape in shapes) + 3)
-    low = high = 1.0
-    for shape in shapes:
-        gram = shape.matrix.T @ shape.matrix / shape.norm
-        slack = ROUNDING * (len(shape.matrix) + 4)
-        ends = float(gram.min()) - slack, float(gram.max()) + slack
-        corners = [one * other for one in (low, high) for other in ends]
-        low, high = min(corners), max(corners)
-    return 2.0 - 2.0 * low
+    spent = released.exact_cost()
+    if not replacing and spent <= allowed * Fraction(1 + ROUNDING):
+        spent = allowed
+    return float(spent) / ideal.cost()
+
+
+def _may_save(strategy: Strategy) -> bool:
+    """Whether adding up costs cell by cell might be less than the sum of what the blocks cost alone."""
+    if not 1 < sum(len(layer.noise) for layer in strategy.layers) <= MOST_BLOCKS:
+        return False
+    costs = [column_costs(strategy.law, shape.matrix) for shape in strategy.shapes]
+    level = np.array([float(own.min() / own.max()) for own in costs])
+    least = sum(float(np.sum(layer.costs * level[layer.shapes].prod(axis=1))) for layer in strategy.layers)
+    return least < (1 - NEGLIGIBLE) * strategy.cost()
+
+
+def _to_bits(matrix: Array) -> Integers:
+    """A multiple of the matrix, rounded; whole numbers as they are."""
+    largest = np.abs(matrix).max()
+    bits = MANY_BITS if matrix.size <= FEW_ENTRIES else FEW_BITS
+    whole = largest <= 2**MANY_BITS and not np.any(np.rint(matrix) - matrix)
+    return np.asarray(np.rint(matrix * (1.0 if whole else 2.0**bits / largest)), dtype=np.int64)

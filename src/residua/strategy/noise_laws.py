@@ -5,19 +5,16 @@ cost of Laplace noise is an epsilon and goes with one over its scale, the square
 """
 
 import math
-from collections.abc import Sequence
 from fractions import Fraction
 
 import numpy as np
 from numpy.typing import NDArray
 
 from residua.errors import FileFormatError, Infeasible
-from residua.linalg.squares import join
 from residua.privacy import NoiseLaw
 
 Array = NDArray[np.float64]
 
-COMPARED = 100_000_000  # numbers gone through to compare the columns of a matrix with each other
 NARROWEST = 115.0  # half of one over a scale: the variance is then 1e-100, and not to be divided by below
 LARGEST_SCALE = 2.0**39  # of Laplace noise that is drawn; leaves room for counts in 64 bits
 
@@ -61,21 +58,6 @@ def bound_divisor(law: NoiseLaw, allowed: Fraction) -> float:
     if law == "gaussian":
         return float(allowed)
     return 2.0 * math.sinh(min(float(allowed) / 2, 350.0)) ** 2
-
-
-def largest_difference(matrices: Sequence[Array]) -> float:
-    """Largest sum of absolute differences of two columns of a Kronecker product, over its largest column sum.
-
-    Exact for whole numbers on few cells, otherwise 2, which is a bound (claim P-031).
-    """
-    rows, cells = math.prod(map(len, matrices)), math.prod(matrix.shape[1] for matrix in matrices)
-    if cells == 1:
-        return 0.0
-    if rows * cells * cells > COMPARED:
-        return 2.0
-    whole = join(matrices)
-    most = max(float(np.abs(whole - whole[:, [cell]]).sum(axis=0).max()) for cell in range(cells))
-    return most / float(np.abs(whole).sum(axis=0).max())
 
 
 def noise_law(name: object) -> NoiseLaw:
