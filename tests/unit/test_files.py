@@ -146,7 +146,7 @@ def test_a_file_has_the_permissions_of_any_new_file(saved, tmp_path):
 def test_the_file_is_a_zip_that_anybody_can_look_into(saved):
     manifest = json.loads(members(saved)[0])
     assert manifest["format"] == "residua plan"
-    assert manifest["version"] == _files.FORMAT_VERSION
+    assert manifest["version"] == _files.NEWEST
     assert manifest["content"]["budget"] == {"definition": "approx_dp", "epsilon": "1", "delta": "1/1000000"}
 
 
@@ -293,7 +293,7 @@ def test_a_file_that_may_not_be_read_says_so(saved, monkeypatch):
 
 def test_a_later_version_is_refused_with_the_remedy(saved):
     def later(head):
-        head["version"] = 2
+        head["version"] = 3
 
     resign(saved, later)
     refused(
@@ -327,16 +327,16 @@ def put(value, *keys):
     "change",
     [
         *map(
-            drop, ["schema", "workload", "budget", "unit", "method", "mechanism", "certificate", "released"]
+            drop, ["schema", "workload", "budget", "unit", "method", "strategy", "certificate", "released"]
         ),
         put(None, "schema"),
-        put("psychic", "mechanism", "kind"),
-        put(None, "mechanism", "factors"),
+        put("psychic", "strategy", "law"),
+        put(None, "strategy", "shapes"),
         put([], "released", "totals"),
         put("many", "ideal"),
-        put("nothing", "mechanism", "factors", 0, "matrix"),
-        put([7], "mechanism", "factors", 0, "sizes"),
-        put("x", "mechanism", "noise_variance"),
+        put("nothing", "strategy", "layers"),
+        put([7], "strategy", "shapes", 0, "sizes"),
+        put("x", "strategy", "grain"),
         put({"definition": "trust"}, "budget"),
         put(0, "unit", "max_records"),
         put({"surprise": 1}, "certificate"),

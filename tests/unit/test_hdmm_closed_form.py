@@ -54,7 +54,7 @@ def dense_strategy(squares, kernels):
     for term, square in squares.items():
         whole = np.ones((1, 1))
         for at, size in enumerate(SCHEMA.sizes):
-            whole = np.kron(whole, kernels[at].matrix if at in term else np.ones((1, size)))
+            whole = np.kron(whole, kernels[at].shape.matrix if at in term else np.ones((1, size)))
         rows.append(math.sqrt(square) * whole)
     return np.concatenate(rows)
 

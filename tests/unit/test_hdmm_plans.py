@@ -207,7 +207,7 @@ def test_a_person_with_three_records_gets_three_times_the_scale(plans):
 
 def test_plain_counts_get_integer_noise_that_is_narrower_than_real_noise():
     plan = rs.plan(rs.marginals(SCHEMA, ways=1), rs.pure_dp(2), method="identity")
-    scale = plan.batches[0].scales[0]
+    scale = plan.batches[0].parameters[0]
     assert scale == Fraction(1, 2)
     assert plan.strategy.noise_variance == pytest.approx(DiscreteLaplace(scale).variance)
     assert plan.rmse < plan.ideal.rmse
@@ -235,8 +235,9 @@ def test_a_plan_whose_noise_is_not_that_of_its_budget_is_not_measured(plans):
 
 def test_a_forged_share_cannot_buy_less_noise(plans):
     plan = plans("mixed", "hdmm-marginals", "pure")
-    dear = tuple(replace(term, share=2 * (term.share or 0)) for term in plan.strategy.terms)
-    forged = replace(plan, mechanism=replace(plan.strategy, terms=dear))
+    layers = plan.strategy.layers
+    dear = tuple(replace(each, shares=2 * each.shares, costs=2 * each.costs) for each in layers)
+    forged = replace(plan, strategy=replace(plan.strategy, layers=dear))
     with pytest.raises(BudgetError, match="would spend more"):
         rs.measure(forged, CODES, ledger=None, noise=rs.simulated(1))
 
@@ -265,7 +266,7 @@ def test_explanations_name_what_is_measured(plans):
     text = plans("mixed", "hdmm-union", "pure").explain()
     assert "Pure DP: epsilon = 1" in text
     assert "independent Laplace noise" in text
-    assert "of the privacy cost" in text
+    assert "queries on" in text
 
 
 def test_large_epsilons_are_planned_and_measured():

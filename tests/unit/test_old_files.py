@@ -109,7 +109,8 @@ def test_a_plan_of_format_1_can_still_be_measured(name, tmp_path) -> None:
 def test_a_release_of_format_1_is_combined_with_a_new_one_of_its_plan(name, tmp_path) -> None:
     old, plan = release_of(name), plan_of(name)
     nobody = np.zeros((0, len(plan.schema.sizes)), dtype=np.int64)
-    both = rs.combine(old, rs.measure(plan, nobody, ledger=None, noise=rs.simulated(seed=1)))
+    with pytest.warns(rs.DifferentDataWarning):
+        both = rs.combine(old, rs.measure(plan, nobody, ledger=None, noise=rs.simulated(seed=1)))
     np.testing.assert_allclose(both.plan.variances(plan.workload), plan.variances(plan.workload) / 2, 1e-6)
     both.save(tmp_path / "both.release")
     np.testing.assert_array_equal(rs.Release.load(tmp_path / "both.release").values(), both.values())

@@ -253,7 +253,7 @@ def test_queries_outside_the_span_are_refused_by_the_names_of_their_attributes(m
 @pytest.mark.parametrize("chunk", [1, 10**6])
 @pytest.mark.parametrize("method", ["querysmasher", "smasher", "dense"])
 def test_tables_answered_together_are_answered_as_one_by_one(monkeypatch, work, chunk, method):
-    monkeypatch.setattr("residua.reconstruct.CHUNK_CELLS", chunk)
+    monkeypatch.setattr("residua.answering.estimator.CHUNK_CELLS", chunk)
     plan = rs.plan(work, ONE, method=method)
     release = measured(plan, people(work.schema, 100), rs.simulated(seed=1))
     one_by_one = np.concatenate([release._values_of(group) for group in work.groups()])
@@ -337,12 +337,12 @@ def test_one_record_more_than_the_limit_could_wrap_around(plans):
 def test_measurements_that_do_not_fit_the_plan_are_refused(plans):
     plan = plans("prefix", "querysmasher")
     arrays = {}
-    record = measured(plan, people(SMALL, 10)).measurements.record(arrays)
+    record = measured(plan, people(SMALL, 10)).measurements.to_manifest(arrays)
     with pytest.raises(rs.FileFormatError, match="do not belong to the plan"):
-        Measurements.from_record({"batches": 1}, arrays, plan.batches)
+        Measurements.from_manifest({"batches": 1}, arrays, plan.strategy)
     for wrong in (arrays["measurements.1"][:, :-1], arrays["measurements.1"].astype(float)):
         with pytest.raises(rs.FileFormatError, match="batch 1 of the measurements does not fit"):
-            Measurements.from_record(record, {**arrays, "measurements.1": wrong}, plan.batches)
+            Measurements.from_manifest(record, {**arrays, "measurements.1": wrong}, plan.strategy)
 
 
 # --- attributes of one size with different weights ---------------------------------------------------------
