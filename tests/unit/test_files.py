@@ -297,7 +297,7 @@ def test_a_later_version_is_refused_with_the_remedy(saved):
 
     resign(saved, later)
     refused(
-        saved, "has format version 2; this Residua reads version 1. Use the version that wrote it, or a later"
+        saved, "has format version 3; this Residua reads versions up to 2. Use the version that wrote it, or a later"
     )
 
 

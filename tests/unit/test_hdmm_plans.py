@@ -209,7 +209,7 @@ def test_plain_counts_get_integer_noise_that_is_narrower_than_real_noise():
     plan = rs.plan(rs.marginals(SCHEMA, ways=1), rs.pure_dp(2), method="identity")
     scale = plan.batches[0].parameters[0]
     assert scale == Fraction(1, 2)
-    assert plan.strategy.noise_variance == pytest.approx(DiscreteLaplace(scale).variance)
+    assert plan.strategy.single()[2] == pytest.approx(DiscreteLaplace(scale).variance)
     assert plan.rmse < plan.ideal.rmse
 
 
@@ -238,7 +238,7 @@ def test_a_forged_share_cannot_buy_less_noise(plans):
     layers = plan.strategy.layers
     dear = tuple(replace(each, shares=2 * each.shares, costs=2 * each.costs) for each in layers)
     forged = replace(plan, strategy=replace(plan.strategy, layers=dear))
-    with pytest.raises(BudgetError, match="would spend more"):
+    with pytest.raises(BudgetError, match="what their noise does not keep|would spend more"):
         rs.measure(forged, CODES, ledger=None, noise=rs.simulated(1))
 
 

@@ -145,10 +145,12 @@ class _Evaluated:
         alike: dict[bytes, list[int]] = {}
         self.numbers = np.array([self._number(*each, alike) for each in asked.pieces], dtype=np.int64)
         means = np.array([self._piece(source, ()).size() for source in range(len(asked.sources))])
-        self.coefficients = np.zeros(asked.terms)
-        for each in asked.additions:
-            added = each.weights * means[each.others].prod(axis=1)
-            self.coefficients += np.bincount(each.terms, weights=added, minlength=asked.terms)
+        added = [each.weights * means[each.others].prod(axis=1) for each in asked.additions]
+        terms = np.concatenate([each.terms for each in asked.additions])
+        # In one go, so that terms that are asked alike get the same sum to the last bit.
+        self.coefficients: Array = np.bincount(
+            terms, weights=np.concatenate(added), minlength=asked.terms
+        ).astype(np.float64)
 
     def _piece(self, source: int, kept: tuple[int, ...]) -> Piece:
         (queries,), kinds = self.asked.sources[source].queries, self.asked.sources[source].kinds

@@ -160,7 +160,7 @@ class _Rounding:
             return 1  # integer noise on plain counts is narrower than on multiples of them (claim H-002)
         narrowest = float(np.array(self._norms)[chosen].sum(axis=1).min()) if chosen.shape[1] else 0.0
         room = NOISE_BITS + 0.5 * math.log2(float(layer.costs.min()) / self.cost * float(self.allowed))
-        loose = layer.layout and not any(at in self.centred for at in np.unique(layer.shapes).tolist())
+        loose = not any(at in self.centred for at in np.unique(layer.shapes).tolist())
         wanted = max(even_bits(self.allowed), min(FEW_LOOSE_BITS, int(room)) if loose else 0)
         return int(2 ** max(0, wanted - int(narrowest / 2)))
 
@@ -267,13 +267,13 @@ def with_budget(strategy: Strategy, allowed: Fraction) -> Strategy:
     whole = strategy.cost()
     grain = GRAINS - math.ceil(math.log2(allowed))
     most = math.floor(allowed * Fraction(2) ** grain)
-    law = strategy.law
+    law, alone = strategy.law, sum(len(layer.noise) for layer in strategy.layers) == 1
     norms = np.array([float(_norm(law, shape)) for shape in strategy.shapes])
     entries = np.array([float(largest_size(shape.matrix.astype(np.int64))) for shape in strategy.shapes])
     layers = []
     for layer in strategy.layers:
         shares = np.floor(layer.costs / whole * (float(most) * (1 - SLACK))).astype(np.int64)
-        shares = np.maximum(shares, LEAST_GRAINS)
+        shares = np.array([most]) if alone else np.maximum(shares, LEAST_GRAINS)
         costs = np.asarray(shares * 2.0**-grain, dtype=np.float64)
         squared = float(layer.multiplier) ** 2
         parameters = norms[layer.shapes].prod(axis=1) / costs
