@@ -16,7 +16,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from residua.errors import FileFormatError
+from residua.errors import FileFormatError, Infeasible
 from residua.linalg.centring import Measure
 from residua.linalg.rows import inverse_gram
 from residua.privacy import NoiseLaw
@@ -207,7 +207,10 @@ class Half:
         weights = inverse.sum(axis=1)
         spread = float(weights.sum())
         if projector is not None and size - float(projector.sum()) > RANK_RATIO * size:
-            raise ValueError("a matrix that does not determine the total cannot be part of a nested strategy")
+            raise Infeasible(
+                "queries of one attribute that do not determine the total are not measured beside other "
+                "marginals; plan with method 'hdmm' or 'hdmm-kron'"
+            )
         weights = weights / spread
         even = bool(np.abs(weights * size - 1.0).max() <= EVEN * size)
         measure = Measure(size) if even else Measure.of(weights)
