@@ -1,9 +1,11 @@
-"""Text for people: columns that line up, and nothing in them that a terminal would obey."""
+"""Text for people: columns that line up, long values cut short, nothing that a terminal would obey."""
 
 import re
 from collections.abc import Iterable, Sequence
 
 Row = Sequence[str]
+
+_LONGEST = 60  # characters of a value in a message
 
 # Controls, separators of lines and paragraphs, halves of letters, and marks that turn the direction of text.
 _OBEYED = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff\ufeff]")
@@ -43,3 +45,15 @@ def columns(
 def counted(number: int, one: str, many: str) -> str:
     """A number of things with the right noun."""
     return f"1 {one}" if number == 1 else f"{number:,} {many}"
+
+
+def short(value: object) -> str:
+    """The value as Python writes it, cut in the middle when it is long."""
+    try:
+        text = repr(value)
+    except ValueError:  # Python writes no numbers of thousands of digits
+        return f"a number of very many digits, of type {type(value).__name__}"
+    if len(text) <= _LONGEST:
+        return text
+    half = _LONGEST // 2 - 2
+    return f"{text[:half]}...{text[-half:]}"

@@ -38,6 +38,7 @@ from residua.workload.queries import spelled
 
 DEFAULT_GAP = 1e-4
 COUNTABLE = 10**300  # queries whose sums fit a float
+EXTREME = 100  # powers of ten that weights, and squares of queries, may reach up or down
 
 OBJECTIVES = ("total_variance", "max_variance")
 ONE_RECORD = Unit()
@@ -231,6 +232,7 @@ def _check_arguments(
             f"table {largest.name!r} has {spelled(largest.count)} queries, more than a float can count; "
             "ask fewer queries, or put them in tables of fewer attributes"
         )
+    _refuse_extremes(work)
     if not isinstance(budget, Budget) and (budget is not None or targets is None):
         raise _no_budget(budget)
     if not isinstance(unit, Unit):
@@ -249,6 +251,30 @@ def _check_arguments(
     refuse_odd_wishes(budget, targets, objective)
     if not isinstance(gap, int | float) or not 0 < gap < 1:
         raise WorkloadError(f"gap must be between 0 and 1, such as 1e-4, not {gap!r}")
+
+
+def _refuse_extremes(work: Workload) -> None:
+    """WorkloadError where weights and coefficients leave floats no room for squares and sums."""
+    for part in work.parts:
+        low, high = (math.log10(part.weight) + end for end in _magnitudes(part))
+        if not -EXTREME <= low <= high <= EXTREME:
+            name = part.name if isinstance(part, Group) else next(part.names())
+            raise WorkloadError(
+                f"table {name!r} has queries whose weight times squared coefficients is about 1e"
+                f"{round(low if low < -EXTREME else high)}, beyond 1e-{EXTREME} to 1e{EXTREME}; only ratios "
+                "of weights count, so divide all of them by one number"
+            )
+
+
+def _magnitudes(part: Group | Tables) -> tuple[float, float]:
+    """Least and largest magnitude of the queries of a table, or bounds on those of a run of tables."""
+    if isinstance(part, Group):
+        ends = [factor.queries.magnitudes() for factor in part.factors]
+        return sum(low for low, _ in ends), sum(high for _, high in ends)
+    families = part.joint or [factor.queries for factor in part.factors if factor is not None]
+    ends = [queries.magnitudes() for queries in families]
+    low, high = min((low for low, _ in ends), default=0.0), max((high for _, high in ends), default=0.0)
+    return part.ways * min(low, 0.0), part.ways * max(high, 0.0)
 
 
 @dataclass(frozen=True, slots=True)

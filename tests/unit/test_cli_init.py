@@ -146,6 +146,13 @@ def test_a_path_to_a_database_says_what_to_do_with_it(place):
         rs.measure(plan, "people.duckdb", ledger=None, noise=rs.simulated(seed=1))
 
 
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-16-be", "utf-32"])
+def test_a_release_of_another_encoding_is_refused_with_the_remedy(place, encoding):
+    write("people.csv", ",", encoding)
+    run("init", "people.csv", "--read-values")
+    assert "iconv -f UTF-16 -t UTF-8 people.csv" in mistake("release", "people.yaml", "--simulate", "1")
+
+
 @pytest.mark.parametrize("delimiter", [";", "\t", "|"])
 def test_a_draft_of_any_delimiter_can_be_released(place, delimiter):
     write("people.csv", delimiter, newline="\r\n")

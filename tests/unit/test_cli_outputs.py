@@ -176,6 +176,16 @@ def test_a_release_that_cannot_get_its_name_is_not_lost(place, monkeypatch):
     assert rs.Release.load(kept).audit["ledger"]["dataset"] == "people-2024"
 
 
+def test_a_ledger_that_cannot_note_a_release_does_not_take_it_away(place, monkeypatch):
+    def locked(*_):
+        raise rs.LedgerError("it is kept locked")
+
+    monkeypatch.setattr(rs.Ledger, "complete", locked)
+    assert "written and paid for, but the ledger could not note" in mistake("release", "people.yaml")
+    assert rs.Release.load("people.release").hash
+    assert (place / "answers.csv").is_file()
+
+
 def test_answers_that_fail_after_all_do_not_take_the_release_with_them(place, monkeypatch):
     import pyarrow.csv
 

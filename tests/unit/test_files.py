@@ -297,7 +297,8 @@ def test_a_later_version_is_refused_with_the_remedy(saved):
 
     resign(saved, later)
     refused(
-        saved, "has format version 3; this Residua reads versions up to 2. Use the version that wrote it, or a later"
+        saved,
+        "has format version 3; this Residua reads versions up to 2. Use the version that wrote it, or a later",
     )
 
 
@@ -326,9 +327,7 @@ def put(value, *keys):
 @pytest.mark.parametrize(
     "change",
     [
-        *map(
-            drop, ["schema", "workload", "budget", "unit", "method", "strategy", "certificate", "released"]
-        ),
+        *map(drop, ["schema", "workload", "budget", "unit", "method", "strategy", "certificate", "released"]),
         put(None, "schema"),
         put("psychic", "strategy", "law"),
         put(None, "strategy", "shapes"),

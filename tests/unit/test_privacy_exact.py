@@ -101,3 +101,28 @@ def test_text_is_exact_where_it_is_short_and_rounded_up_where_it_says_so():
     assert text_above(Fraction(100001, 100000), digits=3) == "1.01"
     assert text_above(Fraction(0)) == "0"
     assert text_above(Fraction(10) ** 30) == "1E+30"
+
+
+@pytest.mark.parametrize(
+    "long",
+    [
+        Fraction(10**5000 + 1, 10**5000),
+        "0." + "1" * 5000,
+        Decimal("1." + "7" * 2000),
+        Fraction(1, 10**299 + 1) ** 4,
+    ],
+    ids=["fraction", "text", "decimal", "power"],
+)
+def test_numbers_of_thousands_of_digits_are_refused_in_few_words(long: object) -> None:
+    with pytest.raises(BudgetError, match=r"^rho (has more than 1,000 digits|is out of range).{,80}$"):
+        exact(long, "rho")
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [-(10**5000), 10**5000, "9" * 10**5, "x" * 10**5, "1/" + "0" * 10**5],
+    ids=["-", "+", "9", "x", "0"],
+)
+def test_what_is_wrong_with_a_long_number_is_said_in_few_words(wrong: object) -> None:
+    with pytest.raises(BudgetError, match=r"^.{,250}$"):
+        positive(wrong, "rho")

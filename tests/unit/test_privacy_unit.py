@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from residua.errors import BudgetError, FileFormatError
-from residua.privacy import Unit, pure_dp, zcdp
+from residua.privacy import Budget, Unit, gdp, privacy_cost, pure_dp, zcdp
 
 
 @pytest.fixture
@@ -83,3 +83,25 @@ def test_a_record_reads_back_as_an_equal_unit(unit):
 def test_an_edited_record_is_refused(record):
     with pytest.raises(FileFormatError, match="not the record of a unit of privacy"):
         Unit.from_record(record)
+
+
+@pytest.mark.parametrize(
+    "budget",
+    [pure_dp("1e-300"), zcdp("1e-308"), privacy_cost("1e-61"), gdp("1e-31")],
+    ids=lambda each: each.definition,
+)
+def test_a_budget_that_no_noise_can_keep_to_is_refused(budget: Budget) -> None:
+    with pytest.raises(BudgetError, match="64-bit integers do not hold the noise for that; give a larger"):
+        Unit().allowance(budget)
+    with pytest.raises(BudgetError, match="give a larger budget"):
+        Unit(max_records=10**40).allowance(zcdp(1))
+
+
+@pytest.mark.parametrize(
+    "budget",
+    [pure_dp("1e300"), zcdp("1e308"), privacy_cost("1e31"), gdp("1e16")],
+    ids=lambda each: each.definition,
+)
+def test_a_budget_that_protects_nobody_is_refused(budget: Budget) -> None:
+    with pytest.raises(BudgetError, match="which protects nobody; give a smaller one"):
+        Unit().allowance(budget)

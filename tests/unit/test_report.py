@@ -248,6 +248,14 @@ def test_names_from_outside_are_escaped():
     assert "&lt;x&gt;" in page
 
 
+def test_names_from_outside_turn_no_text_around():
+    schema = rs.Schema(kind=rs.Categorical("under\u202eover", "bell\x07"))
+    plan = rs.plan(rs.table(schema, ["kind"], name="a\x1b[2J"), rs.zcdp(1))
+    page = page_of(plan_contents(plan), FAKE)
+    assert not set(page) & set("\x07\x1b\u202e")
+    assert "under\\u202eover" in page
+
+
 def test_long_tables_are_cut_and_say_so(monkeypatch, release):
     monkeypatch.setattr("residua.report.gather.MOST_NUMBERS", 17)
     contents = release_contents(release)

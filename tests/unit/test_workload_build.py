@@ -215,6 +215,18 @@ def test_weights_that_are_not_positive_numbers_are_refused_by_name(wrong: object
         table(PEOPLE, ["age"], weight=wrong)
 
 
+@pytest.mark.parametrize(
+    "wrong",
+    [10**400, 10**5000, Fraction(10**400), Fraction(1, 10**400)],
+    ids=["int", "long int", "fraction", "small fraction"],
+)
+def test_weights_beyond_all_floats_are_refused_by_name(wrong: object) -> None:
+    with pytest.raises(WorkloadError, match=r"'age': a weight is a positive finite number, not .{,70}$"):
+        wrong * table(PEOPLE, ["age"])
+    with pytest.raises(WorkloadError, match="table 'age': a weight is a positive finite number"):
+        table(PEOPLE, ["age"], weight=wrong)
+
+
 def test_weights_that_overflow_or_vanish_are_refused() -> None:
     work = table(PEOPLE, ["age"], weight=1e200)
     for factor in (1e200, 1e-323):

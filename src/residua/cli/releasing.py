@@ -153,8 +153,13 @@ def _noise(seed: int | None) -> Any:
 def _note_release(payer: Ledger, made: Release) -> None:
     """Note in the ledger which release its entry paid for."""
     number = int(made.audit["ledger"]["entry"])
-    [entry] = [entry for entry in payer.entries() if entry.id == number]
-    payer.complete(entry, made.hash)
+    try:
+        [entry] = [entry for entry in payer.entries() if entry.id == number]
+        payer.complete(entry, made.hash)
+    except LedgerError as error:
+        raise LedgerError(
+            f"the release is written and paid for, but the ledger could not note its hash: {error}"
+        ) from error
 
 
 def _screen(asked: Spec, made: Release, payer: Ledger | None) -> list[str]:

@@ -34,6 +34,11 @@ def header_of(path: Path, delimiter: str) -> tuple[list[str], int]:
             for row in reader:
                 if row:
                     names = [_bytes(name).decode(errors="surrogateescape") for name in row]
+                    if any("\0" in name for name in names):
+                        raise DataError(
+                            f"{path} is not UTF-8: zero bytes are between its letters, as in UTF-16; write "
+                            f"it anew, as by iconv -f UTF-16 -t UTF-8 {path}"
+                        )
                     return names, reader.line_num
     except (OSError, csv.Error) as error:
         raise DataError(f"{path} cannot be read as CSV ({error})") from error

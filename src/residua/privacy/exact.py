@@ -8,6 +8,7 @@ from fractions import Fraction
 
 import numpy as np
 
+from residua._text import short
 from residua.errors import BudgetError
 
 Number = int | float | Fraction | Decimal | str | np.integer | np.floating
@@ -16,6 +17,7 @@ Number = int | float | Fraction | Decimal | str | np.integer | np.floating
 # Beyond these sizes a number is a slip of the pen, and floats could no longer hold it.
 _SMALLEST, _LARGEST = Fraction(1, 10**308), Fraction(10**308)
 _LARGEST_POWER = 400
+_MOST_DIGITS = 1_000  # of numerator or denominator: Python writes no number of many thousands
 _REMEDY = "give a number such as 0.1, '1/3' or Fraction(1, 10)"
 
 
@@ -28,6 +30,8 @@ def exact(value: Number, name: str) -> Fraction:
     number = _fraction(value, name)
     if number and not _SMALLEST <= abs(number) <= _LARGEST:
         raise BudgetError(f"{name} is out of range: its size must lie between 1e-308 and 1e308")
+    if max(abs(number.numerator), number.denominator) >= 10**_MOST_DIGITS:
+        raise BudgetError(f"{name} has more than {_MOST_DIGITS:,} digits; give a rounder number, such as 0.1")
     return number
 
 
@@ -35,7 +39,7 @@ def positive(value: Number, name: str) -> Fraction:
     """The fraction that a number above zero means."""
     number = exact(value, name)
     if number <= 0:
-        raise BudgetError(f"{name} must be above zero, not {value}; {_REMEDY}")
+        raise BudgetError(f"{name} must be above zero, not {short(value)}; {_REMEDY}")
     return number
 
 
@@ -43,7 +47,7 @@ def non_negative(value: Number, name: str) -> Fraction:
     """The fraction that a number of at least zero means."""
     number = exact(value, name)
     if number < 0:
-        raise BudgetError(f"{name} must not be negative, but is {value}; {_REMEDY}")
+        raise BudgetError(f"{name} must not be negative, but is {short(value)}; {_REMEDY}")
     return number
 
 
@@ -51,7 +55,9 @@ def probability(value: Number, name: str) -> Fraction:
     """The fraction that a number strictly between 0 and 1 means."""
     number = exact(value, name)
     if not 0 < number < 1:
-        raise BudgetError(f"{name} must lie strictly between 0 and 1, not {value}; give one such as 1e-9")
+        raise BudgetError(
+            f"{name} must lie strictly between 0 and 1, not {short(value)}; give one such as 1e-9"
+        )
     return number
 
 
@@ -85,7 +91,7 @@ def _fraction(value: Number, name: str) -> Fraction:
             return _parsed(str(value))
         except (ValueError, ArithmeticError):
             pass  # the refusal below serves text that is no number, not-a-number, infinity and 1/0 alike
-    raise BudgetError(f"{name} must be a finite number, not {value!r}; {_REMEDY}")
+    raise BudgetError(f"{name} must be a finite number, not {short(value)}; {_REMEDY}")
 
 
 def _parsed(text: str) -> Fraction:

@@ -12,6 +12,9 @@ from residua.privacy.laws import NoiseLaw
 
 Neighbours = Literal["add_remove", "replace_one"]
 
+# What one record may cost: beyond these no noise that 64-bit integers hold is near, and floats give out.
+_LEAST, _MOST = Fraction(1, 10**60), Fraction(10**30)
+
 
 class Spendable(Protocol):
     """A budget, as far as a unit needs to know it."""
@@ -91,7 +94,18 @@ class Unit:
         >>> Unit(max_records=2).allowance(pure_dp("0.5"))
         Fraction(1, 4)
         """
-        return self.record_epsilon(budget) if budget.law == "laplace" else self.record_cost(budget)
+        allowed = self.record_epsilon(budget) if budget.law == "laplace" else self.record_cost(budget)
+        if allowed < _LEAST:
+            raise BudgetError(
+                "this budget leaves one record a privacy cost of less than 1e-60, and 64-bit integers do not "
+                "hold the noise for that; give a larger budget"
+            )
+        if allowed > _MOST:
+            raise BudgetError(
+                "this budget allows one record a privacy cost of more than 1e30, which protects nobody; "
+                "give a smaller one, such as zcdp(0.1)"
+            )
+        return allowed
 
     def describe(self) -> str:
         """What neighbouring datasets differ by, in plain words.

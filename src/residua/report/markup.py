@@ -3,17 +3,19 @@
 from collections.abc import Iterable, Sequence
 from html import escape
 
+from residua._text import visible
+
 Row = Sequence[str]
 
 
 def text(words: str) -> str:
     """Words as HTML."""
-    return escape(words, quote=False)
+    return escape(visible(words), quote=False)
 
 
 def attribute(words: str) -> str:
     """Words as the value of an attribute, quotes included."""
-    return f'"{escape(words)}"'
+    return f'"{escape(visible(words))}"'
 
 
 def paragraphs(lines: Iterable[str]) -> str:

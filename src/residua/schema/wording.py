@@ -4,9 +4,12 @@ import difflib
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from residua._text import short
+
+__all__ = ["hint", "is_unicode", "listing", "shape_of", "short"]
+
 _FEW = 12
 _MANY = 2000
-_LONGEST = 60
 
 
 def hint(wrong: object, right: Iterable[str]) -> str:
@@ -41,15 +44,6 @@ def listing(items: Sequence[object]) -> str:
     if len(items) <= _FEW:
         return ", ".join(short(item) for item in items)
     return ", ".join(short(item) for item in items[:3]) + f", ... ({len(items)} in all)"
-
-
-def short(value: object) -> str:
-    """The value as Python writes it, cut in the middle when it is long."""
-    text = repr(value)
-    if len(text) <= _LONGEST:
-        return text
-    half = _LONGEST // 2 - 2
-    return f"{text[:half]}...{text[-half:]}"
 
 
 def shape_of(array: Any) -> str:

@@ -74,6 +74,10 @@ class Combined(Queries):
         """Weight of each query's variance `(count,)`, or None where every weight is one."""
         return self.coarse.weights
 
+    def magnitudes(self) -> tuple[float, float]:
+        """Those of the queries over kinds of cells."""
+        return self.coarse.magnitudes()
+
     def gram(self, *, weighted: bool = True) -> Array:
         """That of the kinds, spread over their cells."""
         self._refuse_large(self.cells)

@@ -38,6 +38,14 @@ class _Listed(Queries):
             raise WorkloadError(f"{self!r}: the gram overflows; scale the rows or the weights down")
         return np.asarray(0.5 * (gram + gram.T))
 
+    def magnitudes(self) -> tuple[float, float]:
+        """Those of its rows that are not zero."""
+        largest = np.abs(self.rows_held).max(axis=1)
+        found = 2 * np.log10(largest[largest > 0])
+        if self.weights is not None:
+            found = found + np.log10(self.weights[largest > 0])
+        return float(found.min()), float(found.max())
+
     def root(self) -> Array:
         """A root of the weighted gram in the row space of the matrix (W-010)."""
         return independent_rows(self.rows_held, self.weights)

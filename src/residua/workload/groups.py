@@ -158,7 +158,10 @@ def checked_weight(weight: object, who: str) -> float:
     """A weight of variances as a float, refused unless it is positive and finite."""
     if isinstance(weight, bool | np.bool_) or not isinstance(weight, numbers.Real):
         raise WorkloadError(f"{who}: a weight is a positive number, not {weight!r}")
-    value = float(weight)
+    try:
+        value = float(weight)
+    except OverflowError:  # of a whole number or a fraction
+        value = math.inf
     if not (math.isfinite(value) and value > 0):
-        raise WorkloadError(f"{who}: a weight is a positive finite number, not {weight!r}")
+        raise WorkloadError(f"{who}: a weight is a positive finite number, not {short(weight)}")
     return value

@@ -76,6 +76,13 @@ class Queries(ABC):
         """Whether its queries can be gone through one by one, as `answers` and `quadratic` do."""
         return True
 
+    def magnitudes(self) -> tuple[float, float]:
+        """Least and largest weight of a query times its largest coefficient squared, as powers of ten.
+
+        Families whose coefficients are 0 and 1 need not say more than this.
+        """
+        return 0.0, 0.0
+
     @abstractmethod
     def gram(self, *, weighted: bool = True) -> Array:
         """Sum over the queries of `weight * q' q`, shape `(cells, cells)`."""

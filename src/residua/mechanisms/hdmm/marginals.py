@@ -20,14 +20,14 @@ from residua.errors import Infeasible
 from residua.mechanisms.draft import Draft, Progress
 from residua.mechanisms.hdmm.bounds import lower_bound
 from residua.mechanisms.hdmm.closed_form import closed_form
-from residua.mechanisms.hdmm.demand import Kernel, demands
+from residua.mechanisms.hdmm.demand import Kernel, asked_by, demands
 from residua.mechanisms.hdmm.weighing import Weighing, best_weights
 from residua.privacy import NoiseLaw
 from residua.strategy.build import of_blocks
 from residua.strategy.counted import MOST_CELLS
 from residua.strategy.noise_laws import unit_variance
 from residua.strategy.strategy import Strategy
-from residua.workload import Workload
+from residua.workload import Group, Workload
 
 Array = NDArray[np.float64]
 
@@ -85,11 +85,23 @@ def _weighing(
     residuals = list(demand)
     _refuse_large(work, residuals)
     terms = _terms(work, residuals)
-    own = {tuple(sorted(group.attributes)) for group in work.groups()}
+    own = {subset for group in work.groups() for subset in _own_terms(group, kernels, demand)}
     asked = np.array([subset in own for subset in terms])
     fits = len(terms) * len(residuals) <= DENSE
     gives = _gives(terms, residuals, kernels) if fits else _sparse_gives(terms, residuals, kernels)
     return Weighing(gives, np.array([demand[residual] for residual in residuals]), law, terms, asked)
+
+
+def _own_terms(
+    group: Group, kernels: Mapping[int, Kernel], demand: Mapping[Subset, float]
+) -> Iterator[Subset]:
+    """The marginals that a table needs: that of its attributes, but for those it asks only totals of."""
+    whole = tuple(sorted(group.attributes))
+    if whole in demand:
+        yield whole
+        return
+    asked = [residual for residual, _ in asked_by(group, kernels, {})]
+    yield from (each for each in asked if not any(set(each) < set(other) for other in asked))
 
 
 def weighted_strategy(

@@ -53,7 +53,9 @@ class Around:
         without = _precisions(strategy, kernels, at, having=False)
         beta = np.array([with_it.get(residual, 0.0) for residual in residuals])
         alpha = np.array([without.get(residual, 0.0) for residual in residuals])
-        a = np.sum(np.divide(b, beta[:, None], out=np.zeros_like(b), where=b > 0), axis=0)
+        # Where no term has the attribute, its families ask for totals there, and add nothing.
+        measured = (b > 0) & (beta[:, None] > 0)
+        a = np.sum(np.divide(b, beta[:, None], out=np.zeros_like(b), where=measured), axis=0)
         return cls(np.array([each.gram() for each in families]), a, b, c, alpha, beta)
 
     def value(self, weights: Array) -> tuple[float, Array]:

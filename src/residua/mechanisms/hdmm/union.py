@@ -30,6 +30,8 @@ MOST_CLUSTERS = 40
 def union(work: Workload, law: NoiseLaw, progress: Progress | None = None) -> Draft:
     """The best union of products found, at cost 1."""
     asked = Products.of(work)
+    if not asked.axes:
+        raise Infeasible("all tables ask for the number of records, so that there is nothing to unite")
     found: list[tuple[float, Strategy]] = []
     refused = Infeasible("all tables ask about the same attributes, so that there is nothing to unite")
     for clusters in _clusterings(asked):
