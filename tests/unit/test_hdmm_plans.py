@@ -238,7 +238,7 @@ def test_a_forged_share_cannot_buy_less_noise(plans):
     layers = plan.strategy.layers
     dear = tuple(replace(each, shares=2 * each.shares, costs=2 * each.costs) for each in layers)
     forged = replace(plan, strategy=replace(plan.strategy, layers=dear))
-    with pytest.raises(BudgetError, match="what their noise does not keep|would spend more"):
+    with pytest.raises(BudgetError, match=r"what their noise does not keep|would spend more"):
         rs.measure(forged, CODES, ledger=None, noise=rs.simulated(1))
 
 
