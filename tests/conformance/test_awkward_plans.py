@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 
 import residua as rs
-from residua import planning
+from residua.mechanisms.registry import methods_for
 from residua.workload import Explicit, Factor, Group
 
 SCHEMA = rs.Schema.of_sizes([3, 1, 4])
 REPLACED = rs.Unit(neighbours="replace_one")
 METHODS = [
-    *((rs.zcdp("0.5"), method) for method in sorted(planning.METHODS)),
-    *((rs.pure_dp(1), method) for method in sorted(planning.LAPLACE_METHODS)),
+    *((rs.zcdp("0.5"), method) for method in sorted(methods_for("gaussian"))),
+    *((rs.pure_dp(1), method) for method in sorted(methods_for("laplace"))),
 ]
 NAMES = [f"{budget.law} {method}" for budget, method in METHODS]
 RANDOM = np.random.default_rng(2)
