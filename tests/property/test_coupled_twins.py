@@ -268,7 +268,7 @@ def test_an_integer_release_without_noise_gives_the_true_counts(problem, seed, b
     counts = np.bincount(
         np.ravel_multi_index(tuple(codes.T), strategy.sizes), minlength=math.prod(strategy.sizes)
     )
-    ideal = strategy.scaled(float(allowed) / strategy.cost())
+    ideal = strategy.scaled(float(whole.exact_cost()) / strategy.cost())
     for group in groups:
         if Twin(strategy).outside(group) < 1e-8:
             truth = rows_of(group, strategy.sizes) @ counts

@@ -211,7 +211,7 @@ def test_rounding_loses_less_than_a_thousandth_and_the_cost_is_exact(budget):
     assert separate_cost(batches, replaced=False) == whole.exact_cost()
     assert added_cost(batches) <= allowed
     assert float(added_cost(batches)) == pytest.approx(float(allowed), rel=1e-9)
-    wanted = totals_of(ideal.scaled(float(allowed) / ideal.cost()), WORK)
+    wanted = totals_of(ideal.scaled(float(whole.exact_cost()) / ideal.cost()), WORK)
     assert totals_of(whole, WORK)[1] == pytest.approx(wanted[1], rel=1e-3)
     assert record_limit(batches) > 10**7
 

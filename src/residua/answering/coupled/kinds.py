@@ -1,7 +1,7 @@
 """Which residuals the blocks of a strategy touch, and which blocks therefore have to be solved together.
 
 A block whose rows are centred touches one residual, its own; if no other block touches that one it stands
-alone, as in a `BlockStrategy`, and is never multiplied out. All others are coupled (claim O-001).
+alone, is answered as independent blocks are, and is never multiplied out. All others are coupled (O-001).
 """
 
 import math
