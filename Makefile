@@ -51,7 +51,7 @@ test: $(DEV) $(PROJECT) ## the tests that every change must pass, documentation 
 	.venv/bin/python -m pytest -n 2 --doctest-modules src $(TESTS)
 
 test-wheel: $(RUN) ## the wheel with every Python on this machine, away from the checkout
-	.venv/bin/python tests/wheel/every_python.py
+	.venv/bin/python -u tests/wheel/every_python.py
 
 test-extras: $(EXTRAS) $(EXTRAS_PROJECT) $(BROWSER) | java ## the tests of optional extras, in an environment of their own
 	.venv-extras/bin/python -m pytest tests/extras tests/conformance/test_engines.py
