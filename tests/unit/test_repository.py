@@ -126,13 +126,14 @@ def test_the_build_machine_tries_the_wheel():
     assert "test-wheel" in (ROOT / ".ci" / "run").read_text()
 
 
-def test_importing_residua_takes_less_than_half_a_second_of_cpu():
-    seconds = []
-    for _ in range(3):
+def test_importing_residua_takes_less_than_half_a_second_of_cpu_or_twice_what_numpy_takes():
+    """Half a second on a quiet machine; on a busy one numpy, which is most of it, takes longer as well."""
+    seconds: dict[str, list[float]] = {"numpy": [], "residua": []}
+    for package in [*seconds] * 3:
         before = cpu_seconds_of_children()
-        subprocess.run([sys.executable, "-c", "import residua"], check=True)
-        seconds.append(cpu_seconds_of_children() - before)
-    assert min(seconds) < 0.5
+        subprocess.run([sys.executable, "-c", f"import {package}"], check=True)
+        seconds[package].append(cpu_seconds_of_children() - before)
+    assert min(seconds["residua"]) < max(0.5, 2 * min(seconds["numpy"]))
 
 
 def test_importing_residua_loads_no_heavy_package():
