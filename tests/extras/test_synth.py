@@ -129,7 +129,7 @@ def test_observations_are_uncorrelated_with_one_standard_deviation(work, method)
     source = release._unbiased()
     tables = source.tables()
     errors = PieceErrors(plan.strategy, SCHEMA)
-    seen = observations(tables, errors, plan.strategy, Facts.of((), SCHEMA))
+    seen = observations(tables, errors, Facts.of((), SCHEMA))
     for each in seen:
         sizes = tuple(SCHEMA.sizes[at] for at in each.subset)
         rows_of = np.array([each.of(cell.reshape(sizes)) for cell in np.eye(int(np.prod(sizes)))]).T
@@ -150,7 +150,7 @@ def test_a_query_computes_in_jax_what_the_observation_is():
     release = released(rs.table(SCHEMA, {"age": rs.prefix, "sex": rs.identity}), method="querysmasher")
     tables = release._unbiased().tables()
     errors = PieceErrors(release.plan.strategy, SCHEMA)
-    for each in observations(tables, errors, release.plan.strategy, Facts.of((), SCHEMA)):
+    for each in observations(tables, errors, Facts.of((), SCHEMA)):
         names = [SCHEMA.names[at] for at in each.subset]
         marginal = tables.marginal(each.subset)
         factor = mbi.Factor(mbi.Domain(names, marginal.shape), jnp.asarray(marginal))
