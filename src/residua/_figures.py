@@ -5,7 +5,8 @@ from collections.abc import Callable, Mapping
 from functools import cached_property
 from typing import Any
 
-from residua.errors import WorkloadError
+from residua._records import entry, number, numbers
+from residua.errors import FileFormatError, WorkloadError
 from residua.strategy.strategy import Strategy
 from residua.workload import Tables, Workload
 from residua.workload.queries import spelled
@@ -77,10 +78,15 @@ class Figures:
     @classmethod
     def from_record(cls, record: Mapping[str, Any], work: Workload, strategy: Strategy | None) -> "Figures":
         """What `record` wrote; a largest variance that it lacks is looked for where there is a strategy."""
-        weighted, plain = map(float, record["totals"])
-        if record["largest"] is None and strategy is not None:
+        totals = numbers(record, "totals")
+        if len(totals) != 2 or not min(totals) > 0:
+            raise FileFormatError("sums of variances are two numbers above zero")
+        weighted, plain = totals
+        if entry(record, "largest") is None and strategy is not None:
             return cls.of(strategy, work, (weighted, plain))
-        largest = math.nan if record["largest"] is None else float(record["largest"])
+        largest = math.nan if record["largest"] is None else number(record, "largest")
+        if largest < 0:
+            raise FileFormatError("no variance is below zero")
         return cls(work.count, lambda: (weighted, plain), lambda: largest)
 
     def __repr__(self) -> str:

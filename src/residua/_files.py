@@ -10,6 +10,7 @@ import io
 import json
 import os
 import secrets
+import stat
 import zipfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -32,10 +33,15 @@ NEWEST = 2
 VERSIONS = (1, 2)
 MANIFEST = "manifest.json"
 ARRAYS = "arrays.safetensors"
+MOST_AXES = 60  # arrays of numpy have at most 64
 EPOCH = (1980, 1, 1, 0, 0, 0)  # a fixed date, so that equal content gives equal bytes
 
 _NAMED = 40  # characters of a name that its scratch file shows
 _BLOCK = 2**20
+
+
+_TYPES = {"BOOL": np.bool_, "I32": np.int32, "I64": np.int64, "F64": np.float64}
+"""The types of arrays that any version has written, by the words of safetensors."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +99,9 @@ def whole_file(path: Target, room: int = 0) -> Iterator[IO[bytes]]:
     if not target.parent.is_dir():
         raise FileNotFoundError(f"there is no folder {target.parent} to save {target.name} in")
     with suppress(FileNotFoundError):
-        os.lstat(target)  # the system's error for a name that is too long: the scratch name is a short one
+        # The system's error for a name that is too long: the scratch name is a short one.
+        if stat.S_IFMT(os.stat(target).st_mode) not in (stat.S_IFREG, stat.S_IFDIR):
+            raise FileFormatError(f"{target} is no file that could be replaced, but a device or a pipe")
     # Not tempfile: its files are private to their owner, and what is published is for everybody.
     scratch = target.with_name(f".{target.name[:_NAMED]}.{secrets.token_hex(8)}.part")
     whole = False
@@ -155,9 +163,6 @@ class ByteCount(io.BytesIO):
 
 def read(path: str | os.PathLike[str], kind: str) -> Container:
     """The content of a file of this kind, refused with a reason if it is not one, whole and unedited."""
-    from safetensors import SafetensorError
-    from safetensors.numpy import load
-
     text, blob = _members(Path(path))
     head = _parsed(path, text)
     if not isinstance(head, dict) or not str(head.get("format", "")).startswith("residua "):
@@ -173,11 +178,27 @@ def read(path: str | os.PathLike[str], kind: str) -> Container:
     claimed = head.pop("hash", None)
     if claimed != _digest(_canonical(head), blob) or not isinstance(head.get("content"), dict):
         raise FileFormatError(f"{path} was changed after it was written: its hash does not match its content")
+    return Container(head["content"], _arrays(path, blob), str(claimed), head["version"])
+
+
+def _arrays(path: str | os.PathLike[str], blob: bytes) -> Arrays:
+    """The arrays by name: of types that numpy has, and of finite numbers."""
+    from safetensors import SafetensorError, deserialize
+
     try:
-        arrays = load(blob)
+        tensors: list[tuple[str, dict[str, Any]]] = deserialize(blob)  # type: ignore[no-untyped-call]
     except SafetensorError as error:
         raise FileFormatError(f"{path}: its arrays are damaged ({error})") from error
-    return Container(head["content"], arrays, str(claimed), head["version"])
+    arrays = {}
+    for name, tensor in tensors:
+        if tensor["dtype"] not in _TYPES or len(tensor["shape"]) > MOST_AXES:
+            kind = f"{tensor['dtype']} {tensor['shape']}"
+            raise FileFormatError(f"{path}: its array {name!r} of {kind} is none that Residua writes")
+        found = np.frombuffer(tensor["data"], dtype=_TYPES[tensor["dtype"]]).reshape(tensor["shape"])
+        if not np.isfinite(found).all():
+            raise FileFormatError(f"{path}: its array {name!r} has entries that are not finite numbers")
+        arrays[name] = found
+    return arrays
 
 
 def _parsed(path: str | os.PathLike[str], text: bytes) -> Any:

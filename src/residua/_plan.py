@@ -14,13 +14,23 @@ from numpy.typing import NDArray
 
 from residua import _files
 from residua._figures import Figures, totals_of
+from residua._records import positive, subrecord, text
 from residua._summary import MOST_ROWS, Certificate, TableSummary, certified, explain_plan
-from residua.errors import BudgetError, FileFormatError, Infeasible, NotInSpan, SchemaError, WorkloadError
+from residua.errors import (
+    BudgetError,
+    FileFormatError,
+    Infeasible,
+    NotInSpan,
+    ResiduaError,
+    SchemaError,
+    WorkloadError,
+)
 from residua.fitness import Fitness
 from residua.kernel.measurement import Measurement, record_limit, refuse_few_records
 from residua.privacy import Budget, Privacy, Unit, budget_from_record
 from residua.schema import Schema
 from residua.strategy.batches import batches_of
+from residua.strategy.fit import refuse_unfit
 from residua.strategy.format_1 import strategy_of_format_1
 from residua.strategy.integral import rebudgeted
 from residua.strategy.manifest import strategy_from_manifest, strategy_to_manifest
@@ -276,17 +286,13 @@ class Plan:
         container = _files.read(path, "plan")
         try:
             plan = cls.from_content(container.manifest, container.arrays, container.version)
-        except FileFormatError as error:
+        except ResiduaError as error:
             raise FileFormatError(f"{path}: {error}") from error
-        except (KeyError, TypeError, IndexError, AttributeError, ArithmeticError, ValueError) as error:
-            raise FileFormatError(f"{path} lacks a part that a plan needs ({error!r})") from error
         try:
             if plan.method != "combined":
                 refuse_few_records(plan.batches)
         except (BudgetError, Infeasible) as error:
             raise type(error)(f"{path}: {error}") from error
-        except (TypeError, IndexError, ArithmeticError, ValueError) as error:
-            raise FileFormatError(f"{path} measures what cannot be ({error!r})") from error
         return plan
 
     @property
@@ -321,25 +327,31 @@ class Plan:
     def from_content(
         cls, manifest: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]], version: int
     ) -> "Plan":
-        """The plan that the content of a file of this version describes."""
-        schema = Schema.from_record(manifest["schema"])
-        work = Workload.from_record(manifest["workload"], arrays, schema)
+        """The plan that the content of a file of this version describes; what does not fit is refused."""
+        schema = Schema.from_record(subrecord(manifest, "schema"))
+        work = Workload.from_record(subrecord(manifest, "workload"), arrays, schema)
         if version == 1:
-            strategy = strategy_of_format_1(manifest["mechanism"], arrays, schema.sizes)
+            strategy = strategy_of_format_1(subrecord(manifest, "mechanism"), arrays, schema.sizes)
         else:
-            strategy = strategy_from_manifest(manifest["strategy"], arrays)
+            strategy = strategy_from_manifest(subrecord(manifest, "strategy"), arrays)
+        refuse_unfit(strategy, schema.sizes)
+        budget = budget_from_record(subrecord(manifest, "budget"))
+        if strategy.law != budget.law:
+            raise FileFormatError(f"its noise, {strategy.law}, is not that of {budget!r}")
+        objective = text(manifest, "objective")
+        fitness = subrecord(manifest, "targets") if "targets" in manifest else None
         plan = cls(
             workload=work,
-            budget=budget_from_record(manifest["budget"]),
-            unit=Unit.from_record(manifest["unit"]),
-            method=manifest["method"],
-            objective=manifest["objective"],
+            budget=budget,
+            unit=Unit.from_record(subrecord(manifest, "unit")),
+            method=text(manifest, "method"),
+            objective=objective,
             strategy=strategy,
-            certificate=Certificate.from_record(manifest["certificate"], manifest["objective"]),
-            ideal=Figures.from_record(manifest["ideal"], work, None),
-            released=Figures.from_record(manifest["released"], work, strategy),
-            targets=Fitness.from_record(manifest["targets"], arrays) if "targets" in manifest else None,
-            uniform_total=float(manifest["uniform_total"]) if "uniform_total" in manifest else None,
+            certificate=Certificate.from_record(subrecord(manifest, "certificate"), objective),
+            ideal=Figures.from_record(subrecord(manifest, "ideal"), work, None),
+            released=Figures.from_record(subrecord(manifest, "released"), work, strategy),
+            targets=None if fitness is None else Fitness.from_record(fitness, arrays),
+            uniform_total=positive(manifest, "uniform_total") if "uniform_total" in manifest else None,
         )
         if version == 1:
             object.__setattr__(plan, "origin", (manifest, arrays))

@@ -5,7 +5,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from residua._records import entry, number, text
 from residua._text import columns, counted, visible
+from residua.errors import FileFormatError
 from residua.mechanisms.draft import Scope
 from residua.privacy import Privacy
 from residua.workload.queries import spelled
@@ -79,8 +81,11 @@ class Certificate:
     @classmethod
     def from_record(cls, record: Mapping[str, Any], objective: str) -> "Certificate":
         """The certificate that `record` wrote."""
-        gap = math.inf if record["gap"] is None else record["gap"]
-        return cls(record["lower_bound"], gap, record["scope"], objective)
+        scope = text(record, "scope")
+        if scope not in _WHOM:
+            raise FileFormatError(f"this version knows no certificate for {scope!r}")
+        gap = math.inf if entry(record, "gap") is None else number(record, "gap")
+        return cls(number(record, "lower_bound"), gap, scope, objective)
 
 
 def certified(value: float, lower: float, scope: Scope, objective: str = "total_variance") -> Certificate:

@@ -12,7 +12,8 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from residua.errors import BudgetError, WorkloadError
+from residua._records import checked_array, entry, fetch, number, text
+from residua.errors import BudgetError, FileFormatError, WorkloadError
 from residua.mechanisms.draft import Caps
 from residua.schema.wording import hint, short
 from residua.workload import Group, Tables, Workload
@@ -27,7 +28,11 @@ SUGGESTED = 2_000  # names looked through for one that was meant
 FEW_TABLES = 40  # up to which one target for everything is told of each table
 LISTED_TABLES = 1_000  # tables of one run that may each have a variance per query
 
-_WORDS = {"variance": "a variance", "stddev": "a standard deviation", "half_width": "a half-width"}
+_WORDS: dict[Kind, str] = {
+    "variance": "a variance",
+    "stddev": "a standard deviation",
+    "half_width": "a half-width",
+}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -98,9 +103,17 @@ class Target:
     @classmethod
     def from_record(cls, record: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> "Target":
         """The target that `record` wrote."""
-        written = record["amount"]
-        amount = arrays[written] if isinstance(written, str) else written
-        return cls(record["kind"], np.array(amount, dtype=np.float64), record["level"])
+        kind = text(record, "kind")
+        if kind not in _WORDS:
+            raise FileFormatError(f"this version knows no target of the kind {kind!r}")
+        if isinstance(entry(record, "amount"), str):
+            amount = checked_array(fetch(record, "amount", arrays), "of targets", "f", (None,)).copy()
+        else:
+            amount = np.array(number(record, "amount"))
+        level = None if entry(record, "level") is None else number(record, "level")
+        if level is not None and not 0 < level < 1:
+            raise FileFormatError("the level of a target lies between 0 and 1")
+        return cls(kind, amount, level)
 
     def __repr__(self) -> str:
         amount = f"{float(self.amount):g}" if not self.amount.ndim else f"array of {self.amount.size}"

@@ -1,16 +1,17 @@
 """How a plan meets its accuracy targets: which of them bind, and what laxer ones would save."""
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from residua._records import entry, flag, listed, number, text, whole
 from residua._text import columns, counted
 from residua.accuracy import Asked, Target, Targets, asked_of, normal_targets
-from residua.errors import WorkloadError
+from residua.errors import FileFormatError, WorkloadError
 from residua.mechanisms.draft import Array, Scope
 from residua.strategy.strategy import Strategy
 from residua.workload import Group, Tables, Workload
@@ -126,13 +127,24 @@ class Fitness:
     @classmethod
     def from_record(cls, record: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> "Fitness":
         """What `record` wrote."""
-        named = {name: Target.from_record(each, arrays) for name, each in record["targets"]}
+        named = {
+            text(each, "name"): Target.from_record(entry(each, "target"), arrays)
+            for each in _rows(record, "targets", ("name", "target"))
+        }
         met = tuple(
-            MetTarget(name, Target.from_record(target, arrays), int(queries), float(ratio), float(share))
-            for name, target, queries, ratio, share in record["met"]
+            MetTarget(
+                text(each, "name"),
+                Target.from_record(entry(each, "target"), arrays),
+                whole(each, "queries", least=1),
+                number(each, "ratio"),
+                number(each, "share"),
+            )
+            for each in _rows(record, "met", ("name", "target", "queries", "ratio", "share"))
         )
-        targets = named[""] if record["single"] else named
-        return cls(targets, met, float(record["needed"]), float(record["least"]))
+        single = flag(record, "single")
+        if not met or (single and "" not in named):
+            raise FileFormatError("targets that are not there cannot be met")
+        return cls(named[""] if single else named, met, number(record, "needed"), number(record, "least"))
 
     def at(self, work: Workload, strategy: Strategy, cost: float) -> "Fitness":
         """The same targets under a mechanism that differs in its noise only, at another privacy cost."""
@@ -145,6 +157,14 @@ class Fitness:
             for line in self.met
         )
         return Fitness(self.targets, met, cost * max(ratios.values()), self.least)
+
+
+def _rows(record: Mapping[str, Any], key: str, names: Sequence[str]) -> list[Mapping[str, Any]]:
+    """The lists that a record has under a key, each with its entries by name."""
+    found = listed(record, key)
+    if not all(isinstance(row, list) and len(row) == len(names) for row in found):
+        raise FileFormatError(f"a saved record has {key!r} that are not lists of {len(names)} entries")
+    return [dict(zip(names, row, strict=True)) for row in found]
 
 
 def fitness_of(

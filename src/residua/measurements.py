@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from residua._records import whole
 from residua.answering.blocks import Measured
 from residua.errors import FileFormatError
 from residua.strategy.strategy import Strategy
@@ -41,15 +42,15 @@ class Measurements:
     ) -> "Measurements":
         """The measurements that a manifest describes, refused if they do not fit the strategy."""
         runs = list(strategy.runs())
-        if manifest["batches"] != len(runs):
+        if whole(manifest, "batches") != len(runs):
             raise FileFormatError("the measurements do not belong to the plan they are stored with")
         kind = np.float64 if strategy.grain is None else np.int64
         values = []
         for number, (layer, rows) in enumerate(runs):
             shapes = (strategy.shapes[at] for at in strategy.layers[layer].shapes[rows[0]].tolist())
-            found = arrays[f"measurements.{number}"]
+            found = arrays.get(f"measurements.{number}")
             wanted = (len(rows), math.prod(len(shape.matrix) for shape in shapes))
-            if found.shape != wanted or found.dtype != kind:
+            if found is None or found.shape != wanted or found.dtype != kind:
                 raise FileFormatError(f"batch {number} of the measurements does not fit the plan")
             values.append(found)
         return cls(tuple(values))

@@ -14,6 +14,7 @@ from numpy.typing import DTypeLike, NDArray
 
 from residua import _files
 from residua._plan import Content, Plan, refuse_foreign
+from residua._records import entry, flag, subrecord, subrecords, text
 from residua.answering.estimates import Estimates
 from residua.answering.estimator import Estimator
 from residua.answers import (
@@ -24,8 +25,9 @@ from residua.answers import (
     record_batches,
     write_parquet,
 )
-from residua.errors import FileFormatError, WorkloadError
+from residua.errors import FileFormatError, ResiduaError, WorkloadError
 from residua.measurements import Measurements
+from residua.privacy import Privacy
 from residua.privacy.laws import interval_margin
 from residua.strategy.joining import fitted
 from residua.strategy.strategy import Strategy
@@ -270,24 +272,19 @@ class Release:
         container = _files.read(path, "release")
         manifest, arrays = container.manifest, container.arrays
         try:
-            plan = Plan.from_content(manifest["plan"], _of_plan(arrays), container.version)
-            record = manifest["measurements"]
+            plan = Plan.from_content(subrecord(manifest, "plan"), _of_plan(arrays), container.version)
+            record = subrecord(manifest, "measurements")
             found = (
                 _fitted(plan.strategy, record, arrays)
                 if "runs" in record
                 else Measurements.from_manifest(record, arrays, plan.strategy)
             )
-            audit = manifest["audit"]
-            if not isinstance(audit["simulated"], bool) or not isinstance(audit["time"], str):
-                raise FileFormatError("its audit record does not say how it was made")
-            release = cls(plan, found, audit)
+            release = cls(plan, found, checked_audit(subrecord(manifest, "audit")))
             if container.version == 1:
                 object.__setattr__(release, "origin", (manifest, arrays))
             return release
-        except FileFormatError as error:
+        except ResiduaError as error:
             raise FileFormatError(f"{path}: {error}") from error
-        except (KeyError, TypeError, IndexError, AttributeError, ArithmeticError, ValueError) as error:
-            raise FileFormatError(f"{path} lacks a part that a release needs ({error!r})") from error
 
     @property
     def _version(self) -> int:
@@ -319,7 +316,10 @@ def _fitted(
     What its blocks would have measured of those without noise solves the same normal equations as the
     numbers that it was made from.
     """
-    estimates = Estimates.from_record(record, arrays, strategy.residual_measures)
+    estimates = Estimates.from_record(record, arrays, strategy.residual_measures, strategy.sizes)
+    joint = [table.tolist() for table in estimates.tables] == [[strategy.attributes()]]
+    if estimates.measures is None and not joint:
+        raise FileFormatError("the estimates do not belong to the plan they are stored with")
     numbers = fitted(strategy, Estimator(strategy.answerer, estimates).marginals)
     return Measurements(tuple(own * strategy.layers[layer].multiplier for layer, _, own in numbers))
 
@@ -341,6 +341,24 @@ def rehearsal(plan: Plan, note: str = "") -> Release:
     zeros = [np.zeros((len(batch.subsets), batch.rows), dtype=np.int64) for batch in plan.batches]
     audit = audit_record(plan, datetime.now(UTC), None, note, simulated=True)
     return Release(plan, Measurements(tuple(zeros)), audit)
+
+
+def checked_audit(audit: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The audit record of a file, refused where it does not say how the release came to be."""
+    for key in ("residua", "numpy", "python", "time", "plan_hash", "noise", "note"):
+        text(audit, key)
+    flag(audit, "simulated")
+    Privacy.from_record(subrecord(audit, "privacy"))
+    if entry(audit, "ledger") is not None:
+        paid = subrecord(audit, "ledger")
+        for key in {"dataset", "entry", "amount", "hash", *paid}:
+            text(paid, key)
+        if not paid["entry"].isdecimal():
+            raise FileFormatError("its audit record names no entry of a ledger")
+    if "combined" in audit:
+        for part in subrecords(audit, "combined"):
+            checked_audit(part)
+    return audit
 
 
 def audit_record(

@@ -391,6 +391,15 @@ def test_a_directory_is_not_overwritten(plan, tmp_path):
     assert os.listdir(tmp_path) == ["folder.plan"]
 
 
+def test_a_device_or_a_pipe_is_not_replaced_by_a_file(plan, tmp_path):
+    """As root, `-o /dev/null --force` would have left a file for everybody in its place."""
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(rs.FileFormatError, match="is no file that could be replaced"):
+        plan.save(tmp_path / "pipe")
+    assert stat.S_ISFIFO((tmp_path / "pipe").stat().st_mode)
+    assert os.listdir(tmp_path) == ["pipe"]
+
+
 # What could be written and never read
 
 

@@ -180,3 +180,17 @@ def test_a_forged_plan_of_format_1_is_never_measured(name, change, tmp_path) -> 
     nobody = np.zeros((0, len(plan.schema.sizes)), dtype=np.int64)
     with pytest.raises((rs.BudgetError, rs.FileFormatError)):
         rs.measure(tmp_path / "forged.plan", nobody, ledger=None, noise=rs.simulated(seed=1))
+
+
+COMBINED = json.loads((FIXTURES / "format-1-combined.json").read_text())
+
+
+@pytest.mark.parametrize("name", COMBINED)
+def test_a_combined_release_of_format_1_still_answers_the_same(name, tmp_path) -> None:
+    """They hold estimates where others hold measured numbers."""
+    release, facts = release_of(f"combined-{name}"), COMBINED[name]
+    assert release.hash == facts["hash"]
+    assert release.plan.rmse == pytest.approx(facts["rmse"], rel=1e-12)
+    np.testing.assert_allclose(release.values()[:12], facts["values"], atol=1e-5)
+    release.save(tmp_path / "again.release")
+    assert rs.Release.load(tmp_path / "again.release").hash == facts["hash"]

@@ -414,13 +414,16 @@ def rewritten(release, path, change):
 
 
 CHANGES = {
-    "no audit record": (lambda manifest, arrays: manifest.pop("audit"), "lacks a part"),
-    "no mark": (lambda manifest, arrays: manifest["audit"].pop("simulated"), "lacks a part"),
-    "a mark in words": (lambda manifest, arrays: manifest["audit"].update(simulated="no"), "how it was made"),
-    "no time": (lambda manifest, arrays: manifest["audit"].update(time=None), "how it was made"),
-    "no measurements": (lambda manifest, arrays: arrays.pop("measurements.0"), "lacks a part"),
+    "no audit record": (lambda manifest, arrays: manifest.pop("audit"), "lacks 'audit'"),
+    "no mark": (lambda manifest, arrays: manifest["audit"].pop("simulated"), "lacks 'simulated'"),
+    "a mark in words": (
+        lambda manifest, arrays: manifest["audit"].update(simulated="no"),
+        "simulated' = 'no'",
+    ),
+    "no time": (lambda manifest, arrays: manifest["audit"].update(time=None), "'time' = None"),
+    "no measurements": (lambda manifest, arrays: arrays.pop("measurements.0"), "does not fit the plan"),
     "fewer batches": (lambda manifest, arrays: manifest["measurements"].update(batches=1), "do not belong"),
-    "no plan": (lambda manifest, arrays: manifest.pop("plan"), "lacks a part"),
+    "no plan": (lambda manifest, arrays: manifest.pop("plan"), "lacks 'plan'"),
 }
 
 

@@ -5,7 +5,7 @@ import copy
 import numpy as np
 import pytest
 
-from residua.errors import DataError, SchemaError
+from residua.errors import DataError, FileFormatError, SchemaError
 from residua.schema import Attribute, Binned, Categorical, Hierarchy, Integer, attribute_from_record
 
 PLACES = Hierarchy(("state", "county"), [("NY", "Kings"), ("NY", "Bronx"), ("NJ", "Essex")])
@@ -255,5 +255,5 @@ def test_more_cells_than_a_cell_number_counts_are_refused_before_coding() -> Non
 def test_records_that_no_version_wrote_are_refused() -> None:
     with pytest.raises(SchemaError, match="no attribute kind 'colour'"):
         attribute_from_record({"kind": "colour", "outside": "error"})
-    with pytest.raises(SchemaError, match="has no 'low'"):
+    with pytest.raises(FileFormatError, match="lacks 'low'"):
         attribute_from_record({"kind": "integer", "high": 3, "outside": "error"})

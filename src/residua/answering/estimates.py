@@ -1,6 +1,6 @@
 """Least-squares estimates of what blocks measured: all that answers are made from."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -8,6 +8,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from residua._files import MOST_AXES
+from residua._records import array_of, whole
+from residua.errors import FileFormatError
 from residua.linalg.centring import Measure
 from residua.linalg.keys import RowIndex
 
@@ -52,9 +55,22 @@ class Estimates:
         record: Mapping[str, Any],
         arrays: Mapping[str, NDArray[Any]],
         measures: tuple[Measure, ...] | None,
+        sizes: Sequence[int],
     ) -> "Estimates":
-        """The estimates that a combined release of format 1 holds instead of measured numbers."""
-        runs = range(record["runs"])
-        tables = (arrays[f"estimates.{number}.subsets"] for number in runs)
-        cells = (arrays[f"estimates.{number}.cells"] for number in runs)
-        return cls.of(zip(tables, cells, strict=True), measures)
+        """The estimates that a combined release of format 1 holds instead of measured numbers.
+
+        Refused unless they are of attributes of these sizes.
+        """
+        runs = []
+        for number in range(whole(record, "runs", least=1, most=len(arrays))):
+            table = array_of(arrays, f"estimates.{number}.subsets", "i", (None, None)).astype(np.int32)
+            if not len(table) or (table.size and not 0 <= table.min() <= table.max() < len(sizes)):
+                raise FileFormatError("there are estimates of attributes that the schema lacks")
+            if table.shape[1] > MOST_AXES or (np.diff(table, axis=1) <= 0).any():
+                raise FileFormatError("there are estimates of attributes out of order")
+            shapes = np.array(sizes, dtype=np.int64)[table]
+            if (shapes != shapes[0]).any():
+                raise FileFormatError("there are estimates of different shapes in one run")
+            shape = (len(table), *shapes[0].tolist())
+            runs.append((table, array_of(arrays, f"estimates.{number}.cells", "f", shape)))
+        return cls.of(runs, measures)

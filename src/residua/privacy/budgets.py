@@ -7,6 +7,7 @@ from fractions import Fraction
 from typing import Any, ClassVar
 
 from residua._calls import asks_for
+from residua._records import text
 from residua.errors import BudgetError, FileFormatError
 from residua.privacy import gaussian
 from residua.privacy.exact import Number, exact_text, positive, probability
@@ -198,9 +199,10 @@ def budget_from_record(record: Mapping[str, Any]) -> Budget:
     >>> budget_from_record({"definition": "zcdp", "rho": "1/10"})
     zcdp('1/10')
     """
-    amounts = dict(record)
     try:
-        return _BUILDERS[amounts.pop("definition")](**amounts)
-    except (KeyError, TypeError, BudgetError) as error:
-        known = ", ".join(_BUILDERS)
-        raise FileFormatError(f"this is not the record of a budget ({known}): {error}") from error
+        build = _BUILDERS.get(text(record, "definition"))
+        if build is None:
+            raise FileFormatError(f"there are {', '.join(_BUILDERS)}")
+        return build(**{name: text(record, name) for name in record if name != "definition"})
+    except (TypeError, BudgetError, FileFormatError) as error:  # other amounts, or such as cannot be
+        raise FileFormatError(f"this is not the record of a budget: {error}") from error

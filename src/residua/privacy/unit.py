@@ -7,6 +7,7 @@ from typing import Any, Literal, Protocol
 
 import numpy as np
 
+from residua._records import text, whole
 from residua.errors import BudgetError, FileFormatError
 from residua.privacy.laws import NoiseLaw
 
@@ -128,8 +129,11 @@ class Unit:
     def from_record(cls, record: Mapping[str, Any]) -> "Unit":
         """The unit that `record` wrote; an edited or foreign record is a FileFormatError."""
         try:
-            return cls(**record)
-        except (TypeError, BudgetError) as error:
+            neighbours: Any = text(record, "neighbours")
+            if len(record) > 2:
+                raise BudgetError("it says more than this version knows")
+            return cls(whole(record, "max_records"), neighbours)
+        except (BudgetError, FileFormatError) as error:
             raise FileFormatError(f"this is not the record of a unit of privacy: {error}") from error
 
 

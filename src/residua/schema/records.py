@@ -3,7 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
-from residua.errors import SchemaError
+from residua._records import entry, flag, listed, text, texts, whole
+from residua.errors import FileFormatError, SchemaError
 from residua.schema.attribute import Attribute
 from residua.schema.attributes import Binned, Categorical, Integer
 from residua.schema.hierarchy import Hierarchy
@@ -17,21 +18,19 @@ def attribute_from_record(record: Mapping[str, Any]) -> Attribute:
     >>> attribute_from_record({"kind": "integer", "low": 0, "high": 9, "outside": "error"})
     Integer(0, 9)
     """
-    try:
-        return _build(record)
-    except KeyError as missing:
-        raise SchemaError(f"the record of an attribute has no {missing}") from missing
-
-
-def _build(record: Mapping[str, Any]) -> Attribute:
-    outside = record["outside"]
-    match record["kind"]:
+    outside: Any = text(record, "outside")  # the attribute refuses what is no policy
+    match text(record, "kind"):
         case "integer":
-            return Integer(record["low"], record["high"], outside=outside)
+            return Integer(whole(record, "low"), whole(record, "high"), outside=outside)
         case "categorical":
-            return Categorical(*record["labels"], outside=outside)
+            return Categorical(*listed(record, "labels"), outside=outside)
         case "binned":
-            return Binned(*record["edges"], above=record["above"], outside=outside)
+            edges = listed(record, "edges")
+            if not all(isinstance(edge, int | float) for edge in edges):
+                raise FileFormatError("the record of an attribute has edges that are no numbers")
+            return Binned(*edges, above=flag(record, "above"), outside=outside)
         case "hierarchy":
-            return Hierarchy(record["levels"], record["paths"], outside=outside)
-    raise SchemaError(f"there is no attribute kind {record['kind']!r}; the file may be of a later version")
+            paths = [texts({"paths": path}, "paths") for path in listed(record, "paths")]
+            return Hierarchy(texts(record, "levels"), paths, outside=outside)
+    kind = entry(record, "kind")
+    raise SchemaError(f"there is no attribute kind {kind!r}; the file may be of a later version")

@@ -11,6 +11,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from residua._records import subrecords, text
 from residua.errors import DataError, SchemaError
 from residua.schema import files
 from residua.schema.attribute import Attribute
@@ -174,10 +175,11 @@ class Schema:
         True
         """
         attributes: dict[str, Attribute] = {}
-        for entry in record["attributes"]:
-            if entry["name"] in attributes:
-                raise SchemaError(f"attribute {entry['name']!r} is recorded twice")
-            attributes[entry["name"]] = attribute_from_record(entry)
+        for entry in subrecords(record, "attributes"):
+            name = text(entry, "name")
+            if name in attributes:
+                raise SchemaError(f"attribute {name!r} is recorded twice")
+            attributes[name] = attribute_from_record(entry)
         return cls(attributes)
 
     def __getitem__(self, name: str) -> Attribute:

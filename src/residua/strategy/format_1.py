@@ -1,30 +1,50 @@
 """Strategies in files of format 1, which had a form of its own for each of six kinds."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from residua.answering.blocks import Layer, Placed, Shape
-from residua.answering.coarsened.lifting import Lift
+from residua._records import (
+    Arrays,
+    Record,
+    array_of,
+    fetch,
+    listed,
+    positive,
+    subrecord,
+    subrecords,
+    text,
+    whole,
+    wholes,
+)
+from residua.answering.blocks import Placed
 from residua.errors import FileFormatError
-from residua.linalg.centring import Measure
-from residua.linalg.kinds import JointKinds, Kinds
 from residua.privacy import NoiseLaw
 from residua.strategy.build import Spans, of_blocks, seen_by
+from residua.strategy.fields import (
+    grain_of,
+    layer_of,
+    lift_of,
+    measures_of,
+    multiplier_of,
+    ranked_shape,
+    shape_of,
+    share_of,
+    view_of,
+)
 from residua.strategy.noise_laws import noise_law
 from residua.strategy.strategy import Domain, Strategy
 from residua.workload.views import View
 
-Record = Mapping[str, Any]
-Arrays = Mapping[str, NDArray[Any]]
+FINEST = 200  # bits by which the grains of two sides may differ
 
 
 def strategy_of_format_1(record: Record, arrays: Arrays, sizes: Sequence[int]) -> Strategy:
     """The strategy that a record describes, for a schema with these numbers of cells."""
-    kind = record.get("kind")
+    kind = text(record, "kind")
     if kind in ("blocks", "overlap"):
         return _blocks(record, arrays)
     if kind == "product":
@@ -39,88 +59,86 @@ def strategy_of_format_1(record: Record, arrays: Arrays, sizes: Sequence[int]) -
 
 
 def _blocks(record: Record, arrays: Arrays) -> Strategy:
-    sizes = tuple(record["sizes"])
-    measures = [Measure(size) for size in sizes]
-    for at in record["measures"]:
-        weights = arrays[f"blocks.measure.{at}"]
-        exact = np.issubdtype(weights.dtype, np.integer)
-        measures[at] = Measure.whole(weights.tolist()) if exact else Measure.of(weights)
+    grain = grain_of(record)
+    sizes, measures = measures_of(record, "blocks.measure", arrays)
     shapes = tuple(
-        Shape(tuple(part["sizes"]), arrays[f"blocks.shape.{number}"].astype(np.float64), part["rank"])
-        for number, part in enumerate(record["shapes"])
+        shape_of(part, array_of(arrays, f"blocks.shape.{number}", "if", (None, None)), grain)
+        for number, part in enumerate(subrecords(record, "shapes"))
     )
     layers = tuple(
-        Layer(
-            arrays[f"blocks.layer.{number}.subsets"],
-            tuple(tuple(places) for places in part["layout"]),
-            arrays[f"blocks.layer.{number}.shapes"],
-            arrays[f"blocks.layer.{number}.costs"],
-            arrays[f"blocks.layer.{number}.noise"],
-            part["multiplier"],
-            arrays.get(f"blocks.layer.{number}.shares"),
-        )
-        for number, part in enumerate(record["layers"])
+        layer_of(part, f"blocks.layer.{number}", arrays, grain)
+        for number, part in enumerate(subrecords(record, "layers"))
     )
-    return Strategy((Domain(sizes, tuple(measures)),), shapes, layers, "gaussian", record["grain"])
+    return Strategy((Domain(sizes, measures),), shapes, layers, "gaussian", grain)
 
 
 def _product(record: Record, arrays: Arrays, sizes: Sequence[int]) -> Strategy:
-    factors = [
-        Placed(tuple(part["attributes"]), Shape.of(part["sizes"], _real(arrays[part["matrix"]])))
-        for part in record["factors"]
-    ]
-    factors = [factor for factor in factors if factor.attributes]  # a bare multiple of the number of records
-    multiples = [_real(arrays[part["matrix"]]) for part in record["factors"] if not part["attributes"]]
-    multiplier = int(np.prod([each[0, 0] for each in multiples], dtype=np.int64)) if multiples else 1
+    grain, multiplier, factors = grain_of(record), 1, []
+    for part in subrecords(record, "factors"):
+        attributes, own = wholes(part, "attributes"), wholes(part, "sizes", least=1)
+        shape = ranked_shape(own, fetch(part, "matrix", arrays), grain)
+        if attributes:
+            factors.append(Placed(attributes, shape))
+        else:  # a bare multiple of the number of records
+            multiplier *= whole({"multiple": round(shape.matrix[0, 0])}, "multiple", least=1)
     law = noise_law(record.get("law", "gaussian"))
-    terms = [(factors, float(record["noise_variance"]) / multiplier**2, record["share"])]
-    return _of_terms(sizes, terms, law, multiplier, record["grain"])
+    noise = positive(record, "noise_variance") / multiplier**2
+    return _of_terms(sizes, [(factors, noise, share_of(record, grain))], law, multiplier, grain)
 
 
 def _nested(record: Record, arrays: Arrays) -> Strategy:
+    grain, multiplier, sizes = grain_of(record), multiplier_of(record), wholes(record, "sizes", least=1)
     shapes = []
-    for number in range(record["matrices"]):
-        matrix = _real(arrays[f"nested.matrix.{number}"])
-        shapes.append(Shape.of((matrix.shape[1],), matrix))
-    chosen, multiplier = record["chosen"], record["multiplier"]
-    terms = [
-        (
-            [Placed((at,), shapes[chosen[at]]) for at in part["attributes"]],
-            float(part["noise_variance"]) / multiplier**2,
-            part["share"],
-        )
-        for part in record["terms"]
-    ]
-    return _of_terms(record["sizes"], terms, noise_law(record["law"]), multiplier, record["grain"])
+    for number in range(whole(record, "matrices", least=0, most=len(arrays))):
+        matrix = array_of(arrays, f"nested.matrix.{number}", "if", (None, None))
+        shapes.append(ranked_shape((matrix.shape[1],), matrix, grain))
+    chosen, terms = wholes(record, "chosen", least=-1, most=len(shapes) - 1), []
+    for part in subrecords(record, "terms"):
+        attributes = wholes(part, "attributes", least=0, most=len(chosen) - 1)
+        if any(chosen[at] < 0 for at in attributes):
+            raise FileFormatError("a term is on an attribute without a matrix")
+        factors = [Placed((at,), shapes[chosen[at]]) for at in attributes]
+        terms.append((factors, positive(part, "noise_variance") / multiplier**2, share_of(part, grain)))
+    return _of_terms(sizes, terms, noise_law(text(record, "law")), multiplier, grain)
 
 
 def _union(record: Record, arrays: Arrays, sizes: Sequence[int]) -> Strategy:
-    multiplier = record["multiplier"]
+    grain, multiplier = grain_of(record), multiplier_of(record)
+    axes = [
+        (wholes(axis, "attributes"), wholes(axis, "sizes", least=1)) for axis in subrecords(record, "axes")
+    ]
     terms = []
-    for part in record["terms"]:
+    for part in subrecords(record, "terms"):
+        names = listed(part, "matrices")
+        if len(names) != len(axes):
+            raise FileFormatError("a product of a union has a matrix, or none, for each axis")
         factors = [
-            Placed(tuple(axis["attributes"]), Shape.of(axis["sizes"], _real(arrays[key])))
-            for axis, key in zip(record["axes"], part["matrices"], strict=True)
-            if key is not None
+            Placed(attributes, ranked_shape(own, fetch({"matrix": name}, "matrix", arrays), grain))
+            for (attributes, own), name in zip(axes, names, strict=True)
+            if name is not None
         ]
-        terms.append((factors, float(part["noise_variance"]) / multiplier**2, part["share"]))
-    return _of_terms(sizes, terms, noise_law(record["law"]), multiplier, record["grain"])
+        terms.append((factors, positive(part, "noise_variance") / multiplier**2, share_of(part, grain)))
+    return _of_terms(sizes, terms, noise_law(text(record, "law")), multiplier, grain)
 
 
 def _of_terms(
     sizes: Sequence[int],
-    terms: Sequence[tuple[list[Placed], float, str | None]],
+    terms: Sequence[tuple[list[Placed], float, int | None]],
     law: NoiseLaw,
     multiplier: int,
     grain: int | None,
 ) -> Strategy:
     """The strategy of blocks, each with its noise and, where it can be measured, its share in grains."""
+    for factors, _, _ in terms:
+        attributes = [at for factor in factors for at in factor.attributes]
+        if len(set(attributes)) < len(attributes):
+            raise FileFormatError("a product has an attribute twice")
     strategy = of_blocks(sizes, [(factors, noise) for factors, noise, _ in terms], law)
     if grain is None:
         return strategy
     runs: dict[object, list[int]] = {}  # of the same matrices, as `of_blocks` has them
     for factors, _, share in terms:
-        runs.setdefault(_layout(factors), []).append(int(share or 0))
+        runs.setdefault(_layout(factors), []).append(share or 0)
     shares = [_shares(own) for own in runs.values()]
     layers = tuple(
         replace(layer, shares=own, costs=np.asarray(own * 2.0**-grain), multiplier=multiplier)
@@ -137,28 +155,22 @@ def _layout(factors: Sequence[Placed]) -> object:
 
 def _sides(record: Record, arrays: Arrays, sizes: Sequence[int]) -> Strategy:
     parts: list[tuple[Strategy, View, Spans]] = []
-    for number, part in enumerate(record["sides"]):
+    for number, part in enumerate(subrecords(record, "sides")):
         start = f"side.{number}."
         own = {key.removeprefix(start): array for key, array in arrays.items() if key.startswith(start)}
-        view = View(
-            tuple(
-                JointKinds(
-                    tuple(attributes),
-                    tuple(Kinds(own[f"view.{at}.{place}"]) for place in range(len(attributes))),
-                    Kinds(own[f"view.{at}"]),
-                )
-                for at, attributes in enumerate(part["view"])
-            )
-        )
-        parts.append((strategy_of_format_1(part["mechanism"], own, view.sizes(sizes)), view, {}))
-    grain = max(strategy.grain or 0 for strategy, _, _ in parts)
-    parts = [(_in_grains(strategy, grain), view, spans) for strategy, view, spans in parts]
-    lifts = []
-    for number, part in enumerate(record["lifts"]):
-        attributes = tuple(part["attributes"])
-        kinds = tuple(Kinds(arrays[f"lift.{number}.kinds.{at}"]) for at in attributes)
-        settled = tuple(tuple(known) for known in part["settled"])
-        lifts.append(Lift(attributes, kinds, arrays[f"lift.{number}.rows"], settled))
+        view, inner = view_of(listed(part, "view"), "view", own), subrecord(part, "mechanism")
+        if text(inner, "kind") == "sides":
+            raise FileFormatError("sides within sides")
+        parts.append((strategy_of_format_1(inner, own, view.sizes(sizes)), view, {}))
+    grains = [strategy.grain for strategy, _, _ in parts if strategy.grain is not None]
+    if len({strategy.law for strategy, _, _ in parts}) != 1 or len(grains) < len(parts):
+        raise FileFormatError("there are no sides, or they do not go together")
+    if max(grains) - min(grains) > FINEST:
+        raise FileFormatError("the costs of two sides are too different to be added up")
+    parts = [(_in_grains(strategy, max(grains)), view, spans) for strategy, view, spans in parts]
+    lifts = [
+        lift_of(part, f"lift.{number}", arrays) for number, part in enumerate(subrecords(record, "lifts"))
+    ]
     return seen_by(parts, lifts)[0]
 
 
@@ -181,7 +193,3 @@ def _shares(shares: Iterable[int]) -> NDArray[Any]:
     found = list(shares)
     fits = all(abs(share) < 2**63 for share in found)
     return np.array(found, dtype=np.int64 if fits else np.object_)
-
-
-def _real(matrix: NDArray[Any]) -> NDArray[np.float64]:
-    return np.asarray(matrix, dtype=np.float64)

@@ -1,20 +1,15 @@
 """Strategies in files of format 2: one form for all of them."""
 
-from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from residua.answering.blocks import Layer, Shape
+from residua._records import Arrays, Record, array_of, listed, subrecords, text
 from residua.answering.coarsened.lifting import Lift
-from residua.linalg.centring import Measure
-from residua.linalg.kinds import JointKinds, Kinds
+from residua.strategy.fields import grain_of, layer_of, lift_of, measures_of, shape_of, view_of
 from residua.strategy.noise_laws import noise_law
 from residua.strategy.strategy import Domain, Strategy
-from residua.workload.views import View
-
-Arrays = Mapping[str, NDArray[Any]]
 
 
 def strategy_to_manifest(strategy: Strategy, arrays: dict[str, NDArray[Any]]) -> dict[str, Any]:
@@ -52,38 +47,26 @@ def strategy_to_manifest(strategy: Strategy, arrays: dict[str, NDArray[Any]]) ->
     }
 
 
-def strategy_from_manifest(manifest: Mapping[str, Any], arrays: Arrays) -> Strategy:
-    """The strategy that a manifest describes."""
+def strategy_from_manifest(manifest: Record, arrays: Arrays) -> Strategy:
+    """The strategy that a manifest describes; whether its parts fit is for `fit.refuse_unfit` to say."""
+    grain = grain_of(manifest)
     shapes = tuple(
-        Shape(tuple(part["sizes"]), arrays[f"strategy.shape.{number}"].astype(np.float64), part["rank"])
-        for number, part in enumerate(manifest["shapes"])
+        shape_of(part, array_of(arrays, f"strategy.shape.{number}", "if", (None, None)), grain)
+        for number, part in enumerate(subrecords(manifest, "shapes"))
     )
     domains = tuple(
         _domain_from_manifest(part, f"strategy.domain.{number}", arrays)
-        for number, part in enumerate(manifest["domains"])
+        for number, part in enumerate(subrecords(manifest, "domains"))
     )
     lifts = tuple(
-        _lift_from_manifest(part, f"strategy.lift.{number}", arrays)
-        for number, part in enumerate(manifest["lifts"])
+        lift_of(part, f"strategy.lift.{number}", arrays)
+        for number, part in enumerate(subrecords(manifest, "lifts"))
     )
-    layers = tuple(_layers(manifest["layers"], manifest["grain"], arrays))
-    return Strategy(domains, shapes, layers, noise_law(manifest["law"]), manifest["grain"], lifts)
-
-
-def _layers(parts: Sequence[Any], grain: int | None, arrays: Arrays) -> Iterator[Layer]:
-    for number, part in enumerate(parts):
-        start = f"strategy.layer.{number}"
-        shares = arrays.get(f"{start}.shares")
-        yield Layer(
-            arrays[f"{start}.subsets"],
-            tuple(tuple(places) for places in part["layout"]),
-            arrays[f"{start}.shapes"],
-            arrays[f"{start}.costs"] if shares is None or grain is None else shares * 2.0**-grain,
-            arrays[f"{start}.noise"],
-            part["multiplier"],
-            shares,
-            part["domain"],
-        )
+    layers = tuple(
+        layer_of(part, f"strategy.layer.{number}", arrays, grain)
+        for number, part in enumerate(subrecords(manifest, "layers"))
+    )
+    return Strategy(domains, shapes, layers, noise_law(text(manifest, "law")), grain, lifts)
 
 
 def _domain_to_manifest(domain: Domain, start: str, arrays: dict[str, NDArray[Any]]) -> dict[str, Any]:
@@ -99,23 +82,9 @@ def _domain_to_manifest(domain: Domain, start: str, arrays: dict[str, NDArray[An
     return {"sizes": list(domain.sizes), "measures": sorted(tilted), "view": view}
 
 
-def _domain_from_manifest(part: Mapping[str, Any], start: str, arrays: Arrays) -> Domain:
-    measures = [Measure(size) for size in part["sizes"]]
-    for at in part["measures"]:
-        weights = arrays[f"{start}.measure.{at}"]
-        exact = np.issubdtype(weights.dtype, np.integer)
-        measures[at] = Measure.whole(weights.tolist()) if exact else Measure.of(weights)
-    view = View(
-        tuple(
-            JointKinds(
-                tuple(attributes),
-                tuple(Kinds(arrays[f"{start}.view.{at}.{place}"]) for place in range(len(attributes))),
-                Kinds(arrays[f"{start}.view.{at}"]),
-            )
-            for at, attributes in enumerate(part["view"])
-        )
-    )
-    return Domain(tuple(part["sizes"]), tuple(measures), view)
+def _domain_from_manifest(part: Record, start: str, arrays: Arrays) -> Domain:
+    sizes, measures = measures_of(part, f"{start}.measure", arrays)
+    return Domain(sizes, measures, view_of(listed(part, "view"), f"{start}.view", arrays))
 
 
 def _lift_to_manifest(lift: Lift, start: str, arrays: dict[str, NDArray[Any]]) -> dict[str, Any]:
@@ -123,10 +92,3 @@ def _lift_to_manifest(lift: Lift, start: str, arrays: dict[str, NDArray[Any]]) -
     for at, kinds in lift.by_attribute.items():
         arrays[f"{start}.kinds.{at}"] = kinds.classes
     return {"attributes": list(lift.attributes), "settled": [list(known) for known in lift.settled]}
-
-
-def _lift_from_manifest(part: Mapping[str, Any], start: str, arrays: Arrays) -> Lift:
-    attributes = tuple(part["attributes"])
-    kinds = tuple(Kinds(arrays[f"{start}.kinds.{at}"]) for at in attributes)
-    settled = tuple(tuple(known) for known in part["settled"])
-    return Lift(attributes, kinds, arrays[f"{start}.rows"], settled)

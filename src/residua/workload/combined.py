@@ -12,12 +12,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from residua._records import checked_array, fetch, stash, texts
 from residua.errors import FileFormatError, Infeasible, WorkloadError
 from residua.linalg.centring import Measure, project, standing_rows
 from residua.linalg.kinds import Kinds, spread_over, summed_over, told_apart
 from residua.schema import Attribute
 from residua.workload.explicit import Explicit
-from residua.workload.files import fetch, listed, stash
 from residua.workload.queries import MATRIX_LIMIT, Array, Queries
 
 MOST_KINDS = 50_000  # combinations of kinds of cells that one family holds a number for
@@ -151,7 +151,9 @@ class Combined(Queries):
         """The queries recorded."""
         coarse = Explicit.from_record(record, arrays)
         assert isinstance(coarse, Explicit)
-        return cls(tuple(kinds_recorded(listed(record, "kinds"), arrays)), coarse)
+        names = texts(record, "kinds")
+        found = (kinds_of_record(fetch({"kinds": name}, "kinds", arrays), name) for name in names)
+        return cls(tuple(found), coarse)
 
     def _spread(self, rows: Array) -> Array:
         self._refuse_large(len(rows))
@@ -173,14 +175,11 @@ class Combined(Queries):
             )
 
 
-def kinds_recorded(keys: Sequence[Any], arrays: Mapping[str, NDArray[Any]]) -> list[Kinds]:
-    """Kinds of cells from the arrays that a record names."""
-    found = []
-    for key in keys:
-        classes = fetch({"kinds": key}, "kinds", arrays)
-        if classes.ndim != 1 or classes.dtype.kind not in "iu" or not classes.size:
-            raise FileFormatError("a saved file has kinds of cells that are no numbers")
-        found.append(Kinds(classes))
-        if not np.array_equal(found[-1].classes, classes):
-            raise FileFormatError("a saved file has kinds of cells that are not numbered as they occur")
+def kinds_of_record(classes: NDArray[Any], name: str) -> Kinds:
+    """Kinds of cells from the array that holds them in a file."""
+    if not checked_array(classes, repr(name), "i", (None,)).size:
+        raise FileFormatError(f"the array {name!r} gives no cell a kind")
+    found = Kinds(classes)
+    if not np.array_equal(found.classes, classes):
+        raise FileFormatError(f"the array {name!r} has kinds of cells that are not numbered as they occur")
     return found

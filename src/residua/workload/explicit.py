@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from residua.errors import FileFormatError, WorkloadError
+from residua._records import checked_array, entry, fetch, stash, texts, wholes
+from residua.errors import WorkloadError
 from residua.linalg.rows import independent_rows
 from residua.schema import Attribute
 from residua.workload import wording
-from residua.workload.files import entry, fetch, listed, stash
 from residua.workload.queries import Array, Queries
 
 
@@ -135,12 +135,12 @@ class Explicit(_Listed):
     @classmethod
     def from_record(cls, record: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> "Queries":
         """The matrix recorded."""
-        sizes = listed(record, "sizes")
-        if not all(type(size) is int and size > 0 for size in sizes):
-            raise FileFormatError(f"a workload record has 'sizes' = {sizes!r}, which are not sizes")
+        sizes = wholes(record, "sizes", least=1)
+        matrix = checked_array(fetch(record, "matrix", arrays), "of queries", "f", (None, math.prod(sizes)))
         weights = None if entry(record, "weights") is None else fetch(record, "weights", arrays)
-        words = tuple(map(str, listed(record, "labels"))) if "labels" in record else None
-        return cls(tuple(sizes), fetch(record, "matrix", arrays), weights, words)
+        if weights is not None:
+            checked_array(weights, "of weights", "f", (len(matrix),))
+        return cls(sizes, matrix, weights, texts(record, "labels") if "labels" in record else None)
 
 
 @dataclass(frozen=True, slots=True, repr=False, eq=False)
@@ -201,8 +201,8 @@ class Sets(_Listed):
     @classmethod
     def from_record(cls, record: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> "Queries":
         """The sets recorded."""
-        words = None if entry(record, "labels") is None else tuple(map(str, listed(record, "labels")))
-        return cls(fetch(record, "members", arrays), words)
+        words = None if entry(record, "labels") is None else texts(record, "labels")
+        return cls(checked_array(fetch(record, "members", arrays), "of sets", "b", (None, None)), words)
 
 
 def _refuse_bad_rows(values: Array, sizes: tuple[int, ...]) -> None:

@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from residua._records import checked_array, entry, fetch, stash, text, texts, wholes
 from residua.errors import FileFormatError, WorkloadError
 from residua.schema import Attribute, Hierarchy
 from residua.workload import wording
-from residua.workload.files import entry, fetch, listed, stash
 from residua.workload.intervals import Prefix
 from residua.workload.queries import Array, Queries
 
@@ -123,11 +123,9 @@ class Partition(Queries):
     @classmethod
     def from_record(cls, record: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> "Queries":
         """The partition recorded."""
-        level, labels = entry(record, "level"), entry(record, "labels")
-        if level is not None and not isinstance(level, str):
-            raise FileFormatError(f"a workload record has 'level' = {level!r}, which is not text")
-        words = None if labels is None else tuple(map(str, listed(record, "labels")))
-        return cls(fetch(record, "classes", arrays), level, words)
+        level = None if entry(record, "level") is None else text(record, "level")
+        words = None if entry(record, "labels") is None else texts(record, "labels")
+        return cls(checked_array(fetch(record, "classes", arrays), "of classes", "i", (None,)), level, words)
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -180,9 +178,9 @@ class _Scores(Queries):
     @classmethod
     def from_record(cls, record: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> "Queries":
         """The family on the sizes recorded."""
-        sizes = listed(record, "sizes")
-        if len(sizes) != 2 or not all(type(size) is int for size in sizes):
-            raise FileFormatError(f"{cls.kind} is recorded on two sizes, not {sizes!r}")
+        sizes = wholes(record, "sizes", least=1)
+        if len(sizes) != 2:
+            raise FileFormatError(f"{cls.kind} is recorded on two sizes, not {len(sizes)}")
         return cls(sizes[0], sizes[1])
 
 

@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from residua._records import whole
 from residua.errors import WorkloadError
 from residua.schema import Attribute
 from residua.workload import wording
-from residua.workload.files import whole
 from residua.workload.queries import Array, Queries, SizedQueries
 
 

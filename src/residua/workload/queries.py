@@ -14,9 +14,9 @@ from typing import Any, ClassVar, SupportsIndex
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from residua._records import whole
 from residua.errors import WorkloadError
 from residua.schema import Attribute
-from residua.workload.files import whole
 
 Array = NDArray[np.float64]
 

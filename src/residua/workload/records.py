@@ -7,13 +7,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from residua._records import checked_array, entry, fetch, number, stash, subrecords, text, whole, wholes
 from residua.errors import FileFormatError, WorkloadError
-from residua.schema import Schema
+from residua.schema import Attribute, Hierarchy, Schema
 from residua.workload.combined import Combined
 from residua.workload.explicit import Explicit, Sets
-from residua.workload.files import entry, fetch, listed, stash, text, whole
 from residua.workload.groupings import AbsDiff, Affine, Partition
-from residua.workload.groups import Factor, Group, checked_weight
+from residua.workload.groups import MOST_ATTRIBUTES, Factor, Group, checked_weight
 from residua.workload.intervals import Circular, Prefix, Ranges, Width
 from residua.workload.queries import Queries
 from residua.workload.symmetric import Identity, Predicates, Total
@@ -149,10 +149,10 @@ def parts_from_record(
     record: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]], schema: Schema
 ) -> tuple[Group | Tables, ...]:
     """The groups and runs of tables recorded, checked against the schema."""
-    queries = [queries_from_record(item, arrays) for item in listed(record, "queries")]
+    queries = [queries_from_record(item, arrays) for item in subrecords(record, "queries")]
     parts: list[Group | Tables] = []
-    for item in listed(record, "parts"):
-        kind = entry(item, "kind")
+    for item in subrecords(record, "parts"):
+        kind = text(item, "kind")
         try:
             if kind == "group":
                 parts.append(_read_group(item, queries, schema))
@@ -169,23 +169,24 @@ def parts_from_record(
 
 def _read_group(item: Mapping[str, Any], queries: Sequence[Queries], schema: Schema) -> Group:
     factors = tuple(
-        _factor(tuple(listed(factor, "attributes")), whole(factor, "queries"), queries, schema)
-        for factor in listed(item, "factors")
+        _factor(wholes(factor, "attributes"), whole(factor, "queries"), queries, schema)
+        for factor in subrecords(item, "factors")
     )
-    return Group(text(item, "name"), factors, checked_weight(entry(item, "weight"), "a saved table"))
+    return Group(text(item, "name"), factors, checked_weight(number(item, "weight"), "a saved table"))
 
 
 def _read_tables(
     item: Mapping[str, Any], queries: Sequence[Queries], arrays: Mapping[str, NDArray[Any]], schema: Schema
 ) -> Tables:
-    subsets = fetch(item, "subsets", arrays)
-    whole_rows = subsets.ndim == 2 and subsets.dtype.kind in "iu" and len(subsets) > 0
-    if not whole_rows or (subsets.size and not 0 <= subsets.min() <= subsets.max() < len(schema.names)):
+    subsets = checked_array(fetch(item, "subsets", arrays), "of tables", "i", (None, None))
+    if not len(subsets) or (subsets.size and not 0 <= subsets.min() <= subsets.max() < len(schema.names)):
         raise FileFormatError("a saved workload has tables on attributes that the schema does not have")
+    if subsets.shape[1] > MOST_ATTRIBUTES:
+        raise FileFormatError(f"a saved workload has tables on {subsets.shape[1]} attributes")
     if (np.diff(np.sort(subsets, axis=1), axis=1) == 0).any():
         raise FileFormatError("a saved workload has a table with an attribute twice")
     name = None if entry(item, "name") is None else text(item, "name")
-    weight = checked_weight(entry(item, "weight"), "a saved run of tables")
+    weight = checked_weight(number(item, "weight"), "a saved run of tables")
     if "joint" in item:
         rows = list(zip(subsets.tolist(), _numbers(item, "joint", arrays, len(subsets)), strict=True))
         joint = tuple(_factor(tuple(row), number, queries, schema).queries for row, number in rows)
@@ -199,10 +200,7 @@ def _read_tables(
 
 
 def _numbers(item: Mapping[str, Any], key: str, arrays: Mapping[str, NDArray[Any]], count: int) -> list[int]:
-    array = fetch(item, key, arrays)
-    if array.shape != (count,) or array.dtype.kind not in "iu":
-        raise FileFormatError(f"a saved workload has an array {key!r} that does not fit its tables")
-    numbers: list[int] = array.tolist()
+    numbers: list[int] = checked_array(fetch(item, key, arrays), repr(key), "i", (count,)).tolist()
     return numbers
 
 
@@ -211,10 +209,20 @@ def _factor(attributes: tuple[int, ...], number: int, queries: Sequence[Queries]
     if not 0 <= number < len(queries):
         raise FileFormatError(f"a saved workload refers to queries {number} of {len(queries)}")
     for attribute in attributes:
-        if type(attribute) is not int or not 0 <= attribute < len(schema.names):
+        if not 0 <= attribute < len(schema.names):
             raise FileFormatError(f"a saved workload uses attribute {attribute!r}, which the schema lacks")
     factor = Factor(attributes, queries[number])
     sizes = tuple(schema.attributes[attribute].size for attribute in attributes)
     if sizes != factor.queries.sizes:
         raise FileFormatError(f"a saved workload has {factor.queries!r} where the schema has {sizes} cells")
+    if isinstance(factor.queries, Partition) and factor.queries.level is not None:
+        _check_level(factor.queries.classes, factor.queries.level, schema.attributes[attributes[0]])
     return factor
+
+
+def _check_level(classes: NDArray[np.int64], level: str, attribute: Attribute) -> None:
+    nodes = (
+        attribute.level_of(level) if isinstance(attribute, Hierarchy) and level in attribute.levels else ()
+    )
+    if not np.array_equal(classes, nodes):
+        raise FileFormatError(f"a saved workload asks for a level {level!r} that the schema does not have")

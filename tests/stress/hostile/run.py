@@ -438,15 +438,16 @@ def _take(tally: Tally, number: int, report: dict[str, Any], kind: str) -> None:
         print(f"{kind}: {tally.cases:,} tried, {len(tally.failed)} failed", file=sys.stderr, flush=True)
 
 
-def prepared(folder: Path, *, fresh: bool) -> None:
+def prepared(folder: Path, kinds: set[str], *, fresh: bool) -> None:
     """Make the files that cases start from, in a process of its own: this one stays without threads."""
     folder.mkdir(parents=True, exist_ok=True)
     pid = os.fork()
     if pid == 0:
         try:
-            if not (folder / "bases").exists():
+            if "files" in kinds and not (folder / "bases").exists():
                 bases.make(folder / "bases.part", fresh=fresh)
                 (folder / "bases.part").rename(folder / "bases")
+            if "lines" in kinds and not (folder / "furnished").exists():
                 (folder / "furnished").mkdir()
                 lines.furnish(folder / "furnished")
             os._exit(0)
@@ -470,7 +471,10 @@ def main() -> int:
         parser.add_argument(f"--{kind}", type=int, default=0)
     asked = parser.parse_args()
     folder = asked.folder.resolve()
-    prepared(folder, fresh=not asked.quick)
+    kinds = (
+        {asked.replay.partition("/")[0]} if asked.replay else {kind for kind in KINDS if getattr(asked, kind)}
+    )
+    prepared(folder, kinds, fresh=not asked.quick)
     if asked.replay:
         kind, _, number = asked.replay.partition("/")
         signal.signal(signal.SIGPROF, _stop)

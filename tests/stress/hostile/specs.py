@@ -38,7 +38,7 @@ ledger: budget.db
 data: people.csv
 """,
     """\
-schema: {fields: [{name: a, type: boolean}, {name: b, type: number, residua: {bins: [0, 1.5, 3]}}]}
+schema: {fields: [{name: a, type: boolean}, {name: b, type: number, residua: {bins: [0, 1.5], above: true}}]}
 tables: [{marginals: 1, name: one}, {columns: [a, b], name: two}]
 privacy: {definition: pure_dp, epsilon: '0.5'}
 method: hdmm
