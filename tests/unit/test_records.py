@@ -155,6 +155,7 @@ FORGED: dict[str, tuple[str, Change]] = {
     "nested: no share": (NESTED, put(None, "mechanism", "terms", 0, "share")),
     "nested: noise in text": (NESTED, put("1", "mechanism", "terms", 0, "noise_variance")),
     "product: an attribute twice": (PRODUCT, put([0, 0], "mechanism", "factors", 0, "attributes")),
+    "product: an attribute that is not there": (PRODUCT, put([2**62, 1], "mechanism", "factors", 0, "attributes")),
     "product: a grain of text": (PRODUCT, put("5", "mechanism", "grain")),
     "product: another law": (PRODUCT, put("laplace", "mechanism", "law")),
     "union: a matrix too few": (UNION, put([], "mechanism", "terms", 0, "matrices")),

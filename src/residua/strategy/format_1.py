@@ -131,8 +131,8 @@ def _of_terms(
     """The strategy of blocks, each with its noise and, where it can be measured, its share in grains."""
     for factors, _, _ in terms:
         attributes = [at for factor in factors for at in factor.attributes]
-        if len(set(attributes)) < len(attributes):
-            raise FileFormatError("a product has an attribute twice")
+        if len(set(attributes)) < len(attributes) or not set(attributes) <= set(range(len(sizes))):
+            raise FileFormatError("a product has an attribute twice, or one that the schema lacks")
     strategy = of_blocks(sizes, [(factors, noise) for factors, noise, _ in terms], law)
     if grain is None:
         return strategy
