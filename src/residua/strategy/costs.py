@@ -7,8 +7,8 @@ from numpy.typing import NDArray
 
 from residua.kernel.cost import added_cost, replaced_cost, separate_cost
 from residua.kernel.joint import MOST_BLOCKS
+from residua.privacy.laws import column_costs
 from residua.strategy.batches import batches_of, measurements_of
-from residua.strategy.noise_laws import column_costs
 from residua.strategy.strategy import Strategy
 
 Array = NDArray[np.float64]

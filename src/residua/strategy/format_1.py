@@ -13,8 +13,8 @@ from residua.errors import FileFormatError
 from residua.linalg.centring import Measure
 from residua.linalg.kinds import JointKinds, Kinds
 from residua.privacy import NoiseLaw
+from residua.privacy.laws import noise_law
 from residua.strategy.build import Spans, of_blocks, seen_by
-from residua.strategy.noise_laws import noise_law
 from residua.strategy.strategy import Domain, Strategy
 from residua.workload.views import View
 

@@ -10,7 +10,7 @@ from residua.answering.blocks import Layer, Shape
 from residua.answering.coarsened.lifting import Lift
 from residua.linalg.centring import Measure
 from residua.linalg.kinds import JointKinds, Kinds
-from residua.strategy.noise_laws import noise_law
+from residua.privacy.laws import noise_law
 from residua.strategy.strategy import Domain, Strategy
 from residua.workload.views import View
 
