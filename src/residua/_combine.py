@@ -16,9 +16,9 @@ from residua._summary import certified
 from residua.errors import Infeasible, SchemaError, WorkloadError
 from residua.measurements import Measurements
 from residua.privacy import Budget, privacy_cost, pure_dp
+from residua.privacy.laws import bound_divisor
 from residua.release import Release
 from residua.strategy.joining import Numbers, as_cells, joined
-from residua.strategy.noise_laws import bound_divisor
 from residua.strategy.strategy import Strategy
 from residua.workload import Workload
 

@@ -28,13 +28,13 @@ from residua.errors import (
 from residua.fitness import Fitness
 from residua.kernel.measurement import Measurement, record_limit, refuse_few_records
 from residua.privacy import Budget, Privacy, Unit, budget_from_record
+from residua.privacy.laws import bound_divisor, variance_ratio
 from residua.schema import Schema
 from residua.strategy.batches import batches_of
 from residua.strategy.fit import refuse_unfit
 from residua.strategy.format_1 import strategy_of_format_1
 from residua.strategy.integral import rebudgeted
 from residua.strategy.manifest import strategy_from_manifest, strategy_to_manifest
-from residua.strategy.noise_laws import bound_divisor, variance_ratio
 from residua.strategy.room import free_variances, room_left
 from residua.strategy.strategy import Strategy
 from residua.workload import Group, Workload

@@ -29,10 +29,10 @@ from residua.mechanisms.named import residualplanner_plus
 from residua.mechanisms.registry import methods_for
 from residua.mechanisms.scales.loss import Loss
 from residua.privacy import Budget, Unit
+from residua.privacy.laws import bound_divisor, variance_ratio
 from residua.strategy.costs import ideal_scale
 from residua.strategy.counted import MOST_CELLS, refuse_uncounted
 from residua.strategy.integral import measurable
-from residua.strategy.noise_laws import bound_divisor, variance_ratio
 from residua.workload import Group, Tables, Workload
 from residua.workload.queries import spelled
 

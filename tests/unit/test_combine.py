@@ -12,7 +12,7 @@ import residua as rs
 from residua import _agreement, _combine
 from residua.measurements import Measurements
 from residua.noise import DiscreteLaplace
-from residua.strategy.noise_laws import bound_divisor
+from residua.privacy.laws import bound_divisor
 
 pytestmark = pytest.mark.filterwarnings(
     "ignore:a release that no ledger paid for:residua.DifferentDataWarning"

@@ -21,9 +21,9 @@ from residua.mechanisms.hdmm.products import Products
 from residua.mechanisms.hdmm.weighing import Weighing
 from residua.mechanisms.hdmm.weighing import at_cost_one as weights_at_cost_one
 from residua.privacy import NoiseLaw
+from residua.privacy.laws import unit_variance
 from residua.strategy.build import of_blocks
 from residua.strategy.integers import independent_integers
-from residua.strategy.noise_laws import unit_variance
 from residua.strategy.spans import integer_span
 from residua.workload import Queries, Workload
 from residua.workload.joint import refuse_many_cells

@@ -14,8 +14,8 @@ from residua.bounds import svd_or_nothing
 from residua.errors import Infeasible
 from residua.mechanisms.draft import Draft
 from residua.privacy import NoiseLaw
+from residua.privacy.laws import column_costs, unit_variance
 from residua.strategy.build import of_blocks
-from residua.strategy.noise_laws import column_costs, unit_variance
 from residua.workload import Workload
 
 Array = NDArray[np.float64]

@@ -5,12 +5,10 @@ Draws are exact: their law is the one that is claimed, with no error but that of
 the decisions that floats cannot make, `samplers` the integers, `laws` what callers hold.
 """
 
-from residua.noise.laws import DiscreteGaussian, DiscreteLaplace, Law, RoundedGaussian, draw
-from residua.noise.moments import rounded_gaussian_variance
+from residua.noise.laws import DiscreteLaplace, Law, RoundedGaussian, draw
 from residua.noise.source import SimulatedSource, Source, SystemSource, simulated
 
 __all__ = [
-    "DiscreteGaussian",
     "DiscreteLaplace",
     "Law",
     "RoundedGaussian",
@@ -18,6 +16,5 @@ __all__ = [
     "Source",
     "SystemSource",
     "draw",
-    "rounded_gaussian_variance",
     "simulated",
 ]

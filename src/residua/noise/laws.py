@@ -1,5 +1,6 @@
 """The laws of integer noise: what is drawn, its true variance, and how far it can reach."""
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,18 +10,15 @@ from typing import ClassVar
 import numpy as np
 
 from residua.errors import BudgetError
-from residua.noise import moments, samplers
 from residua.noise.quantiles import Integers
-from residua.noise.samplers import Owner
+from residua.noise.samplers import Owner, discrete_laplace
 from residua.noise.source import Source
 from residua.noise.wide import any_rounded_gaussian
-
-# Scales of 2^40 leave room for counts in 64 bits; under scales of 2^-40 the noise would always be zero.
-_LARGEST_SCALE = 2**40
-_LARGEST_VARIANCE = _LARGEST_SCALE**2
-_WIDEST_VARIANCE = 2**112  # a rounded Gaussian is drawn in two parts, and may be as wide as 64 bits hold
+from residua.privacy import NoiseLaw
+from residua.privacy.laws import integer_variances
 
 _CHUNK = 2**14  # values drawn at once: their arrays stay in the processor's cache
+_LOG_2_ABOVE = Fraction(693_147_180_560, 10**12)
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +29,7 @@ class Law(ABC):
     """
 
     parameter: Fraction
+    name: ClassVar[NoiseLaw]
     meaning: ClassVar[str]  # of the parameter, in errors
     largest: ClassVar[int]  # parameter; the smallest is one over it
 
@@ -44,9 +43,9 @@ class Law(ABC):
         object.__setattr__(self, "parameter", Fraction(given))
 
     @property
-    @abstractmethod
     def variance(self) -> float:
         """Variance of the integers drawn."""
+        return float(integer_variances(self.name, np.array([float(self.parameter)]))[0])
 
     @abstractmethod
     def bound(self, bits: int) -> int:
@@ -72,37 +71,16 @@ class RoundedGaussian(Law):
     """
 
     __slots__ = ()
+    name = "gaussian"
     meaning = "the variance of a rounded Gaussian"
-    largest = _WIDEST_VARIANCE
+    largest = 2**112  # drawn in two parts, it may be as wide as 64 bits hold
     sample = staticmethod(any_rounded_gaussian)
 
-    @property
-    def variance(self) -> float:
-        return moments.rounded_gaussian_variance(self.parameter)
-
     def bound(self, bits: int) -> int:
-        return moments.rounded_gaussian_bound(self.parameter, bits)
-
-
-class DiscreteGaussian(Law):
-    """Integers with probabilities in proportion to exp(-k^2 / (2 parameter)) (N-040).
-
-    >>> from residua.noise import simulated
-    >>> DiscreteGaussian(Fraction(9)).draw(simulated(seed=1), 2).shape
-    (2,)
-    """
-
-    __slots__ = ()
-    meaning = "the parameter sigma^2 of a discrete Gaussian"
-    largest = _LARGEST_VARIANCE
-    sample = staticmethod(samplers.discrete_gaussian)
-
-    @property
-    def variance(self) -> float:
-        return moments.discrete_gaussian_variance(self.parameter)
-
-    def bound(self, bits: int) -> int:
-        return moments.discrete_gaussian_bound(self.parameter, bits)
+        """The least t that claim N-022 allows."""
+        square = math.ceil(8 * self.parameter * _nats(bits))
+        root = math.isqrt(square)
+        return (root + (root * root < square)) // 2
 
 
 class DiscreteLaplace(Law):
@@ -114,16 +92,21 @@ class DiscreteLaplace(Law):
     """
 
     __slots__ = ()
+    name = "laplace"
     meaning = "the scale of a discrete Laplace law"
-    largest = _LARGEST_SCALE
-    sample = staticmethod(samplers.discrete_laplace)
-
-    @property
-    def variance(self) -> float:
-        return moments.discrete_laplace_variance(self.parameter)
+    largest = 2**40  # leaves room for counts in 64 bits; noise of one over it is always zero
+    sample = staticmethod(discrete_laplace)
 
     def bound(self, bits: int) -> int:
-        return moments.discrete_laplace_bound(self.parameter, bits)
+        """The least t that claim N-031 allows."""
+        return math.ceil(self.parameter * (_nats(bits) + _LOG_2_ABOVE)) - 1
+
+
+def _nats(bits: int) -> Fraction:
+    """At least log 2^bits."""
+    if bits < 0:
+        raise ValueError(f"the bits of a tail's probability must be at least 0, not {bits}")
+    return bits * _LOG_2_ABOVE
 
 
 def draw(source: Source, laws: Sequence[Law], counts: Sequence[int]) -> Integers:

@@ -22,11 +22,8 @@ if TYPE_CHECKING:
     from flint import arb
 
 Owner = NDArray[np.intp]
-Booleans = NDArray[np.bool_]
 
-# More than three times what floats can be wrong by (N-012, N-041). Infinity leaves every draw to balls.
-MARGIN = 2.0**-46
-_SQUARE_MARGIN = 2.0**-49
+MARGIN = 2.0**-46  # more than three times what floats can be wrong by (N-012); infinity leaves all to balls
 
 _HALF = Fraction(1, 2)
 
@@ -83,19 +80,6 @@ def discrete_laplace(source: Source, scales: Sequence[Fraction], owner: Owner) -
     return first - second
 
 
-def discrete_gaussian(source: Source, variances: Sequence[Fraction], owner: Owner) -> Integers:
-    """Discrete Laplace numbers, each redrawn until its acceptance makes it discrete Gaussian (N-040)."""
-    widths = [Fraction(math.isqrt(math.floor(variance)) + 1) for variance in variances]
-    values = np.empty(len(owner), dtype=np.int64)
-    waiting = np.arange(len(owner))
-    while len(waiting):
-        proposals = discrete_laplace(source, widths, owner[waiting])
-        kept = accept(source, proposals, variances, widths, owner[waiting])
-        values[waiting[kept]] = proposals[kept]
-        waiting = waiting[~kept]
-    return values
-
-
 def climb(
     stairs: Stairs, source: Source, words: Words, parameters: Sequence[Fraction], owner: Owner
 ) -> Integers:
@@ -118,33 +102,6 @@ def climb_exactly(stairs: Stairs, source: Source, part: int, parameter: Fraction
     uniform = Uniform(source, part, BITS)
     roughly = stairs.scale(parameter) * stairs.guess((part + 0.5) / 2**BITS) + stairs.shift
     return steps_reached(lambda k: uniform.below(lambda: stairs.reaching(parameter, k)), math.floor(roughly))
-
-
-def accept(
-    source: Source,
-    proposals: Integers,
-    variances: Sequence[Fraction],
-    widths: Sequence[Fraction],
-    owner: Owner,
-) -> Booleans:
-    """True with probability exp(-(|y| - variance/width)^2 / (2 variance)) for each proposal y."""
-    parts = (source.words(len(owner)) >> np.uint64(1)).view(np.int64)
-    sigmas = np.array([GAUSSIAN.scale(variance) for variance in variances])
-    ratios = sigmas / np.array([float(width) for width in widths])
-    sizes = np.abs(proposals) / sigmas[owner]
-    excess = exponential()(parts) - (sizes - ratios[owner]) ** 2 / 2
-    kept: Booleans = excess > 0
-    sure = np.abs(excess) > MARGIN + _SQUARE_MARGIN * (sizes + 1) ** 2
-    for index in np.flatnonzero(~sure):
-        variance, width = variances[owner[index]], widths[owner[index]]
-        kept[index] = accept_exactly(source, int(parts[index]), int(proposals[index]), variance, width)
-    return kept
-
-
-def accept_exactly(source: Source, part: int, proposal: int, variance: Fraction, width: Fraction) -> bool:
-    """The same decision for one proposal, by ball arithmetic (N-003)."""
-    exponent = (abs(proposal) - variance / width) ** 2 / (2 * variance)
-    return Uniform(source, part, BITS).below(lambda: ball(-exponent).exp())
 
 
 def ball(number: Fraction) -> "arb":

@@ -11,8 +11,8 @@ from residua.answering.blocks import Layer, Placed, Shape
 from residua.answering.coarsened.lifting import Lift
 from residua.errors import WorkloadError
 from residua.privacy import NoiseLaw
+from residua.privacy.laws import column_costs, parameter_of
 from residua.schema import Schema
-from residua.strategy.noise_laws import column_costs, parameter_of
 from residua.strategy.strategy import Domain, Strategy
 from residua.workload.views import View
 

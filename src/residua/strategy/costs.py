@@ -7,15 +7,16 @@ from numpy.typing import NDArray
 
 from residua.kernel.cost import added_cost, replaced_cost, separate_cost
 from residua.kernel.joint import MOST_BLOCKS
+from residua.privacy.laws import column_costs
 from residua.strategy.batches import batches_of, measurements_of
-from residua.strategy.noise_laws import column_costs
 from residua.strategy.strategy import Strategy
 
 Array = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
 NEGLIGIBLE = 1e-9  # relative difference of costs that is not looked for
-ROUNDING = 1e-4  # relative difference of costs that rounding to integers may make
+ROUNDING = 1e-3  # relative difference of costs that rounding to integers may make
+FEW_BLOCKS = 64  # of which less than that is looked for
 MANY_BITS, FEW_BITS = 45, 24  # of the entries of a real matrix; sums of products of the few fit 64 bits
 FEW_ENTRIES = 2**12  # that many bits are taken for
 
@@ -54,12 +55,13 @@ def ideal_scale(ideal: Strategy, released: Strategy, allowed: Fraction, *, repla
 
 def _may_save(strategy: Strategy) -> bool:
     """Whether adding up costs cell by cell might be less than the sum of what the blocks cost alone."""
-    if not 1 < sum(len(layer.noise) for layer in strategy.layers) <= MOST_BLOCKS:
+    blocks = sum(len(layer.noise) for layer in strategy.layers)
+    if not 1 < blocks <= MOST_BLOCKS:
         return False
     costs = [column_costs(strategy.law, shape.matrix) for shape in strategy.shapes]
     level = np.array([float(own.min() / own.max()) for own in costs])
     least = sum(float(np.sum(layer.costs * level[layer.shapes].prod(axis=1))) for layer in strategy.layers)
-    return least < (1 - NEGLIGIBLE) * strategy.cost()
+    return least < (1 - (NEGLIGIBLE if blocks <= FEW_BLOCKS else ROUNDING)) * strategy.cost()
 
 
 def _to_bits(matrix: Array) -> Integers:

@@ -23,6 +23,7 @@ from residua._records import (
 from residua.answering.blocks import Placed
 from residua.errors import FileFormatError
 from residua.privacy import NoiseLaw
+from residua.privacy.laws import noise_law
 from residua.strategy.build import Spans, of_blocks, seen_by
 from residua.strategy.fields import (
     grain_of,
@@ -35,7 +36,6 @@ from residua.strategy.fields import (
     share_of,
     view_of,
 )
-from residua.strategy.noise_laws import noise_law
 from residua.strategy.strategy import Domain, Strategy
 from residua.workload.views import View
 

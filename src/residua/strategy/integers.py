@@ -34,6 +34,7 @@ FAITHFUL = 1e-3  # relative change of what is measured that more bits would not 
 BIT_STEP = 4
 EVEN_BITS = 10
 LEAST_VARIANCE = 1.0
+LARGEST_SCALE = 2.0**39  # of Laplace noise that is drawn; leaves room for counts in 64 bits
 WIDEST_NOISE = 2.0**56  # standard deviation that 64 bits hold with room for the counts
 LARGEST_ENTRY = 2**42  # of a whole matrix: leaves room for two million records
 LOOKS = 40
@@ -172,6 +173,15 @@ def has_rank(matrix: Integers, rank: int) -> bool:
 def even_bits(allowed: Fraction) -> int:
     """Bits of the entries that make noise of the whole budget span about a thousand units, or more."""
     return EVEN_BITS + max(0, math.ceil(0.5 * math.log2(allowed)))
+
+
+def refuse_wide_laplace(*scales: Fraction) -> None:
+    """Infeasible if 64-bit integers cannot hold Laplace noise of these scales."""
+    if not 1 / LARGEST_SCALE <= min(scales) <= max(scales) <= LARGEST_SCALE:
+        raise Infeasible(
+            "the Laplace noise of this plan does not fit 64-bit integers; plan for this budget (a plan made "
+            "for another may not stretch so far), or with weights that differ less"
+        )
 
 
 def refuse_unfit(least: float, widest: float, entry: int) -> None:

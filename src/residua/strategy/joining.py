@@ -16,8 +16,8 @@ from residua.answering.blocks import Layer, Measured, Placed, Shape
 from residua.errors import Infeasible
 from residua.linalg.keys import distinct_rows
 from residua.linalg.squares import along_axes, join
+from residua.privacy.laws import column_costs, parameter_of
 from residua.strategy.build import of_blocks
-from residua.strategy.noise_laws import column_costs, parameter_of
 from residua.strategy.strategy import Domain, Strategy
 
 Array = NDArray[np.float64]

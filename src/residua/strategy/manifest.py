@@ -7,8 +7,8 @@ from numpy.typing import NDArray
 
 from residua._records import Arrays, Record, array_of, listed, subrecords, text
 from residua.answering.coarsened.lifting import Lift
+from residua.privacy.laws import noise_law
 from residua.strategy.fields import grain_of, layer_of, lift_of, measures_of, shape_of, view_of
-from residua.strategy.noise_laws import noise_law
 from residua.strategy.strategy import Domain, Strategy
 
 

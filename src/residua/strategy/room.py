@@ -8,8 +8,8 @@ from numpy.typing import NDArray
 
 from residua.errors import WorkloadError
 from residua.linalg.squares import join, spread
+from residua.privacy.laws import column_costs
 from residua.strategy.joining import joint_cells
-from residua.strategy.noise_laws import column_costs
 from residua.strategy.strategy import Strategy
 from residua.workload import Group, Workload
 

@@ -20,9 +20,11 @@ from residua.kernel.exact import column_norm, column_sum, largest_size
 from residua.linalg.centring import Measure
 from residua.linalg.keys import distinct_rows
 from residua.privacy import NoiseLaw
+from residua.privacy.laws import integer_variances
 from residua.strategy.build import Spans
 from residua.strategy.integers import (
     FILL,
+    LARGEST_SCALE,
     MOST_FILLED,
     centred_rows,
     combined_rows,
@@ -32,11 +34,11 @@ from residua.strategy.integers import (
     even_bits,
     refuse_large,
     refuse_unfit,
+    refuse_wide_laplace,
     rounded_rows,
     scale_of,
 )
 from residua.strategy.lattice import short_basis
-from residua.strategy.noise_laws import LARGEST_SCALE, laplace_variance, refuse_wide_laplace
 from residua.strategy.strategy import Strategy
 
 Array = NDArray[np.float64]
@@ -282,11 +284,10 @@ def with_budget(strategy: Strategy, allowed: Fraction) -> Strategy:
             parameters *= layer.multiplier
             refuse_wide_laplace(Fraction(parameters.min()), Fraction(parameters.max()))
             refuse_large(largest)
-            noise = laplace_variance(parameters) / squared
         else:
             parameters *= squared
             refuse_unfit(float(parameters.min()), float(parameters.max()), largest)
-            noise = (parameters + 1.0 / 12.0) / squared  # rounding adds a twelfth
+        noise = integer_variances(law, parameters) / squared
         layers.append(replace(layer, shares=shares, costs=costs, noise=noise))
     result = replace(strategy, layers=tuple(layers), grain=grain)
     if result.exact_cost() > allowed:

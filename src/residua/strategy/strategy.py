@@ -30,7 +30,7 @@ from residua.answering.estimates import Estimates
 from residua.answering.protocol import Answerer
 from residua.linalg.centring import Measure
 from residua.privacy import NoiseLaw
-from residua.strategy.noise_laws import variance_ratio
+from residua.privacy.laws import variance_ratio
 from residua.workload import Group, Tables
 from residua.workload.views import View
 

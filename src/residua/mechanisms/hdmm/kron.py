@@ -13,8 +13,8 @@ from residua.mechanisms.hdmm.bounds import lower_bound
 from residua.mechanisms.hdmm.p_identity import Found, opt0
 from residua.mechanisms.hdmm.products import Axis, Products
 from residua.privacy import NoiseLaw
+from residua.privacy.laws import unit_variance
 from residua.strategy.build import of_blocks
-from residua.strategy.noise_laws import unit_variance
 from residua.strategy.strategy import Strategy
 from residua.workload import Workload
 

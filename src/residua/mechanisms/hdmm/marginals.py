@@ -23,9 +23,9 @@ from residua.mechanisms.hdmm.closed_form import closed_form
 from residua.mechanisms.hdmm.demand import Kernel, asked_by, demands
 from residua.mechanisms.hdmm.weighing import Weighing, best_weights
 from residua.privacy import NoiseLaw
+from residua.privacy.laws import unit_variance
 from residua.strategy.build import of_blocks
 from residua.strategy.counted import MOST_CELLS
-from residua.strategy.noise_laws import unit_variance
 from residua.strategy.strategy import Strategy
 from residua.workload import Group, Workload
 

@@ -17,8 +17,8 @@ from residua.mechanisms.hdmm.bounds import lower_bound
 from residua.mechanisms.hdmm.kron import best_product, value_of
 from residua.mechanisms.hdmm.products import TOTAL, Products
 from residua.privacy import NoiseLaw
+from residua.privacy.laws import unit_variance
 from residua.strategy.build import of_blocks
-from residua.strategy.noise_laws import unit_variance
 from residua.strategy.strategy import Strategy
 from residua.workload import Workload
 
