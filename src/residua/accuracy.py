@@ -62,7 +62,8 @@ class Target:
                 f"{float(amount.reshape(-1)[at])!r}{which}; give {_WORDS[self.kind]} such as 5"
             )
         amount.setflags(write=False)
-        allowed = self.variances
+        with np.errstate(over="ignore"):  # an infinite one is refused like any other that is too large
+            allowed = self.variances
         if float(allowed.max()) > LARGEST or float(allowed.min()) < SMALLEST:
             raise BudgetError("a target's variance must lie between 1e-100 and 1e100")
 

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from residua._figures import Figures, Totals, totals_of
 from residua._plan import Plan
 from residua._summary import certified
-from residua._text import visible
+from residua._text import short, visible
 from residua.accuracy import Targets
 from residua.accuracy_first import (
     Wish,
@@ -162,7 +162,7 @@ def _accurate(
 def _no_budget(given: object) -> BudgetError:
     return BudgetError(
         "plan needs a budget second, such as rs.zcdp(0.1) or rs.approx_dp(1, 1e-6), or targets=, such as "
-        f"targets=rs.stddev(5), not {given!r}"
+        f"targets=rs.stddev(5), not {short(given)}"
     )
 
 
@@ -224,7 +224,7 @@ def _check_arguments(
 ) -> None:
     if not isinstance(work, Workload):
         raise WorkloadError(
-            f"plan needs a workload first, such as rs.marginals(schema, ways=2), not {work!r}"
+            f"plan needs a workload first, such as rs.marginals(schema, ways=2), not {short(work)}"
         )
     if work.count > COUNTABLE:
         largest = max(work.groups(), key=lambda group: group.count)
@@ -236,21 +236,23 @@ def _check_arguments(
     if not isinstance(budget, Budget) and (budget is not None or targets is None):
         raise _no_budget(budget)
     if not isinstance(unit, Unit):
-        raise BudgetError(f"unit is whose privacy is protected, such as rs.Unit(max_records=3), not {unit!r}")
+        raise BudgetError(
+            f"unit is whose privacy is protected, such as rs.Unit(max_records=3), not {short(unit)}"
+        )
     known = methods_for("gaussian" if budget is None else budget.law)
     if not isinstance(method, str) or method not in known:
         where = ""
         if budget is not None and isinstance(method, str) and method in methods_for("gaussian"):
             where = f" with {budget.law} noise, which {budget!r} needs"
-        raise WorkloadError(f"there is no method {method!r}{where}; there are {', '.join(known)}")
+        raise WorkloadError(f"there is no method {short(method)}{where}; there are {', '.join(known)}")
     if objective not in OBJECTIVES and not callable(objective):
         known_ones = ", ".join(OBJECTIVES)
         raise WorkloadError(
-            f"there is no objective {objective!r}; there are {known_ones}, and functions of variances"
+            f"there is no objective {short(objective)}; there are {known_ones}, and functions of variances"
         )
     refuse_odd_wishes(budget, targets, objective)
     if not isinstance(gap, int | float) or not 0 < gap < 1:
-        raise WorkloadError(f"gap must be between 0 and 1, such as 1e-4, not {gap!r}")
+        raise WorkloadError(f"gap must be between 0 and 1, such as 1e-4, not {short(gap)}")
 
 
 def _refuse_extremes(work: Workload) -> None:

@@ -42,9 +42,11 @@ def test_what_is_no_number_is_no_target(amount):
         rs.stddev(amount)
 
 
-def test_a_target_that_floats_cannot_hold_is_refused():
-    with pytest.raises(rs.BudgetError, match="between 1e-100 and 1e100"):
-        rs.stddev(1e60)
+@pytest.mark.parametrize("amount", [1e60, 1e300, 1e-60, 1e-300])
+def test_a_target_that_floats_cannot_hold_is_refused(amount):
+    for make in (rs.stddev, rs.half_width):
+        with pytest.raises(rs.BudgetError, match="between 1e-100 and 1e100"):
+            make(amount)
 
 
 @pytest.mark.parametrize("level", [0, 1, -0.5, 95, "0.95", True])

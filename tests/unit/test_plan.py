@@ -319,6 +319,7 @@ def test_arguments_that_make_no_sense_say_what_would():
         ({"method": ["dense"]}, "there are auto, "),
         ({"objective": "beauty"}, "no objective 'beauty'; there are total_variance"),
         ({"gap": 0}, "gap must be between 0 and 1, such as 1e-4, not 0"),
+        ({"gap": 10**5000}, "gap must be between 0 and 1, such as 1e-4, not a number of very many digits"),
         ({"gap": "small"}, "not 'small'"),
         ({"budget": rs.pure_dp(1), "method": "dense"}, "no method 'dense' with laplace noise"),
         ({"method": "dense", "strategies": {}}, r"strategies are for method 'residualplanner\+'"),
