@@ -3,7 +3,9 @@
 import os
 import re
 import shlex
+import time
 from collections.abc import Callable, Generator
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
@@ -69,6 +71,29 @@ def pytest_configure(config: pytest.Config) -> None:
 def answered_by() -> Callable[["Strategy"], str]:
     """Names the answerer that was chosen for a strategy by its structure, such as `nested`."""
     return lambda strategy: type(strategy.answerer).__name__.lower()
+
+
+def second() -> float:
+    """What this machine, busy as it is now, makes of a plain loop that takes a second on a quiet one."""
+    began = time.process_time()
+    total = 0
+    for at in range(1_000_000):
+        total += at * at % 7
+    return 10 * (time.process_time() - began)
+
+
+@pytest.fixture
+def within() -> Callable[[float], AbstractContextManager[None]]:
+    """Asserts that a block takes at most so many seconds, which are longer on a slow or busy machine."""
+
+    @contextmanager
+    def measured(seconds: float) -> Generator[None, None, None]:
+        began = time.process_time()
+        yield
+        took = time.process_time() - began
+        assert took < seconds or took < seconds * second()
+
+    return measured
 
 
 FENCE = re.compile(r"^```([a-z]*)(?: title=\"(.*?)\")?\n(.*?)^```$", flags=re.MULTILINE | re.DOTALL)

@@ -1,7 +1,6 @@
 """The door of saved files: types, ranges and shapes are refused by name, and so is what does not fit."""
 
 import json
-import time
 import warnings
 import zipfile
 from collections.abc import Callable
@@ -155,7 +154,7 @@ FORGED: dict[str, tuple[str, Change]] = {
     "nested: no share": (NESTED, put(None, "mechanism", "terms", 0, "share")),
     "nested: noise in text": (NESTED, put("1", "mechanism", "terms", 0, "noise_variance")),
     "product: an attribute twice": (PRODUCT, put([0, 0], "mechanism", "factors", 0, "attributes")),
-    "product: an attribute that is not there": (PRODUCT, put([2**62, 1], "mechanism", "factors", 0, "attributes")),
+    "product: no such attribute": (PRODUCT, put([2**62, 1], "mechanism", "factors", 0, "attributes")),
     "product: a grain of text": (PRODUCT, put("5", "mechanism", "grain")),
     "product: another law": (PRODUCT, put("laplace", "mechanism", "law")),
     "union: a matrix too few": (UNION, put([], "mechanism", "terms", 0, "matrices")),
@@ -185,16 +184,16 @@ FORGED: dict[str, tuple[str, Change]] = {
 
 @pytest.mark.filterwarnings("ignore:divide by zero")
 @pytest.mark.parametrize("name", FORGED)
-def test_a_file_whose_parts_cannot_be_is_refused_however_it_is_signed(name: str, tmp_path: Path) -> None:
+def test_a_file_whose_parts_cannot_be_is_refused_however_it_is_signed(
+    name: str, tmp_path: Path, within: Any
+) -> None:
     base, change = FORGED[name]
-    began = time.process_time()
     path = forged(tmp_path / "forged.plan", base, change)
-    with pytest.raises(rs.FileFormatError, match=r"forged\.plan"):
+    with within(5), pytest.raises(rs.FileFormatError, match=r"forged\.plan"):
         rs.Plan.load(path)
     release = forged(tmp_path / "forged.release", base.replace(".plan", ".release"), change)
-    with pytest.raises(rs.FileFormatError, match=r"forged\.release"):
+    with within(5), pytest.raises(rs.FileFormatError, match=r"forged\.release"):
         rs.Release.load(release)
-    assert time.process_time() - began < 5
 
 
 def twice(parts: list[Any]) -> None:

@@ -3,7 +3,6 @@
 import re
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import numpy as np
@@ -388,10 +387,9 @@ def test_long_chains_of_conditions_are_read():
     ],
     ids=["OR", "IN", "NOT", "statements"],
 )
-def test_texts_that_would_take_minutes_to_read_are_refused_at_once(text):
-    began = time.process_time()
-    assert "words and signs are more than the 20,000 that are read at once; use several" in refusal(text)
-    assert time.process_time() - began < 2
+def test_texts_that_would_take_minutes_to_read_are_refused_at_once(text, within):
+    with within(2):
+        assert "words and signs are more than the 20,000 that are read at once; use several" in refusal(text)
 
 
 @pytest.mark.parametrize(
@@ -407,10 +405,9 @@ def test_texts_that_would_take_minutes_to_read_are_refused_at_once(text):
     ],
     ids=["OR", "AND", "IN", "AND in OR", "CASE"],
 )
-def test_the_longest_texts_that_are_read_take_a_few_seconds(text):
-    began = time.process_time()
-    assert rs.sql(SCHEMA, text).tables == 1
-    assert time.process_time() - began < 10
+def test_the_longest_texts_that_are_read_take_a_few_seconds(text, within):
+    with within(10):
+        assert rs.sql(SCHEMA, text).tables == 1
 
 
 def test_the_values_of_a_list_are_told_apart_by_type():
@@ -420,15 +417,14 @@ def test_the_values_of_a_list_are_told_apart_by_type():
     assert "9 has no cell" in refusal("SELECT COUNT(*) FROM t WHERE kids IN (1, 9)")
 
 
-def test_conditions_that_look_at_too_many_cells_in_all_are_refused():
+def test_conditions_that_look_at_too_many_cells_in_all_are_refused(within):
     schema = rs.Schema(big=rs.Integer(0, 1_999_999), sex=rs.Categorical("F", "M"))
     few = "SELECT COUNT(*) FROM t WHERE " + " OR ".join(f"big = {at}" for at in range(5))
     assert rs.sql(schema, few).count == 1
     many = "SELECT COUNT(*) FROM t WHERE " + " OR ".join(f"big = {at}" for at in range(500))
-    began = time.process_time()
-    with pytest.raises(rs.WorkloadError, match=r"conditions look at 52,000,000 cells, more than 50,000,000"):
+    too_many = r"conditions look at 52,000,000 cells, more than 50,000,000"
+    with within(5), pytest.raises(rs.WorkloadError, match=too_many):
         rs.sql(schema, many)
-    assert time.process_time() - began < 5
 
 
 def test_a_long_condition_is_not_repeated_in_full_for_every_query():

@@ -1,6 +1,7 @@
 """YAML files, whoever wrote them: plain data comes back, and what would never end is refused at once."""
 
-import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pytest
@@ -50,18 +51,17 @@ MERGED = "a: &a {x: 1}\n" + "".join(
     ids=lambda value: value[:20].replace("\n", " "),
 )
 def test_what_is_not_plain_data_is_refused_at_once_in_specs_and_schemas(
-    tmp_path: Path, text: str, words: str
+    tmp_path: Path, within: Callable[[float], AbstractContextManager[None]], text: str, words: str
 ):
     (tmp_path / "x.yaml").write_text(text)
-    began = time.process_time()
-    for load, refusal in ((load_spec, SpecError), (rs.Schema.load, rs.SchemaError)):
-        with pytest.raises(refusal) as caught:
-            load(tmp_path / "x.yaml")
-        assert words in str(caught.value)
-        assert str(caught.value).startswith(str(tmp_path / "x.yaml"))
-        assert "\n" not in str(caught.value)
-        assert len(str(caught.value)) < 1_000
-    assert time.process_time() - began < 5
+    with within(5):
+        for load, refusal in ((load_spec, SpecError), (rs.Schema.load, rs.SchemaError)):
+            with pytest.raises(refusal) as caught:
+                load(tmp_path / "x.yaml")
+            assert words in str(caught.value)
+            assert str(caught.value).startswith(str(tmp_path / "x.yaml"))
+            assert "\n" not in str(caught.value)
+            assert len(str(caught.value)) < 1_000
 
 
 def test_an_alias_may_save_writing(tmp_path: Path):
