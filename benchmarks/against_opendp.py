@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 import residua as rs
 from residua.demo import census
-from residua.workload import Group
+from residua.workload import Table
 
 Array = NDArray[np.float64]
 
@@ -40,7 +40,7 @@ def main() -> int:
     return limits.exit_code()
 
 
-def _unit_variances(group: Group) -> Array:
+def _unit_variances(group: Table) -> Array:
     """Variance of each query if every cell that the table is made of has noise of variance 1."""
     result = np.ones(1)
     for factor in group.factors:
@@ -50,13 +50,13 @@ def _unit_variances(group: Group) -> Array:
     return result
 
 
-def _measured(groups: list[Group], shares: dict[int, float]) -> float:
+def _measured(groups: list[Table], shares: dict[int, float]) -> float:
     """Root mean square error of all numbers over the runs; the truth is zero everywhere."""
     errors = [_errors(group, float(RHO) * shares[at]) for at, group in enumerate(groups)]
     return math.sqrt(float(np.mean(np.concatenate([error.reshape(-1) for error in errors]) ** 2)))
 
 
-def _errors(group: Group, rho: float) -> Array:
+def _errors(group: Table, rho: float) -> Array:
     """Errors of one table's numbers, (runs, numbers)."""
     noisy = _mechanism(math.sqrt(1 / (2 * rho)), rho)
     counts = np.array([noisy([0] * group.count) for _ in range(RUNS)], dtype=np.float64)

@@ -15,7 +15,7 @@ from functools import partial
 import numpy as np
 from _timing import Limits, timed
 
-from residua.mechanisms.hdmm.p_identity import CELLS_PER_ROW, evaluated, opt0
+from residua.methods.hdmm.p_identity import CELLS_PER_ROW, evaluated, opt0
 from residua.workload.intervals import Prefix
 
 PUBLISHED = {64: 5.32, 256: 7.35, 1024: 9.58, 4096: 12.20}  # root mean square error at epsilon 1

@@ -21,7 +21,7 @@ import numpy as np
 import residua as rs
 from residua.answering.estimator import Estimator
 from residua.release import Release
-from residua.workload import Tables
+from residua.workload import TableRun
 
 ADULT = Path(__file__).resolve().parents[2] / "shared" / "data"
 NUMERIC = {"age", "fnlwgt", "capital-gain", "capital-loss", "hours-per-week"}
@@ -47,7 +47,7 @@ def reconstruct_all(release: Release) -> int:
     estimator = Estimator(release.plan.strategy.answerer, release.estimates)
     count = 0
     for part in release.plan.workload.parts:
-        if isinstance(part, Tables):
+        if isinstance(part, TableRun):
             count += sum(answers.size for _, answers in estimator.run(part))
         else:
             count += estimator.answers(part).size

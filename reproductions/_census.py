@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import residua as rs
-from residua.workload import Group, Workload
+from residua.workload import Table, Workload
 from residua.workload.explicit import Explicit
 from residua.workload.groups import Factor
 
@@ -102,5 +102,5 @@ def sf1(*, by_state: bool = False) -> Workload:
             Factor((schema.position(attribute),), Explicit((rows.shape[1],), rows, None, None))
             for attribute, rows in asked.items()
         )
-        parts.append(Group(name, factors))
+        parts.append(Table(name, factors))
     return Workload(schema, tuple(parts))

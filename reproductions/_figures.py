@@ -12,7 +12,7 @@ from _comparison import Comparison
 from threadpoolctl import threadpool_limits
 
 import residua as rs
-from residua.mechanisms.registry import methods_for
+from residua.methods.registry import methods_for
 
 GAP = 1e-4
 

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from residua.linalg.rows import independent_rows
-from residua.mechanisms.baselines import hierarchical_matrix
+from residua.methods.baselines import hierarchical_matrix
 from residua.solve.cells import solve_cells
 
 Array = NDArray[np.float64]

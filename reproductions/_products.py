@@ -12,9 +12,9 @@ from scipy.linalg.lapack import dpstrf
 from threadpoolctl import threadpool_limits
 
 import residua as rs
-from residua.mechanisms.registry import methods_for
+from residua.methods.registry import methods_for
 from residua.privacy import NoiseLaw
-from residua.workload import Group, Identity, Workload
+from residua.workload import Identity, Table, Workload
 from residua.workload.explicit import Explicit
 from residua.workload.groups import Factor
 from residua.workload.intervals import Prefix
@@ -44,7 +44,7 @@ def marginals_on(name: str, subsets: Iterable[tuple[int, ...]], *, prefix: bool)
             Factor((at,), Prefix(schema.sizes[at]) if at < numeric else Identity(schema.sizes[at]))
             for at in subset
         )
-        groups.append(Group(f"table {number}", factors))
+        groups.append(Table(f"table {number}", factors))
     return Workload(schema, tuple(groups))
 
 
@@ -66,7 +66,7 @@ def cps_prefix_marginals() -> Workload:
     for at, size in enumerate(schema.sizes):
         both = Explicit((size,), np.concatenate([np.ones((1, size)), np.eye(size)]), None, None)
         factors.append(Factor((at,), Prefix(size) if at < len(NUMERIC["CPS"]) else both))
-    return Workload(schema, (Group("all", tuple(factors)),))
+    return Workload(schema, (Table("all", tuple(factors)),))
 
 
 WORKLOADS: dict[tuple[str, str], Callable[[], Workload]] = {

@@ -16,7 +16,7 @@ from _figures import Printed, compare_row, ideal
 from numpy.typing import NDArray
 
 import residua as rs
-from residua.workload import Explicit, Factor, Family, Group, Queries
+from residua.workload import Explicit, Factor, Family, Queries, Table
 
 Array = NDArray[np.float64]
 
@@ -45,7 +45,7 @@ def weighted_tables(kind: str, size: int, weights: Sequence[float]) -> rs.Worklo
     else:
         factors += [(Factor(pair, two),) for pair in places[1]]
     pairs = zip(factors, weights, strict=True)
-    return rs.Workload(schema, tuple(Group(f"t{at}", *each) for at, each in enumerate(pairs)))
+    return rs.Workload(schema, tuple(Table(f"t{at}", *each) for at, each in enumerate(pairs)))
 
 
 def tables() -> int:

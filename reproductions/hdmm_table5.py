@@ -24,7 +24,7 @@ from threadpoolctl import threadpool_limits
 
 import residua as rs
 from residua.linalg.rows import inverse_gram
-from residua.mechanisms.baselines import hierarchical_matrix, wavelet_matrix
+from residua.methods.baselines import hierarchical_matrix, wavelet_matrix
 from residua.solve.bracket import bracket
 from residua.solve.cells import solve_cells
 from residua.workload.intervals import Prefix, Ranges, Width

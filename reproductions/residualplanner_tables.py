@@ -21,7 +21,7 @@ from _comparison import Comparison
 from _figures import CATEGORICAL, NUMERIC, ideal
 
 import residua as rs
-from residua.workload import Tables
+from residua.workload import TableRun
 
 SMALL = 5_000  # cells of a small marginal, at most
 MEMORY = "Out of memory"
@@ -127,7 +127,7 @@ def small_marginals(schema: rs.Schema) -> rs.Workload:
     sizes = np.array(schema.sizes)
     parts = []
     for part in rs.marginals(schema, up_to=len(schema)).parts:
-        if not isinstance(part, Tables):
+        if not isinstance(part, TableRun):
             raise TypeError(f"a run of marginals is held as Tables, not as {type(part).__name__}")
         few = np.flatnonzero(sizes[part.subsets].prod(axis=1) <= SMALL)
         if len(few):

@@ -46,12 +46,12 @@ if TYPE_CHECKING:
     from residua._plan import Plan
     from residua.accuracy import half_width, stddev, variance
     from residua.ledger import Ledger
-    from residua.mechanisms.registry import register_method
+    from residua.methods.registry import register_method
     from residua.noise import simulated
     from residua.planning import compare, plan
     from residua.postprocess import Fact, Processed, PublicFactWarning, impossible, known
     from residua.release import Release
-    from residua.workload.records import register_family
+    from residua.workload.manifests import register_family
 
 __all__ = [
     "Binned",
@@ -134,8 +134,8 @@ _LATER = {
     "known": "residua.postprocess",
     "measure": "residua._measure",
     "plan": "residua.planning",
-    "register_family": "residua.workload.records",
-    "register_method": "residua.mechanisms.registry",
+    "register_family": "residua.workload.manifests",
+    "register_method": "residua.methods.registry",
     "simulated": "residua.noise",
     "stddev": "residua.accuracy",
     "variance": "residua.accuracy",

@@ -56,7 +56,7 @@ def _pair(first: Release, second: Release) -> Release:
     audit = {
         **first.audit,
         "plan_hash": plan.hash,
-        "privacy": plan.privacy.record(),
+        "privacy": plan.privacy.to_manifest(),
         "combined": [{**each.audit, "hash": each.hash} for each in (first, second)],
         "simulated": first.simulated or second.simulated,
     }

@@ -5,10 +5,10 @@ from collections.abc import Callable, Mapping
 from functools import cached_property
 from typing import Any
 
-from residua._records import entry, number, numbers
+from residua._manifests import entry, number, numbers
 from residua.errors import FileFormatError, WorkloadError
 from residua.strategy.strategy import Strategy
-from residua.workload import Tables, Workload
+from residua.workload import TableRun, Workload
 from residua.workload.queries import spelled
 
 Totals = tuple[float, float]
@@ -70,13 +70,13 @@ class Figures:
 
         return Figures(self._count, totals, lambda: self.max_variance * factor)
 
-    def record(self, tables: int) -> dict[str, Any]:
+    def to_manifest(self, tables: int) -> dict[str, Any]:
         """The figures of so many tables as JSON can hold them; the largest only where finding it is quick."""
         largest = self.max_variance if tables <= MOST_SEARCHED else math.nan
         return {"totals": list(self.totals), "largest": None if math.isnan(largest) else largest}
 
     @classmethod
-    def from_record(cls, record: Mapping[str, Any], work: Workload, strategy: Strategy | None) -> "Figures":
+    def from_manifest(cls, record: Mapping[str, Any], work: Workload, strategy: Strategy | None) -> "Figures":
         """What `record` wrote; a largest variance that it lacks is looked for where there is a strategy."""
         totals = numbers(record, "totals")
         if len(totals) != 2 or not min(totals) > 0:
@@ -107,7 +107,7 @@ def totals_of(strategy: Strategy, work: Workload) -> Totals:
         if not math.isfinite(weighted + plain):
             what = (
                 f"tables such as {next(part.names())!r}"
-                if isinstance(part, Tables)
+                if isinstance(part, TableRun)
                 else f"table {part.name!r}"
             )
             raise WorkloadError(

@@ -22,9 +22,9 @@ from residua.errors import BudgetError, DataError, LedgerError, WorkloadError
 from residua.kernel.cost import added_cost, replaced_cost
 from residua.kernel.measurement import Measurement, refuse_few_records
 from residua.ledger import Entry, Ledger
-from residua.linalg.kinds import JointKinds
+from residua.linalg.classes import JointClasses
 from residua.measurements import Measurements
-from residua.mechanisms.draft import Progress
+from residua.methods.draft import Progress
 from residua.noise import Law, Source, SystemSource, draw, simulated
 from residua.release import Release, audit_record
 from residua.strategy.counted import refuse_uncounted
@@ -142,13 +142,13 @@ def _refuse_unwritable(note: object, dataset: str | None) -> None:
             raise DataError(f"notes and names of datasets are Unicode text, not {text!r}")
 
 
-def _fits(part: JointKinds, sizes: Sequence[int]) -> bool:
+def _fits(part: JointClasses, sizes: Sequence[int]) -> bool:
     """Whether joint kinds are those of attributes of these sizes, so that a record is of one kind."""
     own = [sizes[at] for at in part.attributes]
     return own == [kinds.size for kinds in part.kinds] and part.whole
 
 
-def _derived(batches: Sequence[Measurement]) -> dict[JointKinds, Derived]:
+def _derived(batches: Sequence[Measurement]) -> dict[JointClasses, Derived]:
     """The attributes by kinds of cells that are to be counted, each once."""
     wanted = dict.fromkeys(part for batch in batches for part in batch.derived)
     return {

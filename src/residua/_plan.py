@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from residua import _files
 from residua._figures import Figures, totals_of
-from residua._records import positive, subrecord, text
+from residua._manifests import positive, submanifest, text
 from residua._summary import MOST_ROWS, Certificate, TableSummary, certified, explain_plan
 from residua.errors import (
     BudgetError,
@@ -27,7 +27,7 @@ from residua.errors import (
 )
 from residua.fitness import Fitness
 from residua.kernel.measurement import Measurement, record_limit, refuse_few_records
-from residua.privacy import Budget, Privacy, Unit, budget_from_record
+from residua.privacy import Budget, Privacy, Unit, budget_from_manifest
 from residua.privacy.laws import bound_divisor, variance_ratio
 from residua.schema import Schema
 from residua.strategy.batches import batches_of
@@ -35,10 +35,11 @@ from residua.strategy.fit import refuse_unfit
 from residua.strategy.format_1 import strategy_of_format_1
 from residua.strategy.integral import rebudgeted
 from residua.strategy.manifest import strategy_from_manifest, strategy_to_manifest
-from residua.strategy.room import free_variances, room_left
 from residua.strategy.strategy import Strategy
-from residua.workload import Group, Workload
+from residua.strategy.unspent import free_variances, unspent
+from residua.workload import Table, Workload
 from residua.workload.queries import spelled
+from residua.workload.union import READABLE, refuse_extremes
 
 Array = NDArray[np.float64]
 
@@ -119,12 +120,12 @@ class Plan:
             )
         return np.concatenate([self._variances_of(group) for group in work.groups()])
 
-    def iter_variances(self, work: Workload) -> Iterator[tuple[Group, Array]]:
+    def iter_variances(self, work: Workload) -> Iterator[tuple[Table, Array]]:
         """Each table with the variances of its queries, one table at a time."""
         refuse_foreign(work, self.schema, "plan")
         return ((group, self._variances_of(group)) for group in work.groups())
 
-    def _variances_of(self, group: Group) -> Array:
+    def _variances_of(self, group: Table) -> Array:
         if not group.listable:
             raise WorkloadError(
                 f"table {group.name!r} has {spelled(group.count)} queries, too many to list; "
@@ -149,7 +150,7 @@ class Plan:
 
         Under `replace_one`, what replacing a record of that cell by any other leaves.
         """
-        return room_left(self.strategy, self.schema.sizes, replacing=self._replacing)[1] * float(
+        return unspent(self.strategy, self.schema.sizes, replacing=self._replacing)[1] * float(
             self.unit.factor
         )
 
@@ -168,7 +169,7 @@ class Plan:
         refuse_foreign(work, self.schema, "plan")
         return [self._summary_of(group) for group in work.groups()]
 
-    def _summary_of(self, group: Group) -> TableSummary:
+    def _summary_of(self, group: Table) -> TableSummary:
         with self.naming():
             mean = self.strategy.total(group, weighted=False) / group.count
             largest = self.strategy.largest(group)
@@ -306,19 +307,19 @@ class Plan:
             return dict(self.origin[0]), dict(self.origin[1])
         arrays: dict[str, NDArray[Any]] = {}
         manifest: dict[str, Any] = {
-            "schema": self.schema.record(),
-            "workload": self.workload.record(arrays),
-            "budget": self.budget.record(),
-            "unit": self.unit.record(),
+            "schema": self.schema.to_manifest(),
+            "workload": self.workload.to_manifest(arrays),
+            "budget": self.budget.to_manifest(),
+            "unit": self.unit.to_manifest(),
             "method": self.method,
             "objective": self.objective,
             "strategy": strategy_to_manifest(self.strategy, arrays),
-            "certificate": self.certificate.record(),
-            "ideal": self.ideal.record(self.workload.tables),
-            "released": self.released.record(self.workload.tables),
+            "certificate": self.certificate.to_manifest(),
+            "ideal": self.ideal.to_manifest(self.workload.tables),
+            "released": self.released.to_manifest(self.workload.tables),
         }
         if self.targets is not None:
-            manifest["targets"] = self.targets.record(arrays)
+            manifest["targets"] = self.targets.to_manifest(arrays)
         if self.uniform_total is not None:
             manifest["uniform_total"] = self.uniform_total
         return manifest, arrays
@@ -328,29 +329,30 @@ class Plan:
         cls, manifest: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]], version: int
     ) -> "Plan":
         """The plan that the content of a file of this version describes; what does not fit is refused."""
-        schema = Schema.from_record(subrecord(manifest, "schema"))
-        work = Workload.from_record(subrecord(manifest, "workload"), arrays, schema)
+        schema = Schema.from_manifest(submanifest(manifest, "schema"))
+        work = Workload.from_manifest(submanifest(manifest, "workload"), arrays, schema)
+        refuse_extremes(work, most=READABLE)
         if version == 1:
-            strategy = strategy_of_format_1(subrecord(manifest, "mechanism"), arrays, schema.sizes)
+            strategy = strategy_of_format_1(submanifest(manifest, "mechanism"), arrays, schema.sizes)
         else:
-            strategy = strategy_from_manifest(subrecord(manifest, "strategy"), arrays)
+            strategy = strategy_from_manifest(submanifest(manifest, "strategy"), arrays)
         refuse_unfit(strategy, schema.sizes)
-        budget = budget_from_record(subrecord(manifest, "budget"))
+        budget = budget_from_manifest(submanifest(manifest, "budget"))
         if strategy.law != budget.law:
             raise FileFormatError(f"its noise, {strategy.law}, is not that of {budget!r}")
         objective = text(manifest, "objective")
-        fitness = subrecord(manifest, "targets") if "targets" in manifest else None
+        fitness = submanifest(manifest, "targets") if "targets" in manifest else None
         plan = cls(
             workload=work,
             budget=budget,
-            unit=Unit.from_record(subrecord(manifest, "unit")),
+            unit=Unit.from_manifest(submanifest(manifest, "unit")),
             method=text(manifest, "method"),
             objective=objective,
             strategy=strategy,
-            certificate=Certificate.from_record(subrecord(manifest, "certificate"), objective),
-            ideal=Figures.from_record(subrecord(manifest, "ideal"), work, None),
-            released=Figures.from_record(subrecord(manifest, "released"), work, strategy),
-            targets=None if fitness is None else Fitness.from_record(fitness, arrays),
+            certificate=Certificate.from_manifest(submanifest(manifest, "certificate"), objective),
+            ideal=Figures.from_manifest(submanifest(manifest, "ideal"), work, None),
+            released=Figures.from_manifest(submanifest(manifest, "released"), work, strategy),
+            targets=None if fitness is None else Fitness.from_manifest(fitness, arrays, work),
             uniform_total=positive(manifest, "uniform_total") if "uniform_total" in manifest else None,
         )
         if version == 1:

@@ -5,10 +5,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from residua._records import entry, number, text
+from residua._manifests import entry, number, text
 from residua._text import columns, counted, visible
 from residua.errors import FileFormatError
-from residua.mechanisms.draft import Scope
+from residua.methods.draft import Scope
 from residua.privacy import Privacy
 from residua.workload.queries import spelled
 
@@ -73,13 +73,13 @@ class Certificate:
             return "no bound known"
         return f"within {percent_up(self.gap)}" if self.gap >= OPTIMAL else "optimal"
 
-    def record(self) -> dict[str, Any]:
+    def to_manifest(self) -> dict[str, Any]:
         """The certificate as JSON can hold it, but for its objective; a gap that is not finite is None."""
         gap = self.gap if math.isfinite(self.gap) else None
         return {"lower_bound": self.lower_bound, "gap": gap, "scope": self.scope}
 
     @classmethod
-    def from_record(cls, record: Mapping[str, Any], objective: str) -> "Certificate":
+    def from_manifest(cls, record: Mapping[str, Any], objective: str) -> "Certificate":
         """The certificate that `record` wrote."""
         scope = text(record, "scope")
         if scope not in _WHOM:

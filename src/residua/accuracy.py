@@ -12,11 +12,11 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from residua._records import checked_array, entry, fetch, number, text
+from residua._manifests import checked_array, entry, fetch, number, text
 from residua.errors import BudgetError, FileFormatError, WorkloadError
-from residua.mechanisms.draft import Caps
+from residua.methods.draft import Caps
 from residua.schema.wording import hint, short
-from residua.workload import Group, Tables, Workload
+from residua.workload import Table, TableRun, Workload
 from residua.workload.queries import spelled
 
 Array = NDArray[np.float64]
@@ -93,7 +93,7 @@ class Target:
             return f"half-width {figure} at {100 * (self.level or 0.95):.4g}%"
         return f"{self.kind} {figure}"
 
-    def record(self, arrays: dict[str, NDArray[Any]]) -> dict[str, Any]:
+    def to_manifest(self, arrays: dict[str, NDArray[Any]]) -> dict[str, Any]:
         """The target as JSON can hold it; an array goes into `arrays`."""
         if not self.amount.ndim:
             return {"kind": self.kind, "amount": float(self.amount), "level": self.level}
@@ -102,7 +102,7 @@ class Target:
         return {"kind": self.kind, "amount": key, "level": self.level}
 
     @classmethod
-    def from_record(cls, record: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> "Target":
+    def from_manifest(cls, record: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> "Target":
         """The target that `record` wrote."""
         kind = text(record, "kind")
         if kind not in _WORDS:
@@ -206,7 +206,7 @@ def normal_targets(targets: Targets) -> Target | Mapping[str, Target]:
     return target_of(targets, "targets")
 
 
-Entry = tuple[Group | Tables, str, Target]
+Entry = tuple[Table | TableRun, str, Target]
 
 
 def _named(work: Workload, targets: Mapping[str, Target]) -> Iterator[Entry]:
@@ -252,7 +252,7 @@ def _for_all(work: Workload, target: Target) -> Iterator[Entry]:
     if not target.amount.ndim:
         few = work.tables <= FEW_TABLES
         for part in work.parts:
-            if few and isinstance(part, Tables) and part.name is None:
+            if few and isinstance(part, TableRun) and part.name is None:
                 yield from ((part.take(np.array([at])), part[at].name, target) for at in range(len(part)))
             else:
                 yield part, _title(part), target
@@ -269,7 +269,7 @@ def _for_all(work: Workload, target: Target) -> Iterator[Entry]:
         start = stop
 
 
-def _title(part: Group | Tables) -> str:
+def _title(part: Table | TableRun) -> str:
     """What a part is called where one target is for everything."""
     if part.name is not None:
         return part.name
@@ -278,9 +278,9 @@ def _title(part: Group | Tables) -> str:
     return f"{len(part):,} tables on {part.ways} attribute{'s' * (part.ways != 1)}"
 
 
-def _listed(part: Group | Tables, name: str, target: Target) -> Iterator[Entry]:
+def _listed(part: Table | TableRun, name: str, target: Target) -> Iterator[Entry]:
     """A part with its target; a run of tables with a figure per query becomes single tables."""
-    if not target.amount.ndim or isinstance(part, Group):
+    if not target.amount.ndim or isinstance(part, Table):
         yield part, name, target
         return
     if len(part) > LISTED_TABLES:
@@ -292,7 +292,7 @@ def _listed(part: Group | Tables, name: str, target: Target) -> Iterator[Entry]:
         yield group, name, target
 
 
-def _cap(part: Group | Tables, target: Target) -> float | Array:
+def _cap(part: Table | TableRun, target: Target) -> float | Array:
     if not target.amount.ndim:
         return float(target.variances)
     if len(target.amount) != part.count:
@@ -308,8 +308,8 @@ def weighted_caps(work: Workload) -> Caps:
     return tuple(_weight_caps(part) for part in work.parts)
 
 
-def _weight_caps(part: Group | Tables) -> float | Array:
-    if isinstance(part, Tables) or all(factor.queries.weights is None for factor in part.factors):
+def _weight_caps(part: Table | TableRun) -> float | Array:
+    if isinstance(part, TableRun) or all(factor.queries.weights is None for factor in part.factors):
         return 1.0 / part.weight
     weights: Array = np.ones(1)
     for factor in part.factors:

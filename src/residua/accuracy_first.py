@@ -13,12 +13,12 @@ from residua.accuracy import Asked, Targets, asked_of, weighted_caps
 from residua.bounds import all_invariant
 from residua.errors import BudgetError, Infeasible, WorkloadError
 from residua.fitness import Fitness, fitness_of, largest_ratio, ratios_of
-from residua.mechanisms.draft import Caps, Draft, Progress
-from residua.mechanisms.named import refuse_all_but_marginals
-from residua.mechanisms.scales import block_targets
-from residua.mechanisms.scales.loss import Loss, block_loss
-from residua.mechanisms.scales.named_variances import named_variances
-from residua.mechanisms.targets import dense_targets, suits
+from residua.methods.draft import Caps, Draft, Progress
+from residua.methods.named import refuse_all_but_marginals
+from residua.methods.scales import block_targets
+from residua.methods.scales.loss import Loss, block_loss
+from residua.methods.scales.named_variances import named_variances
+from residua.methods.targets import dense_targets, suits
 from residua.privacy import Budget, Unit, privacy_cost
 from residua.privacy.exact import text_above
 from residua.strategy import costs
@@ -37,7 +37,7 @@ ROUNDING = 1e-9  # a cost this much smaller than another is what rounding leaves
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class Request:
     """What a plan is made for, besides its workload: whose privacy, how, and how close to the optimum."""
 
     unit: Unit
@@ -72,55 +72,55 @@ def record_cost(strategy: Strategy, *, replacing: bool) -> float:
 
 
 def plan_for_targets(
-    work: Workload, budget: Budget | None, targets: Targets, wish: Wish, *, relax: bool = False
+    work: Workload, budget: Budget | None, targets: Targets, request: Request, *, relax: bool = False
 ) -> Plan:
     """The plan that meets every target with the least privacy, or by the widest margin at a budget.
 
     A budget that cannot meet them is refused, unless `relax` allows all targets the same factor.
     """
     asked = asked_of(work, targets)
-    draft = _draft(asked.work, asked.caps, wish)
-    _refuse_extremes(draft, wish)
+    draft = _draft(asked.work, asked.caps, request)
+    _refuse_extremes(draft, request)
     if budget is None:
-        budget, strategy = _cheapest(draft, asked, wish)
+        budget, strategy = _cheapest(draft, asked, request)
     else:
-        strategy = _within(draft, budget, wish)
-    allowed = wish.unit.record_cost(budget)
-    least, factor = wish.proved(draft.lower_bound), float(wish.unit.factor)
+        strategy = _within(draft, budget, request)
+    allowed = request.unit.record_cost(budget)
+    least, factor = request.proved(draft.lower_bound), float(request.unit.factor)
     fitness = fitness_of(asked, strategy, draft.prices, float(allowed) * factor, least * factor)
     if fitness.factor > 1 and not relax:
-        raise _too_small(budget, wish.unit, fitness)
+        raise _too_small(budget, request.unit, fitness)
     certificate = certified(fitness.factor, least / float(allowed), draft.scope, "targets")
-    return replace(_plan(work, budget, draft.strategy, strategy, certificate, wish), targets=fitness)
+    return replace(_plan(work, budget, draft.strategy, strategy, certificate, request), targets=fitness)
 
 
-def plan_for_largest(work: Workload, budget: Budget, wish: Wish) -> Plan:
+def plan_for_largest(work: Workload, budget: Budget, request: Request) -> Plan:
     """The plan with the least largest variance (each times the query's weight) at a budget."""
     caps = weighted_caps(work)
-    draft = _draft(work, caps, wish)
-    strategy = _within(draft, budget, wish)
+    draft = _draft(work, caps, request)
+    strategy = _within(draft, budget, request)
     largest = max(largest_ratio(strategy, part, cap) for part, cap in zip(work.parts, caps, strict=True))
-    lower = wish.proved(draft.lower_bound) / float(wish.unit.record_cost(budget))
+    lower = request.proved(draft.lower_bound) / float(request.unit.record_cost(budget))
     certificate = certified(largest, lower, draft.scope, "max_variance")
-    return _plan(work, budget, draft.strategy, strategy, certificate, wish)
+    return _plan(work, budget, draft.strategy, strategy, certificate, request)
 
 
-def plan_for_loss(work: Workload, budget: Budget, loss: Loss, wish: Wish) -> Plan:
+def plan_for_loss(work: Workload, budget: Budget, loss: Loss, request: Request) -> Plan:
     """The plan with the least loss of one mean variance per name of tables, at a budget."""
-    if wish.method == "residualplanner":
+    if request.method == "residualplanner":
         refuse_all_but_marginals(work)
-    elif wish.method not in ("auto", "querysmasher"):
-        raise WorkloadError(f"method {wish.method!r} does not plan for a loss of your own; use 'auto'")
-    allowed = float(wish.unit.record_cost(budget))
-    draft = block_loss(work, loss, INNER * wish.gap, wish.progress, cost=allowed)
-    strategy = _within(draft, budget, wish)
+    elif request.method not in ("auto", "querysmasher"):
+        raise WorkloadError(f"method {request.method!r} does not plan for a loss of your own; use 'auto'")
+    allowed = float(request.unit.record_cost(budget))
+    draft = block_loss(work, loss, INNER * request.gap, request.progress, cost=allowed)
+    strategy = _within(draft, budget, request)
     named = {name: work.select(name).parts for name in work.names}
     means = {
         name: sum(strategy.totals(part)[1] for part in parts) / sum(part.count for part in parts)
         for name, parts in named.items()
     }
-    certificate = certified(loss_at(loss, means), wish.proved(draft.lower_bound), draft.scope, "loss")
-    return _plan(work, budget, draft.strategy, strategy, certificate, wish)
+    certificate = certified(loss_at(loss, means), request.proved(draft.lower_bound), draft.scope, "loss")
+    return _plan(work, budget, draft.strategy, strategy, certificate, request)
 
 
 def loss_at(loss: Loss, variances: Mapping[str, float]) -> float:
@@ -131,20 +131,21 @@ def loss_at(loss: Loss, variances: Mapping[str, float]) -> float:
     return float(loss(named_variances(list(variances), means, cvxpy.Constant(np.ones(len(means))))).value)
 
 
-def _draft(work: Workload, caps: Caps, wish: Wish) -> Draft:
-    if wish.method not in METHODS:
+def _draft(work: Workload, caps: Caps, request: Request) -> Draft:
+    if request.method not in METHODS:
+        names = ", ".join(METHODS)
         raise WorkloadError(
-            f"method {wish.method!r} does not plan for the accuracy of each query; use {', '.join(METHODS)}"
+            f"method {request.method!r} does not plan for the accuracy of each query; use {names}"
         )
-    if wish.method == "residualplanner":
+    if request.method == "residualplanner":
         refuse_all_but_marginals(work)
-    if wish.method == "dense" or (wish.method == "auto" and _better_dense(work, caps, wish.refine)):
-        return dense_targets(work, caps, INNER * wish.gap, wish.progress, wish.refine)
-    if wish.refine:
+    if request.method == "dense" or (request.method == "auto" and _better_dense(work, caps, request.refine)):
+        return dense_targets(work, caps, INNER * request.gap, request.progress, request.refine)
+    if request.refine:
         raise WorkloadError(
             "refine is for workloads on few cells, where all mechanisms can be compared; leave it out here"
         )
-    return block_targets(work, caps, INNER * wish.gap, wish.progress)
+    return block_targets(work, caps, INNER * request.gap, request.progress)
 
 
 def _better_dense(work: Workload, caps: Caps, refine: bool) -> bool:
@@ -153,8 +154,8 @@ def _better_dense(work: Workload, caps: Caps, refine: bool) -> bool:
     return suits(work, caps) and (refine or not plain)
 
 
-def _refuse_extremes(draft: Draft, wish: Wish) -> None:
-    own = wish.cost_of(draft.strategy)
+def _refuse_extremes(draft: Draft, request: Request) -> None:
+    own = request.cost_of(draft.strategy)
     if own > PROTECTS_NOBODY:
         raise Infeasible(
             f"the targets need a privacy cost of {own:.1e}, which protects nobody; allow variances "
@@ -167,16 +168,16 @@ def _refuse_extremes(draft: Draft, wish: Wish) -> None:
         )
 
 
-def _cheapest(draft: Draft, asked: Asked, wish: Wish) -> tuple[Budget, Strategy]:
+def _cheapest(draft: Draft, asked: Asked, request: Request) -> tuple[Budget, Strategy]:
     """The least budget, to a few digits, at which what is released meets every target (claim G-001)."""
-    allowed = Fraction(wish.cost_of(draft.strategy))
-    strategy = measurable(draft.strategy, draft.spans, allowed, replacing=wish.replacing)
+    allowed = Fraction(request.cost_of(draft.strategy))
+    strategy = measurable(draft.strategy, draft.spans, allowed, replacing=request.replacing)
     for _ in range(SETTLING):
         worst = Fraction(max(ratios_of(asked, strategy)))
-        needed = allowed * worst * MARGIN * wish.unit.factor
+        needed = allowed * worst * MARGIN * request.unit.factor
         budget = privacy_cost(text_above(needed, DIGITS))
-        allowed = wish.unit.record_cost(budget)
-        strategy = rebudgeted(strategy, allowed, replacing=wish.replacing)
+        allowed = request.unit.record_cost(budget)
+        strategy = rebudgeted(strategy, allowed, replacing=request.replacing)
         if max(ratios_of(asked, strategy)) <= 1:
             return budget, strategy
     raise Infeasible(
@@ -185,11 +186,11 @@ def _cheapest(draft: Draft, asked: Asked, wish: Wish) -> tuple[Budget, Strategy]
     )
 
 
-def _within(draft: Draft, budget: Budget, wish: Wish) -> Strategy:
+def _within(draft: Draft, budget: Budget, request: Request) -> Strategy:
     """The draft in integers, with noise that uses up a budget."""
-    wish.cost_of(draft.strategy)  # there must be something to scale
-    allowed = wish.unit.record_cost(budget)
-    return measurable(draft.strategy, draft.spans, allowed, replacing=wish.replacing)
+    request.cost_of(draft.strategy)  # there must be something to scale
+    allowed = request.unit.record_cost(budget)
+    return measurable(draft.strategy, draft.spans, allowed, replacing=request.replacing)
 
 
 def _too_small(budget: Budget, unit: Unit, fitness: Fitness) -> Infeasible:
@@ -209,18 +210,18 @@ def _plan(
     real: Strategy,
     strategy: Strategy,
     certificate: Certificate,
-    wish: Wish,
+    request: Request,
 ) -> Plan:
     """The plan of an integer mechanism with its figures, and those of the real one that it was made of."""
-    allowed = wish.unit.record_cost(budget)
-    scale = costs.ideal_scale(real, strategy, allowed, replacing=wish.replacing)
+    allowed = request.unit.record_cost(budget)
+    scale = costs.ideal_scale(real, strategy, allowed, replacing=request.replacing)
     ideal = Figures.of(real.scaled(scale), work)
     released = Figures.of(strategy, work, totals_of(strategy, work))
     objective = certificate.objective
-    return Plan(work, budget, wish.unit, wish.method, strategy, certificate, objective, ideal, released)
+    return Plan(work, budget, request.unit, request.method, strategy, certificate, objective, ideal, released)
 
 
-def refuse_odd_wishes(budget: Budget | None, targets: Targets | None, objective: object) -> None:
+def refuse_odd_requests(budget: Budget | None, targets: Targets | None, objective: object) -> None:
     """Raise for arguments that contradict each other."""
     if targets is not None and objective != "total_variance":
         raise WorkloadError(

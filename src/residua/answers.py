@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from residua._files import Target, whole_file
 from residua.schema import Schema
-from residua.workload import Group, Identity
+from residua.workload import Identity, Table
 
 if TYPE_CHECKING:
     import pandas
@@ -52,8 +52,8 @@ def _columns(schema: Schema, figures: Sequence[str]) -> list[str]:
 
 def record_batches(
     schema: Schema,
-    groups: Iterable[Group],
-    figures_of: Callable[[Group], Sequence[Array]],
+    groups: Iterable[Table],
+    figures_of: Callable[[Table], Sequence[Array]],
     columns: "pyarrow.Schema",
 ) -> Iterator["pyarrow.RecordBatch"]:
     """The answers of some tables, one after the other; `figures_of` has an array (count,) for each figure."""
@@ -68,7 +68,7 @@ def record_batches(
 
 def _record_batch(
     schema: Schema,
-    group: Group,
+    group: Table,
     start: int,
     texts: list[str],
     figures: Sequence[Array],
@@ -99,7 +99,7 @@ def _constant(text: str, count: int) -> "pyarrow.Array":
     return pa.DictionaryArray.from_arrays(places, pa.array([text], pa.string()))
 
 
-def _cells(group: Group, queries: NDArray[np.int64]) -> dict[int, NDArray[np.int32]]:
+def _cells(group: Table, queries: NDArray[np.int64]) -> dict[int, NDArray[np.int32]]:
     """For attributes that a table asks cell by cell, the cell of each query."""
     found = {}
     for factor in reversed(group.factors):
@@ -120,7 +120,7 @@ def listed_names(names: Sequence[str | Sequence[str]]) -> list[str]:
     return list(names)  # type: ignore[arg-type]  # the schema refuses what is no name
 
 
-def frame_of(
+def diagonalised(
     names: tuple[str, ...], axes: tuple[tuple[str, ...], ...], figures: Mapping[str, Array]
 ) -> "pandas.DataFrame":
     """A data frame with a row per cell of a table, indexed by the labels of its attributes."""

@@ -14,7 +14,7 @@ from residua._text import columns
 from residua.answering.estimator import apply_queries
 from residua.linalg.threads import threads_for
 from residua.spec import load_spec
-from residua.workload import Group
+from residua.workload import Table
 
 COUNTIES = (
     ("North", "Alder"),
@@ -253,7 +253,7 @@ def _against_truth(release: rs.Release, people: Path) -> Iterator[str]:
     yield f"   The truth is in the 95% interval of {int(inside.sum())} of all {work.count} published numbers."
 
 
-def exact_answers(group: Group, histogram: NDArray[np.int64]) -> NDArray[np.float64]:
+def exact_answers(group: Table, histogram: NDArray[np.int64]) -> NDArray[np.float64]:
     """The true answers of one table, whose families are on one attribute each."""
     asked = [factor.attributes[0] for factor in group.factors]
     others = tuple(axis for axis in range(histogram.ndim) if axis not in asked)

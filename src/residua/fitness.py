@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from residua._records import entry, flag, listed, number, text, whole
+from residua._manifests import entry, flag, listed, number, text, whole
 from residua._text import columns, counted
 from residua.accuracy import Asked, Target, Targets, asked_of, normal_targets
 from residua.errors import FileFormatError, WorkloadError
-from residua.mechanisms.draft import Array, Scope
+from residua.methods.draft import Array, Scope
 from residua.strategy.strategy import Strategy
-from residua.workload import Group, Tables, Workload
+from residua.workload import Table, TableRun, Workload
 from residua.workload.queries import spelled
 
 BINDING = 1e-4  # share of the price from which a target is said to bind
@@ -109,15 +109,15 @@ class Fitness:
         whom = "no mechanism" if scope == "all mechanisms" else "none that measures the same blocks"
         return f"; {whom} could below {self.least:.6g}"
 
-    def record(self, arrays: dict[str, NDArray[Any]]) -> dict[str, Any]:
+    def to_manifest(self, arrays: dict[str, NDArray[Any]]) -> dict[str, Any]:
         """The targets and how they are met, as JSON can hold them."""
         single = isinstance(self.targets, Target)
         named = {"": self.targets} if isinstance(self.targets, Target) else self.targets
         return {
             "single": single,
-            "targets": [[name, target.record(arrays)] for name, target in named.items()],
+            "targets": [[name, target.to_manifest(arrays)] for name, target in named.items()],
             "met": [
-                [line.name, line.target.record(arrays), line.queries, line.ratio, line.share]
+                [line.name, line.target.to_manifest(arrays), line.queries, line.ratio, line.share]
                 for line in self.met
             ],
             "needed": self.needed,
@@ -125,16 +125,18 @@ class Fitness:
         }
 
     @classmethod
-    def from_record(cls, record: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> "Fitness":
-        """What `record` wrote."""
+    def from_manifest(
+        cls, record: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]], work: Workload
+    ) -> "Fitness":
+        """What `to_manifest` wrote about targets of this workload."""
         named = {
-            text(each, "name"): Target.from_record(entry(each, "target"), arrays)
+            text(each, "name"): Target.from_manifest(entry(each, "target"), arrays)
             for each in _rows(record, "targets", ("name", "target"))
         }
         met = tuple(
             MetTarget(
                 text(each, "name"),
-                Target.from_record(entry(each, "target"), arrays),
+                Target.from_manifest(entry(each, "target"), arrays),
                 whole(each, "queries", least=1),
                 number(each, "ratio"),
                 number(each, "share"),
@@ -142,9 +144,12 @@ class Fitness:
             for each in _rows(record, "met", ("name", "target", "queries", "ratio", "share"))
         )
         single = flag(record, "single")
-        if not met or (single and "" not in named):
+        if single and "" not in named:
             raise FileFormatError("targets that are not there cannot be met")
-        return cls(named[""] if single else named, met, number(record, "needed"), number(record, "least"))
+        targets = named[""] if single else named
+        if {line.name for line in met} != set(asked_of(work, targets).keys):
+            raise FileFormatError("the targets that are met are not those of its tables")
+        return cls(targets, met, number(record, "needed"), number(record, "least"))
 
     def at(self, work: Workload, strategy: Strategy, cost: float) -> "Fitness":
         """The same targets under a mechanism that differs in its noise only, at another privacy cost."""
@@ -189,9 +194,9 @@ def ratios_of(asked: Asked, strategy: Strategy) -> list[float]:
     ]
 
 
-def largest_ratio(strategy: Strategy, part: Group | Tables, cap: float | Array) -> float:
+def largest_ratio(strategy: Strategy, part: Table | TableRun, cap: float | Array) -> float:
     """Largest ratio of a variance of this part to what is allowed."""
-    if isinstance(part, Group) and np.ndim(cap):
+    if isinstance(part, Table) and np.ndim(cap):
         return float(np.max(strategy.variances(part) / cap))
     worst = 0.0
     for group in strategy.answerer.least_accurate(part):

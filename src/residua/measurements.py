@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from residua._records import whole
+from residua._manifests import whole
 from residua.answering.blocks import Measured
 from residua.errors import FileFormatError
 from residua.strategy.strategy import Strategy

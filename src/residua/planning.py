@@ -14,32 +14,31 @@ from residua._summary import certified
 from residua._text import short, visible
 from residua.accuracy import Targets
 from residua.accuracy_first import (
-    Wish,
+    Request,
     plan_for_largest,
     plan_for_loss,
     plan_for_targets,
     record_cost,
-    refuse_odd_wishes,
+    refuse_odd_requests,
 )
 from residua.errors import BudgetError, Infeasible, WorkloadError
 from residua.linalg.threads import threads_for
-from residua.mechanisms.by_kinds import by_kinds, coarse_workload
-from residua.mechanisms.draft import Draft, Progress
-from residua.mechanisms.named import residualplanner_plus
-from residua.mechanisms.registry import methods_for
-from residua.mechanisms.scales.loss import Loss
+from residua.methods.coarsening import coarse_workload, coarsened_draft
+from residua.methods.draft import Draft, Progress
+from residua.methods.named import residualplanner_plus
+from residua.methods.registry import methods_for
+from residua.methods.scales.loss import Loss
 from residua.privacy import Budget, Unit
 from residua.privacy.laws import bound_divisor, variance_ratio
 from residua.strategy.costs import ideal_scale
 from residua.strategy.counted import MOST_CELLS, refuse_uncounted
 from residua.strategy.integral import measurable
-from residua.workload import Group, Tables, Workload
+from residua.workload import Table, TableRun, Workload
 from residua.workload.queries import spelled
+from residua.workload.union import refuse_extremes
 
 DEFAULT_GAP = 1e-4
 COUNTABLE = 10**300  # queries whose sums fit a float
-EXTREME = 100  # powers of ten that weights, and squares of queries, may reach up or down
-
 OBJECTIVES = ("total_variance", "max_variance")
 ONE_RECORD = Unit()
 
@@ -106,9 +105,9 @@ def plan(
     asked = work.without_totals()  # they ask nothing of their attribute
     with threads_for(0):  # solvers of large blocks take more for themselves
         if targets is not None or objective != "total_variance":
-            wish = Wish(unit, method, gap, refine, progress)
+            request = Request(unit, method, gap, refine, progress)
             coarse = coarse_workload(asked)
-            found = _accurate(coarse.work, budget, targets, objective, wish, relax)
+            found = _accurate(coarse.work, budget, targets, objective, request, relax)
             refuse_uncounted(found.strategy, work.schema.names)
             return replace(found, workload=work, strategy=coarse.strategy(found.strategy))
         if budget is None:
@@ -144,19 +143,19 @@ def _accurate(
     budget: Budget | None,
     targets: Targets | None,
     objective: str | Loss,
-    wish: Wish,
+    request: Request,
     relax: bool,
 ) -> Plan:
     """The plan for targets, for the least largest variance, or for a loss of one's own."""
     if targets is not None:
-        return plan_for_targets(work, budget, targets, wish, relax=relax)
-    if relax or wish.refine:
+        return plan_for_targets(work, budget, targets, request, relax=relax)
+    if relax or request.refine:
         raise WorkloadError("relax and refine go with targets, and there are none; leave them out")
     if budget is None:
         raise _no_budget(budget)
     if not isinstance(objective, str):
-        return plan_for_loss(work, budget, objective, wish)
-    return plan_for_largest(work, budget, wish)
+        return plan_for_loss(work, budget, objective, request)
+    return plan_for_largest(work, budget, request)
 
 
 def _no_budget(given: object) -> BudgetError:
@@ -194,7 +193,7 @@ def _draft(
     progress: Progress | None,
 ) -> Draft:
     if strategies is None:
-        return by_kinds(methods_for(budget.law)[method], work, budget.law, gap, progress)
+        return coarsened_draft(methods_for(budget.law)[method], work, budget.law, gap, progress)
     if method != "residualplanner+":
         raise WorkloadError(f"strategies are for method 'residualplanner+'; method {method!r} finds its own")
     return residualplanner_plus(work, gap, progress, strategies)
@@ -209,8 +208,8 @@ def _totals(draft: Draft, scale: float, work: Workload) -> Totals:
     return weighted, weighted / weights.pop()
 
 
-def _has_own_weights(part: Group | Tables) -> bool:
-    return isinstance(part, Group) and any(factor.queries.weights is not None for factor in part.factors)
+def _has_own_weights(part: Table | TableRun) -> bool:
+    return isinstance(part, Table) and any(factor.queries.weights is not None for factor in part.factors)
 
 
 def _check_arguments(
@@ -232,7 +231,7 @@ def _check_arguments(
             f"table {largest.name!r} has {spelled(largest.count)} queries, more than a float can count; "
             "ask fewer queries, or put them in tables of fewer attributes"
         )
-    _refuse_extremes(work)
+    refuse_extremes(work)
     if not isinstance(budget, Budget) and (budget is not None or targets is None):
         raise _no_budget(budget)
     if not isinstance(unit, Unit):
@@ -250,33 +249,9 @@ def _check_arguments(
         raise WorkloadError(
             f"there is no objective {short(objective)}; there are {known_ones}, and functions of variances"
         )
-    refuse_odd_wishes(budget, targets, objective)
+    refuse_odd_requests(budget, targets, objective)
     if not isinstance(gap, int | float) or not 0 < gap < 1:
         raise WorkloadError(f"gap must be between 0 and 1, such as 1e-4, not {short(gap)}")
-
-
-def _refuse_extremes(work: Workload) -> None:
-    """WorkloadError where weights and coefficients leave floats no room for squares and sums."""
-    for part in work.parts:
-        low, high = (math.log10(part.weight) + end for end in _magnitudes(part))
-        if not -EXTREME <= low <= high <= EXTREME:
-            name = part.name if isinstance(part, Group) else next(part.names())
-            raise WorkloadError(
-                f"table {name!r} has queries whose weight times squared coefficients is about 1e"
-                f"{round(low if low < -EXTREME else high)}, beyond 1e-{EXTREME} to 1e{EXTREME}; only ratios "
-                "of weights count, so divide all of them by one number"
-            )
-
-
-def _magnitudes(part: Group | Tables) -> tuple[float, float]:
-    """Least and largest magnitude of the queries of a table, or bounds on those of a run of tables."""
-    if isinstance(part, Group):
-        ends = [factor.queries.magnitudes() for factor in part.factors]
-        return sum(low for low, _ in ends), sum(high for _, high in ends)
-    families = part.joint or [factor.queries for factor in part.factors if factor is not None]
-    ends = [queries.magnitudes() for queries in families]
-    low, high = min((low for low, _ in ends), default=0.0), max((high for _, high in ends), default=0.0)
-    return part.ways * min(low, 0.0), part.ways * max(high, 0.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -343,5 +318,5 @@ def _comparable(plans: Sequence[Plan]) -> tuple[Plan, ...]:
 def same_queries(one: Workload, two: Workload) -> bool:
     """Whether two workloads would be saved alike."""
     arrays: tuple[dict[str, NDArray[Any]], dict[str, NDArray[Any]]] = ({}, {})
-    alike = one.schema == two.schema and one.record(arrays[0]) == two.record(arrays[1])
+    alike = one.schema == two.schema and one.to_manifest(arrays[0]) == two.to_manifest(arrays[1])
     return alike and all(np.array_equal(arrays[0][key], arrays[1][key]) for key in arrays[0])

@@ -13,14 +13,14 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from residua import _files
+from residua._manifests import entry, flag, submanifest, submanifests, text
 from residua._plan import Content, Plan, refuse_foreign
-from residua._records import entry, flag, subrecord, subrecords, text
 from residua.answering.estimates import Estimates
 from residua.answering.estimator import Estimator
 from residua.answers import (
     MOST_ANSWERS,
     arrow_schema,
-    frame_of,
+    diagonalised,
     listed_names,
     record_batches,
     write_parquet,
@@ -32,7 +32,7 @@ from residua.privacy.laws import interval_margin
 from residua.strategy.joining import fitted
 from residua.strategy.strategy import Strategy
 from residua.version import __version__
-from residua.workload import Group, Tables, Workload, table
+from residua.workload import Table, TableRun, Workload, table
 from residua.workload.queries import spelled
 from residua.workload.sql import sql
 
@@ -65,7 +65,7 @@ class TableAnswer:
     def to_pandas(self) -> "pandas.DataFrame":
         """A data frame with a row per cell, indexed by the labels of the attributes."""
         figures = {name: getattr(self, name) for name in ("values", "stddev", "lower", "upper")}
-        return frame_of(self.names, self.axes, figures)
+        return diagonalised(self.names, self.axes, figures)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -115,9 +115,9 @@ class Release:
             )
         return np.concatenate([answers for part in work.parts for answers in self._values_of_part(part)])
 
-    def _values_of_part(self, part: Group | Tables) -> Iterable[Array]:
+    def _values_of_part(self, part: Table | TableRun) -> Iterable[Array]:
         """Answers of each table; tables that differ in names only are answered together."""
-        if isinstance(part, Group):
+        if isinstance(part, Table):
             return [self._values_of(part)]
         if part.joint is not None or not all(
             factor is None or factor.queries.listable for factor in part.factors
@@ -132,7 +132,7 @@ class Release:
         }
         return [found[table] for table in range(len(part))]
 
-    def _values_of(self, group: Group) -> Array:
+    def _values_of(self, group: Table) -> Array:
         if not group.listable:
             raise WorkloadError(
                 f"table {group.name!r} has {spelled(group.count)} queries, too many to list; ask for those "
@@ -158,7 +158,7 @@ class Release:
         columns = arrow_schema(schema, self.simulated)
         return record_batches(schema, work.groups(), lambda group: self._figures_of(group, level), columns)
 
-    def _figures_of(self, group: Group, level: float) -> tuple[Array, Array, Array, Array]:
+    def _figures_of(self, group: Table, level: float) -> tuple[Array, Array, Array, Array]:
         """Values, standard deviations, and both ends of the intervals of one table, shape (count,) each."""
         values = self._values_of(group)
         stddev = np.sqrt(self.plan.strategy.variances(group))
@@ -272,14 +272,14 @@ class Release:
         container = _files.read(path, "release")
         manifest, arrays = container.manifest, container.arrays
         try:
-            plan = Plan.from_content(subrecord(manifest, "plan"), _of_plan(arrays), container.version)
-            record = subrecord(manifest, "measurements")
+            plan = Plan.from_content(submanifest(manifest, "plan"), _of_plan(arrays), container.version)
+            record = submanifest(manifest, "measurements")
             found = (
                 _fitted(plan.strategy, record, arrays)
                 if "runs" in record
                 else Measurements.from_manifest(record, arrays, plan.strategy)
             )
-            release = cls(plan, found, checked_audit(subrecord(manifest, "audit")))
+            release = cls(plan, found, checked_audit(submanifest(manifest, "audit")))
             if container.version == 1:
                 object.__setattr__(release, "origin", (manifest, arrays))
             return release
@@ -316,7 +316,7 @@ def _fitted(
     What its blocks would have measured of those without noise solves the same normal equations as the
     numbers that it was made from.
     """
-    estimates = Estimates.from_record(record, arrays, strategy.residual_measures, strategy.sizes)
+    estimates = Estimates.from_manifest(record, arrays, strategy.residual_measures, strategy.sizes)
     joint = [table.tolist() for table in estimates.tables] == [[strategy.attributes()]]
     if estimates.measures is None and not joint:
         raise FileFormatError("the estimates do not belong to the plan they are stored with")
@@ -348,15 +348,15 @@ def checked_audit(audit: Mapping[str, Any]) -> Mapping[str, Any]:
     for key in ("residua", "numpy", "python", "time", "plan_hash", "noise", "note"):
         text(audit, key)
     flag(audit, "simulated")
-    Privacy.from_record(subrecord(audit, "privacy"))
+    Privacy.from_manifest(submanifest(audit, "privacy"))
     if entry(audit, "ledger") is not None:
-        paid = subrecord(audit, "ledger")
+        paid = submanifest(audit, "ledger")
         for key in {"dataset", "entry", "amount", "hash", *paid}:
             text(paid, key)
         if not paid["entry"].isdecimal():
             raise FileFormatError("its audit record names no entry of a ledger")
     if "combined" in audit:
-        for part in subrecords(audit, "combined"):
+        for part in submanifests(audit, "combined"):
             checked_audit(part)
     return audit
 
@@ -372,7 +372,7 @@ def audit_record(
         "python": platform.python_version(),
         "time": time.isoformat(timespec="seconds"),
         "plan_hash": plan.hash,
-        "privacy": plan.privacy.record(),
+        "privacy": plan.privacy.to_manifest(),
         "noise": "discrete laplace" if plan.strategy.law == "laplace" else "rounded gaussian",
         "ledger": None if entry is None else dict(entry),
         "note": note,

@@ -27,14 +27,14 @@ from residua.answering.kronecker.answerer import Kronecker
 from residua.answering.nested import Nested
 from residua.answering.protocol import Answerer
 from residua.linalg.centring import Measure, centred_columns
-from residua.linalg.kinds import JointKinds, Kinds
+from residua.linalg.classes import Classes, JointClasses
 from residua.strategy.build import of_blocks, seen_by
 from residua.strategy.integers import independent_integers
 from residua.strategy.integral import measurable
 from residua.strategy.joining import as_cells
 from residua.strategy.spans import whole_span
 from residua.strategy.strategy import Domain, Strategy
-from residua.workload import Group
+from residua.workload import Table
 from residua.workload.views import View
 
 Array = NDArray[np.float64]
@@ -234,7 +234,7 @@ def blocks_over_cells(strategy: Strategy, sizes: tuple[int, ...]) -> Iterator[tu
             yield number, row, products_of(parts, cells), float(layer.noise[row])
 
 
-def asked_rows(group: Group, sizes: tuple[int, ...]) -> Array:
+def asked_rows(group: Table, sizes: tuple[int, ...]) -> Array:
     codes = np.indices(sizes).reshape(len(sizes), -1)
     parts = [
         over_cells(f.queries.matrix(), [codes[at] for at in f.attributes], f.queries.sizes)
@@ -243,7 +243,7 @@ def asked_rows(group: Group, sizes: tuple[int, ...]) -> Array:
     return products_of(parts, math.prod(sizes))
 
 
-def weights_of(group: Group) -> Array:
+def weights_of(group: Table) -> Array:
     """Weight of every query."""
     own = (
         np.ones(f.queries.count) if f.queries.weights is None else np.asarray(f.queries.weights)
@@ -276,11 +276,11 @@ class Twin:
         ]
         return cls(sizes, np.concatenate(rows), np.concatenate(numbers), measured)
 
-    def coefficients(self, group: Group) -> Array:
+    def coefficients(self, group: Table) -> Array:
         """Of the measured numbers in the best answers, (queries, numbers)."""
         return np.asarray(asked_rows(group, self.sizes) @ np.linalg.pinv(self.rows, rcond=1e-10))
 
-    def answers(self, group: Group) -> bool:
+    def answers(self, group: Table) -> bool:
         """Whether the measurements contain the table."""
         rows = asked_rows(group, self.sizes)
         outside = np.abs(rows - self.coefficients(group) @ self.rows).max() / np.abs(rows).max()
@@ -288,7 +288,7 @@ class Twin:
         return bool(outside < 1e-8)
 
 
-def tables(rng: Generator, strategy: Strategy, sizes: tuple[int, ...]) -> list[Group]:
+def tables(rng: Generator, strategy: Strategy, sizes: tuple[int, ...]) -> list[Table]:
     """Tables of all kinds on the schema, and for some blocks combinations of what they measure."""
     schema = rs.Schema.of_sizes(sizes)
     works = [rs.table(schema)]
@@ -314,7 +314,7 @@ def tables(rng: Generator, strategy: Strategy, sizes: tuple[int, ...]) -> list[G
             )
             families.append((names, mixed, rng.integers(1, 4, 2).astype(float)))
         found = [next(rs.linear(schema, *each).groups()) for each in families]
-        works.append(rs.Workload(schema, (Group("mixed", tuple(g.factors[0] for g in found), 2.0),)))
+        works.append(rs.Workload(schema, (Table("mixed", tuple(g.factors[0] for g in found), 2.0),)))
     return [group for work in works for group in work.groups()]
 
 
@@ -336,7 +336,7 @@ def check(answerer: Answerer, strategy: Strategy, sizes: tuple[int, ...], seed: 
     return len(answered), len(asked) - len(answered)
 
 
-def check_table(answerer: Answerer, estimator: Estimator, twin: Twin, group: Group) -> None:
+def check_table(answerer: Answerer, estimator: Estimator, twin: Twin, group: Table) -> None:
     coefficients = twin.coefficients(group)
     variances = np.sum(coefficients**2, axis=1)
     near = NEAR * max(float(variances.max()), 1e-9)
@@ -354,7 +354,7 @@ def check_table(answerer: Answerer, estimator: Estimator, twin: Twin, group: Gro
     np.testing.assert_allclose(estimator.answers(group), wanted, atol=scale)
 
 
-def check_refused(answerer: Answerer, group: Group, others: Sequence[Group]) -> None:
+def check_refused(answerer: Answerer, group: Table, others: Sequence[Table]) -> None:
     words = f"table '{group.name}'"
     for figure in (answerer.variances, answerer.largest, answerer.totals):
         with pytest.raises(rs.NotInSpan, match=words):
@@ -484,13 +484,13 @@ def coarsened(rng: Generator, name: str) -> tuple[Strategy, tuple[int, ...]]:
     parts = []
     if rng.integers(2):
         sizes[0] += 1
-        classes = Kinds(np.append(rng.permutation(inner.sizes[0]), 0))
-        parts.append(JointKinds.of_one(0, classes))
+        classes = Classes(np.append(rng.permutation(inner.sizes[0]), 0))
+        parts.append(JointClasses.of_one(0, classes))
     else:
         sizes[0], more = 2, 3
         sizes.append(more)  # joined to the first: each of their cells is of one of its classes
-        joint = Kinds(np.resize(np.arange(inner.sizes[0]), 2 * more))
-        parts.append(JointKinds((0, len(inner.sizes)), (Kinds.every(2), Kinds.every(more)), joint))
+        joint = Classes(np.resize(np.arange(inner.sizes[0]), 2 * more))
+        parts.append(JointClasses((0, len(inner.sizes)), (Classes.every(2), Classes.every(more)), joint))
         (domain,) = inner.domains
         wide = Domain((*domain.sizes, 1), (*domain.measures, Measure(1)))
         inner = Strategy((wide,), inner.shapes, inner.layers)
@@ -527,7 +527,7 @@ def test_blocks_that_see_cells_beside_such_are_answered_as_blocks_over_cells(nam
     """Where both measure nothing in common (claim H-041); what else they do is in `test_kinds_twins`."""
     schema = rs.Schema.of_sizes([3, 4, 2])
     work = rs.sql(schema, BESIDE[name]) + rs.marginals(schema, up_to=1)
-    monkeypatch.setattr("residua.mechanisms.by_kinds._all_by_kinds", lambda *_: None)
+    monkeypatch.setattr("residua.methods.coarsening._all_by_kinds", lambda *_: None)
     strategy = rs.plan(work, rs.zcdp(1), method=method).strategy
     assert len(strategy.domains) == 2
     ranks = {

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import residua as rs
-from residua.mechanisms.registry import methods_for
-from residua.workload import Explicit, Factor, Group
+from residua.methods.registry import methods_for
+from residua.workload import Explicit, Factor, Table
 
 SCHEMA = rs.Schema.of_sizes([3, 1, 4])
 REPLACED = rs.Unit(neighbours="replace_one")
@@ -43,7 +43,7 @@ WORKLOADS = {
     "differences by groups": rs.Workload(
         SCHEMA,
         tuple(
-            Group(family.__class__.__name__, (*next(iter(table(a2=family).groups())).factors, DIFFERENCES))
+            Table(family.__class__.__name__, (*next(iter(table(a2=family).groups())).factors, DIFFERENCES))
             for family in (rs.prefix, rs.identity)
         ),
     ),
@@ -57,10 +57,10 @@ WORKLOADS = {
 }
 
 
-def planned_or_refused(work, budget, **wish):
+def planned_or_refused(work, budget, **request):
     """A plan, or None where it is refused in words that people can use."""
     try:
-        plan = rs.plan(work, budget, **wish)
+        plan = rs.plan(work, budget, **request)
         plan.variances(work)
     except rs.ResiduaError as error:
         refusal = str(error)
@@ -99,9 +99,9 @@ def test_every_method_plans_every_awkward_workload_or_says_why_not(budget, metho
     ids=["times", "run", "own", "coefficients", "condition"],
 )
 def test_weights_and_coefficients_that_floats_cannot_square_and_add_are_refused(wrong, weighted):
-    for wish in ({"budget": rs.zcdp(1)}, {"budget": rs.pure_dp(1)}, {"targets": rs.stddev(3)}):
+    for request in ({"budget": rs.zcdp(1)}, {"budget": rs.pure_dp(1)}, {"targets": rs.stddev(3)}):
         with pytest.raises(rs.WorkloadError, match="only ratios of weights count, so divide all of them"):
-            rs.plan(weighted(wrong), **wish)
+            rs.plan(weighted(wrong), **request)
 
 
 @pytest.mark.parametrize(
@@ -111,7 +111,7 @@ def test_tiny_and_huge_budgets_are_planned_or_refused(make):
     work = rs.marginals(SCHEMA, up_to=2)
     for power in (-308, -300, -59, -30, -12, 6, 15, 29, 40, 308):
         budget = make(f"1e{power}")
-        for wish in ({}, {"method": "identity"}, {"unit": rs.Unit(max_records=10**6)}):
-            plan = planned_or_refused(work, budget, **wish)
+        for request in ({}, {"method": "identity"}, {"unit": rs.Unit(max_records=10**6)}):
+            plan = planned_or_refused(work, budget, **request)
             assert plan is None or 0 < plan.rmse < math.inf, power
             assert plan is None or plan.explain(), power

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import residua as rs
-from residua.mechanisms.registry import methods_for
+from residua.methods.registry import methods_for
 
 pytestmark = pytest.mark.filterwarnings(
     "ignore:a release that no ledger paid for:residua.DifferentDataWarning"
@@ -252,7 +252,7 @@ def test_releases_of_any_two_of_these_kinds_are_combined(one, two):
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("work", TINY_WORKS.values(), ids=TINY_WORKS)
 def test_every_method_takes_every_objective_or_says_why_not(method, work):
-    for wish in (
+    for request in (
         {"budget": GAUSS},
         {"budget": GAUSS, "objective": "max_variance"},
         {"targets": rs.stddev(5)},
@@ -260,7 +260,7 @@ def test_every_method_takes_every_objective_or_says_why_not(method, work):
         {"budget": rs.zcdp("0.001"), "targets": rs.stddev(1), "relax": True},
         {"budget": GAUSS, "unit": REPLACED},
     ):
-        plan = works_or_says_why(lambda wish=wish: rs.plan(work, method=method, **wish))
+        plan = works_or_says_why(lambda request=request: rs.plan(work, method=method, **request))
         if plan is not None:
             assert np.all(plan.variances(work) > 0)
             assert plan.explain()

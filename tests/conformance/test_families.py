@@ -9,7 +9,7 @@ import pytest
 from numpy.typing import NDArray
 
 from residua.errors import WorkloadError
-from residua.linalg.kinds import Kinds
+from residua.linalg.classes import Classes
 from residua.schema import Attribute, Binned, Categorical, Hierarchy, Integer
 from residua.workload import (
     Combined,
@@ -24,7 +24,7 @@ from residua.workload import (
     level,
     predicates,
     prefix,
-    queries_from_record,
+    queries_from_manifest,
     ranges,
     total,
     width,
@@ -167,7 +167,7 @@ def combined_cases() -> list[Case]:
         weights = draw.uniform(0.5, 2.0, count) if weighted else None
         spread = [[row[at] for at in itertools.product(*classes)] for row in rows]
         queries = Combined(
-            tuple(Kinds.of(each) for each in classes),
+            tuple(Classes.of(each) for each in classes),
             Explicit(tuple(counts), rows.reshape(count, -1), weights),
         )
         attributes = tuple(Integer(0, len(each) - 1) for each in classes)
@@ -293,8 +293,8 @@ def test_flags_hold_on_the_gram(case: Case) -> None:
 
 def test_record_brings_back_equal_queries(case: Case) -> None:
     arrays: dict[str, NDArray[np.float64]] = {"workload.1": np.ones(1)}  # a key that is taken
-    record = case.queries.record(arrays)
-    back = queries_from_record(record, arrays)
+    record = case.queries.to_manifest(arrays)
+    back = queries_from_manifest(record, arrays)
     assert back == case.queries
     assert hash(back) == hash(case.queries)
     np.testing.assert_array_equal(arrays["workload.1"], [1.0])

@@ -96,7 +96,7 @@ def structure(answerer: Answerer) -> str:
 def planned(name: str, neighbours: Any) -> rs.Plan:
     made, law, method, work = CASES[name]
     few = 0.0 if made == "coupled" else 1e9  # so few cells would be solved as one block
-    with mock.patch("residua.mechanisms.smasher.UNION_WORK", few):
+    with mock.patch("residua.methods.smasher.UNION_WORK", few):
         return rs.plan(work, BUDGETS[law], method=method, unit=rs.Unit(neighbours=neighbours))
 
 

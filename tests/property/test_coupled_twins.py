@@ -27,7 +27,7 @@ from residua.strategy.integers import independent_integers
 from residua.strategy.integral import measurable
 from residua.strategy.spans import whole_span
 from residua.strategy.strategy import Domain, Strategy
-from residua.workload import Group
+from residua.workload import Table
 
 Array = NDArray[np.float64]
 
@@ -53,7 +53,7 @@ def times(parts: list[Array], cells: int) -> Array:
     return rows
 
 
-def rows_of(group: Group, sizes: tuple[int, ...]) -> Array:
+def rows_of(group: Table, sizes: tuple[int, ...]) -> Array:
     parts = [over_cells(f.queries.matrix(), f.attributes, sizes) for f in group.factors]
     return times(parts, math.prod(sizes))
 
@@ -158,11 +158,11 @@ class Twin:
         self.covariance = inverse @ inverse.T
         self.seen = inverse @ self.rows
 
-    def outside(self, group: Group) -> float:
+    def outside(self, group: Table) -> float:
         rows = rows_of(group, self.sizes)
         return float(np.abs(rows - rows @ self.seen).max())
 
-    def between(self, left: Group, right: Group) -> Array:
+    def between(self, left: Table, right: Table) -> Array:
         return rows_of(left, self.sizes) @ self.covariance @ rows_of(right, self.sizes).T
 
 
@@ -181,7 +181,7 @@ def test_every_figure_is_that_of_the_best_unbiased_answer_from_all_blocks(proble
         check_figures(answerer, twin, groups)
 
 
-def check_figures(strategy: Answerer, twin: Twin, groups: list[Group]) -> None:
+def check_figures(strategy: Answerer, twin: Twin, groups: list[Table]) -> None:
     answered = [group for group in groups if twin.outside(group) < 1e-8]
     for group in answered:
         variances = np.diagonal(twin.between(group, group))

@@ -16,16 +16,16 @@ import residua as rs
 from residua._figures import totals_of
 from residua.decompose import decompose
 from residua.linalg.centring import Measure
-from residua.mechanisms.blocks import solve_blocks
-from residua.mechanisms.draft import Draft
-from residua.mechanisms.named import residualplanner_plus
-from residua.mechanisms.registry import methods_for
-from residua.mechanisms.shapes import Optimal
+from residua.methods.blocks import solve_blocks
+from residua.methods.draft import Draft
+from residua.methods.named import residualplanner_plus
+from residua.methods.registry import methods_for
+from residua.methods.shapes import Optimal
 from residua.privacy import Budget
 from residua.schema import Attribute
 from residua.strategy.costs import record_cost
 from residua.strategy.strategy import Strategy
-from residua.workload import Family, Group
+from residua.workload import Family, Table
 
 Array = NDArray[np.float64]
 
@@ -65,7 +65,7 @@ def query_rows(work: rs.Workload) -> Array:
     return np.concatenate([rows_of(group, sizes) for group in work.groups()])
 
 
-def rows_of(group: Group, sizes: tuple[int, ...]) -> Array:
+def rows_of(group: Table, sizes: tuple[int, ...]) -> Array:
     parts = [over_cells(f.queries.matrix(), f.attributes, sizes) for f in group.factors]
     return times(parts, math.prod(sizes))
 

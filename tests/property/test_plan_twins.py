@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 import residua as rs
 from residua.strategy.costs import record_cost
-from residua.workload import Family, Group
+from residua.workload import Family, Table
 
 Array = NDArray[np.float64]
 
@@ -48,12 +48,12 @@ def times(parts: list[Array], cells: int) -> Array:
     return rows
 
 
-def query_rows(group: Group, sizes: tuple[int, ...]) -> Array:
+def query_rows(group: Table, sizes: tuple[int, ...]) -> Array:
     parts = [over_cells(f.queries.matrix(), f.attributes, sizes) for f in group.factors]
     return times(parts, math.prod(sizes))
 
 
-def query_weights(group: Group) -> Array:
+def query_weights(group: Table) -> Array:
     weights = np.array([group.weight])
     for factor in group.factors:
         own = factor.queries.weights

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from residua.privacy import (
     Privacy,
     approx_dp,
-    budget_from_record,
+    budget_from_manifest,
     cost_for,
     delta_of,
     epsilon_of,
@@ -113,13 +113,13 @@ def test_the_delta_that_is_stated_makes_a_budget_that_covers(privacy, epsilon):
 @laws
 @given(budgets)
 def test_budgets_survive_json(budget):
-    assert budget_from_record(json.loads(json.dumps(budget.record()))) == budget
+    assert budget_from_manifest(json.loads(json.dumps(budget.to_manifest()))) == budget
 
 
 @laws
 @given(statements)
 def test_statements_survive_json(privacy):
-    assert Privacy.from_record(json.loads(json.dumps(privacy.record()))) == privacy
+    assert Privacy.from_manifest(json.loads(json.dumps(privacy.to_manifest()))) == privacy
 
 
 @given(st.floats(1e-300, 1e300))

@@ -60,7 +60,7 @@ schemas = st.dictionaries(names, attributes, min_size=1, max_size=4).map(Schema)
 
 @given(schemas)
 def test_a_schema_survives_its_record_as_json(schema: Schema) -> None:
-    twin = Schema.from_record(json.loads(json.dumps(schema.record())))
+    twin = Schema.from_manifest(json.loads(json.dumps(schema.to_manifest())))
     assert twin == schema
     assert hash(twin) == hash(schema)
     assert repr(twin) == repr(schema)

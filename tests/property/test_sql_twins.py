@@ -52,7 +52,7 @@ class Twin:
     def rows(self, text: str) -> list[tuple]:
         return self.base.execute(text).fetchall()
 
-    def exact(self, group: rs.workload.Group) -> np.ndarray:
+    def exact(self, group: rs.workload.Table) -> np.ndarray:
         """True answers of a table's queries, in order."""
         places = sorted(group.attributes)
         [counts] = self.engine.tally([tuple(places)])

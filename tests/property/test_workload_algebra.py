@@ -115,7 +115,7 @@ def test_select_of_a_union_is_the_union_of_selections(one: Workload, two: Worklo
 @given(workloads)
 def test_a_saved_workload_comes_back(work: Workload) -> None:
     arrays: dict[str, NDArray[np.float64]] = {}
-    back = Workload.from_record(work.record(arrays), arrays, SCHEMA)
+    back = Workload.from_manifest(work.to_manifest(arrays), arrays, SCHEMA)
     assert list(back.groups()) == list(work.groups())
 
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 import residua as rs
 from residua.kernel.cost import added_cost, replaced_cost
-from residua.mechanisms.registry import methods_for
+from residua.methods.registry import methods_for
 
 PLANS = 2_000
 MOST_CELLS = 36
@@ -86,7 +86,7 @@ def random_plan(generator: np.random.Generator, method: str, law: str, neighbour
     unit = rs.Unit(max_records=int(generator.integers(1, 3)), neighbours=neighbours)
     together = float(generator.choice([0.0, 1e9]))  # whether few cells are solved as one block
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("residua.mechanisms.smasher.UNION_WORK", together)
+        patch.setattr("residua.methods.smasher.UNION_WORK", together)
         try:
             return rs.plan(random_workload(generator), budget, method=method, unit=unit, gap=1e-2)
         except rs.ResiduaError:

@@ -132,6 +132,6 @@ def test_the_largest_weighted_variance_allows_one_over_the_weight():
 def test_a_target_is_read_back_as_it_was_written():
     for target in (rs.variance(25), rs.half_width(20, level=0.9), rs.stddev([1, 2, 3])):
         arrays = {}
-        back = Target.from_record(target.record(arrays), arrays)
+        back = Target.from_manifest(target.to_manifest(arrays), arrays)
         assert back.same(target)
         assert not back.same(rs.variance(26))

@@ -11,14 +11,14 @@ from residua.answering.independent import answerer, largest, runs
 from residua.answering.protocol import TableByTable
 from residua.decompose import decompose
 from residua.linalg.centring import Measure
-from residua.mechanisms.blocks import solve_blocks
-from residua.mechanisms.named import fourier, querysmasher, residualplanner_plus
-from residua.mechanisms.shapes import Optimal
+from residua.methods.blocks import solve_blocks
+from residua.methods.named import fourier, querysmasher, residualplanner_plus
+from residua.methods.shapes import Optimal
 from residua.strategy.costs import record_cost
 from residua.strategy.format_1 import strategy_of_format_1
 from residua.strategy.manifest import strategy_from_manifest, strategy_to_manifest
 from residua.strategy.strategy import Strategy
-from residua.workload import Group, Tables
+from residua.workload import Table, TableRun
 
 ONE = rs.privacy_cost(1)
 SCHEMA = rs.Schema(
@@ -30,7 +30,7 @@ def strategy_for(work: rs.Workload) -> Strategy:
     return querysmasher(work, 1e-4).strategy
 
 
-def totals_by_table(strategy: Strategy, part: Group | Tables) -> tuple[float, float]:
+def totals_by_table(strategy: Strategy, part: Table | TableRun) -> tuple[float, float]:
     return TableByTable.totals(strategy.answerer, part)
 
 
@@ -80,7 +80,7 @@ def test_a_run_that_was_not_planned_is_answered_from_what_was(name):
     names = ["a0", "a2", "a4", "a6"] if name == "reversed" else names
     other = rs.all_tables(work.schema, range(width + 1), rs.ranges, attributes=names)
     for part in other.parts:
-        assert isinstance(part, Tables)
+        assert isinstance(part, TableRun)
         assert strategy.totals(part) == pytest.approx(totals_by_table(strategy, part), rel=1e-10)
 
 

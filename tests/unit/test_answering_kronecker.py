@@ -13,14 +13,14 @@ from residua.strategy.build import of_blocks
 from residua.strategy.costs import record_cost
 from residua.strategy.manifest import strategy_from_manifest, strategy_to_manifest
 from residua.strategy.strategy import Strategy
-from residua.workload import Group
+from residua.workload import Table
 
 Array = NDArray[np.float64]
 RANDOM = np.random.default_rng(20240)
 SCHEMA = rs.Schema.of_sizes([3, 2, 4])
 
 
-def group(work: rs.Workload) -> Group:
+def group(work: rs.Workload) -> Table:
     [only] = work.groups()
     return only
 
@@ -47,7 +47,7 @@ def lookup(matrix: Array, attributes: tuple[int, ...]) -> Array:
     return matrix[:, np.ravel_multi_index([place[axis] for axis in attributes], sizes)]
 
 
-def rows_of(asked: Group) -> Array:
+def rows_of(asked: Table) -> Array:
     rows = np.ones((1, 24))
     for part in asked.factors:
         rows = (rows[:, None] * lookup(part.queries.matrix(), part.attributes)).reshape(-1, 24)

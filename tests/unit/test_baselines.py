@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import residua as rs
-from residua.mechanisms.baselines import hierarchical_matrix, identity_matrix, wavelet_matrix
+from residua.methods.baselines import hierarchical_matrix, identity_matrix, wavelet_matrix
 
 COST = rs.privacy_cost(1)
 SIZES = [1, 2, 3, 4, 5, 7, 8, 13, 64]

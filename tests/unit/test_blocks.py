@@ -13,11 +13,11 @@ from residua._figures import totals_of
 from residua.decompose import decompose
 from residua.linalg.centring import Measure, project
 from residua.linalg.rows import independent_rows
-from residua.mechanisms import blocks
-from residua.mechanisms.blocks import solve_blocks
-from residua.mechanisms.draft import Draft
-from residua.mechanisms.named import fourier, querysmasher, residualplanner, residualplanner_plus
-from residua.mechanisms.shapes import Fourier, Given, Optimal, uniform_bound
+from residua.methods import blocks
+from residua.methods.blocks import solve_blocks
+from residua.methods.draft import Draft
+from residua.methods.named import fourier, querysmasher, residualplanner, residualplanner_plus
+from residua.methods.shapes import Fourier, Given, Optimal, uniform_bound
 from residua.workload import Family
 
 Array = NDArray[np.float64]

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 import residua as rs
 from residua.decompose import Decomposition, decompose, signature, uniform
 from residua.linalg.centring import Measure
-from residua.workload import Group
+from residua.workload import Table
 
 Array = NDArray[np.float64]
 Subset = tuple[int, ...]
@@ -22,7 +22,7 @@ def subsets(attributes: Subset) -> list[Subset]:
     return [chosen for size in range(len(ordered) + 1) for chosen in combinations(ordered, size)]
 
 
-def query_tensors(group: Group, sizes: tuple[int, ...]) -> Array:
+def query_tensors(group: Table, sizes: tuple[int, ...]) -> Array:
     """The group's queries times the square root of their weights, over all cells: (count, *sizes)."""
     place = np.indices(sizes)
     rows = np.full((1, *sizes), math.sqrt(group.weight))

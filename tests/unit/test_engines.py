@@ -12,8 +12,8 @@ import pytest
 
 import residua as rs
 from residua.engines import Memory, MemoryEngine, count_marginals, counts, crew, kernel
-from residua.engines.cover import passes, sum_down
 from residua.engines.packing import fields_of, unpack
+from residua.engines.passes import passes, sum_down
 
 SIZES = (3, 2, 4, 3)
 

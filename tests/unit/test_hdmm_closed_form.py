@@ -9,11 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import residua as rs
-from residua.mechanisms.hdmm.closed_form import closed_form
-from residua.mechanisms.hdmm.demand import Kernel, demands
-from residua.mechanisms.hdmm.marginals import marginals, plain_kernels, weighing_of, weighted_terms
-from residua.mechanisms.hdmm.p_identity import opt0
-from residua.mechanisms.hdmm.weighing import best_weights
+from residua.methods.hdmm.closed_form import closed_form
+from residua.methods.hdmm.demand import Kernel, demands
+from residua.methods.hdmm.marginals import marginals, plain_kernels, weighing_of, weighted_terms
+from residua.methods.hdmm.p_identity import opt0
+from residua.methods.hdmm.weighing import best_weights
 from residua.workload.intervals import Prefix
 
 SCHEMA = rs.Schema.of_sizes([4, 3, 2])

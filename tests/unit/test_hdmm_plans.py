@@ -10,7 +10,7 @@ import pytest
 import residua as rs
 from residua.errors import BudgetError, NotInSpan, WorkloadError
 from residua.kernel.cost import added_cost, separate_cost
-from residua.mechanisms.registry import methods_for
+from residua.methods.registry import methods_for
 from residua.noise import DiscreteLaplace
 from residua.privacy.laws import interval_margin
 

@@ -16,9 +16,10 @@ from residua.decompose import decompose
 from residua.errors import Infeasible
 from residua.kernel.cost import added_cost, separate_cost
 from residua.linalg.centring import Measure, project
-from residua.mechanisms.blocks import solve_blocks
-from residua.mechanisms.shapes import Optimal
+from residua.methods.blocks import solve_blocks
+from residua.methods.shapes import Optimal
 from residua.strategy import integers, rounding, spans
+from residua.strategy.balancing import balanced, balanced_within
 from residua.strategy.integers import (
     centred_rows,
     column_norm,
@@ -31,7 +32,6 @@ from residua.strategy.integers import (
     rounded_rows,
 )
 from residua.strategy.lattice import short_basis
-from residua.strategy.levelling import levelled, levelled_within
 from residua.strategy.spans import centred_span, integer_span, product_span, whole_span
 
 ONE = rs.privacy_cost(1)
@@ -572,7 +572,7 @@ def equal_columns(rows, columns):
 
 def test_levelling_keeps_columns_as_long_as_they_should_be():
     wanted = equal_columns(15, 20)
-    level = levelled(wanted, np.rint(wanted), zero_sums=False)
+    level = balanced(wanted, np.rint(wanted), zero_sums=False)
     assert np.array_equal(level, np.rint(level))
     assert np.abs(level - wanted).max() < 2.5
     assert loss_of_length(wanted, level) < 0.1 * loss_of_length(wanted, np.rint(wanted))
@@ -582,7 +582,7 @@ def test_levelling_keeps_zero_sums():
     wanted = equal_columns(15, 20)
     wanted -= wanted.mean(axis=1, keepdims=True)
     rounded = integers._zero_sum(wanted)
-    level = levelled(wanted, rounded, zero_sums=True)
+    level = balanced(wanted, rounded, zero_sums=True)
     assert not level.sum(axis=1).any()
     assert loss_of_length(wanted, level) < 0.3 * loss_of_length(wanted, rounded)
 
@@ -591,7 +591,7 @@ def test_levelling_within_a_basis_stays_within_it():
     basis = np.array([[1.0, -1, 0, 0, 2], [0, 1, -1, 1, 0], [0, 0, 1, -2, 1]])
     wanted = 300 * numbers().normal(size=(3, 3)) @ basis
     rounded = np.rint(np.linalg.lstsq(basis.T, wanted.T, rcond=None)[0].T) @ basis
-    level = levelled_within(wanted, rounded, basis)
+    level = balanced_within(wanted, rounded, basis)
     assert rank(np.concatenate([level, basis]).astype(object)) == 3
     excess = [np.abs(np.sum(each**2, axis=0) - np.sum(wanted**2, axis=0)) for each in (level, rounded)]
     assert np.sum(excess[0] ** 2) <= np.sum(excess[1] ** 2)
@@ -601,4 +601,4 @@ def test_levelling_ends_where_no_row_of_the_basis_reaches():
     basis = np.array([[1.0, -1.0, 0.0]])
     rounded = np.array([[5.0, -5.0, 0.0]])
     wanted = np.array([[5.0, -5.0, 9.0]])  # nothing in the basis has a third entry
-    assert np.array_equal(levelled_within(wanted, rounded, basis), rounded)
+    assert np.array_equal(balanced_within(wanted, rounded, basis), rounded)

@@ -14,12 +14,12 @@ from residua.kernel import block, exact, joint
 from residua.kernel.block import block_cost, dearest_pair
 from residua.kernel.cost import added_cost, replaced_cost, separate_cost
 from residua.kernel.measurement import Measurement
-from residua.linalg.kinds import JointKinds, Kinds
+from residua.linalg.classes import Classes, JointClasses
 
 SIZES = (3, 2, 4, 1)
-TIED = JointKinds((0, 1), (Kinds.of([0, 1, 1]), Kinds.every(2)), Kinds.of([0, 1, 1, 2]))
-COARSE = JointKinds.of_one(2, Kinds.of([0, 0, 1, 0]))
-VIEWS = ((), (TIED,), (COARSE, TIED), (JointKinds.of_one(2, Kinds.of([0, 1, 1, 0])),))
+TIED = JointClasses((0, 1), (Classes.of([0, 1, 1]), Classes.every(2)), Classes.of([0, 1, 1, 2]))
+COARSE = JointClasses.of_one(2, Classes.of([0, 0, 1, 0]))
+VIEWS = ((), (TIED,), (COARSE, TIED), (JointClasses.of_one(2, Classes.of([0, 1, 1, 0])),))
 
 
 def columns(measurement: Measurement, subset: Sequence[int]) -> Any:

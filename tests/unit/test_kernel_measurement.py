@@ -8,12 +8,12 @@ import pytest
 
 from residua.errors import BudgetError
 from residua.kernel.measurement import TAIL_BITS, Measurement, record_limit, refuse_few_records
-from residua.linalg.kinds import JointKinds, Kinds
+from residua.linalg.classes import Classes, JointClasses
 from residua.noise import DiscreteLaplace, RoundedGaussian
 
 ONE = np.array([[1, 1, 0], [0, 2, -1]], dtype=np.int64)
 TWO = np.eye(2, dtype=np.int64)
-TIED = JointKinds((1, 2), (Kinds.every(2), Kinds.every(2)), Kinds.of([0, 1, 1, 1]))
+TIED = JointClasses((1, 2), (Classes.every(2), Classes.every(2)), Classes.of([0, 1, 1, 1]))
 
 
 def subsets(*rows):
@@ -87,11 +87,11 @@ def test_the_attributes_of_a_block_are_different_ones(bad):
 
 def test_derived_attributes_are_of_cells_that_exist_and_of_no_two_at_once():
     replace(GOOD, subsets=subsets([0, 1], [3, 1]), derived=(TIED,))
-    short = JointKinds((1, 2), (Kinds.every(2), Kinds.every(3)), TIED.joint)
+    short = JointClasses((1, 2), (Classes.every(2), Classes.every(3)), TIED.joint)
     with pytest.raises(BudgetError, match="kinds of cells that its schema does not have"):
         replace(GOOD, derived=(short,))
     with pytest.raises(BudgetError, match="part of two"):
-        replace(GOOD, derived=(TIED, JointKinds.of_one(2, Kinds.every(2))))
+        replace(GOOD, derived=(TIED, JointClasses.of_one(2, Classes.every(2))))
 
 
 @pytest.mark.parametrize("bad", [([2, 1], [0, 1]), ([1, 0], [3, 0])])

@@ -63,7 +63,7 @@ def spent_event(**changes):
         "kind": "spent",
         "time": "2024-01-01T00:00:00+00:00",
         "plan_hash": "p",
-        "privacy": Privacy.from_rho("0.1").record(),
+        "privacy": Privacy.from_rho("0.1").to_manifest(),
         "note": "",
     }
     return json.dumps(event | changes)
@@ -265,11 +265,11 @@ class TestEdits:
     @pytest.mark.parametrize(
         "event",
         [
-            spent_event(privacy=Privacy.from_rho("0.8").record()),  # more than is left
-            spent_event(privacy={"rho": "-1/10", "unit": Unit().record()}),
-            spent_event(privacy={"rho": "1/0", "unit": Unit().record()}),
+            spent_event(privacy=Privacy.from_rho("0.8").to_manifest()),  # more than is left
+            spent_event(privacy={"rho": "-1/10", "unit": Unit().to_manifest()}),
+            spent_event(privacy={"rho": "1/0", "unit": Unit().to_manifest()}),
             spent_event(privacy={"rho": "1/10", "unit": 3}),
-            spent_event(privacy=Privacy.from_rho("0.1", Unit(max_records=2)).record()),
+            spent_event(privacy=Privacy.from_rho("0.1", Unit(max_records=2)).to_manifest()),
             "{",
             "[" * 100_000,
         ],

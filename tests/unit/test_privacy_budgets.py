@@ -11,7 +11,7 @@ from residua.privacy import (
     Budget,
     Privacy,
     approx_dp,
-    budget_from_record,
+    budget_from_manifest,
     cost_for,
     gdp,
     privacy_cost,
@@ -59,10 +59,10 @@ def test_a_budget_prints_as_the_call_that_builds_it(budget):
 
 @pytest.mark.parametrize("budget", BUDGETS, ids=repr)
 def test_a_record_reads_back_as_an_equal_budget(budget):
-    again = budget_from_record(budget.record())
+    again = budget_from_manifest(budget.to_manifest())
     assert again == budget
     assert hash(again) == hash(budget)
-    assert budget.record()["definition"] == budget.definition
+    assert budget.to_manifest()["definition"] == budget.definition
 
 
 @pytest.mark.parametrize(
@@ -79,7 +79,7 @@ def test_a_record_reads_back_as_an_equal_budget(budget):
 )
 def test_an_edited_record_is_refused(record):
     with pytest.raises(FileFormatError, match="not the record of a budget"):
-        budget_from_record(record)
+        budget_from_manifest(record)
 
 
 def test_budgets_are_equal_by_value_within_one_definition():

@@ -113,7 +113,7 @@ def test_statements_print_their_figures_as_decimals_rounded_up():
 
 @pytest.mark.parametrize("privacy", ALL, ids=repr)
 def test_a_record_reads_back_as_an_equal_statement(privacy):
-    again = Privacy.from_record(privacy.record())
+    again = Privacy.from_manifest(privacy.to_manifest())
     assert again == privacy
     assert hash(again) == hash(privacy)
 
@@ -123,10 +123,10 @@ def test_a_record_reads_back_as_an_equal_statement(privacy):
     [
         {},
         {"cost": "1"},
-        {"unit": Unit().record()},
-        {"cost": "1", "rho": "1", "unit": Unit().record()},
-        {"mu": "1", "unit": Unit().record()},
-        {"cost": "-1", "unit": Unit().record()},
+        {"unit": Unit().to_manifest()},
+        {"cost": "1", "rho": "1", "unit": Unit().to_manifest()},
+        {"mu": "1", "unit": Unit().to_manifest()},
+        {"cost": "-1", "unit": Unit().to_manifest()},
         {"cost": "1", "unit": {"max_records": 0}},
         {"cost": "1", "unit": 3},
     ],
@@ -134,4 +134,4 @@ def test_a_record_reads_back_as_an_equal_statement(privacy):
 )
 def test_an_edited_record_is_refused(record):
     with pytest.raises(FileFormatError, match="not the record of a privacy statement"):
-        Privacy.from_record(record)
+        Privacy.from_manifest(record)

@@ -74,7 +74,7 @@ def test_units_are_described_in_plain_words():
 
 @pytest.mark.parametrize("unit", [Unit(), Unit(4, "replace_one")])
 def test_a_record_reads_back_as_an_equal_unit(unit):
-    assert Unit.from_record(unit.record()) == unit
+    assert Unit.from_manifest(unit.to_manifest()) == unit
 
 
 @pytest.mark.parametrize(
@@ -82,7 +82,7 @@ def test_a_record_reads_back_as_an_equal_unit(unit):
 )
 def test_an_edited_record_is_refused(record):
     with pytest.raises(FileFormatError, match="not the record of a unit of privacy"):
-        Unit.from_record(record)
+        Unit.from_manifest(record)
 
 
 @pytest.mark.parametrize(

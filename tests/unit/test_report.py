@@ -46,7 +46,7 @@ def release(plan: rs.Plan) -> rs.Release:
     return rs.measure(plan, PEOPLE, ledger=None, noise=rs.simulated(seed=3))
 
 
-class Tables(HTMLParser):
+class TableRun(HTMLParser):
     """The rows of every table of a page, by the id of the section or fold that it is in."""
 
     def __init__(self, page: str) -> None:
@@ -120,7 +120,7 @@ def test_contents_hold_the_plans_own_predictions(plan):
 
 
 def test_every_published_number_on_the_page_is_the_releases(release):
-    shown = Tables(page_of(release_contents(release), {})).rows
+    shown = TableRun(page_of(release_contents(release), {})).rows
     for at, group in enumerate(release.plan.workload.groups(), start=1):
         rows = shown[f"t-{at}"][1:]
         answers = release.answers(rs.Workload(SCHEMA, (group,))).to_pylist()
@@ -136,7 +136,7 @@ def test_every_published_number_on_the_page_is_the_releases(release):
 
 
 def test_every_prediction_on_the_page_is_the_plans(plan):
-    rows = Tables(page_of(plan_contents(plan, level=0.99), {})).rows
+    rows = TableRun(page_of(plan_contents(plan, level=0.99), {})).rows
     margin = 2.5758293035489004
     for row, line in zip(rows["error"][1:], plan.summary(), strict=True):
         assert row[0] == line.name
@@ -162,7 +162,7 @@ def test_every_prediction_on_the_page_is_the_plans(plan):
 
 
 def test_the_page_states_every_definition_that_is_proved_rounded_up(plan):
-    rows = Tables(page_of(plan_contents(plan), {})).rows["privacy"][1:]
+    rows = TableRun(page_of(plan_contents(plan), {})).rows["privacy"][1:]
     proved = plan.privacy
     assert rows[0][1] == f"rho = {text_above(proved.rho)}"
     assert rows[1][1] == f"mu = {text_above(Fraction(proved.mu))}"
@@ -189,7 +189,7 @@ def test_the_budget_is_said_first_as_it_was_given():
     contents = plan_contents(rs.plan(rs.table(SCHEMA, ["sex"]), rs.approx_dp(1, "1e-9")))
     assert headline(contents) == ("approximate DP", "epsilon = 1 and delta = 1e-9")
     assert "epsilon = 1 and delta = 1e-9" in methods_paragraph(contents)
-    rows = Tables(page_of(contents, {})).rows["budget"]
+    rows = TableRun(page_of(contents, {})).rows["budget"]
     assert rows[0][2] == "rho"
     assert is_shown(rows[3][2], float(contents.privacy.rho))
 

@@ -8,13 +8,13 @@ from scipy.sparse import csr_array
 import residua as rs
 from residua.errors import Infeasible
 from residua.linalg.rows import independent_rows
-from residua.mechanisms.scales import block_targets
-from residua.mechanisms.scales import rounds as scales_rounds
-from residua.mechanisms.scales import tables as scales_tables
-from residua.mechanisms.scales.solve import best_scales
+from residua.methods.scales import block_targets
+from residua.methods.scales import rounds as scales_rounds
+from residua.methods.scales import tables as scales_tables
+from residua.methods.scales.solve import best_scales
 from residua.solve.targets import solve_targets
 from residua.strategy.integral import measurable
-from residua.workload import Tables
+from residua.workload import TableRun
 
 sizes = rs.Schema.of_sizes
 
@@ -27,7 +27,7 @@ def joint_matrix(work):
     """Every query over all cells of the schema, and the part each is from."""
     rows, owners = [], []
     for number, part in enumerate(work.parts):
-        for group in part if isinstance(part, Tables) else (part,):
+        for group in part if isinstance(part, TableRun) else (part,):
             table = np.ones((1, 1))
             by_attribute = {factor.attributes[0]: factor.queries.matrix() for factor in group.factors}
             for at, size in enumerate(work.schema.sizes):
@@ -48,7 +48,7 @@ def largest_ratio(draft, work, caps):
     return max(
         float(np.max(draft.strategy.variances(group) / cap))
         for part, cap in zip(work.parts, caps, strict=True)
-        for group in (part if isinstance(part, Tables) else (part,))
+        for group in (part if isinstance(part, TableRun) else (part,))
     )
 
 
@@ -81,7 +81,7 @@ def test_every_cap_is_met_and_the_dearest_one_exactly(name):
     assert 0 <= draft.strategy.cost() / draft.lower_bound - 1 <= 1.1e-4
     assert sum(float(prices.sum()) for prices in draft.prices) == pytest.approx(1)
     assert [len(prices) for prices in draft.prices] == [
-        len(part) if isinstance(part, Tables) else 1 for part in work.parts
+        len(part) if isinstance(part, TableRun) else 1 for part in work.parts
     ]
 
 

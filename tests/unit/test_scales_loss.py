@@ -7,11 +7,11 @@ import pytest
 import residua as rs
 from residua.decompose import decompose
 from residua.errors import Infeasible, WorkloadError
-from residua.mechanisms.blocks import solve_blocks
-from residua.mechanisms.scales import block_targets
-from residua.mechanisms.scales import loss as scales_loss
-from residua.mechanisms.scales.loss import block_loss
-from residua.mechanisms.shapes import Optimal
+from residua.methods.blocks import solve_blocks
+from residua.methods.scales import block_targets
+from residua.methods.scales import loss as scales_loss
+from residua.methods.scales.loss import block_loss
+from residua.methods.shapes import Optimal
 
 sizes = rs.Schema.of_sizes
 

@@ -54,7 +54,7 @@ def test_any_text_is_a_name(name: str) -> None:
     schema = Schema({name: Integer(0, 1)})
     assert Schema(**{name: Integer(0, 1)}) == schema
     assert schema.encode({name: [1]}).tolist() == [[1]]
-    assert Schema.from_record(schema.record()) == schema
+    assert Schema.from_manifest(schema.to_manifest()) == schema
 
 
 def test_a_mapping_and_keywords_join() -> None:
@@ -73,13 +73,13 @@ def test_a_record_is_json_and_gives_the_schema_back() -> None:
     schema = Schema(
         {"place": Hierarchy(("a",), [("x",)])}, smokes=Categorical(False, True), half=Binned(0, 0.5)
     )
-    assert Schema.from_record(json.loads(json.dumps(schema.record()))) == schema
+    assert Schema.from_manifest(json.loads(json.dumps(schema.to_manifest()))) == schema
 
 
 def test_a_record_with_a_name_twice_is_refused() -> None:
-    record = Schema(a=Integer(0, 1)).record()
+    record = Schema(a=Integer(0, 1)).to_manifest()
     with pytest.raises(SchemaError, match="'a' is recorded twice"):
-        Schema.from_record({"attributes": record["attributes"] * 2})
+        Schema.from_manifest({"attributes": record["attributes"] * 2})
 
 
 def test_a_long_schema_is_shown_with_an_attribute_on_each_line() -> None:

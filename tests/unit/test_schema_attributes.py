@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from residua.errors import DataError, FileFormatError, SchemaError
-from residua.schema import Attribute, Binned, Categorical, Hierarchy, Integer, attribute_from_record
+from residua.schema import Attribute, Binned, Categorical, Hierarchy, Integer, attribute_from_manifest
 
 PLACES = Hierarchy(("state", "county"), [("NY", "Kings"), ("NY", "Bronx"), ("NJ", "Essex")])
 KINDS = [
@@ -47,7 +47,7 @@ def test_numbers_are_numeric_and_names_are_not() -> None:
 
 @pytest.mark.parametrize("kind", KINDS, ids=repr)
 def test_equal_attributes_are_equal_by_value_and_hash_alike(kind: Attribute) -> None:
-    twin = attribute_from_record(kind.record())
+    twin = attribute_from_manifest(kind.to_manifest())
     assert twin == kind
     assert hash(twin) == hash(kind)
     assert copy.deepcopy(kind) == kind
@@ -73,7 +73,7 @@ def test_reprs_are_readable_and_short() -> None:
 
 @pytest.mark.parametrize("kind", KINDS, ids=repr)
 def test_other_adds_one_last_cell_for_everything_outside(kind: Attribute) -> None:
-    wider = attribute_from_record(kind.record() | {"outside": "other"})
+    wider = attribute_from_manifest(kind.to_manifest() | {"outside": "other"})
     assert kind.other is None
     assert wider.size == kind.size + 1
     assert wider.other == kind.size
@@ -84,7 +84,7 @@ def test_other_adds_one_last_cell_for_everything_outside(kind: Attribute) -> Non
 
 @pytest.mark.parametrize("kind", KINDS, ids=repr)
 def test_drop_marks_everything_outside_with_minus_one(kind: Attribute) -> None:
-    dropping = attribute_from_record(kind.record() | {"outside": "drop"})
+    dropping = attribute_from_manifest(kind.to_manifest() | {"outside": "drop"})
     assert dropping.size == kind.size
     assert dropping.encode([None, "nothing like it"]).tolist() == [-1, -1]
 
@@ -252,8 +252,8 @@ def test_more_cells_than_a_cell_number_counts_are_refused_before_coding() -> Non
         Integer(0, 2**31).encode([5])
 
 
-def test_records_that_no_version_wrote_are_refused() -> None:
+def test_manifests_that_no_version_wrote_are_refused() -> None:
     with pytest.raises(SchemaError, match="no attribute kind 'colour'"):
-        attribute_from_record({"kind": "colour", "outside": "error"})
+        attribute_from_manifest({"kind": "colour", "outside": "error"})
     with pytest.raises(FileFormatError, match="lacks 'low'"):
-        attribute_from_record({"kind": "integer", "high": 3, "outside": "error"})
+        attribute_from_manifest({"kind": "integer", "high": 3, "outside": "error"})

@@ -244,7 +244,7 @@ def test_codes_that_are_masked_are_missing(mask: object) -> None:
             strict.encode(codes)
 
 
-def test_records_of_a_masked_table_are_missing_field_by_field() -> None:
+def test_manifests_of_a_masked_table_are_missing_field_by_field() -> None:
     table = np.ma.array([(0, "F"), (1, "M")], dtype=[("a", int), ("b", "U1")], mask=[(1, 0), (0, 1)])
     schema = Schema(a=Integer(0, 1, outside="other"), b=Categorical("F", "M", outside="other"))
     assert schema.encode(table).tolist() == [[2, 0], [1, 2]]

@@ -9,10 +9,10 @@ import pytest
 import residua as rs
 from residua.decompose import gather
 from residua.linalg.lattice import integer_kernel
-from residua.mechanisms.named import querysmasher
-from residua.mechanisms.smasher import kinds_of
-from residua.mechanisms.splits.sum import BlockSum
-from residua.workload import Explicit, Factor, Group
+from residua.methods.named import querysmasher
+from residua.methods.smasher import kinds_of
+from residua.methods.splits.sum import BlockSum
+from residua.workload import Explicit, Factor, Table
 
 COST = rs.privacy_cost(1)
 
@@ -130,7 +130,7 @@ def test_sums_of_different_products_take_part() -> None:
 def test_a_block_too_large_to_solve_at_every_step_is_never_made_worse(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("residua.mechanisms.splits.blocks.MOST_CELLS", 10)
+    monkeypatch.setattr("residua.methods.splits.blocks.MOST_CELLS", 10)
     work = several_families()
     smashed, uniform = plans(work, "smasher", "querysmasher")
     assert smashed.ideal.total_variance < uniform.ideal.total_variance
@@ -238,7 +238,7 @@ def test_families_whose_means_vanish_are_split_like_any_other(other: rs.workload
     differences = Factor((1,), Explicit((5,), np.eye(5)[:-1] - np.eye(5)[1:]))
     tables = (next(iter(rs.table(SIX, a0=family).groups())) for family in (rs.prefix, other))
     work = rs.Workload(
-        SIX, tuple(Group(str(at), (*each.factors, differences)) for at, each in enumerate(tables))
+        SIX, tuple(Table(str(at), (*each.factors, differences)) for at, each in enumerate(tables))
     )
     smashed, uniform, best = plans(work, "smasher", "querysmasher", "dense", gap=1e-4)
     assert best.total_variance * (1 - 1e-3) <= smashed.total_variance <= uniform.total_variance * 1.0001

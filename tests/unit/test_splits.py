@@ -10,12 +10,12 @@ from numpy.typing import NDArray
 import residua as rs
 from residua.decompose import gather
 from residua.linalg.squares import spread
-from residua.mechanisms.named import querysmasher
-from residua.mechanisms.smasher import kinds_of
-from residua.mechanisms.splits import split
-from residua.mechanisms.splits.choice import divide
-from residua.mechanisms.splits.free import FreeTables
-from residua.mechanisms.splits.sum import BlockSum
+from residua.methods.named import querysmasher
+from residua.methods.smasher import kinds_of
+from residua.methods.splits import split
+from residua.methods.splits.choice import divide
+from residua.methods.splits.free import FreeTables
+from residua.methods.splits.sum import BlockSum
 from residua.strategy.strategy import Strategy
 
 Array = NDArray[np.float64]

@@ -28,7 +28,7 @@ SCHEMA = rs.Schema(
 )
 
 
-def only_group(text: str) -> rs.workload.Group:
+def only_group(text: str) -> rs.workload.Table:
     (group,) = rs.sql(SCHEMA, text).groups()
     return group
 

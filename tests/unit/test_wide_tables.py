@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import residua as rs
-from residua.mechanisms.registry import methods_for
+from residua.methods.registry import methods_for
 
 WIDE = rs.Schema.of_sizes([2] * 40)
 NAMES = list(WIDE.names)

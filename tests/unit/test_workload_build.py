@@ -13,10 +13,10 @@ from residua.errors import SchemaError, WorkloadError
 from residua.schema import Categorical, Integer, Schema
 from residua.workload import (
     Affine,
-    Group,
     Identity,
     Prefix,
-    Tables,
+    Table,
+    TableRun,
     Workload,
     abs_diff,
     affine,
@@ -37,7 +37,7 @@ TEN = Schema.of_sizes([10] * 40)
 MIXED = Schema.of_sizes([100, 50, 7, 4, 2])
 
 
-def only(work: Workload) -> Group:
+def only(work: Workload) -> Table:
     (group,) = work.groups()
     return group
 
@@ -146,11 +146,11 @@ def test_marginals_up_to_include_the_total() -> None:
 
 def test_one_object_is_bound_per_attribute() -> None:
     (part,) = all_tables(PEOPLE, 3, identity).parts
-    assert isinstance(part, Tables)
+    assert isinstance(part, TableRun)
     assert part[0].factors[0] is part[1].factors[0]
     assert part.queries_of(0) is part[0].factors[0].queries
     (pairs,) = all_tables(TEN, 2, affine).parts
-    assert isinstance(pairs, Tables)
+    assert isinstance(pairs, TableRun)
     assert pairs.joint is not None
     assert len({id(queries) for queries in pairs.joint}) == 1
     with pytest.raises(WorkloadError, match="attribute 'a0' has no queries of its own"):
@@ -161,7 +161,7 @@ def test_many_tables_are_held_as_one_array() -> None:
     work = marginals(Schema.of_sizes([10] * 200), up_to=3)
     assert work.tables == 1_333_501
     assert work.count == sum(math.comb(200, k) * 10**k for k in range(4))
-    assert [part.subsets.shape for part in work.parts if isinstance(part, Tables)] == [
+    assert [part.subsets.shape for part in work.parts if isinstance(part, TableRun)] == [
         (math.comb(200, k), k) for k in range(4)
     ]
     assert work.select("a3 x a17 x a199").tables == 1
@@ -170,19 +170,19 @@ def test_many_tables_are_held_as_one_array() -> None:
 
 def test_tables_are_a_sequence_of_groups() -> None:
     (part,) = all_tables(PEOPLE, 2, identity).parts
-    assert isinstance(part, Tables)
+    assert isinstance(part, TableRun)
     assert [group.name for group in part[1:4:2]] == ["age x grade", "sex x grade"]
     assert part[-1] == list(part)[-1]
     assert part[-1].name == "grade x colour"
     (joint,) = all_tables(PEOPLE, 2, affine).parts
-    assert isinstance(joint, Tables)
+    assert isinstance(joint, TableRun)
     assert joint[2:4][0] == joint[2]
     with pytest.raises(IndexError):
         part[6]
     with pytest.raises(WorkloadError, match="6 tables have 2 families"):
-        Tables(PEOPLE, joint.subsets, joint=joint.joint[:2] if joint.joint else ())
+        TableRun(PEOPLE, joint.subsets, joint=joint.joint[:2] if joint.joint else ())
     with pytest.raises(WorkloadError, match="attribute 'age' has no queries of its own"):
-        Tables(PEOPLE, part.subsets, (None,) * 4)
+        TableRun(PEOPLE, part.subsets, (None,) * 4)
     with pytest.raises(ValueError, match="read-only"):
         part.subsets[0] = 3
 

@@ -27,7 +27,7 @@ from residua.workload import (
     level,
     predicates,
     prefix,
-    queries_from_record,
+    queries_from_manifest,
     ranges,
     total,
     width,
@@ -309,7 +309,7 @@ def test_impossible_queries_are_refused(attempt: Callable[[], Queries]) -> None:
 )
 def test_damaged_records_are_refused(record: dict[str, object]) -> None:
     with pytest.raises(FileFormatError):
-        queries_from_record(record, {"there": np.array([0, 0])})
+        queries_from_manifest(record, {"there": np.array([0, 0])})
 
 
 def test_words_of_levels_and_buckets_survive_saving() -> None:
@@ -320,7 +320,7 @@ def test_words_of_levels_and_buckets_survive_saving() -> None:
         (buckets({"a": ["F"], "b": ["F", "M"]}), SEX),
     ]:
         queries = family.bind(attribute)
-        back = queries_from_record(queries.record(arrays), arrays)
+        back = queries_from_manifest(queries.to_manifest(arrays), arrays)
         assert words(back, "x", attribute) == words(queries, "x", attribute)
         assert back.title == queries.title
 

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from residua._files import MOST_AXES
-from residua._records import array_of, whole
+from residua._manifests import array_of, whole
 from residua.errors import FileFormatError
 from residua.linalg.centring import Measure
 from residua.linalg.keys import RowIndex
@@ -50,7 +50,7 @@ class Estimates:
         return self.cells + tuple(cells for part in self.parts for cells in part.arrays)
 
     @classmethod
-    def from_record(
+    def from_manifest(
         cls,
         record: Mapping[str, Any],
         arrays: Mapping[str, NDArray[Any]],

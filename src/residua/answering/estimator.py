@@ -16,9 +16,9 @@ from residua.answering.estimates import Estimates
 from residua.answering.protocol import Answerer
 from residua.errors import Infeasible
 from residua.linalg.centring import Measure
-from residua.linalg.kinds import Kinds, summed_over
-from residua.workload import Factor, Group, Tables
-from residua.workload.coarse import by_own_kinds
+from residua.linalg.classes import Classes, summed_over
+from residua.workload import Factor, Table, TableRun
+from residua.workload.coarse import by_own_classes
 from residua.workload.groups import choices, without_totals
 
 Array = NDArray[np.float64]
@@ -44,9 +44,9 @@ class Estimator:
 
     def marginals(self, subsets: Subsets, sizes: Sequence[int]) -> Array:
         """Estimates of marginals of one shape: (k, ways) ascending attributes to (k, sizes...)."""
-        return self._by_kinds(subsets, [Kinds.every(size) for size in sizes])
+        return self._by_kinds(subsets, [Classes.every(size) for size in sizes])
 
-    def _by_kinds(self, subsets: Subsets, kinds: Sequence[Kinds]) -> Array:
+    def _by_kinds(self, subsets: Subsets, kinds: Sequence[Classes]) -> Array:
         """The same, added up by kinds of cells of each place: (k, numbers of kinds...)."""
         if self._parts:
             raise Infeasible(
@@ -61,7 +61,7 @@ class Estimator:
             self._add(result, subsets, kept, kinds)
         return result
 
-    def _add(self, result: Array, subsets: Subsets, kept: tuple[int, ...], kinds: Sequence[Kinds]) -> None:
+    def _add(self, result: Array, subsets: Subsets, kept: tuple[int, ...], kinds: Sequence[Classes]) -> None:
         """Add what the blocks on the places `kept` measured, spread over the other places."""
         measures = self._estimates.measures or ()
         owners, places = self._estimates.index.find(subsets[:, kept])
@@ -96,7 +96,7 @@ class Estimator:
             rows.append(np.broadcast_to(whole.sum(axis=gone).reshape(shape) / even, sizes))
         return np.stack(rows)
 
-    def answers(self, group: Group) -> Array:
+    def answers(self, group: Table) -> Array:
         """Estimate of each query's answer, shape (count,)."""
         if self._coarsened is not None:
             return self._coarsened.split(group).added_up(lambda at, asked: self._parts[at].answers(asked))
@@ -104,11 +104,11 @@ class Estimator:
         attributes = group.attributes
         order = np.argsort(attributes)
         ascending = np.array([sorted(attributes)], dtype=np.int32).reshape(1, -1)
-        factors, kinds = by_own_kinds(group.factors)
+        factors, kinds = by_own_classes(group.factors)
         cells = self._by_kinds(ascending, [kinds[at] for at in order])[0]
         return apply_queries(cells.transpose(np.argsort(order)), factors).reshape(-1)
 
-    def run(self, tables: Tables) -> Iterator[tuple[NDArray[np.intp], Array]]:
+    def run(self, tables: TableRun) -> Iterator[tuple[NDArray[np.intp], Array]]:
         """Answers of many tables: indices of tables of one shape, and their answers (tables, count)."""
         if self._coarsened is not None:
             seen = self._coarsened.run(tables)
@@ -124,7 +124,7 @@ class Estimator:
             yield from self._run_of_kind(tables, np.array(indices))
 
     def _run_of_kind(
-        self, tables: Tables, indices: NDArray[np.intp]
+        self, tables: TableRun, indices: NDArray[np.intp]
     ) -> Iterator[tuple[NDArray[np.intp], Array]]:
         """The same for tables with the same queries, some at a time."""
         first = tables[int(indices[0])]
@@ -145,7 +145,9 @@ def apply_queries(cells: Array, factors: Sequence[Factor], *, leading: int = 0) 
     return tensor
 
 
-def _weights(attributes: Subsets, measures: Sequence[Measure], kinds: Kinds, place: int, ways: int) -> Array:
+def _weights(
+    attributes: Subsets, measures: Sequence[Measure], kinds: Classes, place: int, ways: int
+) -> Array:
     """Weights that spread along one place, (k or 1, 1.., kinds of cells, 1..): each marginal has its own."""
     distinct, inverse = np.unique(attributes, return_inverse=True)
     own = [measures[at] for at in distinct.tolist()]

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from residua.answering.blocks import Measured
 from residua.answering.estimates import Estimates
 from residua.errors import WorkloadError
-from residua.workload import Group, Tables
+from residua.workload import Table, TableRun
 
 Array = NDArray[np.float64]
 
@@ -23,25 +23,25 @@ class Answerer(Protocol):
     A table that the blocks cannot answer raises NotInSpan, whatever is asked of it.
     """
 
-    def variances(self, group: Group) -> Array:
+    def variances(self, group: Table) -> Array:
         """Variance of each query's answer, shape (count,)."""
 
-    def total(self, group: Group, *, weighted: bool) -> float:
+    def total(self, group: Table, *, weighted: bool) -> float:
         """Sum of the variances, without listing them; with `weighted`, times each query's weight."""
 
-    def totals(self, part: Group | Tables) -> tuple[float, float]:
+    def totals(self, part: Table | TableRun) -> tuple[float, float]:
         """Weighted and unweighted sum of the variances of one table, or of a run of tables at once."""
 
-    def largest(self, group: Group) -> float:
+    def largest(self, group: Table) -> float:
         """Largest variance of the table's queries; nan if there are too many to go through."""
 
-    def covariance(self, left: Group, right: Group) -> Array:
+    def covariance(self, left: Table, right: Table) -> Array:
         """Covariance of the answers of two tables, shape (left.count, right.count)."""
 
-    def examples(self, part: Group | Tables) -> Iterator[Group]:
+    def examples(self, part: Table | TableRun) -> Iterator[Table]:
         """Tables of a part among which every table finds one with the same variances."""
 
-    def least_accurate(self, part: Group | Tables) -> Iterator[Group]:
+    def least_accurate(self, part: Table | TableRun) -> Iterator[Table]:
         """Tables of a part among which is the one with the largest variance."""
 
     def factored(self, subset: tuple[int, ...]) -> "Factored | None":
@@ -76,23 +76,23 @@ class Factored:
 class TableByTable:
     """An answerer that has nothing quicker for a run of tables than each of them."""
 
-    def total(self, group: Group, *, weighted: bool) -> float:
+    def total(self, group: Table, *, weighted: bool) -> float:
         """Sum of the variances, without listing them; with `weighted`, times each query's weight."""
         raise NotImplementedError
 
-    def totals(self, part: Group | Tables) -> tuple[float, float]:
+    def totals(self, part: Table | TableRun) -> tuple[float, float]:
         """Weighted and unweighted sum of the variances of one table, or of a run of tables."""
         weighted = plain = 0.0
-        for group in part if isinstance(part, Tables) else (part,):
+        for group in part if isinstance(part, TableRun) else (part,):
             weighted += self.total(group, weighted=True)
             plain += self.total(group, weighted=False)
         return weighted, plain
 
-    def examples(self, part: Group | Tables) -> Iterator[Group]:
+    def examples(self, part: Table | TableRun) -> Iterator[Table]:
         """Tables of a part among which every table finds one with the same variances: all of them."""
-        yield from part if isinstance(part, Tables) else (part,)
+        yield from part if isinstance(part, TableRun) else (part,)
 
-    def least_accurate(self, part: Group | Tables) -> Iterator[Group]:
+    def least_accurate(self, part: Table | TableRun) -> Iterator[Table]:
         """Tables of a part among which is the one with the largest variance."""
         yield from self.examples(part)
 
@@ -105,7 +105,7 @@ class TableByTable:
         yield from ()
 
 
-def refuse_large_covariance(left: Group, right: Group) -> None:
+def refuse_large_covariance(left: Table, right: Table) -> None:
     """Raise WorkloadError where the covariance of two tables does not fit one array."""
     if left.count * right.count > COVARIANCE_LIMIT:
         raise WorkloadError(

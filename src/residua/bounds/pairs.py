@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from residua.linalg.squares import join, spread, unchanged_by_swap
-from residua.workload import Group, Queries, Tables, Workload
+from residua.workload import Queries, Table, TableRun, Workload
 
 Array = NDArray[np.float64]
 
@@ -133,9 +133,9 @@ def structure_of(work: Workload, heaviest: float) -> Structure:
     )
 
 
-def ways_of(part: Group | Tables) -> int:
+def ways_of(part: Table | TableRun) -> int:
     """Number of attributes of the tables of a part."""
-    return part.ways if isinstance(part, Tables) else len(part.attributes)
+    return part.ways if isinstance(part, TableRun) else len(part.attributes)
 
 
 def _read(work: Workload, heaviest: float) -> tuple[float, Alone, dict[Pair, Asked]]:
@@ -160,11 +160,11 @@ def _read(work: Workload, heaviest: float) -> tuple[float, Alone, dict[Pair, Ask
     return total, alone, {pair: tables for pair, tables in kept.items() if tables}
 
 
-def _groups(part: Group | Tables) -> Iterable[Group]:
-    return part if isinstance(part, Tables) else (part,)
+def _groups(part: Table | TableRun) -> Iterable[Table]:
+    return part if isinstance(part, TableRun) else (part,)
 
 
-def _placed(group: Group, pair: Pair, same: dict[Queries, bool]) -> Factors:
+def _placed(group: Table, pair: Pair, same: dict[Queries, bool]) -> Factors:
     """The families of a table by place in the pair; `same` remembers which joint ones may be turned."""
     if len(group.factors) == 2:
         first, second = sorted(group.factors, key=lambda factor: pair.index(factor.attributes[0]))

@@ -19,7 +19,7 @@ from residua.bounds.pairs import structure_of, ways_of
 from residua.errors import Infeasible, WorkloadError
 from residua.linalg.keys import distinct_rows
 from residua.linalg.threads import threads_for
-from residua.workload import Factor, Group, Queries, Tables, Workload
+from residua.workload import Factor, Queries, Table, TableRun, Workload
 
 Array = NDArray[np.float64]
 Subsets = NDArray[np.int32]
@@ -120,7 +120,7 @@ def _scaled(logs: Array) -> Array:
     return np.asarray(weights / weights.sum())
 
 
-def _wide_roots(parts: Sequence[Group | Tables], kinds: Sequence[int], axes: Sequence[Axis]) -> float:
+def _wide_roots(parts: Sequence[Table | TableRun], kinds: Sequence[int], axes: Sequence[Axis]) -> float:
     """Sum over sets of three and more attributes of the root of what varies along all of them (B-008)."""
     known: dict[tuple[Queries, tuple[int, ...]], float] = {}
 
@@ -135,14 +135,14 @@ def _wide_roots(parts: Sequence[Group | Tables], kinds: Sequence[int], axes: Seq
 
     sums: dict[int, list[tuple[Subsets, Array]]] = {}
     for part in parts:
-        if isinstance(part, Tables) and part.joint is None:
+        if isinstance(part, TableRun) and part.joint is None:
             one = np.zeros(len(part.schema))
             for at in part.attributes:
                 one[at] = root(Factor((at,), part.queries_of(at)))
             squares = part.weight * one[part.subsets].prod(axis=1) ** 2
             sums.setdefault(part.ways, []).append((np.sort(part.subsets, axis=1), squares))
         else:
-            for group in part if isinstance(part, Tables) else (part,):
+            for group in part if isinstance(part, TableRun) else (part,):
                 square = group.weight * math.prod(map(root, group.factors)) ** 2
                 subset = np.array([sorted(group.attributes)], dtype=np.int32)
                 sums.setdefault(subset.shape[1], []).append((subset, np.array([square])))

@@ -10,7 +10,7 @@ from residua.decompose import decompose
 from residua.errors import Infeasible, WorkloadError
 from residua.solve.bracket import UNIT_ROUNDOFF
 from residua.solve.cells import solve_cells
-from residua.workload import Group, Queries, Tables, Workload
+from residua.workload import Queries, Table, TableRun, Workload
 from residua.workload.joint import common_product, joint_rows, refuse_many_cells
 
 Array = NDArray[np.float64]
@@ -139,17 +139,17 @@ def all_invariant(work: Workload) -> bool:
     return all(
         queries.invariant
         for part in work.parts
-        for queries in (_distinct(part) if isinstance(part, Tables) else _of_group(part))
+        for queries in (_distinct(part) if isinstance(part, TableRun) else _of_group(part))
     )
 
 
-def _distinct(tables: Tables) -> Iterator[Queries]:
+def _distinct(tables: TableRun) -> Iterator[Queries]:
     if tables.joint is not None:
         return iter(set(tables.joint))
     return iter({factor.queries for factor in tables.factors if factor is not None})
 
 
-def _of_group(group: Group) -> Iterator[Queries]:
+def _of_group(group: Table) -> Iterator[Queries]:
     return (factor.queries for factor in group.factors)
 
 

@@ -167,8 +167,8 @@ def _show(ledger: Ledger, as_json: bool) -> None:
             {
                 "path": ledger.path,
                 "dataset": ledger.dataset,
-                "budget": ledger.budget.record(),
-                "unit": ledger.unit.record(),
+                "budget": ledger.budget.to_manifest(),
+                "unit": ledger.unit.to_manifest(),
                 "currency": ledger.currency,
                 "total": ledger.total,
                 "spent": ledger.spent,

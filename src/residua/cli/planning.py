@@ -94,8 +94,8 @@ def plan_document(found: Plan) -> dict[str, Any]:
     return {
         "hash": found.hash,
         "method": found.method,
-        "budget": found.budget.record(),
-        "privacy": found.privacy.record() | {f"epsilon at delta {DELTA}": found.privacy.epsilon(DELTA)},
+        "budget": found.budget.to_manifest(),
+        "privacy": found.privacy.to_manifest() | {f"epsilon at delta {DELTA}": found.privacy.epsilon(DELTA)},
         "table_count": found.workload.tables,
         "numbers": found.workload.count,
         "rmse": found.rmse,
@@ -131,7 +131,7 @@ def _targets_document(found: Plan) -> dict[str, Any] | None:
 def _budgets_document(others: dict[str, Plan]) -> list[dict[str, Any]]:
     return [
         {
-            "budget": each.budget.record(),
+            "budget": each.budget.to_manifest(),
             "epsilon": each.privacy.epsilon(DELTA),
             "delta": DELTA,
             "rmse": each.rmse,

@@ -4,7 +4,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from residua.mechanisms.draft import Progress
+from residua.methods.draft import Progress
 
 
 @contextmanager

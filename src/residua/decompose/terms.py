@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from residua.linalg.keys import distinct_rows
 from residua.linalg.squares import join
 from residua.strategy.spans import integer_span, product_span
-from residua.workload import Group, Queries, Tables
+from residua.workload import Queries, Table, TableRun
 from residua.workload.groups import choices, splits, without_totals
 
 Array = NDArray[np.float64]
@@ -97,7 +97,7 @@ Entry = tuple[Subsets, Integers, Integers, float]
 
 
 def gather(
-    parts: Iterable[Group | Tables], kinds: Sequence[int], touched: Iterable[Attributes] = ()
+    parts: Iterable[Table | TableRun], kinds: Sequence[int], touched: Iterable[Attributes] = ()
 ) -> Asked:
     """The terms of all tables; blocks on `touched` attributes are kept as composite ones."""
     asked = Asked()
@@ -105,12 +105,12 @@ def gather(
     asked.composite = {attributes: [] for attributes in touched}
     joint: dict[int, list[tuple[int, tuple[int, ...], float]]] = {}
     for part in parts:
-        if isinstance(part, Tables) and part.joint is None:
+        if isinstance(part, TableRun) and part.joint is None:
             _split_run(part, kinds, asked, runs)
-        elif isinstance(part, Group) and all(len(factor.attributes) == 1 for factor in part.factors):
+        elif isinstance(part, Table) and all(len(factor.attributes) == 1 for factor in part.factors):
             _split_group(part, kinds, asked, runs)
         else:
-            for group in part if isinstance(part, Tables) else (part,):
+            for group in part if isinstance(part, TableRun) else (part,):
                 _split_joint(group, kinds, asked, joint)
     for others, rows in joint.items():
         terms = np.array([term for term, _, _ in rows], dtype=np.int64)
@@ -121,7 +121,7 @@ def gather(
     return asked
 
 
-def _split_run(part: Tables, kinds: Sequence[int], asked: Asked, runs: dict[int, list[Entry]]) -> None:
+def _split_run(part: TableRun, kinds: Sequence[int], asked: Asked, runs: dict[int, list[Entry]]) -> None:
     sources = np.zeros(len(part.schema), dtype=np.int64)
     for at in part.attributes:
         sources[at] = asked.source(Source((part.queries_of(at),), (kinds[at],)))
@@ -129,7 +129,7 @@ def _split_run(part: Tables, kinds: Sequence[int], asked: Asked, runs: dict[int,
     _split_rows(subsets, sources[subsets], part.weight, runs)
 
 
-def _split_group(group: Group, kinds: Sequence[int], asked: Asked, runs: dict[int, list[Entry]]) -> None:
+def _split_group(group: Table, kinds: Sequence[int], asked: Asked, runs: dict[int, list[Entry]]) -> None:
     factors = sorted(without_totals(group).factors, key=lambda factor: factor.attributes)
     subsets = np.array([[factor.attributes[0] for factor in factors]], dtype=np.int32).reshape(1, -1)
     numbers = [asked.source(Source((f.queries,), (kinds[f.attributes[0]],))) for f in factors]
@@ -145,7 +145,7 @@ def _split_rows(subsets: Subsets, sources: Integers, weight: float, runs: dict[i
 
 
 def _split_joint(
-    group: Group,
+    group: Table,
     kinds: Sequence[int],
     asked: Asked,
     joint: dict[int, list[tuple[int, tuple[int, ...], float]]],

@@ -15,7 +15,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from residua.engines.coding import block_of
-from residua.engines.crew import Crew, counting
 from residua.engines.derived import Derived, extended
 from residua.engines.kernel import Integers, Set, Tally
 from residua.engines.limits import bytes_of
@@ -24,6 +23,7 @@ from residua.engines.plain_text import is_utf8
 from residua.engines.protocol import Progress
 from residua.engines.recode import code_in_sql
 from residua.engines.sources import Source, file_source, find_files, is_parquet, relation_source
+from residua.engines.workers import Workers, counting
 from residua.errors import DataError, Infeasible
 from residua.linalg.threads import processors
 from residua.schema import Schema
@@ -166,7 +166,7 @@ class DuckDBEngine:
             except _NotUTF8 as found:
                 self._sources[found.number] = found.instead
 
-    def _count(self, tally: Tally | Crew, progress: Progress | None) -> int:
+    def _count(self, tally: Tally | Workers, progress: Progress | None) -> int:
         """How many records there are, after adding them to a tally."""
         done = kept = 0
         for number, source in enumerate(self._sources):

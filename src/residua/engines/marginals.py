@@ -5,8 +5,8 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from residua.engines.cover import Counted, passes, sum_down
 from residua.engines.kernel import Set
+from residua.engines.passes import Counted, passes, sum_down
 from residua.engines.protocol import Engine, Progress
 from residua.errors import DataError
 

@@ -8,10 +8,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from residua.engines.coding import block_of
-from residua.engines.crew import counting
 from residua.engines.derived import Derived, extended
 from residua.engines.kernel import ROWS, Block, Integers, Set, narrowest
 from residua.engines.protocol import Progress
+from residua.engines.workers import counting
 from residua.errors import DataError, Infeasible
 from residua.linalg.threads import processors
 from residua.schema import Schema

@@ -93,7 +93,7 @@ class SparkEngine:
         packed = self._frame.select(*packed_columns(self._schema, self._fields, columns))
         counted = partial(
             _partial_counts,
-            self._schema.record(),
+            self._schema.to_manifest(),
             self._fields,
             self._derived,
             [tuple(each) for each in sets],
@@ -116,7 +116,7 @@ class SparkEngine:
     def _refuse(self) -> None:
         """Raise the error about the first value that the schema refuses."""
         problems = self._frame.mapInArrow(
-            partial(_problems, self._schema.record()), "partition long, problem string"
+            partial(_problems, self._schema.to_manifest()), "partition long, problem string"
         ).collect()
         raise DataError(min(problems).problem if problems else "the data changed while being counted")
 
@@ -129,7 +129,7 @@ def _partial_counts(
     batches: Iterator["pa.RecordBatch"],
 ) -> Iterator["pa.RecordBatch"]:
     """Counts of one partition: the places of the cells that are not empty, all sets end to end."""
-    schema = Schema.from_record(record)
+    schema = Schema.from_manifest(record)
     tally = Tally((*schema.sizes, *(each.size for each in derived)), sets)
     try:
         for _, table in _gathered(batches):
@@ -148,7 +148,7 @@ def _problems(record: dict[str, Any], batches: Iterator["pa.RecordBatch"]) -> It
     """The error about the first value of one partition that the schema refuses, if there is one."""
     from pyspark import TaskContext
 
-    schema = Schema.from_record(record)
+    schema = Schema.from_manifest(record)
     number = TaskContext.get().partitionId()
     try:
         for first, table in _gathered(batches):

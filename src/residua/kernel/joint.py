@@ -15,7 +15,7 @@ import numpy as np
 from residua.kernel.block import costs_by_cell, multiple_of
 from residua.kernel.exact import Integers, column_costs
 from residua.kernel.measurement import Measurement
-from residua.linalg.kinds import JointKinds
+from residua.linalg.classes import JointClasses
 
 MOST_BLOCKS = 2**11  # beyond which each is bounded alone
 OWN = 2**18  # cells of a block, or pairs of them, beyond which it is bounded alone
@@ -27,11 +27,11 @@ AT_ONCE = 2**18  # joint places in one array: it stays in the processor's cache
 DEAREST = 2**6  # places of an axis that are compared with all others
 GRAIN_BITS = 61  # of the whole cost in grains: their sums fit 64 bits
 
-Axis = int | JointKinds
+Axis = int | JointClasses
 """What a block looks at: an attribute, or a derived one whose attributes have too many joint cells."""
 Key = tuple[int, ...]
 """Numbers of axes, ascending."""
-Tables = dict[Key, Integers]
+TableRun = dict[Key, Integers]
 """Costs in grains by the axes that they depend on, (places of each axis...): a place is a cell or a pair."""
 
 
@@ -84,7 +84,7 @@ def _runs(measurement: Measurement, replaced: bool) -> list[_Run]:
     unit = 2 ** max(0, int(by_cell.max()).bit_length() - GRAIN_BITS)
     by_cell = np.asarray(-(-by_cell // unit), dtype=np.int64)
     derived = {part.place: part for part in measurement.derived}
-    alike: dict[tuple[JointKinds | None, ...], list[int]] = {}
+    alike: dict[tuple[JointClasses | None, ...], list[int]] = {}
     for number, subset in enumerate(measurement.subsets.tolist()):
         alike.setdefault(tuple(derived.get(at) for at in subset), []).append(number)
     runs = []
@@ -98,7 +98,7 @@ def _runs(measurement: Measurement, replaced: bool) -> list[_Run]:
 
 
 def _looks_at(
-    sizes: Sequence[int], parts: Sequence[JointKinds | None], most: int
+    sizes: Sequence[int], parts: Sequence[JointClasses | None], most: int
 ) -> tuple[Integers, list[tuple[Axis, ...] | None]]:
     """Which of a block's cells joint cells of its axes are in, (sizes...), and axes, None for the attribute.
 
@@ -135,12 +135,12 @@ def _over(costs: Integers, cells: Integers) -> Integers:
     return tensor.transpose(order).reshape([size**2 for size in sizes])
 
 
-def _tables(runs: Sequence[_Run], grain: Fraction) -> Tables:
+def _tables(runs: Sequence[_Run], grain: Fraction) -> TableRun:
     """The costs of all blocks, those on the same axes added up, without places that do not matter."""
     kept = _places(runs)
     numbers = {axis: number for number, axis in enumerate(kept)}
     known: dict[object, Integers] = {}
-    tables: Tables = {}
+    tables: TableRun = {}
     for at, run in enumerate(runs):
         for axes, owner in zip(run.axes, run.owners, strict=True):
             places = [kept[axis] for axis in axes]
@@ -182,13 +182,13 @@ def _dearest(tables: Sequence[Integers]) -> list[int]:
     return sorted([*kept, *left.tolist()])
 
 
-def _clusters(tables: Tables) -> list[Tables]:
+def _clusters(tables: TableRun) -> list[TableRun]:
     """All tables if their axes have few joint places; else sets, each table in one of the last with room."""
     sizes = _sizes(tables)
     if len(tables) * math.prod(sizes.values()) <= TOGETHER:
         return [tables]
     limit = min(CLUSTER, APART // len(tables))
-    found: list[tuple[dict[int, int], Tables]] = []
+    found: list[tuple[dict[int, int], TableRun]] = []
     for key in sorted(tables, key=lambda key: (-tables[key].size, key)):
         for axes, own in found[-LOOKED_AT:]:
             more = {axis: sizes[axis] for axis in key if axis not in axes}
@@ -201,7 +201,7 @@ def _clusters(tables: Tables) -> list[Tables]:
     return [own for _, own in found]
 
 
-def _largest(tables: Tables, known: int = 0) -> int:
+def _largest(tables: TableRun, known: int = 0) -> int:
     """The largest sum of the tables over all joint places of their axes, or `known` if that is more.
 
     Where the places are many, one axis after the other is fixed; places whose tables' largest costs add up to
@@ -221,9 +221,9 @@ def _largest(tables: Tables, known: int = 0) -> int:
     return known
 
 
-def _fixed(tables: Tables, axis: int, place: int) -> Tables:
+def _fixed(tables: TableRun, axis: int, place: int) -> TableRun:
     """The tables at one place of an axis, over the others."""
-    found: Tables = {}
+    found: TableRun = {}
     for key, table in tables.items():
         if axis in key:
             table = np.take(table, place, axis=key.index(axis))
@@ -232,11 +232,11 @@ def _fixed(tables: Tables, axis: int, place: int) -> Tables:
     return found
 
 
-def _add(tables: Tables, key: Key, table: Integers) -> None:
+def _add(tables: TableRun, key: Key, table: Integers) -> None:
     tables[key] = tables[key] + table if key in tables else table
 
 
-def _added_up(tables: Tables) -> Integers:
+def _added_up(tables: TableRun) -> Integers:
     """The sum of several tables over all their axes: those over few axes first, while the sum is small."""
     sizes = _sizes(tables)
     axes = sorted(sizes)
@@ -249,6 +249,6 @@ def _added_up(tables: Tables) -> Integers:
     return total
 
 
-def _sizes(tables: Tables) -> dict[int, int]:
+def _sizes(tables: TableRun) -> dict[int, int]:
     """Places of each axis."""
     return {axis: size for key, table in tables.items() for axis, size in zip(key, table.shape, strict=True)}

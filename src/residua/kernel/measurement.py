@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from residua.errors import BudgetError
 from residua.kernel.exact import largest_size
-from residua.linalg.kinds import JointKinds
+from residua.linalg.classes import JointClasses
 from residua.linalg.squares import along_axes
 from residua.noise import DiscreteLaplace, Law, RoundedGaussian
 from residua.privacy import NoiseLaw
@@ -40,7 +40,7 @@ class Measurement:
     law: NoiseLaw
     parameters: tuple[Fraction, ...]
     owners: Integers
-    derived: tuple[JointKinds, ...] = ()
+    derived: tuple[JointClasses, ...] = ()
 
     def __post_init__(self) -> None:
         if type(self.multiplier) is not int or self.multiplier < 1:  # it may come from a file

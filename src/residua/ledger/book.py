@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from residua.errors import BudgetError, BudgetExceeded, LedgerError
-from residua.privacy import Budget, Privacy, Unit, budget_from_record
+from residua.privacy import Budget, Privacy, Unit, budget_from_manifest
 from residua.privacy.exact import text_above
 
 _CURRENCIES: dict[str, Literal["rho", "pure_epsilon", "cost"]] = {
@@ -70,8 +70,8 @@ class Book:
                 self.path = path
                 self.created = created
                 self.dataset = dataset
-                self.budget = budget_from_record(budget)
-                self.unit = Unit.from_record(unit)
+                self.budget = budget_from_manifest(budget)
+                self.unit = Unit.from_manifest(unit)
             case _:
                 raise LedgerError(f"the ledger {path} does not begin as a ledger does")
         self.total = _total(self.budget)
@@ -128,7 +128,7 @@ class Book:
                 "privacy": dict(record),
                 "note": str(note),
             }:
-                privacy = Privacy.from_record(record)
+                privacy = Privacy.from_manifest(record)
                 entry = Entry(number, time, plan_hash, privacy, self.charge(privacy), note, hash)
                 spent += entry.amount
             case {

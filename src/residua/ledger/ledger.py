@@ -60,7 +60,12 @@ class Ledger:
             raise BudgetError(f"a ledger's total must be a budget such as zcdp(1), not {budget!r}")
         if not isinstance(dataset, str) or not dataset:
             raise LedgerError(f"a ledger names its dataset in words such as 'people-2024', not {dataset!r}")
-        head = {"kind": "created", "dataset": dataset, "budget": budget.record(), "unit": unit.record()}
+        head = {
+            "kind": "created",
+            "dataset": dataset,
+            "budget": budget.to_manifest(),
+            "unit": unit.to_manifest(),
+        }
         store.create(Path(os.path.abspath(path)), head)
         return cls.open(path)
 
@@ -118,7 +123,7 @@ class Ledger:
         BudgetExceeded says what is left; BudgetError, that the release is for another unit or proves nothing
         in this ledger's currency. Where this raises anything, do not release; there is no refund.
         """
-        debit = {"kind": "spent", "plan_hash": plan_hash, "privacy": privacy.record(), "note": note}
+        debit = {"kind": "spent", "plan_hash": plan_hash, "privacy": privacy.to_manifest(), "note": note}
         return store.append(self.path, debit)
 
     def complete(self, entry: Entry, release_hash: str) -> Entry:

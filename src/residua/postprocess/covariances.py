@@ -17,7 +17,7 @@ from residua.errors import Infeasible, NotInSpan
 from residua.postprocess.pieces import centred
 from residua.schema import Schema
 from residua.strategy.strategy import Strategy
-from residua.workload import Factor, Group, Identity
+from residua.workload import Factor, Identity, Table
 
 Array = NDArray[np.float64]
 Subset = tuple[int, ...]
@@ -159,7 +159,7 @@ class PieceErrors:
                 f"{MOST_JOINT:,}); plan with method 'querysmasher' or 'residualplanner'"
             )
         factors = (Factor((at,), Identity(size)) for at, size in zip(subset, sizes, strict=True))
-        group = Group("cells", tuple(factors))
+        group = Table("cells", tuple(factors))
         try:
             covariance = self._strategy.covariance(group, group)
         except NotInSpan as error:

@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from residua.errors import DataError, SchemaError, WorkloadError
 from residua.schema import Schema
-from residua.workload import Group, Identity, Workload
+from residua.workload import Identity, Table, Workload
 
 Array = NDArray[np.float64]
 Flags = NDArray[np.bool_]
@@ -95,7 +95,7 @@ def impossible(work: Workload) -> Fact:
     return Fact(work.schema, tuple(tables), True, _words(work))
 
 
-def _ascending(group: Group, cells: NDArray[np.generic]) -> tuple[Subset, NDArray[np.generic]]:
+def _ascending(group: Table, cells: NDArray[np.generic]) -> tuple[Subset, NDArray[np.generic]]:
     order = np.argsort(group.attributes)
     return tuple(sorted(group.attributes)), cells.transpose(order)
 

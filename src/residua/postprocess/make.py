@@ -18,7 +18,7 @@ from residua.postprocess.rounding import rounded_tables
 from residua.postprocess.simulation import noise_of, noisy
 from residua.postprocess.stacks import Stack, TableSet, shaped, subsets_of
 from residua.postprocess.whole_table import nonnegative_whole, tied_attributes
-from residua.workload import Group, Workload
+from residua.workload import Table, Workload
 
 Array = NDArray[np.float64]
 
@@ -109,7 +109,7 @@ def refuse_without_total(plan: Plan, facts: Facts) -> None:
     if facts.margin(()) is not None:
         return
     try:
-        plan.strategy.total(Group("total", ()), weighted=False)
+        plan.strategy.total(Table("total", ()), weighted=False)
     except NotInSpan as error:
         raise NotInSpan(
             "the plan does not measure the number of records, which non-negative tables add up to; publish "

@@ -14,14 +14,14 @@ from residua.answering.estimator import apply_queries
 from residua.answers import (
     MOST_ANSWERS,
     arrow_schema,
-    frame_of,
+    diagonalised,
     listed_names,
     record_batches,
     write_parquet,
 )
 from residua.errors import Infeasible, WorkloadError
 from residua.postprocess.stacks import TableSet
-from residua.workload import Group, Workload, table
+from residua.workload import Table, Workload, table
 from residua.workload.queries import spelled
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ class ProcessedTable:
 
     def to_pandas(self) -> "pandas.DataFrame":
         """A data frame with a row per cell, indexed by the labels of the attributes."""
-        return frame_of(self.names, self.axes, {"values": self.values, "error": self.error})
+        return diagonalised(self.names, self.axes, {"values": self.values, "error": self.error})
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -157,7 +157,7 @@ class Processed:
         }
 
     def _batches(self, work: Workload) -> Iterator["pyarrow.RecordBatch"]:
-        def figures_of(group: Group) -> tuple[Array, Array]:
+        def figures_of(group: Table) -> tuple[Array, Array]:
             return self._values(group), self._errors(group)
 
         return record_batches(self.plan.schema, work.groups(), figures_of, self._columns())
@@ -172,7 +172,7 @@ class Processed:
             )
         return tuple(self.again(number) for number in range(self.replicates))
 
-    def _errors(self, group: Group) -> Array:
+    def _errors(self, group: Table) -> Array:
         values = self._values(group)
         if not self.replicates:
             return np.full_like(values, np.nan)
@@ -181,7 +181,7 @@ class Processed:
             squares += (answers_from(tables, group) - values) ** 2
         return np.asarray(np.sqrt(squares / self.replicates))
 
-    def _values(self, group: Group) -> Array:
+    def _values(self, group: Table) -> Array:
         """Answers of one table, refused where post-processing or the measurements do not support them."""
         subset = tuple(sorted(group.attributes))
         if subset not in self.tables:
@@ -210,7 +210,7 @@ class Processed:
         return f"{mark}Processed({self.kind}, biased, {many} of release {self.release_hash[:12]})"
 
 
-def answers_from(tables: TableSet, group: Group) -> Array:
+def answers_from(tables: TableSet, group: Table) -> Array:
     """Answers of one table, shape (count,), from a marginal that covers its attributes."""
     order = np.argsort(group.attributes)
     cells = tables.marginal(tuple(sorted(group.attributes))).transpose(np.argsort(order))

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from residua.errors import Infeasible
-from residua.workload import Group, Workload
+from residua.workload import Table, Workload
 from residua.workload.groups import choices
 
 Array = NDArray[np.float64]
@@ -97,7 +97,7 @@ def _choices(ways: int) -> list[list[int]]:
     return sorted(map(list, choices(ways)), key=len, reverse=True)
 
 
-def largest_sets(groups: Iterator[Group]) -> list[Subset]:
+def largest_sets(groups: Iterator[Table]) -> list[Subset]:
     """Attribute sets of tables that are not inside another table's, in order of first appearance."""
     asked = dict.fromkeys(tuple(sorted(group.attributes)) for group in groups)
     covered: set[Subset] = set()

@@ -7,7 +7,7 @@ from fractions import Fraction
 from typing import Any, ClassVar
 
 from residua._calls import asks_for
-from residua._records import text
+from residua._manifests import text
 from residua.errors import BudgetError, FileFormatError
 from residua.privacy import gaussian
 from residua.privacy.exact import Number, exact_text, positive, probability
@@ -43,10 +43,10 @@ class Budget(ABC):
         """Largest pure epsilon that a Laplace mechanism may have; only a pure budget has one."""
         raise BudgetError(f"Laplace noise is planned for pure DP, not for {self!r}; give pure_dp(epsilon)")
 
-    def record(self) -> dict[str, str]:
-        """The budget as JSON can hold it, amounts as exact text; `budget_from_record` reads it.
+    def to_manifest(self) -> dict[str, str]:
+        """The budget as JSON can hold it, amounts as exact text; `budget_from_manifest` reads it.
 
-        >>> zcdp(0.1).record()
+        >>> zcdp(0.1).to_manifest()
         {'definition': 'zcdp', 'rho': '1/10'}
         """
         return {"definition": self.definition} | {name: str(value) for name, value in self._amounts().items()}
@@ -193,10 +193,10 @@ _BUILDERS: Mapping[str, Callable[..., Budget]] = {
 }
 
 
-def budget_from_record(record: Mapping[str, Any]) -> Budget:
+def budget_from_manifest(record: Mapping[str, Any]) -> Budget:
     """The budget that `Budget.record` wrote; an edited or foreign record is a FileFormatError.
 
-    >>> budget_from_record({"definition": "zcdp", "rho": "1/10"})
+    >>> budget_from_manifest({"definition": "zcdp", "rho": "1/10"})
     zcdp('1/10')
     """
     try:

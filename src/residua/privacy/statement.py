@@ -146,21 +146,21 @@ class Privacy:
             parts.append(f"mu={_text(self.mu)}")
         return f"Privacy({', '.join(parts)}, unit={self.unit!r})"
 
-    def record(self) -> dict[str, object]:
+    def to_manifest(self) -> dict[str, object]:
         """The statement as JSON can hold it, the figure as exact text.
 
-        >>> Privacy.from_rho("0.1").record()
+        >>> Privacy.from_rho("0.1").to_manifest()
         {'rho': '1/10', 'unit': {'max_records': 1, 'neighbours': 'add_remove'}}
         """
-        return {self.figure: str(self.amount), "unit": self.unit.record()}
+        return {self.figure: str(self.amount), "unit": self.unit.to_manifest()}
 
     @classmethod
-    def from_record(cls, record: Mapping[str, Any]) -> "Privacy":
+    def from_manifest(cls, record: Mapping[str, Any]) -> "Privacy":
         """The statement that `record` wrote; an edited or foreign record is a FileFormatError."""
         builders = {"cost": cls.from_cost, "rho": cls.from_rho, "pure_epsilon": cls.from_pure_epsilon}
         try:
             [figure] = record.keys() - {"unit"}
-            return builders[figure](record[figure], Unit.from_record(record["unit"]))
+            return builders[figure](record[figure], Unit.from_manifest(record["unit"]))
         except (KeyError, ValueError) as error:  # BudgetError and FileFormatError are ValueErrors
             raise FileFormatError(f"this is not the record of a privacy statement: {error}") from error
 

@@ -7,7 +7,7 @@ from typing import Any, Literal, Protocol
 
 import numpy as np
 
-from residua._records import text, whole
+from residua._manifests import text, whole
 from residua.errors import BudgetError, FileFormatError
 from residua.privacy.laws import NoiseLaw
 
@@ -121,12 +121,12 @@ class Unit:
             return f"adding or removing {whom}"
         return f"changing the values of {whom}, the number of records being public"
 
-    def record(self) -> dict[str, object]:
+    def to_manifest(self) -> dict[str, object]:
         """The unit as JSON can hold it."""
         return {"max_records": self.max_records, "neighbours": self.neighbours}
 
     @classmethod
-    def from_record(cls, record: Mapping[str, Any]) -> "Unit":
+    def from_manifest(cls, record: Mapping[str, Any]) -> "Unit":
         """The unit that `record` wrote; an edited or foreign record is a FileFormatError."""
         try:
             neighbours: Any = text(record, "neighbours")

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from fractions import Fraction
 from typing import TypeVar
 
-from residua.privacy import Budget, budget_from_record
+from residua.privacy import Budget, budget_from_manifest
 from residua.privacy.exact import exact_text
 from residua.report.contents import BudgetPoint
 from residua.report.sources import SourcePlan
@@ -59,13 +59,13 @@ def scaled(budget: Budget, factor: Fraction) -> Budget:
     >>> scaled(approx_dp(1, "1e-6"), Fraction(2))
     approx_dp('2', '1/1000000')
     """
-    record = budget.record()
+    record = budget.to_manifest()
     amounts = {
         name: str(Fraction(text) * factor)
         for name, text in record.items()
         if name not in ("definition", "delta")
     }
-    return budget_from_record(record | amounts)
+    return budget_from_manifest(record | amounts)
 
 
 def amount_of(budget: Budget) -> str:
@@ -75,7 +75,7 @@ def amount_of(budget: Budget) -> str:
     >>> amount_of(zcdp("0.1"))
     'rho = 0.1'
     """
-    amounts = {name: Fraction(text) for name, text in budget.record().items() if name != "definition"}
+    amounts = {name: Fraction(text) for name, text in budget.to_manifest().items() if name != "definition"}
     return ", ".join(f"{name} = {_short(value)}" for name, value in amounts.items())
 
 
@@ -86,7 +86,7 @@ def budget_words(budget: Budget) -> str:
     >>> budget_words(approx_dp(1, "1e-6"))
     'approximate DP with epsilon = 1 and delta = 1e-6'
     """
-    delta = Fraction(budget.record().get("delta", 0))
+    delta = Fraction(budget.to_manifest().get("delta", 0))
     if Fraction(_short(delta)) != delta:
         return budget.describe()
     return budget.describe().replace(f"delta = {exact_text(delta)}", f"delta = {_short(delta)}")

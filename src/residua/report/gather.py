@@ -19,7 +19,7 @@ from residua.report.shares import shares_of
 from residua.report.sources import SourcePlan, SourceRelease
 from residua.schema import Schema
 from residua.version import __version__
-from residua.workload import Group, Workload
+from residua.workload import Table, Workload
 
 MOST_TABLES = 2_000  # of which the report says anything one by one
 MOST_NUMBERS = 60_000  # that are listed: about 7 MB of page
@@ -90,7 +90,7 @@ def _targets(fitness: Fitness | None) -> tuple[TargetMet, ...]:
 
 
 def _sheets(
-    plan: SourcePlan, release: SourceRelease | None, groups: Sequence[Group], level: float
+    plan: SourcePlan, release: SourceRelease | None, groups: Sequence[Table], level: float
 ) -> Iterator[Sheet]:
     room = room_for([group.count for group in groups], MOST_NUMBERS)
     for group in groups:
@@ -109,7 +109,7 @@ def _sheets(
 
 
 def _numbers(
-    plan: SourcePlan, release: SourceRelease | None, group: Group, room: int, level: float
+    plan: SourcePlan, release: SourceRelease | None, group: Table, room: int, level: float
 ) -> Numbers:
     work = Workload(plan.schema, (group,))
     if release is None:

@@ -6,14 +6,14 @@ import numpy as np
 
 from residua.report.contents import Picture
 from residua.schema import Schema
-from residua.workload import Factor, Group, Identity
+from residua.workload import Factor, Identity, Table
 from residua.workload.groupings import Partition
 
 MOST_LINES = 40
 MOST_SERIES = 4
 
 
-def picture_of(group: Group, schema: Schema) -> Picture | None:
+def picture_of(group: Table, schema: Schema) -> Picture | None:
     """The layout of a table's picture, or None where it would not be readable.
 
     The factor with the most queries gives the lines; all others together give the series.
@@ -51,7 +51,7 @@ _ASKED = {
 }
 
 
-def asked_words(group: Group, schema: Schema) -> str:
+def asked_words(group: Table, schema: Schema) -> str:
     """What a table asks for, without the names of families: `each sex; age up to each value`."""
     words = [_factor_words(factor, schema) for factor in group.factors]
     return "; ".join(filter(None, words)) or "the number of records"

@@ -3,7 +3,7 @@
 from residua.schema.attribute import OTHER, Attribute, Policy
 from residua.schema.attributes import Binned, Categorical, Integer
 from residua.schema.hierarchy import Hierarchy
-from residua.schema.records import attribute_from_record
+from residua.schema.manifests import attribute_from_manifest
 from residua.schema.schema import Schema
 
 __all__ = [
@@ -15,5 +15,5 @@ __all__ = [
     "Integer",
     "Policy",
     "Schema",
-    "attribute_from_record",
+    "attribute_from_manifest",
 ]

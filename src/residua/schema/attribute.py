@@ -137,8 +137,8 @@ class Attribute(ABC):
             )
 
     @abstractmethod
-    def record(self) -> dict[str, Any]:
-        """The attribute as a dict for JSON, which `attribute_from_record` reads."""
+    def to_manifest(self) -> dict[str, Any]:
+        """The attribute as a dict for JSON, which `attribute_from_manifest` reads."""
 
     @abstractmethod
     def _inner_label(self, cell: int) -> str:

@@ -65,7 +65,7 @@ class Integer(Attribute):
     def inner_size(self) -> int:
         return self.high - self.low + 1
 
-    def record(self) -> dict[str, Any]:
+    def to_manifest(self) -> dict[str, Any]:
         return {"kind": "integer", "low": self.low, "high": self.high, "outside": self.outside}
 
     def _inner_label(self, cell: int) -> str:
@@ -115,7 +115,7 @@ class Categorical(Attribute):
     def inner_size(self) -> int:
         return len(self.values)
 
-    def record(self) -> dict[str, Any]:
+    def to_manifest(self) -> dict[str, Any]:
         return {"kind": "categorical", "labels": list(self.values), "outside": self.outside}
 
     def _inner_label(self, cell: int) -> str:
@@ -181,7 +181,7 @@ class Binned(Attribute):
     def inner_size(self) -> int:
         return len(self.edges) - (not self.above)
 
-    def record(self) -> dict[str, Any]:
+    def to_manifest(self) -> dict[str, Any]:
         edges = [plain(edge) for edge in self.edges]
         return {"kind": "binned", "edges": edges, "above": self.above, "outside": self.outside}
 

@@ -110,7 +110,7 @@ class Hierarchy(Attribute):
         labels = self._node_labels[self._depth(level)]
         return labels if self.other is None else (*labels, OTHER)
 
-    def record(self) -> dict[str, Any]:
+    def to_manifest(self) -> dict[str, Any]:
         paths = [list(path) for path in self.paths]
         return {"kind": "hierarchy", "levels": list(self.levels), "paths": paths, "outside": self.outside}
 

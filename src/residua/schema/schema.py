@@ -11,12 +11,12 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from residua._records import subrecords, text
+from residua._manifests import submanifests, text
 from residua.errors import DataError, SchemaError
 from residua.schema import files
 from residua.schema.attribute import Attribute
 from residua.schema.attributes import Integer
-from residua.schema.records import KINDS, attribute_from_record
+from residua.schema.manifests import KINDS, attribute_from_manifest
 from residua.schema.tables import columns_of
 from residua.schema.wording import hint, is_unicode, listing, shape_of, short
 
@@ -161,25 +161,25 @@ class Schema:
                     f"could be saved but never loaded; use {listing([kind.__name__ for kind in KINDS])}"
                 )
 
-    def record(self) -> dict[str, Any]:
-        """The schema as a dict for JSON, which `Schema.from_record` reads."""
+    def to_manifest(self) -> dict[str, Any]:
+        """The schema as a dict for JSON, which `Schema.from_manifest` reads."""
         pairs = zip(self.names, self.attributes, strict=True)
-        return {"attributes": [{"name": name, **attribute.record()} for name, attribute in pairs]}
+        return {"attributes": [{"name": name, **attribute.to_manifest()} for name, attribute in pairs]}
 
     @classmethod
-    def from_record(cls, record: Mapping[str, Any]) -> Self:
+    def from_manifest(cls, record: Mapping[str, Any]) -> Self:
         """The schema that `record()` describes.
 
         >>> schema = Schema(age=Integer(0, 99))
-        >>> Schema.from_record(schema.record()) == schema
+        >>> Schema.from_manifest(schema.to_manifest()) == schema
         True
         """
         attributes: dict[str, Attribute] = {}
-        for entry in subrecords(record, "attributes"):
+        for entry in submanifests(record, "attributes"):
             name = text(entry, "name")
             if name in attributes:
                 raise SchemaError(f"attribute {name!r} is recorded twice")
-            attributes[name] = attribute_from_record(entry)
+            attributes[name] = attribute_from_manifest(entry)
         return cls(attributes)
 
     def __getitem__(self, name: str) -> Attribute:

@@ -16,7 +16,7 @@ from pydantic import (
     model_validator,
 )
 
-from residua.mechanisms.registry import methods_for
+from residua.methods.registry import methods_for
 from residua.privacy import Budget, Neighbours, Unit, approx_dp, gdp, privacy_cost, pure_dp, zcdp
 from residua.privacy.exact import positive, probability
 from residua.schema.wording import hint, short

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from residua._plan import Plan
 from residua.accuracy import Targets
 from residua.errors import BudgetError, Infeasible, ResiduaError, SchemaError, WorkloadError
-from residua.mechanisms.draft import Progress
+from residua.methods.draft import Progress
 from residua.planning import plan, same_queries
 from residua.privacy import Budget, Unit
 from residua.schema import Schema

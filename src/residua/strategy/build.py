@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from residua.answering.blocks import Layer, Placed, Shape
-from residua.answering.coarsened.lifting import Lift
+from residua.answering.coarsened.query_split import QuerySplit
 from residua.errors import WorkloadError
 from residua.privacy import NoiseLaw
 from residua.privacy.laws import column_costs, parameter_of
@@ -89,7 +89,7 @@ def strategy_of(
 
 
 def seen_by(
-    parts: Sequence[tuple[Strategy, View, Spans]], lifts: Sequence[Lift] = ()
+    parts: Sequence[tuple[Strategy, View, Spans]], query_splits: Sequence[QuerySplit] = ()
 ) -> tuple[Strategy, dict[int, Integers | None]]:
     """Strategies for the schema as views show it, as one; and the spans of all their shapes."""
     domains: list[Domain] = []
@@ -104,5 +104,7 @@ def seen_by(
         spans |= {start + at: span for at, span in own.items()}
         layers += [replace(each, shapes=each.shapes + start, domain=number) for each in strategy.layers]
     first = parts[0][0]
-    whole = Strategy(tuple(domains), tuple(shapes), tuple(layers), first.law, first.grain, tuple(lifts))
+    whole = Strategy(
+        tuple(domains), tuple(shapes), tuple(layers), first.law, first.grain, tuple(query_splits)
+    )
     return whole, spans

@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from residua._records import (
+from residua._manifests import (
     BOUND,
     Arrays,
-    Record,
+    Manifest,
     array_of,
     checked_array,
     digits,
@@ -20,11 +20,11 @@ from residua._records import (
     wholes,
 )
 from residua.answering.blocks import Layer, Shape
-from residua.answering.coarsened.lifting import Lift
+from residua.answering.coarsened.query_split import QuerySplit
 from residua.errors import FileFormatError
 from residua.kernel.measurement import LARGEST_ENTRY
 from residua.linalg.centring import Measure
-from residua.linalg.kinds import JointKinds, Kinds
+from residua.linalg.classes import Classes, JointClasses
 from residua.workload.combined import MOST_KINDS, kinds_of_record
 from residua.workload.joint import WIDEST
 from residua.workload.queries import MATRIX_LIMIT
@@ -38,26 +38,26 @@ LARGEST_MULTIPLIER = 2**53
 SUM_TO_ONE = 1e-6  # what rounding may take off a sum of weights
 
 
-def grain_of(record: Record) -> int | None:
+def grain_of(manifest: Manifest) -> int | None:
     """The grain of an integer strategy; None of a real one."""
-    if entry(record, "grain") is None:
+    if entry(manifest, "grain") is None:
         return None
-    return whole(record, "grain", least=-LARGEST_GRAIN, most=LARGEST_GRAIN)
+    return whole(manifest, "grain", least=-LARGEST_GRAIN, most=LARGEST_GRAIN)
 
 
-def share_of(record: Record, grain: int | None) -> int | None:
+def share_of(manifest: Manifest, grain: int | None) -> int | None:
     """The share, in grains, of what an integer strategy measures; a real one has none."""
-    if (entry(record, "share") is None) != (grain is None):
+    if (entry(manifest, "share") is None) != (grain is None):
         raise FileFormatError("a strategy in integers has a grain and a share of it, any other has neither")
-    share = None if grain is None else digits(record, "share")
+    share = None if grain is None else digits(manifest, "share")
     if share is not None and share > LARGEST_SHARE:
         raise FileFormatError("a share has more grains than any budget")
     return share
 
 
-def multiplier_of(record: Record) -> int:
+def multiplier_of(manifest: Manifest) -> int:
     """What measured numbers are multiplied by."""
-    return whole(record, "multiplier", least=1, most=LARGEST_MULTIPLIER)
+    return whole(manifest, "multiplier", least=1, most=LARGEST_MULTIPLIER)
 
 
 def matrix_of(found: NDArray[Any], sizes: Sequence[int], grain: int | None) -> Array:
@@ -72,7 +72,7 @@ def matrix_of(found: NDArray[Any], sizes: Sequence[int], grain: int | None) -> A
     return matrix.astype(np.float64)
 
 
-def shape_of(part: Record, found: NDArray[Any], grain: int | None) -> Shape:
+def shape_of(part: Manifest, found: NDArray[Any], grain: int | None) -> Shape:
     """A matrix whose rank is stated."""
     sizes = wholes(part, "sizes", least=1)
     matrix = matrix_of(found, sizes, grain)
@@ -98,16 +98,18 @@ def measure_of(weights: NDArray[Any]) -> Measure:
     return Measure.whole(exact)
 
 
-def measures_of(record: Record, start: str, arrays: Arrays) -> tuple[tuple[int, ...], tuple[Measure, ...]]:
+def measures_of(
+    manifest: Manifest, start: str, arrays: Arrays
+) -> tuple[tuple[int, ...], tuple[Measure, ...]]:
     """Sizes of all attributes, and the weights on their cells: even ones, but for those that are listed."""
-    sizes = wholes(record, "sizes", least=1)
+    sizes = wholes(manifest, "sizes", least=1)
     measures = [Measure(size) for size in sizes]
-    for at in wholes(record, "measures", least=0, most=len(sizes) - 1):
+    for at in wholes(manifest, "measures", least=0, most=len(sizes) - 1):
         measures[at] = measure_of(array_of(arrays, f"{start}.{at}", "if", (sizes[at],)))
     return sizes, tuple(measures)
 
 
-def layer_of(part: Record, start: str, arrays: Arrays, grain: int | None) -> Layer:
+def layer_of(part: Manifest, start: str, arrays: Arrays, grain: int | None) -> Layer:
     """A run of blocks, with as many numbers of each sort as it has blocks."""
     layout = tuple(wholes({"layout": places}, "layout") for places in listed(part, "layout"))
     ways = sum(map(len, layout))
@@ -137,11 +139,11 @@ def view_of(parts: Sequence[Any], start: str, arrays: Arrays) -> View:
         attributes = wholes({"view": written}, "view")
         kinds = _kinds([f"{start}.{number}.{place}" for place in range(len(attributes))], arrays)
         joint = kinds_of_record(array_of(arrays, f"{start}.{number}", "i", (None,)), f"{start}.{number}")
-        found.append(JointKinds(attributes, kinds, joint))
+        found.append(JointClasses(attributes, kinds, joint))
     return View(tuple(found))
 
 
-def lift_of(part: Record, start: str, arrays: Arrays) -> Lift:
+def query_split_of(part: Manifest, start: str, arrays: Arrays) -> QuerySplit:
     """How queries are split between blocks that see cells and blocks that see kinds of them."""
     attributes = wholes(part, "attributes")
     kinds = _kinds([f"{start}.kinds.{at}" for at in attributes], arrays)
@@ -150,10 +152,10 @@ def lift_of(part: Record, start: str, arrays: Arrays) -> Lift:
     settled = tuple(wholes({"settled": known}, "settled") for known in listed(part, "settled"))
     if not rows.any():
         raise FileFormatError("there are no rows to split queries by")
-    return Lift(attributes, kinds, rows, settled)
+    return QuerySplit(attributes, kinds, rows, settled)
 
 
-def _kinds(names: Sequence[str], arrays: Arrays) -> tuple[Kinds, ...]:
+def _kinds(names: Sequence[str], arrays: Arrays) -> tuple[Classes, ...]:
     found = tuple(kinds_of_record(array_of(arrays, name, "i", (None,)), name) for name in names)
     if not found or math.prod(own.count for own in found) > MOST_KINDS:
         raise FileFormatError("there are no kinds of cells, or more than can be held")

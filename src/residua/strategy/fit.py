@@ -5,9 +5,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from residua.answering.blocks import Layer
-from residua.answering.coarsened.lifting import Lift
+from residua.answering.coarsened.query_split import QuerySplit
 from residua.errors import FileFormatError
-from residua.linalg.kinds import Kinds
+from residua.linalg.classes import Classes
 from residua.strategy.strategy import Domain, Strategy
 from residua.workload.groups import MOST_ATTRIBUTES
 
@@ -17,13 +17,15 @@ MOST_RESIDUALS = 5_000_000  # of all blocks that are not centred; planning more 
 def refuse_unfit(strategy: Strategy, sizes: Sequence[int]) -> None:
     """Nothing, or the FileFormatError for a strategy that cannot be one for attributes of these sizes."""
     _refuse(not strategy.domains or not strategy.layers, "no domains or no blocks")
-    _refuse(len(strategy.domains) != (2 if strategy.lifts else 1), "domains between which nothing is split")
+    _refuse(
+        len(strategy.domains) != (2 if strategy.query_splits else 1), "domains between which nothing is split"
+    )
     for number, domain in enumerate(strategy.domains):
         _check_domain(domain, sizes)
         _refuse(not any(layer.domain == number for layer in strategy.layers), "a domain without blocks")
-    for lift in strategy.lifts:
+    for lift in strategy.query_splits:
         _check_lift(lift, sizes)
-    split = [at for lift in strategy.lifts for at in lift.attributes]
+    split = [at for lift in strategy.query_splits for at in lift.attributes]
     _refuse(len(set(split)) < len(split), "an attribute that is split in two ways")
     for layer in strategy.layers:
         _refuse(layer.domain >= len(strategy.domains), "blocks of no domain")
@@ -46,14 +48,14 @@ def _check_domain(domain: Domain, sizes: Sequence[int]) -> None:
     _refuse(domain.sizes != domain.view.sizes(sizes), "other sizes than the schema")
 
 
-def _check_kinds(attributes: Sequence[int], kinds: Sequence[Kinds], sizes: Sequence[int]) -> None:
+def _check_kinds(attributes: Sequence[int], kinds: Sequence[Classes], sizes: Sequence[int]) -> None:
     """Kinds are of the cells of attributes that are there, which ascend."""
     _refuse(list(attributes) != sorted(set(attributes)), "attributes that are out of order")
     _refuse(not all(0 <= at < len(sizes) for at in attributes), "attributes that the schema lacks")
     _refuse([own.size for own in kinds] != [sizes[at] for at in attributes], "kinds of other cells")
 
 
-def _check_lift(lift: Lift, sizes: Sequence[int]) -> None:
+def _check_lift(lift: QuerySplit, sizes: Sequence[int]) -> None:
     _check_kinds(lift.attributes, lift.kinds, sizes)
     known = {*lift.attributes}
     _refuse(not all(known.issuperset(settled) for settled in lift.settled), "attributes settled elsewhere")

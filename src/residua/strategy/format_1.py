@@ -7,15 +7,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from residua._records import (
+from residua._manifests import (
     Arrays,
-    Record,
+    Manifest,
     array_of,
     fetch,
     listed,
     positive,
-    subrecord,
-    subrecords,
+    submanifest,
+    submanifests,
     text,
     whole,
     wholes,
@@ -28,9 +28,9 @@ from residua.strategy.build import Spans, of_blocks, seen_by
 from residua.strategy.fields import (
     grain_of,
     layer_of,
-    lift_of,
     measures_of,
     multiplier_of,
+    query_split_of,
     ranked_shape,
     shape_of,
     share_of,
@@ -42,73 +42,74 @@ from residua.workload.views import View
 FINEST = 200  # bits by which the grains of two sides may differ
 
 
-def strategy_of_format_1(record: Record, arrays: Arrays, sizes: Sequence[int]) -> Strategy:
-    """The strategy that a record describes, for a schema with these numbers of cells."""
-    kind = text(record, "kind")
+def strategy_of_format_1(manifest: Manifest, arrays: Arrays, sizes: Sequence[int]) -> Strategy:
+    """The strategy that a manifest describes, for a schema with these numbers of cells."""
+    kind = text(manifest, "kind")
     if kind in ("blocks", "overlap"):
-        return _blocks(record, arrays)
+        return _blocks(manifest, arrays)
     if kind == "product":
-        return _product(record, arrays, sizes)
+        return _product(manifest, arrays, sizes)
     if kind == "nested":
-        return _nested(record, arrays)
+        return _nested(manifest, arrays)
     if kind == "union":
-        return _union(record, arrays, sizes)
+        return _union(manifest, arrays, sizes)
     if kind == "sides":
-        return _sides(record, arrays, sizes)
+        return _sides(manifest, arrays, sizes)
     raise FileFormatError(f"this version knows no strategy of kind {kind!r}")
 
 
-def _blocks(record: Record, arrays: Arrays) -> Strategy:
-    grain = grain_of(record)
-    sizes, measures = measures_of(record, "blocks.measure", arrays)
+def _blocks(manifest: Manifest, arrays: Arrays) -> Strategy:
+    grain = grain_of(manifest)
+    sizes, measures = measures_of(manifest, "blocks.measure", arrays)
     shapes = tuple(
         shape_of(part, array_of(arrays, f"blocks.shape.{number}", "if", (None, None)), grain)
-        for number, part in enumerate(subrecords(record, "shapes"))
+        for number, part in enumerate(submanifests(manifest, "shapes"))
     )
     layers = tuple(
         layer_of(part, f"blocks.layer.{number}", arrays, grain)
-        for number, part in enumerate(subrecords(record, "layers"))
+        for number, part in enumerate(submanifests(manifest, "layers"))
     )
     return Strategy((Domain(sizes, measures),), shapes, layers, "gaussian", grain)
 
 
-def _product(record: Record, arrays: Arrays, sizes: Sequence[int]) -> Strategy:
-    grain, multiplier, factors = grain_of(record), 1, []
-    for part in subrecords(record, "factors"):
+def _product(manifest: Manifest, arrays: Arrays, sizes: Sequence[int]) -> Strategy:
+    grain, multiplier, factors = grain_of(manifest), 1, []
+    for part in submanifests(manifest, "factors"):
         attributes, own = wholes(part, "attributes"), wholes(part, "sizes", least=1)
         shape = ranked_shape(own, fetch(part, "matrix", arrays), grain)
         if attributes:
             factors.append(Placed(attributes, shape))
-        else:  # a bare multiple of the number of records
+        else:  # a bare multiple of the number of manifest
             multiplier *= whole({"multiple": round(shape.matrix[0, 0])}, "multiple", least=1)
-    law = noise_law(record.get("law", "gaussian"))
-    noise = positive(record, "noise_variance") / multiplier**2
-    return _of_terms(sizes, [(factors, noise, share_of(record, grain))], law, multiplier, grain)
+    law = noise_law(manifest.get("law", "gaussian"))
+    noise = positive(manifest, "noise_variance") / multiplier**2
+    return _of_terms(sizes, [(factors, noise, share_of(manifest, grain))], law, multiplier, grain)
 
 
-def _nested(record: Record, arrays: Arrays) -> Strategy:
-    grain, multiplier, sizes = grain_of(record), multiplier_of(record), wholes(record, "sizes", least=1)
+def _nested(manifest: Manifest, arrays: Arrays) -> Strategy:
+    grain, multiplier, sizes = grain_of(manifest), multiplier_of(manifest), wholes(manifest, "sizes", least=1)
     shapes = []
-    for number in range(whole(record, "matrices", least=0, most=len(arrays))):
+    for number in range(whole(manifest, "matrices", least=0, most=len(arrays))):
         matrix = array_of(arrays, f"nested.matrix.{number}", "if", (None, None))
         shapes.append(ranked_shape((matrix.shape[1],), matrix, grain))
-    chosen, terms = wholes(record, "chosen", least=-1, most=len(shapes) - 1), []
-    for part in subrecords(record, "terms"):
+    chosen, terms = wholes(manifest, "chosen", least=-1, most=len(shapes) - 1), []
+    for part in submanifests(manifest, "terms"):
         attributes = wholes(part, "attributes", least=0, most=len(chosen) - 1)
         if any(chosen[at] < 0 for at in attributes):
             raise FileFormatError("a term is on an attribute without a matrix")
         factors = [Placed((at,), shapes[chosen[at]]) for at in attributes]
         terms.append((factors, positive(part, "noise_variance") / multiplier**2, share_of(part, grain)))
-    return _of_terms(sizes, terms, noise_law(text(record, "law")), multiplier, grain)
+    return _of_terms(sizes, terms, noise_law(text(manifest, "law")), multiplier, grain)
 
 
-def _union(record: Record, arrays: Arrays, sizes: Sequence[int]) -> Strategy:
-    grain, multiplier = grain_of(record), multiplier_of(record)
+def _union(manifest: Manifest, arrays: Arrays, sizes: Sequence[int]) -> Strategy:
+    grain, multiplier = grain_of(manifest), multiplier_of(manifest)
     axes = [
-        (wholes(axis, "attributes"), wholes(axis, "sizes", least=1)) for axis in subrecords(record, "axes")
+        (wholes(axis, "attributes"), wholes(axis, "sizes", least=1))
+        for axis in submanifests(manifest, "axes")
     ]
     terms = []
-    for part in subrecords(record, "terms"):
+    for part in submanifests(manifest, "terms"):
         names = listed(part, "matrices")
         if len(names) != len(axes):
             raise FileFormatError("a product of a union has a matrix, or none, for each axis")
@@ -118,7 +119,7 @@ def _union(record: Record, arrays: Arrays, sizes: Sequence[int]) -> Strategy:
             if name is not None
         ]
         terms.append((factors, positive(part, "noise_variance") / multiplier**2, share_of(part, grain)))
-    return _of_terms(sizes, terms, noise_law(text(record, "law")), multiplier, grain)
+    return _of_terms(sizes, terms, noise_law(text(manifest, "law")), multiplier, grain)
 
 
 def _of_terms(
@@ -153,12 +154,12 @@ def _layout(factors: Sequence[Placed]) -> object:
     return tuple((tuple(map(subset.index, factor.attributes)), id(factor.shape)) for factor in factors)
 
 
-def _sides(record: Record, arrays: Arrays, sizes: Sequence[int]) -> Strategy:
+def _sides(manifest: Manifest, arrays: Arrays, sizes: Sequence[int]) -> Strategy:
     parts: list[tuple[Strategy, View, Spans]] = []
-    for number, part in enumerate(subrecords(record, "sides")):
+    for number, part in enumerate(submanifests(manifest, "sides")):
         start = f"side.{number}."
         own = {key.removeprefix(start): array for key, array in arrays.items() if key.startswith(start)}
-        view, inner = view_of(listed(part, "view"), "view", own), subrecord(part, "mechanism")
+        view, inner = view_of(listed(part, "view"), "view", own), submanifest(part, "mechanism")
         if text(inner, "kind") == "sides":
             raise FileFormatError("sides within sides")
         parts.append((strategy_of_format_1(inner, own, view.sizes(sizes)), view, {}))
@@ -168,10 +169,11 @@ def _sides(record: Record, arrays: Arrays, sizes: Sequence[int]) -> Strategy:
     if max(grains) - min(grains) > FINEST:
         raise FileFormatError("the costs of two sides are too different to be added up")
     parts = [(_in_grains(strategy, max(grains)), view, spans) for strategy, view, spans in parts]
-    lifts = [
-        lift_of(part, f"lift.{number}", arrays) for number, part in enumerate(subrecords(record, "lifts"))
+    query_splits = [
+        query_split_of(part, f"lift.{number}", arrays)
+        for number, part in enumerate(submanifests(manifest, "lifts"))
     ]
-    return seen_by(parts, lifts)[0]
+    return seen_by(parts, query_splits)[0]
 
 
 def _in_grains(strategy: Strategy, grain: int) -> Strategy:

@@ -22,7 +22,7 @@ from residua.kernel.exact import column_norm as column_norm
 from residua.kernel.exact import column_sum as column_sum
 from residua.linalg.rows import pseudo_inverse
 from residua.linalg.squares import join
-from residua.strategy.levelling import levelled, levelled_within
+from residua.strategy.balancing import balanced, balanced_within
 
 Array = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -45,7 +45,7 @@ EXACT = 2**50  # integers below this are exact in floating point, and so are sma
 def rounded_rows(matrix: Array, bits: int) -> Integers:
     """A multiple of the rows, rounded, with entries of about 2^bits (claim I-001)."""
     wanted = matrix * scale_of(matrix, bits)
-    return _integers(levelled(wanted, np.rint(wanted), zero_sums=False))
+    return _integers(balanced(wanted, np.rint(wanted), zero_sums=False))
 
 
 def centred_rows(matrix: Array, sizes: tuple[int, ...], bits: int) -> Integers:
@@ -55,7 +55,7 @@ def centred_rows(matrix: Array, sizes: tuple[int, ...], bits: int) -> Integers:
     """
     wanted = matrix * scale_of(matrix, bits)
     if len(sizes) == 1:
-        return _integers(levelled(wanted, _zero_sum(wanted), zero_sums=True))
+        return _integers(balanced(wanted, _zero_sum(wanted), zero_sums=True))
     tensor = np.rint(wanted).reshape(len(matrix), *sizes)
     for axis in range(1, tensor.ndim):  # the last slice along each axis is minus the sum of the others
         last = [slice(None)] * tensor.ndim
@@ -82,7 +82,7 @@ def combined_rows(matrix: Array, span: Integers, bits: int) -> Integers:
             "the queries of a block have no common form in small integers; round them, or use coarser "
             "attributes"
         )
-    rounded = levelled_within(matrix * scale_of(matrix, bits), weights @ basis, basis)
+    rounded = balanced_within(matrix * scale_of(matrix, bits), weights @ basis, basis)
     return _integers(rounded)
 
 

@@ -62,7 +62,7 @@ def joined(parts: Sequence[tuple[Strategy, Measured]]) -> tuple[Strategy, Number
     for measures in candidates:
         pairs = zip(first.domains, measures, strict=True)
         domains = tuple(replace(domain, measures=own) for domain, own in pairs)
-        strategy = Strategy(domains, shapes, layers, first.law, None, first.lifts)
+        strategy = Strategy(domains, shapes, layers, first.law, None, first.query_splits)
         try:
             shared = getattr(strategy.answerer, "shared", 0)
         except Infeasible as error:  # under these measures they share more than can be solved
@@ -78,11 +78,15 @@ def joined(parts: Sequence[tuple[Strategy, Measured]]) -> tuple[Strategy, Number
 def _same_domains(one: Strategy, other: Strategy) -> bool:
     """Whether both see the same classes of cells, and split queries between them alike."""
     views = [[domain.view.parts for domain in each.domains] for each in (one, other)]
-    lifts = [[(lift.attributes, lift.kinds, lift.settled) for lift in each.lifts] for each in (one, other)]
+    query_splits = [
+        [(lift.attributes, lift.kinds, lift.settled) for lift in each.query_splits] for each in (one, other)
+    ]
     return (
         views[0] == views[1]
-        and lifts[0] == lifts[1]
-        and all(np.array_equal(a.rows, b.rows) for a, b in zip(one.lifts, other.lifts, strict=True))
+        and query_splits[0] == query_splits[1]
+        and all(
+            np.array_equal(a.rows, b.rows) for a, b in zip(one.query_splits, other.query_splits, strict=True)
+        )
     )
 
 

@@ -5,10 +5,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from residua._records import Arrays, Record, array_of, listed, subrecords, text
-from residua.answering.coarsened.lifting import Lift
+from residua._manifests import Arrays, Manifest, array_of, listed, submanifests, text
+from residua.answering.coarsened.query_split import QuerySplit
 from residua.privacy.laws import noise_law
-from residua.strategy.fields import grain_of, layer_of, lift_of, measures_of, shape_of, view_of
+from residua.strategy.fields import grain_of, layer_of, measures_of, query_split_of, shape_of, view_of
 from residua.strategy.strategy import Domain, Strategy
 
 
@@ -42,31 +42,31 @@ def strategy_to_manifest(strategy: Strategy, arrays: dict[str, NDArray[Any]]) ->
         ],
         "lifts": [
             _lift_to_manifest(lift, f"strategy.lift.{number}", arrays)
-            for number, lift in enumerate(strategy.lifts)
+            for number, lift in enumerate(strategy.query_splits)
         ],
     }
 
 
-def strategy_from_manifest(manifest: Record, arrays: Arrays) -> Strategy:
+def strategy_from_manifest(manifest: Manifest, arrays: Arrays) -> Strategy:
     """The strategy that a manifest describes; whether its parts fit is for `fit.refuse_unfit` to say."""
     grain = grain_of(manifest)
     shapes = tuple(
         shape_of(part, array_of(arrays, f"strategy.shape.{number}", "if", (None, None)), grain)
-        for number, part in enumerate(subrecords(manifest, "shapes"))
+        for number, part in enumerate(submanifests(manifest, "shapes"))
     )
     domains = tuple(
         _domain_from_manifest(part, f"strategy.domain.{number}", arrays)
-        for number, part in enumerate(subrecords(manifest, "domains"))
+        for number, part in enumerate(submanifests(manifest, "domains"))
     )
-    lifts = tuple(
-        lift_of(part, f"strategy.lift.{number}", arrays)
-        for number, part in enumerate(subrecords(manifest, "lifts"))
+    query_splits = tuple(
+        query_split_of(part, f"strategy.lift.{number}", arrays)
+        for number, part in enumerate(submanifests(manifest, "lifts"))
     )
     layers = tuple(
         layer_of(part, f"strategy.layer.{number}", arrays, grain)
-        for number, part in enumerate(subrecords(manifest, "layers"))
+        for number, part in enumerate(submanifests(manifest, "layers"))
     )
-    return Strategy(domains, shapes, layers, noise_law(text(manifest, "law")), grain, lifts)
+    return Strategy(domains, shapes, layers, noise_law(text(manifest, "law")), grain, query_splits)
 
 
 def _domain_to_manifest(domain: Domain, start: str, arrays: dict[str, NDArray[Any]]) -> dict[str, Any]:
@@ -82,12 +82,12 @@ def _domain_to_manifest(domain: Domain, start: str, arrays: dict[str, NDArray[An
     return {"sizes": list(domain.sizes), "measures": sorted(tilted), "view": view}
 
 
-def _domain_from_manifest(part: Record, start: str, arrays: Arrays) -> Domain:
+def _domain_from_manifest(part: Manifest, start: str, arrays: Arrays) -> Domain:
     sizes, measures = measures_of(part, f"{start}.measure", arrays)
     return Domain(sizes, measures, view_of(listed(part, "view"), f"{start}.view", arrays))
 
 
-def _lift_to_manifest(lift: Lift, start: str, arrays: dict[str, NDArray[Any]]) -> dict[str, Any]:
+def _lift_to_manifest(lift: QuerySplit, start: str, arrays: dict[str, NDArray[Any]]) -> dict[str, Any]:
     arrays[f"{start}.rows"] = lift.rows
     for at, kinds in lift.by_attribute.items():
         arrays[f"{start}.kinds.{at}"] = kinds.classes

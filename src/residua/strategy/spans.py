@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from residua.linalg.centring import Measure
-from residua.linalg.kinds import spread_over
+from residua.linalg.classes import spread_over
 from residua.linalg.lattice import integer_kernel
 from residua.workload import Combined, Queries
 

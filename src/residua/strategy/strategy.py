@@ -25,13 +25,13 @@ from numpy.typing import NDArray
 from residua.answering.blocks import Blocks, Layer, Measured, Memory, Placed, Shape, batched_rows
 from residua.answering.choice import answerer_for
 from residua.answering.coarsened.answerer import Coarsened
-from residua.answering.coarsened.lifting import Lift
+from residua.answering.coarsened.query_split import QuerySplit
 from residua.answering.estimates import Estimates
 from residua.answering.protocol import Answerer
 from residua.linalg.centring import Measure
 from residua.privacy import NoiseLaw
 from residua.privacy.laws import variance_ratio
-from residua.workload import Group, Tables
+from residua.workload import Table, TableRun
 from residua.workload.views import View
 
 Array = NDArray[np.float64]
@@ -73,7 +73,7 @@ class Strategy:
     layers: tuple[Layer, ...]
     law: NoiseLaw = "gaussian"
     grain: int | None = None
-    lifts: tuple[Lift, ...] = ()
+    query_splits: tuple[QuerySplit, ...] = ()
     memory: Memory = field(default_factory=Memory, repr=False)
 
     @property
@@ -125,25 +125,25 @@ class Strategy:
         numbers = range(len(self.domains))
         parts = [(self.domains[at].view, answerer_for(self.blocks(at))) for at in numbers]
         layers = [[n for n, layer in enumerate(self.layers) if layer.domain == at] for at in numbers]
-        return Coarsened(parts, self.lifts, layers)
+        return Coarsened(parts, self.query_splits, layers)
 
-    def variances(self, group: Group) -> Array:
+    def variances(self, group: Table) -> Array:
         """Variance of each query's answer, shape (count,)."""
         return self.answerer.variances(group)
 
-    def total(self, group: Group, *, weighted: bool) -> float:
+    def total(self, group: Table, *, weighted: bool) -> float:
         """Sum of the variances, without listing them; with `weighted`, times each query's weight."""
         return self.answerer.total(group, weighted=weighted)
 
-    def totals(self, part: Group | Tables) -> tuple[float, float]:
+    def totals(self, part: Table | TableRun) -> tuple[float, float]:
         """Weighted and unweighted sum of the variances of one table, or of a run of tables at once."""
         return self.answerer.totals(part)
 
-    def largest(self, group: Group) -> float:
+    def largest(self, group: Table) -> float:
         """Largest variance of the table's queries; nan if there are too many to go through."""
         return self.answerer.largest(group)
 
-    def covariance(self, left: Group, right: Group) -> Array:
+    def covariance(self, left: Table, right: Table) -> Array:
         """Covariance of the answers of two tables, shape (left.count, right.count)."""
         return self.answerer.covariance(left, right)
 

@@ -18,12 +18,12 @@ from residua.workload.families import (
     width,
 )
 from residua.workload.groupings import AbsDiff, Affine, Partition
-from residua.workload.groups import Factor, Group
+from residua.workload.groups import Factor, Table
 from residua.workload.intervals import Circular, Prefix, Ranges, Width
+from residua.workload.manifests import queries_from_manifest
 from residua.workload.queries import Queries
-from residua.workload.records import queries_from_record
 from residua.workload.symmetric import Identity, Predicates, Total
-from residua.workload.tables import Tables
+from residua.workload.tables import TableRun
 from residua.workload.union import Workload
 
 __all__ = [
@@ -34,7 +34,6 @@ __all__ = [
     "Explicit",
     "Factor",
     "Family",
-    "Group",
     "Identity",
     "Partition",
     "Predicates",
@@ -42,7 +41,8 @@ __all__ = [
     "Queries",
     "Ranges",
     "Sets",
-    "Tables",
+    "Table",
+    "TableRun",
     "Total",
     "Width",
     "Workload",
@@ -57,7 +57,7 @@ __all__ = [
     "marginals",
     "predicates",
     "prefix",
-    "queries_from_record",
+    "queries_from_manifest",
     "ranges",
     "table",
     "total",

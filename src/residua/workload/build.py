@@ -15,9 +15,9 @@ from residua.schema import Schema
 from residua.schema.wording import short
 from residua.workload.explicit import Explicit
 from residua.workload.families import Family, identity
-from residua.workload.groups import NAME_WIDTH, Factor, Group, checked_weight, table_name
+from residua.workload.groups import NAME_WIDTH, Factor, Table, checked_weight, table_name
 from residua.workload.queries import MATRIX_LIMIT, Array, Queries, spelled
-from residua.workload.tables import Subsets, Tables
+from residua.workload.tables import Subsets, TableRun
 from residua.workload.union import Workload
 
 TABLES_LIMIT = 20_000_000
@@ -60,7 +60,7 @@ def table(
     factors = tuple(_factor(schema, key, family, title) for key, family in entries)
     if where is not None:
         factors = _restricted(schema, factors, where, title)
-    return Workload(schema, (Group(title, factors, checked_weight(weight, f"table {title!r}")),))
+    return Workload(schema, (Table(title, factors, checked_weight(weight, f"table {title!r}")),))
 
 
 def all_tables(
@@ -104,7 +104,7 @@ def all_tables(
             )
         factors[position] = _factor(schema, (schema.names[position],), chosen, "all_tables")
     runs = (_subsets(positions, each) for each in several)
-    return Workload(schema, tuple(Tables(schema, subsets, tuple(factors), name=name) for subsets in runs))
+    return Workload(schema, tuple(TableRun(schema, subsets, tuple(factors), name=name) for subsets in runs))
 
 
 def marginals(
@@ -161,7 +161,7 @@ def linear(
         queries = Explicit(sizes, values, row_weights)
     except WorkloadError as error:
         raise WorkloadError(f"{who}: {error}") from error
-    return Workload(schema, (Group(title, (Factor(positions, queries),)),))
+    return Workload(schema, (Table(title, (Factor(positions, queries),)),))
 
 
 @runtime_checkable
@@ -288,7 +288,7 @@ def _joint_tables(
         if (one.size, two.size) not in bound:
             bound[one.size, two.size] = family.bind(one, two)
         joint.append(bound[one.size, two.size])
-    return Workload(schema, tuple(Tables(schema, subsets, joint=tuple(joint), name=name) for _ in several))
+    return Workload(schema, tuple(TableRun(schema, subsets, joint=tuple(joint), name=name) for _ in several))
 
 
 def _numbers(values: ArrayLike | SparseMatrix, who: str, shape: str) -> Array:

@@ -6,32 +6,32 @@ from dataclasses import replace
 
 import numpy as np
 
-from residua.linalg.kinds import Kinds, told_apart
+from residua.linalg.classes import Classes, told_apart
 from residua.workload.combined import Combined
 from residua.workload.explicit import Explicit, Sets
 from residua.workload.groupings import Partition
-from residua.workload.groups import Factor, Group
+from residua.workload.groups import Factor, Table
 from residua.workload.queries import MATRIX_LIMIT, Queries
 from residua.workload.symmetric import Total
-from residua.workload.tables import Tables
+from residua.workload.tables import TableRun
 
 
-def kinds_of(queries: Queries, place: int) -> Kinds:
+def kinds_of(queries: Queries, place: int) -> Classes:
     """Kinds of the cells of one of the queries' attributes: equal where every query treats them alike."""
     size = queries.sizes[place]
     match queries:
         case Combined():
             return queries.kinds[place]
         case Total():
-            return Kinds(np.zeros(size, dtype=np.int64))
+            return Classes(np.zeros(size, dtype=np.int64))
         case Partition():
-            return Kinds(queries.classes)
+            return Classes(queries.classes)
         case Explicit() | Sets() if queries.count * queries.cells <= MATRIX_LIMIT:
             return told_apart(queries.matrix().reshape(queries.count, *queries.sizes), 1 + place)
-    return Kinds.every(size)
+    return Classes.every(size)
 
 
-def coarsened(queries: Queries, kinds: Sequence[Kinds]) -> Queries | None:
+def coarsened(queries: Queries, kinds: Sequence[Classes]) -> Queries | None:
     """The same queries over kinds of cells, or None if they tell apart cells of one kind."""
     if not isinstance(queries, Combined) and all(own.trivial for own in kinds):
         return queries
@@ -43,7 +43,7 @@ def coarsened(queries: Queries, kinds: Sequence[Kinds]) -> Queries | None:
     sizes = tuple(own.count for own in kinds)
     match queries:
         case Combined():
-            left = tuple(Kinds(own.classes[f]) for own, f in zip(queries.kinds, firsts, strict=True))
+            left = tuple(Classes(own.classes[f]) for own, f in zip(queries.kinds, firsts, strict=True))
             return queries.coarse if all(own.trivial for own in left) else Combined(left, queries.coarse)
         case Total():
             return Total(sizes[0])
@@ -59,53 +59,53 @@ def coarsened(queries: Queries, kinds: Sequence[Kinds]) -> Queries | None:
     return None
 
 
-def cells_of_kinds(kinds: Sequence[Kinds]) -> int:
+def cells_of_classes(kinds: Sequence[Classes]) -> int:
     """Number of combinations of kinds."""
     return math.prod(own.count for own in kinds)
 
 
-def kinds_along(factor: Factor, kinds: Mapping[int, Kinds]) -> list[Kinds]:
+def classes_along(factor: Factor, kinds: Mapping[int, Classes]) -> list[Classes]:
     """Kinds of each attribute of a factor; every cell is one where none are given."""
     pairs = zip(factor.attributes, factor.queries.sizes, strict=True)
-    return [kinds[at] if at in kinds else Kinds.every(size) for at, size in pairs]
+    return [kinds[at] if at in kinds else Classes.every(size) for at, size in pairs]
 
 
-def coarse_factor(factor: Factor, kinds: Mapping[int, Kinds]) -> Factor | None:
+def coarse_factor(factor: Factor, kinds: Mapping[int, Classes]) -> Factor | None:
     """The factor over kinds of cells, or None if it tells apart cells of one kind."""
     touched = isinstance(factor.queries, Combined) or not kinds.keys().isdisjoint(factor.attributes)
     if not touched:
         return factor
-    found = coarsened(factor.queries, kinds_along(factor, kinds))
+    found = coarsened(factor.queries, classes_along(factor, kinds))
     return None if found is None else Factor(factor.attributes, found)
 
 
-def coarse_group(group: Group, kinds: Mapping[int, Kinds]) -> Group | None:
+def coarse_group(group: Table, kinds: Mapping[int, Classes]) -> Table | None:
     """The table over kinds of cells of some attributes, or None if it tells apart cells of one kind."""
     factors = [coarse_factor(factor, kinds) for factor in group.factors]
     kept = tuple(factor for factor in factors if factor is not None)
     return replace(group, factors=kept) if len(kept) == len(factors) else None
 
 
-def told_apart_by(group: Group, kinds: Mapping[int, Kinds]) -> list[int]:
+def told_apart_by(group: Table, kinds: Mapping[int, Classes]) -> list[int]:
     """Attributes of the factors of a table that tell apart cells of one kind."""
     found = (factor for factor in group.factors if coarse_factor(factor, kinds) is None)
     return [at for factor in found for at in factor.attributes if at in kinds]
 
 
-def combined_factors(parts: Sequence[Group | Tables]) -> Iterator[tuple[Group, Factor]]:
+def combined_factors(parts: Sequence[Table | TableRun]) -> Iterator[tuple[Table, Factor]]:
     """The tables that look at kinds of cells of several attributes, and the factors that do."""
     for part in parts:
-        if isinstance(part, Group):
+        if isinstance(part, Table):
             yield from ((part, factor) for factor in part.factors if isinstance(factor.queries, Combined))
 
 
-def by_own_kinds(factors: Sequence[Factor]) -> tuple[list[Factor], list[Kinds]]:
+def by_own_classes(factors: Sequence[Factor]) -> tuple[list[Factor], list[Classes]]:
     """The factors over the kinds that joined conditions tell apart, and the kinds of all attributes in order.
 
     Only those factors change: every cell of the other attributes is a kind of its own.
     """
     found: list[Factor] = []
-    kinds: list[Kinds] = []
+    kinds: list[Classes] = []
     for factor in factors:
         queries = factor.queries
         if isinstance(queries, Combined):
@@ -113,5 +113,5 @@ def by_own_kinds(factors: Sequence[Factor]) -> tuple[list[Factor], list[Kinds]]:
             kinds += queries.kinds
         else:
             found.append(factor)
-            kinds += [Kinds.every(size) for size in queries.sizes]
+            kinds += [Classes.every(size) for size in queries.sizes]
     return found, kinds

@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from residua._records import checked_array, fetch, stash, texts
+from residua._manifests import checked_array, fetch, stash, texts
 from residua.errors import FileFormatError, Infeasible, WorkloadError
 from residua.linalg.centring import Measure, project, standing_rows
-from residua.linalg.kinds import Kinds, spread_over, summed_over, told_apart
+from residua.linalg.classes import Classes, spread_over, summed_over, told_apart
 from residua.schema import Attribute
 from residua.workload.explicit import Explicit
 from residua.workload.queries import MATRIX_LIMIT, Array, Queries
@@ -27,7 +27,7 @@ MOST_KINDS = 50_000  # combinations of kinds of cells that one family holds a nu
 class Combined(Queries):
     """Rows over the product of the kinds of each attribute's cells; `coarse` are those rows."""
 
-    kinds: tuple[Kinds, ...]
+    kinds: tuple[Classes, ...]
     coarse: Explicit
 
     kind = "combined"
@@ -39,7 +39,7 @@ class Combined(Queries):
     @classmethod
     def of(
         cls,
-        kinds: Sequence[Kinds],
+        kinds: Sequence[Classes],
         values: Array,
         weights: Array | None = None,
         labels: tuple[str, ...] | None = None,
@@ -50,7 +50,7 @@ class Combined(Queries):
         for axis, own in enumerate(kinds, start=1):
             alike = told_apart(tensor, axis)
             tensor = np.take(tensor, alike.first, axis=axis)
-            fewer.append(Kinds(alike.classes[own.classes]))
+            fewer.append(Classes(alike.classes[own.classes]))
         rows = tensor.reshape(len(values), -1)
         return cls(tuple(fewer), Explicit(tensor.shape[1:], rows, weights, labels))
 
@@ -141,15 +141,15 @@ class Combined(Queries):
         """The query's own label, or `query 12`."""
         return self.coarse.phrase(index, names, attributes)
 
-    def record(self, arrays: dict[str, NDArray[Any]]) -> dict[str, Any]:
+    def to_manifest(self, arrays: dict[str, NDArray[Any]]) -> dict[str, Any]:
         """The record of the rows over the kinds, and the kind of each cell of each attribute."""
         kinds = [stash(arrays, own.classes) for own in self.kinds]
-        return {**self.coarse.record(arrays), "kind": self.kind, "kinds": kinds}
+        return {**self.coarse.to_manifest(arrays), "kind": self.kind, "kinds": kinds}
 
     @classmethod
-    def from_record(cls, record: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> "Queries":
+    def from_manifest(cls, record: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> "Queries":
         """The queries recorded."""
-        coarse = Explicit.from_record(record, arrays)
+        coarse = Explicit.from_manifest(record, arrays)
         assert isinstance(coarse, Explicit)
         names = texts(record, "kinds")
         found = (kinds_of_record(fetch({"kinds": name}, "kinds", arrays), name) for name in names)
@@ -175,11 +175,11 @@ class Combined(Queries):
             )
 
 
-def kinds_of_record(classes: NDArray[Any], name: str) -> Kinds:
+def kinds_of_record(classes: NDArray[Any], name: str) -> Classes:
     """Kinds of cells from the array that holds them in a file."""
     if not checked_array(classes, repr(name), "i", (None,)).size:
         raise FileFormatError(f"the array {name!r} gives no cell a kind")
-    found = Kinds(classes)
+    found = Classes(classes)
     if not np.array_equal(found.classes, classes):
         raise FileFormatError(f"the array {name!r} has kinds of cells that are not numbered as they occur")
     return found

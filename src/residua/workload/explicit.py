@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from residua._records import checked_array, entry, fetch, stash, texts, wholes
+from residua._manifests import checked_array, entry, fetch, stash, texts, wholes
 from residua.errors import WorkloadError
 from residua.linalg.rows import independent_rows
 from residua.schema import Attribute
@@ -121,7 +121,7 @@ class Explicit(_Listed):
         """`query 12`, or the query's own label."""
         return f"query {index}" if self.labels is None else self.labels[index]
 
-    def record(self, arrays: dict[str, NDArray[Any]]) -> dict[str, Any]:
+    def to_manifest(self, arrays: dict[str, NDArray[Any]]) -> dict[str, Any]:
         """Kind, sizes, matrix and weights, and words where there are some."""
         weights = None if self.weights is None else stash(arrays, self.weights)
         record = {
@@ -133,7 +133,7 @@ class Explicit(_Listed):
         return record if self.labels is None else {**record, "labels": list(self.labels)}
 
     @classmethod
-    def from_record(cls, record: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> "Queries":
+    def from_manifest(cls, record: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> "Queries":
         """The matrix recorded."""
         sizes = wholes(record, "sizes", least=1)
         matrix = checked_array(fetch(record, "matrix", arrays), "of queries", "f", (None, math.prod(sizes)))
@@ -193,13 +193,13 @@ class Sets(_Listed):
             return f"{names[0]} in {self.labels[index]}"
         return wording.cell_set(names[0], attributes[0], np.flatnonzero(self.members[index]).tolist())
 
-    def record(self, arrays: dict[str, NDArray[Any]]) -> dict[str, Any]:
+    def to_manifest(self, arrays: dict[str, NDArray[Any]]) -> dict[str, Any]:
         """Kind, members and words."""
         labels = None if self.labels is None else list(self.labels)
         return {"kind": self.kind, "members": stash(arrays, self.members), "labels": labels}
 
     @classmethod
-    def from_record(cls, record: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> "Queries":
+    def from_manifest(cls, record: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> "Queries":
         """The sets recorded."""
         words = None if entry(record, "labels") is None else texts(record, "labels")
         return cls(checked_array(fetch(record, "members", arrays), "of sets", "b", (None, None)), words)

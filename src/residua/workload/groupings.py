@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from residua._records import checked_array, entry, fetch, stash, text, texts, wholes
+from residua._manifests import checked_array, entry, fetch, stash, text, texts, wholes
 from residua.errors import FileFormatError, WorkloadError
 from residua.schema import Attribute, Hierarchy
 from residua.workload import wording
@@ -110,7 +110,7 @@ class Partition(Queries):
             return f"{names[0]} in {self.labels[index]}"
         return wording.cells(names[0], attribute, np.flatnonzero(self.classes == index).tolist())
 
-    def record(self, arrays: dict[str, NDArray[Any]]) -> dict[str, Any]:
+    def to_manifest(self, arrays: dict[str, NDArray[Any]]) -> dict[str, Any]:
         """Kind, classes and words."""
         labels = None if self.labels is None else list(self.labels)
         return {
@@ -121,7 +121,7 @@ class Partition(Queries):
         }
 
     @classmethod
-    def from_record(cls, record: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> "Queries":
+    def from_manifest(cls, record: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> "Queries":
         """The partition recorded."""
         level = None if entry(record, "level") is None else text(record, "level")
         words = None if entry(record, "labels") is None else texts(record, "labels")
@@ -171,12 +171,12 @@ class _Scores(Queries):
         by_score = summed(summed(self._squares(covariance), self.scores, -1), self.scores, -2)
         return Prefix(self.count).quadratic(by_score)
 
-    def record(self, arrays: dict[str, NDArray[Any]]) -> dict[str, Any]:
+    def to_manifest(self, arrays: dict[str, NDArray[Any]]) -> dict[str, Any]:
         """Kind and sizes."""
         return {"kind": self.kind, "sizes": list(self.sizes)}
 
     @classmethod
-    def from_record(cls, record: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> "Queries":
+    def from_manifest(cls, record: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> "Queries":
         """The family on the sizes recorded."""
         sizes = wholes(record, "sizes", least=1)
         if len(sizes) != 2:

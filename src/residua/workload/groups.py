@@ -39,7 +39,7 @@ class Factor:
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class Table:
     """A table: every product of one query from each factor, row-major, the last factor fastest.
 
     `weight` multiplies the variance of each of its queries, on top of the queries' own weights. A group
@@ -99,7 +99,7 @@ class Group:
         return (_joined(parts) for parts in product(*words))
 
 
-def splits(group: Group) -> Iterator[tuple[tuple[tuple[int, ...], ...], tuple[int, ...]]]:
+def splits(group: Table) -> Iterator[tuple[tuple[tuple[int, ...], ...], tuple[int, ...]]]:
     """Every way to keep some of a table's attributes: the places kept of each factor, and the attributes.
 
     The attributes are positions in the schema, ascending; there are two to the number of attributes ways, but
@@ -135,7 +135,7 @@ def refuse_many_ways(ways: int, what: str) -> None:
         )
 
 
-def without_totals(group: Group) -> Group:
+def without_totals(group: Table) -> Table:
     """The same queries without the attributes of which they ask for the total."""
     kept = tuple(factor for factor in group.factors if not isinstance(factor.queries, Total))
     return group if len(kept) == len(group.factors) else replace(group, factors=kept)

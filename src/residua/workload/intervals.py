@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from residua._records import whole
+from residua._manifests import whole
 from residua.errors import WorkloadError
 from residua.schema import Attribute
 from residua.workload import wording
@@ -188,12 +188,12 @@ class Width(Queries):
         """`age in 3..9`."""
         return wording.run(names[0], attributes[0], index, index + self.width - 1)
 
-    def record(self, arrays: dict[str, NDArray[Any]]) -> dict[str, Any]:
+    def to_manifest(self, arrays: dict[str, NDArray[Any]]) -> dict[str, Any]:
         """Kind, size and width."""
         return {"kind": self.kind, "size": self.size, "width": self.width}
 
     @classmethod
-    def from_record(cls, record: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> "Queries":
+    def from_manifest(cls, record: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> "Queries":
         """The windows recorded."""
         return cls(whole(record, "size"), whole(record, "width"))
 

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from residua.errors import Infeasible
 from residua.linalg.rows import independent_rows
 from residua.linalg.squares import join, spread
-from residua.workload.groups import Factor, Group, without_totals
+from residua.workload.groups import Factor, Table, without_totals
 from residua.workload.queries import Queries
 from residua.workload.union import Workload
 
@@ -87,7 +87,7 @@ def refuse_wide(queries: Queries) -> None:
         )
 
 
-def _joint_root(group: Group, attributes: Sequence[int], sizes: Sequence[int]) -> Array:
+def _joint_root(group: Table, attributes: Sequence[int], sizes: Sequence[int]) -> Array:
     """Rows over all joint cells whose gram is the group's (without its own weight)."""
     rows = join(factor.queries.root() for factor in group.factors)
     places = [attributes.index(axis) for axis in group.attributes]

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from residua.errors import Infeasible
 from residua.linalg.squares import join, spread
-from residua.workload.groups import Factor, Group
+from residua.workload.groups import Factor, Table
 
 Array = NDArray[np.float64]
 
@@ -35,11 +35,11 @@ class Order:
 class Merged:
     """A table whose factors that touch some attributes are one, in the place of the first of them."""
 
-    group: Group
+    group: Table
     mine: tuple[int, ...]
 
     @classmethod
-    def of(cls, group: Group, attributes: Sequence[int]) -> "Merged":
+    def of(cls, group: Table, attributes: Sequence[int]) -> "Merged":
         """The table with its factors on any of these attributes taken together."""
         wanted = set(attributes)
         touched = enumerate(group.factors)
@@ -91,7 +91,7 @@ class Merged:
         rows = spread(rows, [size for _, size in axes], [order.index(at) for at, _ in axes], whole)
         return rows.reshape(count, -1, width)
 
-    def with_factor(self, factor: Factor) -> Group:
+    def with_factor(self, factor: Factor) -> Table:
         """The table with another factor in their place."""
         first = self.mine[0] if self.mine else 0
         others = [(at, each) for at, each in enumerate(self.group.factors) if at not in self.mine]

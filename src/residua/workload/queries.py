@@ -14,7 +14,7 @@ from typing import Any, ClassVar, SupportsIndex
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from residua._records import whole
+from residua._manifests import whole
 from residua.errors import WorkloadError
 from residua.schema import Attribute
 
@@ -100,12 +100,12 @@ class Queries(ABC):
         """Words for the query at a valid index; see `describe`."""
 
     @abstractmethod
-    def record(self, arrays: dict[str, NDArray[Any]]) -> dict[str, Any]:
+    def to_manifest(self, arrays: dict[str, NDArray[Any]]) -> dict[str, Any]:
         """JSON-able description; arrays go into `arrays` under new keys that it refers to."""
 
     @classmethod
     @abstractmethod
-    def from_record(cls, record: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> "Queries":
+    def from_manifest(cls, record: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> "Queries":
         """The queries that `record` described."""
 
     def mean_gram(self) -> Array:
@@ -194,12 +194,12 @@ class SizedQueries(Queries):
         """Number of cells of the one attribute."""
         return (self.size,)
 
-    def record(self, arrays: dict[str, NDArray[Any]]) -> dict[str, Any]:
+    def to_manifest(self, arrays: dict[str, NDArray[Any]]) -> dict[str, Any]:
         """The family's kind and size."""
         return {"kind": self.kind, "size": self.size}
 
     @classmethod
-    def from_record(cls, record: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> "Queries":
+    def from_manifest(cls, record: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> "Queries":
         """The family on as many cells as recorded."""
         return cls(whole(record, "size"))
 

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from residua.errors import WorkloadError
 from residua.schema import Schema
 from residua.schema.wording import short
-from residua.workload.groups import TIMES, Factor, Group, refuse_many_ways, table_name, without_totals
+from residua.workload.groups import TIMES, Factor, Table, refuse_many_ways, table_name, without_totals
 from residua.workload.queries import Queries
 
 Subsets = NDArray[np.int32]
@@ -19,7 +19,7 @@ _ROWS = 10_000
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Tables:
+class TableRun:
     """A run of tables on equally many attributes; item `t` is a Group made when asked for.
 
     `subsets` has shape `(tables, ways)` and holds positions in the schema. Each attribute is asked the same
@@ -76,10 +76,10 @@ class Tables:
         return factor.queries
 
     @overload
-    def __getitem__(self, index: int) -> Group: ...
+    def __getitem__(self, index: int) -> Table: ...
     @overload
-    def __getitem__(self, index: slice) -> "Tables": ...
-    def __getitem__(self, index: int | slice) -> "Group | Tables":
+    def __getitem__(self, index: slice) -> "TableRun": ...
+    def __getitem__(self, index: int | slice) -> "Table | TableRun":
         if isinstance(index, slice):
             return self.take(np.arange(len(self))[index])
         return self._group(index, self.subsets[index].tolist())
@@ -87,7 +87,7 @@ class Tables:
     def __len__(self) -> int:
         return int(self.subsets.shape[0])
 
-    def __iter__(self) -> Iterator[Group]:
+    def __iter__(self) -> Iterator[Table]:
         return (self._group(index, row) for index, row in enumerate(self._rows()))
 
     def names(self) -> Iterator[str]:
@@ -102,13 +102,13 @@ class Tables:
     def _name(self, row: list[int]) -> str:
         return table_name([self.schema.names[at] for at in row]) if self.name is None else self.name
 
-    def _group(self, index: int, row: list[int]) -> Group:
+    def _group(self, index: int, row: list[int]) -> Table:
         if self.joint is not None:
-            return Group(self._name(row), (Factor(tuple(row), self.joint[index]),), self.weight)
+            return Table(self._name(row), (Factor(tuple(row), self.joint[index]),), self.weight)
         factors = tuple(factor for at in row if (factor := self.factors[at]) is not None)
-        return Group(self._name(row), factors, self.weight)
+        return Table(self._name(row), factors, self.weight)
 
-    def take(self, chosen: NDArray[np.intp]) -> "Tables":
+    def take(self, chosen: NDArray[np.intp]) -> "TableRun":
         """The tables at these indices."""
         joint = None if self.joint is None else tuple(self.joint[at] for at in chosen.tolist())
         return replace(self, subsets=self.subsets[chosen], joint=joint)
@@ -120,10 +120,10 @@ class Tables:
         return np.flatnonzero(_spelling(self.subsets, self.schema.names, name))
 
 
-def refuse_wide_tables(parts: Sequence[Group | Tables]) -> None:
+def refuse_wide_tables(parts: Sequence[Table | TableRun]) -> None:
     """Nothing, or Infeasible where one of these tables would be split into too many pieces."""
     for part in parts:
-        if isinstance(part, Tables):
+        if isinstance(part, TableRun):
             refuse_many_ways(part.ways, f"table {short(next(part.names()))}")
         else:
             refuse_many_ways(len(without_totals(part).attributes), f"table {short(part.name)}")

@@ -1,5 +1,6 @@
 """Workload: the union of tables that a plan is made for."""
 
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import islice
@@ -11,13 +12,17 @@ from residua._text import visible
 from residua.errors import WorkloadError
 from residua.schema import Schema
 from residua.schema.wording import hint
-from residua.workload.groups import Group, checked_weight, without_totals
+from residua.workload.groups import Table, checked_weight, without_totals
+from residua.workload.manifests import parts_from_manifest, parts_record, refuse_unreadable
 from residua.workload.queries import spelled
-from residua.workload.records import parts_from_record, parts_record, refuse_unreadable
-from residua.workload.tables import Tables
+from residua.workload.tables import TableRun
 
 _SHOWN = 3
 _SUGGESTED = 2000
+
+
+EXTREME = 100  # powers of ten that weights, and squares of queries, may reach up or down
+READABLE = 150  # the same in files, where there was no bound once: squares of it are still finite
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -35,16 +40,16 @@ class Workload:
     """
 
     schema: Schema
-    parts: tuple[Group | Tables, ...]
+    parts: tuple[Table | TableRun, ...]
 
     def __post_init__(self) -> None:
-        if not any(len(part) if isinstance(part, Tables) else 1 for part in self.parts):
+        if not any(len(part) if isinstance(part, TableRun) else 1 for part in self.parts):
             raise WorkloadError("a workload needs at least one table")
 
-    def groups(self) -> Iterator[Group]:
+    def groups(self) -> Iterator[Table]:
         """Every table in order, made one at a time."""
         for part in self.parts:
-            if isinstance(part, Tables):
+            if isinstance(part, TableRun):
                 yield from part
             else:
                 yield part
@@ -52,7 +57,7 @@ class Workload:
     @property
     def tables(self) -> int:
         """Number of tables."""
-        return sum(len(part) if isinstance(part, Tables) else 1 for part in self.parts)
+        return sum(len(part) if isinstance(part, TableRun) else 1 for part in self.parts)
 
     @property
     def count(self) -> int:
@@ -71,9 +76,9 @@ class Workload:
 
     def select(self, name: str) -> "Workload":
         """The tables of this name, in order."""
-        parts: list[Group | Tables] = []
+        parts: list[Table | TableRun] = []
         for part in self.parts:
-            if isinstance(part, Group):
+            if isinstance(part, Table):
                 parts.extend([part] if part.name == name else [])
             elif len(chosen := part.named(name)):
                 parts.append(part.take(chosen))
@@ -127,7 +132,7 @@ class Workload:
 
     def without_totals(self) -> "Workload":
         """The same queries in tables without the attributes of which they ask for the total."""
-        parts = tuple(without_totals(part) if isinstance(part, Group) else part for part in self.parts)
+        parts = tuple(without_totals(part) if isinstance(part, Table) else part for part in self.parts)
         return Workload(self.schema, parts)
 
     def refuse_unreadable(self) -> None:
@@ -135,16 +140,16 @@ class Workload:
         self.schema.refuse_unreadable()
         refuse_unreadable(self.parts)
 
-    def record(self, arrays: dict[str, NDArray[Any]]) -> dict[str, Any]:
+    def to_manifest(self, arrays: dict[str, NDArray[Any]]) -> dict[str, Any]:
         """JSON-able description; arrays go into `arrays` under new keys that it refers to."""
         return parts_record(self.parts, arrays)
 
     @classmethod
-    def from_record(
+    def from_manifest(
         cls, record: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]], schema: Schema
     ) -> "Workload":
         """The workload that `record` described, on the schema it was built from."""
-        return cls(schema, parts_from_record(record, arrays, schema))
+        return cls(schema, parts_from_manifest(record, arrays, schema))
 
 
 def _brief(names: Iterator[str]) -> str:
@@ -152,3 +157,27 @@ def _brief(names: Iterator[str]) -> str:
     first = list(islice(dict.fromkeys(islice(names, _SUGGESTED)), _SHOWN + 1))
     more = ", ..." if len(first) > _SHOWN else ""
     return ", ".join(map(repr, first[:_SHOWN])) + more
+
+
+def refuse_extremes(work: Workload, most: int = EXTREME) -> None:
+    """WorkloadError where weights and coefficients leave floats no room for squares and sums."""
+    for part in work.parts:
+        low, high = (math.log10(part.weight) + end for end in _magnitudes(part))
+        if not -most <= low <= high <= most:
+            name = part.name if isinstance(part, Table) else next(part.names())
+            raise WorkloadError(
+                f"table {name!r} has queries whose weight times squared coefficients is about 1e"
+                f"{round(low if low < -most else high)}, beyond 1e-{most} to 1e{most}; only ratios "
+                "of weights count, so divide all of them by one number"
+            )
+
+
+def _magnitudes(part: Table | TableRun) -> tuple[float, float]:
+    """Least and largest magnitude of the queries of a table, or bounds on those of a run of tables."""
+    if isinstance(part, Table):
+        ends = [factor.queries.magnitudes() for factor in part.factors]
+        return sum(low for low, _ in ends), sum(high for _, high in ends)
+    families = part.joint or [factor.queries for factor in part.factors if factor is not None]
+    ends = [queries.magnitudes() for queries in families]
+    low, high = min((low for low, _ in ends), default=0.0), max((high for _, high in ends), default=0.0)
+    return part.ways * min(low, 0.0), part.ways * max(high, 0.0)

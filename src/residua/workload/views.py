@@ -12,13 +12,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from residua.errors import NotInSpan
-from residua.linalg.kinds import JointKinds, Kinds, told_apart
+from residua.linalg.classes import Classes, JointClasses, told_apart
 from residua.schema import Integer, Schema
-from residua.workload.coarse import cells_of_kinds, coarse_factor, coarse_group, told_apart_by
+from residua.workload.coarse import cells_of_classes, coarse_factor, coarse_group, told_apart_by
 from residua.workload.explicit import Explicit
-from residua.workload.groups import Factor, Group
+from residua.workload.groups import Factor, Table
 from residua.workload.merging import Merged, Order
-from residua.workload.tables import Tables
+from residua.workload.tables import TableRun
 
 Array = NDArray[np.float64]
 
@@ -29,15 +29,15 @@ ROUNDING = 1e-9  # relative; differences this small are what rounding leaves
 class View:
     """A schema with some attributes by kinds or joint kinds of their cells; each is part of one at most."""
 
-    parts: tuple[JointKinds, ...] = ()
+    parts: tuple[JointClasses, ...] = ()
 
     @property
-    def kinds(self) -> dict[int, Kinds]:
+    def kinds(self) -> dict[int, Classes]:
         """Kinds of the cells of each attribute."""
         return {at: own for part in self.parts for at, own in zip(part.attributes, part.kinds, strict=True)}
 
     @property
-    def tied(self) -> list[JointKinds]:
+    def tied(self) -> list[JointClasses]:
         """Those made of several attributes."""
         return [part for part in self.parts if len(part.attributes) > 1]
 
@@ -57,7 +57,7 @@ class View:
         pairs = enumerate(zip(schema.names, schema.attributes, strict=True))
         return Schema({name: Integer(0, sizes[at] - 1) if at in sizes else own for at, (name, own) in pairs})
 
-    def group(self, group: Group) -> tuple[Group, list[Order]]:
+    def group(self, group: Table) -> tuple[Table, list[Order]]:
         """A table as it is seen, and how its queries get back into their order; NotInSpan if it is finer."""
         found = coarse_group(group, self.kinds) if self.parts else group
         if found is None:
@@ -73,7 +73,7 @@ class View:
                 found = merged.with_factor(factor)
         return found, orders[::-1]
 
-    def tables(self, part: Tables) -> Tables | None:
+    def tables(self, part: TableRun) -> TableRun | None:
         """A run of tables as it is seen; None if it is finer, or on attributes that are tied together."""
         if not self.parts:
             return part
@@ -90,7 +90,7 @@ class View:
         return replace(part, schema=schema, joint=kept) if len(kept) == len(joint) else None
 
 
-def seen(part: JointKinds, merged: Merged) -> Factor | None:
+def seen(part: JointClasses, merged: Merged) -> Factor | None:
     """The factors, over kinds of a part's attributes, over joint kinds instead; None if they are finer."""
     rows = merged.rows(part.attributes, [own.count for own in part.kinds])
     found = rows[:, part.joint.first]
@@ -104,10 +104,12 @@ def seen(part: JointKinds, merged: Merged) -> Factor | None:
     return Factor((part.place, *(at for at, _ in others)), queries)
 
 
-def joint_kinds(attributes: Sequence[int], kinds: Sequence[Kinds], groups: Sequence[Group]) -> JointKinds:
+def joint_classes(
+    attributes: Sequence[int], kinds: Sequence[Classes], groups: Sequence[Table]
+) -> JointClasses:
     """These attributes as one, by the joint kinds that tables over the kinds of each tell apart."""
     sizes, known = [own.count for own in kinds], dict(zip(attributes, kinds, strict=True))
-    marks = np.zeros((cells_of_kinds(kinds), 0))
+    marks = np.zeros((cells_of_classes(kinds), 0))
     for group in groups:
         coarse = coarse_group(group, known)
         if coarse is None:
@@ -115,10 +117,10 @@ def joint_kinds(attributes: Sequence[int], kinds: Sequence[Kinds], groups: Seque
         rows = Merged.of(coarse, attributes).rows(attributes, sizes)
         apart = told_apart(rows, 1).classes
         marks = np.column_stack([marks, apart])
-    return JointKinds(tuple(attributes), tuple(kinds), Kinds.of(marks))
+    return JointClasses(tuple(attributes), tuple(kinds), Classes.of(marks))
 
 
-def finer(group: Group, attributes: Sequence[int]) -> NotInSpan:
+def finer(group: Table, attributes: Sequence[int]) -> NotInSpan:
     """The error for a table that tells apart cells of one kind."""
     return NotInSpan(
         f"table {group.name!r} tells apart cells that the plan measures together; add the table to the "

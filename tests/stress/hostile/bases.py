@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 import residua as rs
-from residua.mechanisms.registry import methods_for
+from residua.methods.registry import methods_for
 
 FIXTURES = Path(__file__).parents[2] / "fixtures"
 SCHEMA = rs.Schema(

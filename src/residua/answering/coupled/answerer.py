@@ -21,7 +21,7 @@ from residua.answering.coupled.system import System
 from residua.answering.estimates import Estimates
 from residua.answering.independent.answerer import Independent, residuals_of
 from residua.answering.protocol import TableByTable, refuse_large_covariance
-from residua.workload import Group, Tables
+from residua.workload import Table, TableRun
 
 Array = NDArray[np.float64]
 Subsets = NDArray[np.int32]
@@ -56,26 +56,26 @@ class Coupled(TableByTable):
         residuals = residuals_of(self.blocks, runs)
         return Estimates.of((*residuals, *coupled_residuals(self.system, by_block(measured))), self.measures)
 
-    def variances(self, group: Group) -> Array:
+    def variances(self, group: Table) -> Array:
         """Variance of each query's answer, shape (count,)."""
         result = self.alone.variances(group)
         more = self.coupled.variances(group)
         return result if more is None else result + more.reshape(-1)
 
-    def total(self, group: Group, *, weighted: bool) -> float:
+    def total(self, group: Table, *, weighted: bool) -> float:
         """Sum of the variances; with `weighted`, each times the group's and the query's weight."""
         more = self.coupled.total(group, weighted=weighted) * (group.weight if weighted else 1.0)
         return self.alone.total(group, weighted=weighted) + more
 
-    def totals(self, part: Group | Tables) -> tuple[float, float]:
+    def totals(self, part: Table | TableRun) -> tuple[float, float]:
         """Weighted and unweighted sum of the variances of one table, or of a run of tables at once."""
-        if isinstance(part, Group) or part.joint is not None:
+        if isinstance(part, Table) or part.joint is not None:
             return super().totals(part)
         weighted, plain = self.alone.totals(part)
         more = math.fsum(self.coupled.total(group, weighted=False) for group in part)
         return weighted + part.weight * more, plain + more
 
-    def largest(self, group: Group) -> float:
+    def largest(self, group: Table) -> float:
         """Largest variance of the group's queries; nan if there are too many to go through."""
         if not self.coupled.asks(group):
             return self.alone.largest(group)
@@ -84,7 +84,7 @@ class Coupled(TableByTable):
             return math.nan
         return float(self.variances(group).max())
 
-    def covariance(self, left: Group, right: Group) -> Array:
+    def covariance(self, left: Table, right: Table) -> Array:
         """Covariance of the answers of two groups, shape (left.count, right.count)."""
         refuse_large_covariance(left, right)
         result = self.alone.covariance(left, right)

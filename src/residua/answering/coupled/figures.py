@@ -12,11 +12,11 @@ from residua.answering.blocks import Memory
 from residua.answering.coupled.coordinates import subsets_of
 from residua.answering.coupled.system import Indices, System
 from residua.answering.coupled.tables import Asked, Empty, Meeting, outer
-from residua.answering.independent.known import SPAN_TOLERANCE
+from residua.answering.independent.cache import SPAN_TOLERANCE
 from residua.answering.independent.parts import CANCELLED, SCRATCH
 from residua.answering.kronecker.parts import ProductPart
 from residua.errors import NotInSpan
-from residua.workload import Factor, Group
+from residua.workload import Factor, Table
 from residua.workload.joint import refuse_wide
 
 Array = NDArray[np.float64]
@@ -235,7 +235,7 @@ class Coupling:
     def __init__(self, system: System) -> None:
         self.system = system
 
-    def variances(self, group: Group) -> Array | None:
+    def variances(self, group: Table) -> Array | None:
         """Variance of each query from coupled blocks, (count of each family...); None if none is asked."""
         met = self._met(group)
         if met is None:
@@ -243,7 +243,7 @@ class Coupling:
         noise = [self.system.blocks[number].noise for number in met.owners]
         return met.table.listed(noise, self.system.root_of(met.indices))
 
-    def total(self, group: Group, *, weighted: bool) -> float:
+    def total(self, group: Table, *, weighted: bool) -> float:
         """Sum of the variances from coupled blocks, without the table's own weight."""
         met = self._met(group)
         if met is None:
@@ -253,7 +253,7 @@ class Coupling:
         private = math.fsum(variance * owned for variance, owned in zip(noise, sums.owned, strict=True))
         return private + float(np.sum((sums.root @ self.system.root_of(met.indices)) ** 2))
 
-    def covariance(self, left: Group, right: Group) -> Array | None:
+    def covariance(self, left: Table, right: Table) -> Array | None:
         """Covariance of the answers of two tables from coupled blocks, (left.count, right.count)."""
         ours, theirs = self._met(left), self._met(right)
         if ours is None or theirs is None:
@@ -266,14 +266,14 @@ class Coupling:
                     result = result + self.system.blocks[number].noise * (rows @ columns.T)
         return result
 
-    def asks(self, group: Group) -> bool:
+    def asks(self, group: Table) -> bool:
         """Whether the table may ask something of coupled blocks."""
         return any(
             found in self.system.owners or found in self.system.places
             for found in subsets_of(sorted(group.attributes))
         )
 
-    def _met(self, group: Group) -> Met | None:
+    def _met(self, group: Table) -> Met | None:
         """How a table meets the blocks, refused if it asks for more than they measure."""
         system = self.system
         asked = [
@@ -306,7 +306,7 @@ class Coupling:
         self._refuse_outside(met, group)
         return met
 
-    def _refuse_outside(self, met: Met, group: Group) -> None:
+    def _refuse_outside(self, met: Met, group: Table) -> None:
         outside = met.table.outside
         unseen = self.system.unseen(met.indices)
         if unseen is not None and outside <= SPAN_TOLERANCE:

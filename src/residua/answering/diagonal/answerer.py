@@ -10,12 +10,12 @@ from numpy.typing import NDArray
 
 from residua.answering.blocks import Blocks, Measured, by_block
 from residua.answering.coupled.answerer import Coupled
-from residua.answering.diagonal.frames import DENSE_CELLS, Frame, frame_of
+from residua.answering.diagonal.diagonalisation import DENSE_CELLS, Diagonalisation, diagonalised
 from residua.answering.estimates import Estimates
 from residua.answering.protocol import TableByTable, refuse_large_covariance
 from residua.errors import NotInSpan, WorkloadError
 from residua.linalg.squares import join, spread
-from residua.workload import Factor, Group
+from residua.workload import Factor, Table
 
 Array = NDArray[np.float64]
 
@@ -67,7 +67,9 @@ class Diagonal(TableByTable):
     Tables that look at other attributes, or at several axes together, are left to the general answerer.
     """
 
-    def __init__(self, axes: Sequence[Axis], terms: Sequence[Product], frame: Frame, blocks: Blocks) -> None:
+    def __init__(
+        self, axes: Sequence[Axis], terms: Sequence[Product], frame: Diagonalisation, blocks: Blocks
+    ) -> None:
         self.axes, self.terms, self.frame, self.blocks = tuple(axes), tuple(terms), frame, blocks
 
     @cached_property
@@ -75,7 +77,7 @@ class Diagonal(TableByTable):
         """The answerer for any blocks."""
         return Coupled(self.blocks)
 
-    def _fits(self, *groups: Group) -> bool:
+    def _fits(self, *groups: Table) -> bool:
         """Whether every factor of these tables looks at one axis of the frame."""
         parts = [self.axes] if self.frame.whole else [(axis,) for axis in self.axes]
         known = [{at for axis in axes for at in axis.attributes} for axes in parts]
@@ -100,10 +102,10 @@ class Diagonal(TableByTable):
             order = tuple(list(found).index(attributes) for attributes in mine)
             terms.append(Product(tuple(mine.get(axis.attributes) for axis in axes), noise, order))
         grams = [[_gram(term.matrix(at, axis.cells)) for at, axis in enumerate(axes)] for term in terms]
-        frame = frame_of(grams, [1.0 / term.noise for term in terms])
+        frame = diagonalised(grams, [1.0 / term.noise for term in terms])
         return None if frame is None else cls(axes, terms, frame, blocks)
 
-    def variances(self, group: Group) -> Array:
+    def variances(self, group: Table) -> Array:
         """Variance of each query's answer, shape (count,)."""
         if not self._fits(group):
             return self.general.variances(group)
@@ -117,7 +119,7 @@ class Diagonal(TableByTable):
         order = [group.factors.index(factor) for _, factors, _ in parts for factor in factors]
         return np.asarray(tensor.reshape(counts).transpose(np.argsort(order)).reshape(-1))
 
-    def total(self, group: Group, *, weighted: bool) -> float:
+    def total(self, group: Table, *, weighted: bool) -> float:
         """Sum of the variances; with `weighted`, each times the group's and the query's weight."""
         if not self._fits(group):
             return self.general.total(group, weighted=weighted)
@@ -125,13 +127,13 @@ class Diagonal(TableByTable):
         lengths = self._lengths(group, weighted=weighted)
         return _contracted(self.frame.inverse, lengths) * (group.weight if weighted else 1.0)
 
-    def largest(self, group: Group) -> float:
+    def largest(self, group: Table) -> float:
         """Largest variance of the group's queries; nan if there are too many to go through."""
         if not self._fits(group):
             return self.general.largest(group)
         return float(self.variances(group).max()) if group.listable else math.nan
 
-    def covariance(self, left: Group, right: Group) -> Array:
+    def covariance(self, left: Table, right: Table) -> Array:
         """Covariance of the answers of two groups, shape (left.count, right.count)."""
         if not self._fits(left, right):
             return self.general.covariance(left, right)
@@ -170,7 +172,7 @@ class Diagonal(TableByTable):
             [(np.array([sorted(order)], dtype=np.int32), np.ascontiguousarray(cells)[None])], None
         )
 
-    def _parts(self, group: Group) -> Iterator[tuple[tuple[Axis, ...], list[Factor], Array]]:
+    def _parts(self, group: Table) -> Iterator[tuple[tuple[Axis, ...], list[Factor], Array]]:
         """For each axis of the frame the axes it stands for, the group's factors there, and its basis."""
         split = [self.axes] if self.frame.whole else [(axis,) for axis in self.axes]
         for axes, basis in zip(split, self.frame.bases, strict=True):
@@ -186,7 +188,7 @@ class Diagonal(TableByTable):
         places = [order.index(attribute) for factor in factors for attribute in factor.attributes]
         return spread(rows, [sizes[place] for place in places], places, sizes)
 
-    def _lengths(self, group: Group, *, weighted: bool) -> list[Array]:
+    def _lengths(self, group: Table, *, weighted: bool) -> list[Array]:
         """Sum of squares of every coordinate over the group's queries, for each axis of the frame."""
         lengths = []
         for axes, factors, basis in self._parts(group):
@@ -200,7 +202,7 @@ class Diagonal(TableByTable):
                 lengths.append(np.sum((rows @ basis) ** 2, axis=0))
         return lengths
 
-    def _refuse_outside(self, group: Group) -> None:
+    def _refuse_outside(self, group: Table) -> None:
         """NotInSpan if a query of the group is not a combination of what is measured."""
         for at, (axes, factors, basis) in enumerate(self._parts(group)):
             rows = self._rows(factors, axes, listed=False)
@@ -219,7 +221,7 @@ def _contracted(tensor: Array, vectors: list[Array]) -> float:
     return float(tensor)
 
 
-def _not_in_span(group: Group) -> NotInSpan:
+def _not_in_span(group: Table) -> NotInSpan:
     return NotInSpan(
         f"table {group.name!r} asks for more than the plan's products measure; add the table to the workload "
         "before planning"

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from residua.answering.blocks import Blocks, Measured, Shape, ascending
 from residua.answering.estimates import Estimates
-from residua.answering.independent.known import KnownParts, not_together
+from residua.answering.independent.cache import PartCache, not_together
 from residua.answering.independent.largest import largest_of
 from residua.answering.independent.parts import Part, parts_of
 from residua.answering.independent.representatives import examples_of
@@ -22,7 +22,7 @@ from residua.answering.independent.runs import least_accurate, total_of_run
 from residua.answering.protocol import FactorCovariance, Factored, TableByTable, refuse_large_covariance
 from residua.linalg.centring import Measure, centred_columns
 from residua.linalg.squares import along_axes
-from residua.workload import Group, Tables
+from residua.workload import Table, TableRun
 from residua.workload.groups import splits
 
 Array = NDArray[np.float64]
@@ -39,9 +39,9 @@ class Independent(TableByTable):
 
     def __init__(self, blocks: Blocks, elsewhere: tuple[Subsets, ...] = ()) -> None:
         self.blocks, self.measures = blocks, blocks.measures
-        self.known = KnownParts(blocks.measures, blocks.shapes, blocks.layers, elsewhere)
+        self.known = PartCache(blocks.measures, blocks.shapes, blocks.layers, elsewhere)
 
-    def variances(self, group: Group) -> Array:
+    def variances(self, group: Table) -> Array:
         """Variance of each query's answer, shape (count,)."""
         grid = np.zeros([factor.queries.count for factor in group.factors])
         for noise, parts in self._pieces(group):
@@ -49,7 +49,7 @@ class Independent(TableByTable):
             grid += noise * _outer(parts, grids)
         return grid.reshape(-1)
 
-    def total(self, group: Group, *, weighted: bool) -> float:
+    def total(self, group: Table, *, weighted: bool) -> float:
         """Sum of the variances; with `weighted`, each times the group's and the query's weight."""
         sums = [
             noise * math.prod(self.known.summed(part, weighted=weighted) for part in parts)
@@ -57,14 +57,14 @@ class Independent(TableByTable):
         ]
         return math.fsum(sums) * (group.weight if weighted else 1.0)
 
-    def totals(self, part: Group | Tables) -> tuple[float, float]:
+    def totals(self, part: Table | TableRun) -> tuple[float, float]:
         """Weighted and unweighted sum of the variances of one table, or of a run of tables at once."""
-        if isinstance(part, Group) or part.joint is not None:
+        if isinstance(part, Table) or part.joint is not None:
             return super().totals(part)
         total = total_of_run(self.known, part)
         return part.weight * total, total
 
-    def largest(self, group: Group) -> float:
+    def largest(self, group: Table) -> float:
         """Largest variance of the group's queries; nan if there are too many to go through."""
         pieces = list(self._pieces(group))
         if not group.listable:
@@ -72,12 +72,12 @@ class Independent(TableByTable):
         alike = tuple((noise, tuple((part.places, part.key) for part in parts)) for noise, parts in pieces)
         return self.known.largest(alike, lambda: self._largest(group, pieces))
 
-    def _largest(self, group: Group, pieces: list[tuple[float, list[Part]]]) -> float:
+    def _largest(self, group: Table, pieces: list[tuple[float, list[Part]]]) -> float:
         if any(len(part.places) > 1 for _, parts in pieces for part in parts):
             return float(self.variances(group).max())
         return largest_of(self.known, pieces, len(group.factors))
 
-    def covariance(self, left: Group, right: Group) -> Array:
+    def covariance(self, left: Table, right: Table) -> Array:
         """Covariance of the answers of two groups, shape (left.count, right.count)."""
         refuse_large_covariance(left, right)
         ours = {attributes: parts for attributes, _, parts in self._measured_pieces(left)}
@@ -88,20 +88,20 @@ class Independent(TableByTable):
                 result += noise * (rows @ _coefficients(parts, right).T)
         return result
 
-    def examples(self, part: Group | Tables) -> Iterator[Group]:
+    def examples(self, part: Table | TableRun) -> Iterator[Table]:
         """Tables of a part among which every table finds one with the same variances.
 
         Those with the same families and measures on their attributes, and blocks of the same shapes and noise
         on all subsets of them, have the same variances, up to order. Where that is not known, every table.
         """
-        if isinstance(part, Tables) and part.joint is None and part.ways <= MOST_WAYS:
+        if isinstance(part, TableRun) and part.joint is None and part.ways <= MOST_WAYS:
             yield from (part[at] for at in examples_of(self.known, part).tolist())
         else:
             yield from super().examples(part)
 
-    def least_accurate(self, part: Group | Tables) -> Iterator[Group]:
+    def least_accurate(self, part: Table | TableRun) -> Iterator[Table]:
         """Tables of a part among which is the one with the largest variance."""
-        if isinstance(part, Tables) and part.joint is None and len(part):
+        if isinstance(part, TableRun) and part.joint is None and len(part):
             worst = least_accurate(self.known, part)
             if worst is not None:
                 yield part[worst]
@@ -123,11 +123,11 @@ class Independent(TableByTable):
         means = tuple(self.measures[at].vector() for at in subset)
         return Factored(noise or 0.0, tuple(factors), means)
 
-    def _pieces(self, group: Group) -> Iterator[tuple[float, list[Part]]]:
+    def _pieces(self, group: Table) -> Iterator[tuple[float, list[Part]]]:
         """Noise variance and parts for each block that the group's queries have a piece in."""
         return ((noise, parts) for _, noise, parts in self._measured_pieces(group))
 
-    def _measured_pieces(self, group: Group) -> Iterator[tuple[tuple[int, ...], float, list[Part]]]:
+    def _measured_pieces(self, group: Table) -> Iterator[tuple[tuple[int, ...], float, list[Part]]]:
         for kept, attributes in splits(group):
             if self.known.is_elsewhere(attributes):
                 continue
@@ -155,7 +155,7 @@ def _outer(parts: list[Part], grids: list[Array]) -> Array:
     return np.asarray(outer.transpose(np.argsort(places)))
 
 
-def _coefficients(parts: list[Part], group: Group) -> Array:
+def _coefficients(parts: list[Part], group: Table) -> Array:
     """Coefficients of a block's measurements, in its order, in the answers of a group: (count, measured)."""
     result: Array = np.ones(())
     rows: list[tuple[int, int]] = []  # (place of the factor in the table, axis of the result)

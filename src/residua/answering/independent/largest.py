@@ -7,7 +7,7 @@ from functools import reduce
 import numpy as np
 from numpy.typing import NDArray
 
-from residua.answering.independent.known import KnownParts
+from residua.answering.independent.cache import PartCache
 from residua.answering.independent.parts import Part
 
 Array = NDArray[np.float64]
@@ -20,7 +20,7 @@ FEW = 2_000_000  # queries up to which going through all is quicker than choosin
 MOST_COMBINED = 50_000_000  # products of candidates that are gone through
 
 
-def largest_of(known: KnownParts, pieces: Pieces, families: int) -> float:
+def largest_of(known: PartCache, pieces: Pieces, families: int) -> float:
     """Largest variance of a table of so many families; nan where there are too many candidates.
 
     A variance is a sum of products of the families' figures, none of them negative: only a query whose

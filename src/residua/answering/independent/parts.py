@@ -12,10 +12,10 @@ from numpy.typing import NDArray
 
 from residua.answering.blocks import Shape
 from residua.linalg.centring import VANISHING, Measure, centred_columns, project
-from residua.linalg.kinds import Kinds, summed_over
+from residua.linalg.classes import Classes, summed_over
 from residua.linalg.squares import join
 from residua.workload import Combined, Factor, Queries
-from residua.workload.coarse import by_own_kinds
+from residua.workload.coarse import by_own_classes
 from residua.workload.joint import refuse_wide
 
 Array = NDArray[np.float64]
@@ -45,7 +45,7 @@ class Part:
     numbers: tuple[int, ...]
     slots: tuple[int, ...]
     axes: tuple[tuple[int, ...], ...]
-    kinds: tuple[Kinds, ...] | None = None
+    kinds: tuple[Classes, ...] | None = None
     fine: tuple[Measure, ...] = ()
 
     @property
@@ -254,10 +254,10 @@ def parts_of(
 
 def _held(
     factors: Sequence[Factor], measures: Sequence[Measure]
-) -> tuple[tuple[Queries, ...], tuple[Measure, ...], tuple[Kinds, ...] | None]:
+) -> tuple[tuple[Queries, ...], tuple[Measure, ...], tuple[Classes, ...] | None]:
     """Families and measures of all their axes; over kinds of cells, and those, where one looks at no more."""
     if not any(isinstance(factor.queries, Combined) for factor in factors):
         return tuple(factor.queries for factor in factors), tuple(measures), None
-    coarse, kinds = by_own_kinds(factors)
+    coarse, kinds = by_own_classes(factors)
     own = tuple(each.measure(measure) for each, measure in zip(kinds, measures, strict=True))
     return tuple(factor.queries for factor in coarse), own, tuple(kinds)

@@ -3,15 +3,15 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from residua.answering.independent.known import KnownParts
+from residua.answering.independent.cache import PartCache
 from residua.linalg.keys import distinct_rows
-from residua.workload import Tables
+from residua.workload import TableRun
 from residua.workload.groups import choices
 
 Integers = NDArray[np.int64]
 
 
-def examples_of(known: KnownParts, tables: Tables) -> Integers:
+def examples_of(known: PartCache, tables: TableRun) -> Integers:
     """Places of the first tables of each kind: all of a kind have the same variances, up to order."""
     subsets = np.sort(tables.subsets, axis=1)
     numbers: dict[object, int] = {}
@@ -39,7 +39,7 @@ def _refined(sorts: Integers, more: Integers) -> Integers:
     return distinct_rows(np.stack([sorts, more], axis=1))[1]
 
 
-def _block_sorts(known: KnownParts) -> list[Integers]:
+def _block_sorts(known: PartCache) -> list[Integers]:
     """For each layer a number for each block, equal where layer, shapes and noise are."""
     found: list[Integers] = []
     start = 0

@@ -6,10 +6,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from residua.answering.blocks import Layer, Shape
-from residua.answering.independent.known import KnownParts, not_together
+from residua.answering.independent.cache import PartCache, not_together
 from residua.answering.independent.parts import parts_of
 from residua.linalg.keys import distinct_rows
-from residua.workload import Factor, Identity, Tables, Total
+from residua.workload import Factor, Identity, TableRun, Total
 from residua.workload.groups import choices
 
 Array = NDArray[np.float64]
@@ -19,12 +19,12 @@ Subsets = NDArray[np.int32]
 ROUNDING = 1e-12  # relative; variances this close are one
 
 
-def total_of_run(known: KnownParts, tables: Tables) -> float:
+def total_of_run(known: PartCache, tables: TableRun) -> float:
     """Sum of the variances of all queries of all tables; their families have one attribute each."""
     return known.of_run(tables, _RunTotal(known, tables).sums)[0]
 
 
-def least_accurate(known: KnownParts, tables: Tables) -> int | None:
+def least_accurate(known: PartCache, tables: TableRun) -> int | None:
     """Place of the table with the largest variance; None unless all queries of a table have the same one.
 
     As for marginals: then the largest variance of a table is its mean.
@@ -42,7 +42,7 @@ def least_accurate(known: KnownParts, tables: Tables) -> int | None:
 class _RunTotal:
     """What each attribute of a run contributes, by number of its distinct families."""
 
-    def __init__(self, known: KnownParts, tables: Tables) -> None:
+    def __init__(self, known: PartCache, tables: TableRun) -> None:
         self.known, self.tables = known, tables
         self.subsets: Subsets = np.sort(tables.subsets, axis=1)
         self.factors = {at: Factor((at,), tables.queries_of(at)) for at in tables.attributes}

@@ -27,7 +27,7 @@ from residua.answering.kronecker.parts import (
 from residua.answering.protocol import FactorCovariance, Factored, TableByTable, refuse_large_covariance
 from residua.errors import WorkloadError
 from residua.linalg.squares import along_axes, join, spread, sum_out
-from residua.workload import Group
+from residua.workload import Table
 
 Array = NDArray[np.float64]
 
@@ -46,26 +46,26 @@ class Kronecker(TableByTable):
         cells = along_axes(values, [factor.shape.inverse for factor in self.factors])
         return Estimates.of([(self._layer.subsets, ascending(cells, sizes, self._layer.order))], None)
 
-    def variances(self, group: Group) -> Array:
+    def variances(self, group: Table) -> Array:
         """Variance of each query's answer, shape (count,)."""
         parts = parts_of(self.factors, group)
         return arranged(group, parts) * self._scale(measured_by(parts))
 
-    def total(self, group: Group, *, weighted: bool) -> float:
+    def total(self, group: Table, *, weighted: bool) -> float:
         """Sum of the variances; with `weighted`, each times the group's and the query's weight."""
         result = group.weight if weighted else 1.0
         parts = parts_of(self.factors, group)
         result *= math.prod(part.total(weighted=weighted) for part in parts)
         return result * self._scale(measured_by(parts))
 
-    def largest(self, group: Group) -> float:
+    def largest(self, group: Table) -> float:
         """Largest variance: the product of the largest of each part; nan if they cannot be gone through."""
         parts = parts_of(self.factors, group)
         if not group.listable:
             return math.nan
         return math.prod(float(part.variances().max()) for part in parts) * self._scale(measured_by(parts))
 
-    def covariance(self, left: Group, right: Group) -> Array:
+    def covariance(self, left: Table, right: Table) -> Array:
         """Covariance of the answers of two groups, shape (left.count, right.count)."""
         refuse_large_covariance(left, right)
         for group in (left, right):
@@ -108,7 +108,7 @@ class Kronecker(TableByTable):
         return self.noise * math.prod(float(factor.inverse.sum()) for factor in idle)
 
 
-def _dense_rows(group: Group, order: list[int], sizes: list[int]) -> Array:
+def _dense_rows(group: Table, order: list[int], sizes: list[int]) -> Array:
     """The group's queries as rows over all cells of the strategy, shape (count, cells)."""
     rows = join(factor.queries.matrix() for factor in group.factors)
     places = [order.index(axis) for axis in group.attributes]

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from residua.answering.blocks import Placed, Shape
 from residua.errors import NotInSpan, WorkloadError
 from residua.linalg.squares import join, sum_out
-from residua.workload import Factor, Group, Total
+from residua.workload import Factor, Table, Total
 from residua.workload.groups import TIMES
 
 Array = NDArray[np.float64]
@@ -94,7 +94,7 @@ class ProductPart:
         return result.reshape(counts)
 
 
-def with_unmeasured(ours: Strategies, *groups: Group) -> Strategies:
+def with_unmeasured(ours: Strategies, *groups: Table) -> Strategies:
     """Our factors, and a total over each attribute that the groups ask about and we do not measure.
 
     To measure nothing along an attribute is to measure its total there (claim A-003).
@@ -114,7 +114,7 @@ def with_unmeasured(ours: Strategies, *groups: Group) -> Strategies:
     return tuple(more)
 
 
-def parts_of(ours: Strategies, group: Group) -> list[ProductPart]:
+def parts_of(ours: Strategies, group: Table) -> list[ProductPart]:
     """The group's factors and ours, tied into the smallest independent parts; NotInSpan if we miss any."""
     group = without_unmeasured_totals(ours, group)
     measured = with_unmeasured(ours, group)
@@ -133,7 +133,7 @@ def parts_of(ours: Strategies, group: Group) -> list[ProductPart]:
     return parts
 
 
-def without_unmeasured_totals(ours: Strategies, group: Group) -> Group:
+def without_unmeasured_totals(ours: Strategies, group: Table) -> Table:
     """The same queries: a total over an attribute that is not measured asks nothing."""
     measured = {axis for factor in ours for axis in factor.attributes}
     kept = (f for f in group.factors if f.attributes[0] in measured or not isinstance(f.queries, Total))
@@ -159,7 +159,7 @@ def marginal(strategy: Strategies, squares: list[Array], order: list[int]) -> Ar
     return sum_out(join(reduced), sizes, [kept.index(axis) for axis in order])
 
 
-def arranged(group: Group, parts: Sequence[ProductPart]) -> Array:
+def arranged(group: Table, parts: Sequence[ProductPart]) -> Array:
     """Outer product of the parts' variances, in the order of the group's factors, flattened."""
     places = [group.factors.index(factor) for part in parts for factor in part.factors]
     outer: Array = reduce(np.multiply.outer, [part.variances() for part in parts], np.ones(()))

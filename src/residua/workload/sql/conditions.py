@@ -13,9 +13,9 @@ import numpy as np
 from sqlglot import exp
 
 from residua.errors import WorkloadError
-from residua.linalg.kinds import Kinds, spread_over, together, told_apart
+from residua.linalg.classes import Classes, spread_over, together, told_apart
 from residua.schema import Categorical
-from residua.workload.coarse import cells_of_kinds
+from residua.workload.coarse import cells_of_classes
 from residua.workload.combined import MOST_KINDS
 from residua.workload.sql.columns import Columns
 from residua.workload.sql.reading import bare, quoted, shown
@@ -47,7 +47,7 @@ class Region:
     """Cells of some attributes (positions, ascending), as combinations of kinds of each attribute's cells."""
 
     attributes: tuple[int, ...]
-    kinds: tuple[Kinds, ...]
+    kinds: tuple[Classes, ...]
     mask: Mask  # (number of kinds...)
 
     @property
@@ -71,7 +71,7 @@ class Chosen:
 
     def region(self) -> Region:
         """The same by kinds of cells."""
-        kinds = Kinds(self.cells.astype(np.int64))
+        kinds = Classes(self.cells.astype(np.int64))
         return Region((self.attribute,), (kinds,), self.cells[kinds.first])
 
 
@@ -196,29 +196,29 @@ def _joined(
         together([r.kinds[r.attributes.index(at)] for r in regions if at in r.attributes])
         for at in attributes
     ]
-    _refuse_large(columns, node, attributes, cells_of_kinds(kinds))
+    _refuse_large(columns, node, attributes, cells_of_classes(kinds))
     mask = np.full([own.count for own in kinds], every, dtype=np.bool_)
     for region in regions:
         mask = join(mask, _spread(region, attributes, kinds))
     return Region(attributes, *_fewer(kinds, mask))
 
 
-def _spread(region: Region, attributes: tuple[int, ...], kinds: Sequence[Kinds]) -> Mask:
+def _spread(region: Region, attributes: tuple[int, ...], kinds: Sequence[Classes]) -> Mask:
     """The region's mask over finer kinds, an axis of length one for each attribute it does not look at."""
     finer = [kinds[attributes.index(at)] for at in region.attributes]
-    inner = [Kinds(own.classes[each.first]) for own, each in zip(region.kinds, finer, strict=True)]
+    inner = [Classes(own.classes[each.first]) for own, each in zip(region.kinds, finer, strict=True)]
     sizes = iter([each.count for each in finer])
     shape = [next(sizes) if at in region.attributes else 1 for at in attributes]
     return spread_over(region.mask, inner).reshape(shape)
 
 
-def _fewer(kinds: Sequence[Kinds], mask: Mask) -> tuple[tuple[Kinds, ...], Mask]:
+def _fewer(kinds: Sequence[Classes], mask: Mask) -> tuple[tuple[Classes, ...], Mask]:
     """The kinds that the mask tells apart, and the mask over those."""
     found = []
     for axis, own in enumerate(kinds):
         alike = told_apart(mask, axis)
         mask = np.take(mask, alike.first, axis=axis)
-        found.append(Kinds(alike.classes[own.classes]))
+        found.append(Classes(alike.classes[own.classes]))
     return tuple(found), mask
 
 

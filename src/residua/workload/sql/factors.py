@@ -9,12 +9,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from residua.errors import WorkloadError
-from residua.linalg.kinds import Kinds, spread_over, together
+from residua.linalg.classes import Classes, spread_over, together
 from residua.linalg.squares import join
 from residua.schema import Attribute, Binned, Integer, Schema
 from residua.schema.attributes import plain
 from residua.workload import wording
-from residua.workload.coarse import cells_of_kinds, coarsened, kinds_of
+from residua.workload.coarse import cells_of_classes, coarsened, kinds_of
 from residua.workload.combined import Combined
 from residua.workload.explicit import Explicit, Sets
 from residua.workload.groupings import Partition
@@ -34,7 +34,7 @@ class Selection(Protocol):
     @property
     def attributes(self) -> tuple[int, ...]: ...
     @property
-    def kinds(self) -> tuple[Kinds, ...]: ...
+    def kinds(self) -> tuple[Classes, ...]: ...
     @property
     def mask(self) -> Mask: ...
     @property
@@ -143,13 +143,13 @@ def _joint(schema: Schema, selection: Selection, members: Sequence[Factor]) -> F
     own = [selection.kinds[selection.attributes.index(at)] for at in attributes]
     asked = [together([kinds, kinds_of(m.queries, 0)]) for kinds, m in zip(own, members, strict=False)]
     kinds = [*asked, *own[len(asked) :]]
-    cells, count = cells_of_kinds(kinds), math.prod(member.queries.count for member in members)
+    cells, count = cells_of_classes(kinds), math.prod(member.queries.count for member in members)
     _refuse_large(
         count * cells, f"{count:,} groups tied together by one condition on {cells:,} kinds of cells"
     )
     rows = join(_over(member.queries, each) for member, each in zip(members, asked, strict=True))
     mask = selection.mask.transpose([selection.attributes.index(at) for at in attributes])
-    inner = [Kinds(each.classes[finer.first]) for each, finer in zip(own, kinds, strict=True)]
+    inner = [Classes(each.classes[finer.first]) for each, finer in zip(own, kinds, strict=True)]
     rows = np.repeat(rows, cells // rows.shape[1], axis=1) * spread_over(mask, inner).reshape(-1)
     words = product(*(_words(schema, member) for member in members))
     texts = [" and ".join([*each, selection.text]) for each in words]
@@ -158,7 +158,7 @@ def _joint(schema: Schema, selection: Selection, members: Sequence[Factor]) -> F
     return Factor(attributes, Combined.of(kinds, rows[kept], None, labels))
 
 
-def _over(queries: Queries, kinds: Kinds) -> NDArray[np.float64]:
+def _over(queries: Queries, kinds: Classes) -> NDArray[np.float64]:
     """Rows over kinds that the queries do not tell apart."""
     found = coarsened(queries, [kinds])
     assert found is not None

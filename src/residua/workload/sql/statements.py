@@ -8,7 +8,7 @@ from sqlglot import exp
 
 from residua.errors import WorkloadError
 from residua.schema import Schema
-from residua.workload.groups import NAME_WIDTH, Factor, Group, checked_weight, table_name
+from residua.workload.groups import NAME_WIDTH, Factor, Table, checked_weight, table_name
 from residua.workload.intervals import Prefix
 from residua.workload.sql.columns import Columns
 from residua.workload.sql.conditions import Restriction, restrictions
@@ -20,7 +20,7 @@ from residua.workload.symmetric import Identity
 CUMULATIVE = "cumulative counts are SUM(COUNT(*)) OVER (PARTITION BY the other columns ORDER BY age)"
 
 
-def groups_of(schema: Schema, text: str, name: str | None, weight: float) -> tuple[Group, ...]:
+def groups_of(schema: Schema, text: str, name: str | None, weight: float) -> tuple[Table, ...]:
     """The tables of all statements in a text, in order."""
     source = Source(text)
     factor = checked_weight(weight, "SQL")
@@ -35,7 +35,7 @@ def groups_of(schema: Schema, text: str, name: str | None, weight: float) -> tup
 
 def _groups(
     schema: Schema, source: Source, tree: exp.Expression, name: str | None, weight: float
-) -> list[Group]:
+) -> list[Table]:
     if not isinstance(tree, exp.Select):
         raise source.refusal(
             tree, f"{tree.key.upper()} is not supported; {STATEMENTS}, several with ; between"
@@ -65,13 +65,13 @@ def _group(
     said: str,
     name: str | None,
     weight: float,
-) -> Group:
+) -> Table:
     title = table_name([columns.schema.names[member.attribute] for member in grouped])
     if said:
         title = textwrap.shorten(title + said, NAME_WIDTH, placeholder=" ...")
     try:
         asked = [Factor((member.attribute,), member.queries) for member in grouped]
-        return Group(name or title, factors(columns.schema, asked, left), weight)
+        return Table(name or title, factors(columns.schema, asked, left), weight)
     except WorkloadError as error:
         raise columns.source.refusal(tree, str(error)) from error
 

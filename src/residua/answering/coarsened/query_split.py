@@ -1,0 +1,193 @@
+"""Queries of which one part is measured by kinds of cells and the rest cell by cell (claim H-041).
+
+Some tables are measured cell by cell; whatever they ask, it is a sum of functions of the attributes that one
+of them has. A query beyond that is split in two: a combination of rows that are measured by kinds of cells,
+and a rest that is such a sum. If no combination of those rows is such a sum itself, there is one way to do
+it, the two sets of measurements tell nothing about each other, and answers and variances add up.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from residua.answering.independent.cache import not_together
+from residua.errors import NotInSpan
+from residua.linalg.classes import Classes
+from residua.workload import Combined, Explicit, Factor, Queries, Table, Total
+from residua.workload.coarse import cells_of_classes, coarse_group, told_apart_by
+from residua.workload.merging import Merged, Order
+from residua.workload.views import finer
+
+Array = NDArray[np.float64]
+Subset = tuple[int, ...]
+
+ROUNDING = 1e-9  # relative; what is smaller is what rounding leaves of zero
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Split:
+    """A table in two: what is asked cell by cell and what by kinds of cells; either may be nothing.
+
+    Both have as many queries as the table, and `order` brings their numbers to its order.
+    """
+
+    fine: Table | None
+    coarse: Table | None
+    order: Order = field(default_factory=Order)
+
+
+@dataclass(frozen=True, eq=False)
+class QuerySplit:
+    """What is measured by kinds of cells: independent `rows` over the combinations of kinds of `attributes`.
+
+    `settled` are the largest sets of those attributes of which tables are measured cell by cell.
+    """
+
+    attributes: Subset
+    kinds: tuple[Classes, ...]
+    rows: Array  # (rows, combinations of kinds)
+    settled: tuple[Subset, ...]
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """Number of kinds of each attribute."""
+        return tuple(own.count for own in self.kinds)
+
+    @property
+    def by_attribute(self) -> Mapping[int, Classes]:
+        """Kinds of each attribute."""
+        return dict(zip(self.attributes, self.kinds, strict=True))
+
+    def asked_of(self, group: Table) -> list[int]:
+        """Those of our attributes that a table has."""
+        return [at for at in self.attributes if at in group.attributes]
+
+    def is_settled(self, attributes: Sequence[int]) -> bool:
+        """Whether every query on these attributes is a sum of functions of settled ones."""
+        wanted = set(attributes) & set(self.attributes)
+        return any(wanted <= set(known) for known in self.settled)
+
+    def beyond(self, rows: Array) -> Array:
+        """Coordinates of rows that no sum of functions of settled attributes can change, (rows, k)."""
+        tensor = rows.reshape(len(rows), *self.sizes)
+        for axis, size in enumerate(self.sizes, start=1):
+            tensor = np.moveaxis(np.tensordot(tensor, _contrasts(size), axes=(axis, 1)), -1, axis)
+        return np.asarray(tensor.reshape(len(rows), -1)[:, self._unsettled])
+
+    @cached_property
+    def _unsettled(self) -> NDArray[np.bool_]:
+        """For each coordinate whether the attributes that it is a contrast of are not settled."""
+        places = np.indices(self.sizes).reshape(len(self.sizes), -1) > 0  # (attributes, coordinates)
+        free = np.ones(places.shape[1], dtype=np.bool_)
+        for known in self.settled:
+            outside = [at not in known for at in self.attributes]
+            free &= places[outside].any(axis=0)
+        return free
+
+    @cached_property
+    def _inverse(self) -> Array:
+        """From coordinates beyond what is settled to weights of the rows, (k, rows)."""
+        return np.asarray(np.linalg.pinv(self.beyond(self.rows)), dtype=np.float64)
+
+    def split(self, group: Table) -> Split:
+        """The table in two; NotInSpan if it tells apart cells of one kind, or asks for more than the rows."""
+        if self.is_settled(_told_apart(group)):
+            return Split(group, None)
+        merged = self._merged(group)
+        asked = _side_by_side(merged.rows(self.attributes, self.sizes))
+        sizes = np.linalg.norm(asked, axis=1, keepdims=True)
+        apart = self.beyond(asked)
+        weights = apart @ self._inverse
+        nearest = np.rint(weights)
+        weights = np.where(np.abs(weights - nearest) < ROUNDING, nearest, weights)
+        if np.any(np.abs(weights @ self.beyond(self.rows) - apart) > ROUNDING * (sizes + 1)):
+            raise NotInSpan(
+                f"table {group.name!r} asks for more than the plan measures by kinds of cells; add the table "
+                "to the workload before planning",
+                self.asked_of(group),
+            )
+        lifted = weights @ self.rows
+        rest = np.where(np.abs(asked - lifted) > ROUNDING * (sizes + 1), asked - lifted, 0.0)
+        if not weights.any():
+            return Split(group, None)
+        if not rest.any():
+            return Split(None, group)
+        return Split(self._asking(merged, rest), self._asking(merged, lifted), merged.order)
+
+    def _merged(self, group: Table) -> Merged:
+        """The table over kinds of cells, with all factors on our attributes as one."""
+        coarse = coarse_group(group, self.by_attribute)
+        if coarse is None:
+            raise finer(group, told_apart_by(group, self.by_attribute))
+        return Merged.of(coarse, self.attributes)
+
+    def _asking(self, merged: Merged, rows: Array) -> Table:
+        """The table with other rows in the place of its factors on our attributes, spread over the cells."""
+        others = merged.others(self.attributes)
+        width = math.prod(size for _, size in others)
+        tensor = rows.reshape(-1, width, rows.shape[1]).transpose(0, 2, 1)
+        tensor = tensor.reshape(len(tensor), *self.sizes, *(size for _, size in others))
+        attributes = [*self.attributes, *(at for at, _ in others)]
+        kinds = [*self.kinds, *(Classes.every(size) for _, size in others)]
+        for axis in reversed(range(len(attributes))):
+            if len(attributes) > 1 and (np.ptp(tensor, axis=1 + axis) == 0).all():
+                tensor = np.take(tensor, 0, axis=1 + axis)
+                del attributes[axis], kinds[axis]
+        queries: Queries = Combined.of(kinds, tensor.reshape(len(tensor), -1), merged.weights)
+        if len(kinds) == 1:
+            queries = Explicit(queries.sizes, queries.matrix(), merged.weights)
+        return merged.with_factor(Factor(tuple(attributes), queries))
+
+
+def _told_apart(group: Table) -> list[int]:
+    """Attributes whose cells a table tells apart; a total over others asks nothing of them."""
+    return [
+        at for factor in group.factors if not isinstance(factor.queries, Total) for at in factor.attributes
+    ]
+
+
+def _side_by_side(rows: Array) -> Array:
+    """Rows over our cells, one for each query and each cell of other attributes."""
+    return rows.transpose(0, 2, 1).reshape(-1, rows.shape[1])
+
+
+def split_by(query_splits: Sequence[QuerySplit], group: Table) -> Split:
+    """The table in two by the lift that it is beyond; NotInSpan if there are several."""
+    beyond = [lift for lift in query_splits if not lift.is_settled(_told_apart(group))]
+    if len(beyond) > 1:
+        raise not_together(group.name, [at for lift in beyond for at in lift.asked_of(group)])
+    return beyond[0].split(group) if beyond else Split(group, None)
+
+
+def query_split_of(
+    attributes: Subset, kinds: Sequence[Classes], settled: Sequence[Subset], groups: Sequence[Table]
+) -> QuerySplit:
+    """The lift of as many rows of these tables as are independent beyond what is settled."""
+    bare = QuerySplit(attributes, tuple(kinds), np.zeros((0, cells_of_classes(kinds))), tuple(settled))
+    rows = [_side_by_side(bare._merged(group).rows(attributes, bare.sizes)) for group in groups]
+    stack = np.unique(np.concatenate(rows), axis=0)
+    return replace(bare, rows=stack[_independent(bare.beyond(stack))])
+
+
+def _independent(rows: Array) -> NDArray[np.intp]:
+    """Places of a largest set of independent rows, ascending."""
+    from scipy.linalg import qr  # loading it takes longer than loading all of residua
+
+    lengths = np.linalg.norm(rows, axis=1)
+    alive = np.flatnonzero(lengths > ROUNDING)
+    if not len(alive):
+        return alive
+    _, triangle, order = qr((rows[alive] / lengths[alive, None]).T, mode="economic", pivoting=True)
+    rank = int(np.sum(np.abs(np.diagonal(triangle)) > ROUNDING))
+    return np.sort(alive[order[:rank]])
+
+
+def _contrasts(size: int) -> Array:
+    """An orthonormal basis of queries on some kinds, the first one constant, shape (size, size)."""
+    basis = np.linalg.qr(np.column_stack([np.ones(size), np.eye(size)[:, 1:]]))[0].T
+    basis[0] = 1 / math.sqrt(size)
+    return np.asarray(basis)

@@ -1,0 +1,177 @@
+"""Cells of one attribute that are told apart only by their kind, and arrays over kinds instead of cells."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from residua.linalg.centring import Measure
+
+Array = NDArray[np.float64]
+Integers = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Classes:
+    """The kind of each cell of one attribute, `(cells,)`, numbered 0, 1, .. in the order they first occur.
+
+    >>> Kinds.of(["young", "old", "young"]).classes.tolist()
+    [0, 1, 0]
+    """
+
+    classes: Integers
+    count: int = field(init=False)
+    _key: bytes = field(init=False)
+
+    def __post_init__(self) -> None:
+        classes = np.array(self.classes, dtype=np.int64)
+        if classes.ndim != 1 or not classes.size:
+            raise ValueError("kinds give each cell of an attribute a number")
+        distinct, first, numbers = np.unique(classes, return_index=True, return_inverse=True)
+        ranks = np.empty(len(distinct), dtype=np.int64)
+        ranks[np.argsort(first)] = np.arange(len(distinct))
+        classes = ranks[numbers.reshape(-1)]
+        classes.flags.writeable = False
+        object.__setattr__(self, "classes", classes)
+        object.__setattr__(self, "count", len(distinct))
+        object.__setattr__(self, "_key", classes.tobytes())
+
+    @classmethod
+    def of(cls, marks: ArrayLike) -> "Classes":
+        """Cells with equal marks, or equal rows of marks, are of one kind."""
+        array = np.asarray(marks)
+        axis = 0 if array.ndim > 1 else None
+        return cls(np.unique(array, axis=axis, return_inverse=True)[1].reshape(-1))
+
+    @classmethod
+    def every(cls, size: int) -> "Classes":
+        """Every cell of a kind of its own."""
+        return cls(np.arange(size))
+
+    @property
+    def size(self) -> int:
+        """Number of cells."""
+        return len(self.classes)
+
+    @property
+    def trivial(self) -> bool:
+        """Whether every cell is of a kind of its own."""
+        return self.count == self.size
+
+    @property
+    def first(self) -> Integers:
+        """One cell of each kind, `(count,)`."""
+        return np.unique(self.classes, return_index=True)[1].astype(np.int64)
+
+    @property
+    def members(self) -> Integers:
+        """Number of cells of each kind, `(count,)`."""
+        return np.bincount(self.classes, minlength=self.count).astype(np.int64)
+
+    def summed(self, values: NDArray[Any], axis: int) -> NDArray[Any]:
+        """Sums over the cells of each kind along an axis of cells."""
+        if self.trivial:
+            return values
+        order = np.argsort(self.classes, kind="stable")
+        starts = np.searchsorted(self.classes[order], np.arange(self.count))
+        return np.asarray(np.add.reduceat(np.take(values, order, axis=axis), starts, axis=axis))
+
+    def spread(self, values: NDArray[Any], axis: int) -> NDArray[Any]:
+        """Each cell's value is that of its kind, along an axis of kinds."""
+        return values if self.trivial else np.take(values, self.classes, axis=axis)
+
+    def measure(self, own: Measure) -> Measure:
+        """The measure of the kinds under one of the cells."""
+        if self.trivial:
+            return own
+        if own.weights is None or own.numerators is not None:
+            return Measure.whole(self.summed(np.array(own.whole_numbers(), dtype=object), 0).tolist())
+        return Measure.of(self.summed(own.vector(), 0))
+
+    def __eq__(self, other: object) -> bool:
+        return self._key == other._key if isinstance(other, Classes) else NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(self._key)
+
+    def __repr__(self) -> str:
+        return f"{self.count} kinds of {self.size} cells"
+
+
+@dataclass(frozen=True, slots=True)
+class JointClasses:
+    """One attribute made of several: `kinds` of the cells of each, and the joint kind of their combinations.
+
+    It takes the place of the first of them; nothing is left of the others. Attributes are ascending.
+    """
+
+    attributes: tuple[int, ...]
+    kinds: tuple[Classes, ...]
+    joint: Classes
+
+    @classmethod
+    def of_one(cls, attribute: int, kinds: Classes) -> "JointClasses":
+        """An attribute by kinds of its cells."""
+        return cls((attribute,), (kinds,), Classes.every(kinds.count))
+
+    @property
+    def place(self) -> int:
+        """The position that it takes in the schema."""
+        return self.attributes[0]
+
+    @property
+    def size(self) -> int:
+        """Number of joint kinds."""
+        return self.joint.count
+
+    @property
+    def cells(self) -> int:
+        """Number of joint cells of the attributes that it is made of."""
+        return math.prod(own.size for own in self.kinds)
+
+    @property
+    def whole(self) -> bool:
+        """Whether every combination of kinds has a joint kind."""
+        return self.joint.size == math.prod(own.count for own in self.kinds)
+
+    def classes(self) -> Integers:
+        """The joint kind of each joint cell of the attributes, `(sizes...)`."""
+        places = np.zeros((), dtype=np.int64)
+        for own in self.kinds:
+            places = np.add.outer(own.count * places, own.classes)
+        return np.asarray(self.joint.classes[places])
+
+
+def together(several: Sequence[Classes]) -> Classes:
+    """The coarsest kinds that tell apart what any of these does.
+
+    >>> together([Kinds.of([0, 0, 1, 1]), Kinds.of([0, 1, 1, 1])]).classes.tolist()
+    [0, 1, 2, 2]
+    """
+    found, *others = dict.fromkeys(several)
+    for each in others:
+        found = Classes(found.classes * each.count + each.classes)
+    return found
+
+
+def summed_over(values: NDArray[Any], kinds: Sequence[Classes], *, first: int = 0) -> NDArray[Any]:
+    """Sums by kind along consecutive axes, from axis `first` on."""
+    for at, own in enumerate(kinds):
+        values = own.summed(values, first + at)
+    return values
+
+
+def spread_over(values: NDArray[Any], kinds: Sequence[Classes], *, first: int = 0) -> NDArray[Any]:
+    """Values by kind to values by cell along consecutive axes, from axis `first` on."""
+    for at, own in enumerate(kinds):
+        values = own.spread(values, first + at)
+    return values
+
+
+def told_apart(values: NDArray[Any], axis: int) -> Classes:
+    """The kinds of the places along an axis whose slices are equal."""
+    slices = np.moveaxis(values, axis, 0).reshape(values.shape[axis], -1)
+    return Classes.of(np.ascontiguousarray(slices))

@@ -1,5 +1,0 @@
-"""Optimised splits of queries into pieces on blocks (claims Q-001 to Q-008)."""
-
-from residua.mechanisms.splits.draft import split
-
-__all__ = ["split"]

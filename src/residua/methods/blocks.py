@@ -1,0 +1,296 @@
+"""Divide and conquer: split the workload into blocks, solve each distinct one once, share out the privacy.
+
+With T the square root of a block's optimum at cost 1, the best noise variances are `(sum T) / T` and the
+total variance is `(sum T)^2` (claim M-001). QuerySmasher, ResidualPlanner, ResidualPlanner+ and weighted
+Fourier factorisation differ only in how a block is solved.
+"""
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from residua.answering.blocks import Layer, Shape
+from residua.decompose import Block, Decomposition, Term, signature
+from residua.linalg.centring import Measure, standing_rows
+from residua.linalg.rows import independent_rows
+from residua.linalg.squares import join
+from residua.linalg.threads import threads_for
+from residua.methods.draft import Draft, Progress
+from residua.methods.shapes import BlockSolver, uniform_bound
+from residua.strategy.integers import completed, independent_integers
+from residua.strategy.spans import centred_span, product_span, whole_span
+from residua.strategy.strategy import Domain, Strategy
+
+Array = NDArray[np.float64]
+Integers = NDArray[np.int64]
+Layout = tuple[tuple[int, ...], ...]
+
+MOST_RANK = 2_600  # of a block that is no product; above, the best product of factors is taken instead
+SWEEPS = 30
+SWEEP_GAIN = 1e-7  # relative; below this another sweep over the factors is not worth its time
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Solved:
+    """One block's solution: its shapes by number, where they go, and square roots of a bracket on it."""
+
+    layout: Layout
+    shapes: tuple[int, ...]
+    lower: float
+    upper: float
+
+
+def solve_blocks(
+    parts: Decomposition,
+    sizes: Sequence[int],
+    solver: BlockSolver,
+    tolerance: float,
+    progress: Progress | None = None,
+) -> Draft:
+    """The mechanism of cost 1 with every block solved by `solver`, and the bound of this block structure."""
+    bench = _BlockCache(parts, solver, tolerance, progress)
+    layers: list[tuple[Layer, Array, Array]] = []
+    for blocks in parts.simple:
+        solved = {int(number): bench.piece(int(number)) for number in np.unique(blocks.pieces)}
+        shapes, low, high = (np.zeros(len(parts.pieces), dtype=kind) for kind in (np.int64, float, float))
+        for number, one in solved.items():
+            shapes[number], low[number], high[number] = one.shapes[0], one.lower, one.upper
+        scale = np.sqrt(blocks.coefficients)
+        bounds = [scale * roots[blocks.pieces].prod(axis=1) for roots in (low, high)]
+        layout = tuple((place,) for place in range(blocks.subsets.shape[1]))
+        layers.append((_empty(blocks.subsets, layout, shapes[blocks.pieces]), bounds[0], bounds[1]))
+    layers += bench.mixed_layers(parts.mixed)
+    total = math.fsum(float(high.sum()) for _, _, high in layers)
+    lower = math.fsum(float(low.sum()) for _, low, _ in layers) ** 2
+    finished = tuple(replace(layer, noise=total / high, costs=high / total) for layer, _, high in layers)
+    strategy = Strategy((Domain(tuple(sizes), parts.measures),), tuple(bench.shapes), finished)
+    return Draft(strategy, lower, "this block structure", total**2, spans=bench.spans)
+
+
+class _BlockCache:
+    """Solves distinct pieces and blocks once, and numbers their shapes."""
+
+    def __init__(
+        self, parts: Decomposition, solver: BlockSolver, tolerance: float, progress: Progress | None
+    ) -> None:
+        self.parts, self.solver, self.tolerance, self.progress = parts, solver, tolerance, progress
+        self.shapes: list[Shape] = []
+        self.spans: dict[int, Integers | None] = {}
+        self._pieces: dict[int, Solved] = {}
+        self._blocks: dict[object, Solved] = {}
+
+    def piece(self, number: int) -> Solved:
+        """Solution of one piece by itself."""
+        if number not in self._pieces:
+            piece = self.parts.pieces[number]
+            if len(piece.sizes) > 1 and self.solver.products_only:
+                alone = Term(1.0, ((tuple(range(len(piece.sizes))), number),))
+                self._pieces[number] = self._product_of([alone], piece.sizes)
+            else:
+                # A product of k solutions has about k times the gap of one.
+                share = self.tolerance / 4
+                root = self.parts.roots[number]
+                self._pieces[number] = self._solve(root, piece.sizes, piece.tags, share, repr(piece.queries))
+                self._remember_span(
+                    self._pieces[number],
+                    lambda: centred_span(piece.queries, piece.kept, piece.measures),
+                    piece.kept_measures,
+                )
+        return self._pieces[number]
+
+    def mixed_layers(self, blocks: Iterable[Block]) -> list[tuple[Layer, Array, Array]]:
+        """Blocks that are not simple products, by layout."""
+        rows: dict[tuple[int, Layout], list[tuple[tuple[int, ...], Solved, float]]] = {}
+        listed = list(blocks)
+        for done, block in enumerate(listed):
+            key, scale = signature(block)
+            if key not in self._blocks:
+                if self.progress is not None:
+                    self.progress("solving blocks", done / len(listed))
+                terms = [Term(term.coefficient / scale, term.pieces) for term in block.terms]
+                self._blocks[key] = self._block(terms)
+            solved = self._blocks[key]
+            place = (len(block.attributes), solved.layout)
+            rows.setdefault(place, []).append((block.attributes, solved, math.sqrt(scale)))
+        return [_layer(size, layout, entries) for (size, layout), entries in rows.items()]
+
+    def _block(self, terms: Sequence[Term]) -> Solved:
+        if len(terms) == 1:
+            return self._single(terms[0])
+        sizes, tags = self._places(terms[0])
+        if self.solver.products_only or math.prod(size - 1 for size in sizes) > MOST_RANK:
+            return self._product_of(terms, sizes)
+        stack = np.concatenate([self._rows(term, sizes) for term in terms])
+        with threads_for(len(stack)):
+            root = independent_rows(stack)
+        solved = self._solve(root, sizes, tags, self.tolerance, f"a block of {math.prod(sizes):,} cells")
+        measures = self._measures(terms[0], len(sizes))
+        self._remember_span(solved, lambda: self._joint_span(terms, sizes), measures)
+        return solved
+
+    def _single(self, term: Term) -> Solved:
+        """One Kronecker product of pieces: solutions, values and bounds multiply."""
+        solved = [(places, self.piece(number)) for places, number in term.pieces]
+        layout = [tuple(places[at] for at in inner) for places, one in solved for inner in one.layout]
+        return Solved(
+            tuple(layout),
+            tuple(shape for _, one in solved for shape in one.shapes),
+            math.prod(one.lower for _, one in solved),
+            math.prod(one.upper for _, one in solved),
+        )
+
+    def _places(self, term: Term) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """Size and tag of each place of a block."""
+        found: dict[int, tuple[int, int]] = {}
+        for places, number in term.pieces:
+            piece = self.parts.pieces[number]
+            found.update(zip(places, zip(piece.sizes, piece.tags, strict=True), strict=True))
+        width = range(len(found))
+        return tuple(found[place][0] for place in width), tuple(found[place][1] for place in width)
+
+    def _measures(self, term: Term, width: int) -> list[Measure]:
+        """Measure of each place of a block."""
+        found: dict[int, Measure] = {}
+        for places, number in term.pieces:
+            found.update(zip(places, self.parts.pieces[number].kept_measures, strict=True))
+        return [found[place] for place in range(width)]
+
+    def _rows(self, term: Term, sizes: Sequence[int]) -> Array:
+        """Rows over the block's cells whose gram is the term's."""
+        rows = join(self.parts.roots[number] for _, number in term.pieces)
+        return np.asarray(math.sqrt(term.coefficient) * _in_order(rows, term, sizes))
+
+    def _remember_span(
+        self, solved: Solved, span: Callable[[], Integers | None], measures: Sequence[Measure]
+    ) -> None:
+        """Keep integer rows for a shape that must not be rounded in any other way.
+
+        A shape that is not complete keeps to what is asked (unless the solver measures more than that, as
+        Fourier coefficients do); a complete one under another measure than the uniform to what that centres.
+        One that is neither, for queries without a small integer form, is completed first.
+        """
+        (number,) = solved.shapes
+        shape = self.shapes[number]
+        tilted = any(measure.numerators is not None for measure in measures)
+        asked = None
+        if not shape.complete:
+            rows = span() if self.solver.asked_only else None
+            asked = None if rows is None else independent_integers(rows, shape.rank)
+            if asked is not None or not tilted:
+                self.spans[number] = asked
+                return
+            matrix = completed(shape.matrix, [measure.vector() for measure in measures])
+            self.shapes[number] = Shape.independent(shape.sizes, matrix)
+        if tilted:
+            self.spans[number] = whole_span(measures)
+
+    def _joint_span(self, terms: Sequence[Term], sizes: Sequence[int]) -> Integers | None:
+        """Integer rows that span what all terms ask together."""
+        rows = []
+        for term in terms:
+            pieces = [self.parts.pieces[number] for _, number in term.pieces]
+            span = product_span([centred_span(piece.queries, piece.kept, piece.measures) for piece in pieces])
+            if span is None:
+                return None
+            rows.append(_in_order(span, term, sizes))
+        return np.concatenate(rows)
+
+    def _solve(
+        self, root: Array, sizes: Sequence[int], tags: Sequence[int], tolerance: float, what: str
+    ) -> Solved:
+        with threads_for(len(root)):
+            solution = self.solver.solve(root, sizes, tags, tolerance, what)
+        number = self._number(sizes, solution.strategy)
+        lower, upper = math.sqrt(solution.lower), math.sqrt(solution.upper)
+        return Solved((tuple(range(len(sizes))),), (number,), lower, upper)
+
+    def _number(self, sizes: Sequence[int], strategy: Array) -> int:
+        self.shapes.append(Shape.independent(sizes, strategy))
+        return len(self.shapes) - 1
+
+    def _product_of(self, terms: Sequence[Term], sizes: Sequence[int]) -> Solved:
+        """The best product of one-attribute strategies, one factor improved at a time (claim M-003).
+
+        With the other factors fixed, what the block asks of one attribute is a problem of that size. The
+        bound is that of the hardest single term: adding queries never makes a block easier.
+        """
+        tags = self._places(terms[0])[1]
+        measures = self._measures(terms[0], len(sizes))
+        factors = [Shape.independent((measure.size,), _centred_rows(measure)) for measure in measures]
+        value = math.inf
+        with threads_for(max(sizes)):
+            for _ in range(SWEEPS):
+                before = value
+                for place, size in enumerate(sizes):
+                    asked, tag = self._asked(terms, factors, place), tags[place]
+                    solution = self.solver.solve(asked, (size,), (tag,), self.tolerance / 4, "a factor")
+                    factors[place] = Shape.independent((size,), solution.strategy)
+                    value = solution.upper
+                if value > before * (1 - SWEEP_GAIN):
+                    break
+        numbers = tuple(self._number(shape.sizes, shape.matrix) for shape in factors)
+        for number, measure in zip(numbers, measures, strict=True):
+            # What all terms together ask of one attribute has no integer form that is known.
+            self._remember_span(Solved(((0,),), (number,), 0.0, 0.0), lambda: None, [measure])
+        lower = max(math.sqrt(term.coefficient) * self._term_bound(term) for term in terms)
+        return Solved(tuple((place,) for place in range(len(sizes))), numbers, lower, math.sqrt(value))
+
+    def _asked(self, terms: Sequence[Term], factors: Sequence[Shape], place: int) -> Array:
+        """Root over one place's cells: its share of the block, weighed by the other factors' variances."""
+        rows, lengths = [], []
+        for term in terms:
+            scale, own, sizes = term.coefficient, np.empty((0, 0)), np.empty(0)
+            for places, number in term.pieces:
+                tensor = self.parts.roots[number].reshape(-1, *self.parts.pieces[number].sizes)
+                whole = np.linalg.norm(self.parts.roots[number], axis=1)  # bounds what rounding adds
+                for axis in reversed(range(len(places))):
+                    if places[axis] != place:
+                        inverse = factors[places[axis]].inverse
+                        tensor = np.tensordot(tensor, inverse, axes=(1 + axis, 0))
+                        whole = np.multiply.outer(whole, np.linalg.norm(inverse, axis=0))
+                if place in places:
+                    own = np.moveaxis(tensor, 1, -1).reshape(-1, factors[place].sizes[0])
+                    sizes = whole.reshape(-1)
+                else:
+                    scale *= float(np.sum(tensor**2))
+            rows.append(math.sqrt(scale) * own)
+            lengths.append(math.sqrt(scale) * sizes)
+        return standing_rows(np.concatenate(rows), np.concatenate(lengths))
+
+    def _term_bound(self, term: Term) -> float:
+        """Square root of a lower bound on one term alone."""
+        return math.prod(math.sqrt(uniform_bound(self.parts.roots[number])) for _, number in term.pieces)
+
+
+def _in_order(rows: NDArray[Any], term: Term, sizes: Sequence[int]) -> NDArray[Any]:
+    """Rows over the cells of a term's pieces as rows over the block's cells."""
+    order = [place for places, _ in term.pieces for place in places]
+    tensor = rows.reshape(len(rows), *(sizes[place] for place in order))
+    return tensor.transpose(0, *(1 + np.argsort(order))).reshape(len(rows), -1)
+
+
+def _centred_rows(measure: Measure) -> Array:
+    """Orthonormal rows whose mean under the measure is zero, shape (cells - 1, cells)."""
+    weights = measure.vector()
+    others = np.delete(np.eye(measure.size), int(np.abs(weights).argmax()), axis=1)
+    return np.asarray(np.linalg.qr(np.column_stack([weights, others]))[0][:, 1:].T)
+
+
+def _layer(
+    size: int, layout: Layout, entries: Sequence[tuple[tuple[int, ...], Solved, float]]
+) -> tuple[Layer, Array, Array]:
+    count = len(entries)
+    subsets = np.array([attributes for attributes, _, _ in entries], dtype=np.int32).reshape(count, size)
+    shapes = np.array([solved.shapes for _, solved, _ in entries], dtype=np.int64).reshape(count, len(layout))
+    low = np.array([scale * solved.lower for _, solved, scale in entries])
+    high = np.array([scale * solved.upper for _, solved, scale in entries])
+    return _empty(subsets, layout, shapes), low, high
+
+
+def _empty(subsets: NDArray[np.int32], layout: Layout, shapes: NDArray[np.int64]) -> Layer:
+    """A layer whose noise is still to be decided."""
+    return Layer(subsets, layout, shapes, np.empty(0), np.empty(0))

@@ -1,0 +1,295 @@
+"""Plans for workloads with conditions joined across attributes, whatever the number of their joint cells.
+
+Two ways. All tables over the kinds of cells that the workload tells apart: cells that all queries treat alike
+are one cell for the best mechanism too (claim H-010). Or the conditions by kinds, and beside them, with the
+rest of the privacy, the tables that tell all cells apart (claim H-041). The better one is taken.
+"""
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from residua.answering.coarsened.query_split import QuerySplit, query_split_of, split_by
+from residua.bounds import svd_or_nothing
+from residua.errors import Infeasible
+from residua.linalg.classes import Classes, JointClasses, together
+from residua.methods.draft import Draft, Progress
+from residua.methods.hdmm.bounds import scope_of
+from residua.privacy import NoiseLaw
+from residua.strategy.build import Spans, seen_by
+from residua.strategy.strategy import Strategy
+from residua.workload import Table, TableRun, Workload
+from residua.workload.coarse import cells_of_classes, combined_factors, kinds_of
+from residua.workload.combined import MOST_KINDS
+from residua.workload.views import View, joint_classes
+
+Method = Callable[[Workload, float, Progress | None], Draft]
+Parts = Sequence[Table | TableRun]
+Subset = tuple[int, ...]
+
+MOST_JOINT = 1_024  # joint kinds of cells that several attributes are taken for as one
+PROVED = 1e-3  # a gap below which no other way is looked for
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Coarse:
+    """A workload over kinds of cells: as the view of its schema shows it."""
+
+    work: Workload
+    view: View
+
+    def strategy(self, found: Strategy) -> Strategy:
+        """The strategy for cells that one planned for the coarse workload is."""
+        return seen_by([(found, self.view, {})])[0] if self.view.parts else found
+
+
+def tied(parts: Parts) -> Subset:
+    """Attributes that some joined condition looks at, ascending."""
+    return tuple(sorted({at for _, factor in combined_factors(parts) for at in factor.attributes}))
+
+
+def coarse_workload(work: Workload) -> Coarse:
+    """The workload over the kinds of cells that it tells apart; Infeasible if a condition has too many.
+
+    A workload without joined conditions stays as it is.
+    """
+    attributes = tied(work.parts)
+    if not attributes:
+        return Coarse(work, View())
+    kinds = _kinds_asked(work.parts, attributes)
+    for group, factor in combined_factors(work.parts):
+        cells = cells_of_classes([kinds[at] for at in factor.attributes])
+        if cells > MOST_KINDS:
+            names = " x ".join(work.schema.names[at] for at in factor.attributes)
+            raise Infeasible(
+                f"table {group.name!r} ties {names} together, and with all that other tables tell apart "
+                f"these have {cells:,} kinds of cells, more than the {MOST_KINDS:,} that can be planned as "
+                "one; plan the condition in a release of its own, or take coarser groups"
+            )
+    runs = {at for part in work.parts if isinstance(part, TableRun) for at in part.attributes}
+    parts: list[JointClasses] = []
+    for ties in _tied_together([part for part in work.parts if isinstance(part, Table)], attributes):
+        alone = runs.isdisjoint(ties.kinds)
+        own = replace(ties, kinds={at: kinds[at] for at in ties.kinds})
+        parts += _viewed(own) if alone else _each_by_kinds(own)
+    view = View(tuple(parts))
+    return Coarse(_seen(work, view), view)
+
+
+def _seen(work: Workload, view: View) -> Workload:
+    """The workload as a view of its schema shows it."""
+    found = [view.group(part)[0] if isinstance(part, Table) else view.tables(part) for part in work.parts]
+    return Workload(view.schema(work.schema), tuple(part for part in found if part is not None))
+
+
+def _viewed(ties: "Ties") -> list[JointClasses]:
+    """Tied attributes as one, by joint kinds, where that makes few cells of many; or each by its kinds."""
+    if len(ties.kinds) > 1 and ties.cells <= MOST_KINDS:
+        found = joint_classes(tuple(ties.kinds), list(ties.kinds.values()), ties.groups)
+        if found.size <= min(MOST_JOINT, ties.cells - 1):
+            return [found]
+    return _each_by_kinds(ties)
+
+
+def _each_by_kinds(ties: "Ties") -> list[JointClasses]:
+    return [JointClasses.of_one(at, own) for at, own in ties.kinds.items() if not own.trivial]
+
+
+def coarsened_draft(
+    method: Method, work: Workload, law: NoiseLaw, gap: float, progress: Progress | None = None
+) -> Draft:
+    """The best draft of a method for a workload that may have conditions joined across attributes."""
+    if not tied(work.parts):
+        return method(work, gap, progress)
+    planner = Planner(method, law, gap, progress)
+    found: list[tuple[float, Draft]] = []
+    refused: list[Infeasible] = []
+    for way in (_all_by_kinds, _beside_cells, _widely_beside_cells, _cell_by_cell):
+        if found and way in (_widely_beside_cells, _cell_by_cell):
+            break  # these are for what does not fit otherwise
+        try:
+            draft = way(planner, work)
+        except Infeasible as error:  # one way does not fit; another may
+            refused.append(error)
+            continue
+        if draft is not None:
+            total = _total(draft.strategy, work.parts)
+            found.append((total, draft))
+            if draft.scope != "this block structure" and total <= draft.lower_bound * (1 + PROVED):
+                break
+    if not found:
+        raise refused[0]
+    return min(found, key=lambda each: each[0])[1]
+
+
+@dataclass(frozen=True, slots=True)
+class Planner:
+    """A method with all that it needs but a workload."""
+
+    method: Method
+    law: NoiseLaw
+    gap: float
+    progress: Progress | None
+
+    def draft(self, work: Workload) -> Draft:
+        """The method's draft."""
+        return self.method(work, self.gap, self.progress)
+
+
+def _all_by_kinds(planner: Planner, work: Workload) -> Draft | None:
+    """The draft for the workload over the kinds of cells that all its tables tell apart."""
+    coarse = coarse_workload(work)
+    draft = planner.draft(coarse.work)
+    if not coarse.view.parts:
+        return draft
+    found, spans = seen_by([(draft.strategy, coarse.view, draft.spans)])
+    return replace(draft, strategy=found, spans=spans)
+
+
+def _beside_cells(planner: Planner, work: Workload) -> Draft | None:
+    """Drafts for the conditions and for the other tables, side by side; None if there is one side only."""
+    return _side_by_side(planner, work, tied(work.parts))
+
+
+def _widely_beside_cells(planner: Planner, work: Workload) -> Draft | None:
+    """The same, with the attributes that conditions are grouped by measured beside the cells as well."""
+    attributes = {at for group, _ in combined_factors(work.parts) for at in group.attributes}
+    return _side_by_side(planner, work, tuple(sorted(attributes)))
+
+
+def _cell_by_cell(planner: Planner, work: Workload) -> Draft | None:
+    """The draft for the workload as it is, where other tables tell apart all that conditions look at."""
+    return planner.draft(work)
+
+
+def _side_by_side(planner: Planner, work: Workload, attributes: Subset) -> Draft | None:
+    conditions, rest = _divided(work, attributes)
+    lifted = [(lift, ties) for ties in conditions for lift in _query_splits(ties, rest)] if rest else []
+    if not lifted:
+        return None
+    query_splits = [lift for lift, _ in lifted]
+    view = View(tuple(part for _, ties in lifted for part in _viewed(ties)))
+    splits = [split_by(query_splits, group) for ties in conditions for group in ties.groups]
+    fine = [*rest, *(split.fine for split in splits if split.fine is not None)]
+    coarse = [split.coarse for split in splits if split.coarse is not None]
+    works = [Workload(work.schema, tuple(fine)), _seen(Workload(work.schema, tuple(coarse)), view)]
+    drafts = [planner.draft(each) for each in works]
+    found, spans = _shared_out(drafts, works, view, query_splits, planner.law)
+    bound = svd_or_nothing(Workload(work.schema, tuple(rest)))  # more queries never make it easier
+    if bound > 0 or planner.law == "laplace":
+        return Draft(found, bound, scope_of(planner.law), spans=spans)
+    # No two mechanisms for the two sides do better, however they share the privacy (claim M-001).
+    apart = math.fsum(math.sqrt(draft.lower_bound) for draft in drafts) ** 2
+    return Draft(found, apart, "this block structure", spans=spans)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Ties:
+    """Tables that are tied together by the attributes they share, and the kinds of cells of those."""
+
+    groups: tuple[Table, ...]
+    kinds: Mapping[int, Classes]
+
+    @property
+    def cells(self) -> int:
+        """Number of combinations of kinds."""
+        return cells_of_classes(list(self.kinds.values()))
+
+
+def _divided(work: Workload, attributes: Subset) -> tuple[list[Ties], list[Table | TableRun]]:
+    """Tables to be measured by kinds of cells of these attributes, those that share some together; the rest.
+
+    Beside the conditions these are tables on several of their attributes that tell few cells apart: cell by
+    cell they would take all joint cells of those attributes.
+    """
+    joined = {id(group) for group, _ in combined_factors(work.parts)}
+    chosen: list[Table] = []
+    rest: list[Table | TableRun] = []
+    for part in work.parts:
+        mine = tuple(at for at in attributes if at in part.attributes)
+        if isinstance(part, Table) and (id(part) in joined or (len(mine) > 1 and _few(part, mine))):
+            chosen.append(part)
+        else:
+            rest.append(part)
+    return _tied_together(chosen, attributes), rest
+
+
+def _tied_together(groups: Sequence[Table], attributes: Subset) -> list[Ties]:
+    """The tables that have some of these attributes, those that share one of them together."""
+    found: list[tuple[set[int], list[Table]]] = []
+    for group in groups:
+        reach, together_with = set(attributes) & set(group.attributes), [group]
+        for each in [each for each in found if each[0] & reach]:
+            found.remove(each)
+            reach, together_with = reach | each[0], each[1] + together_with
+        if reach:
+            found.append((reach, together_with))
+    return [Ties(tuple(several), _kinds_asked(several, tuple(sorted(reach)))) for reach, several in found]
+
+
+def _few(group: Table, attributes: Subset) -> bool:
+    """Whether a table tells apart fewer than all cells of some of these attributes, and few enough in all."""
+    kinds = _kinds_asked([group], attributes).values()
+    return any(not own.trivial for own in kinds) and cells_of_classes(list(kinds)) <= MOST_KINDS
+
+
+def _query_splits(ties: Ties, rest: Parts) -> Iterator[QuerySplit]:
+    """What is to be measured by kinds of cells, if that is anything and those are not too many."""
+    attributes = tuple(ties.kinds)
+    if ties.cells <= MOST_KINDS:
+        lift = query_split_of(attributes, list(ties.kinds.values()), _settled(rest, attributes), ties.groups)
+        if len(lift.rows):
+            yield lift
+
+
+def _shared_out(
+    drafts: Sequence[Draft],
+    works: Sequence[Workload],
+    view: View,
+    query_splits: Sequence[QuerySplit],
+    law: NoiseLaw,
+) -> tuple[Strategy, Spans]:
+    """Both parts with the best shares of the privacy (claim H-032), and the spans of their shapes."""
+    totals = [_total(draft.strategy, own.parts) for draft, own in zip(drafts, works, strict=True)]
+    shares = np.array(totals) ** (1 / 3 if law == "laplace" else 1 / 2)
+    shares = shares / shares.sum()
+    parts = [
+        (draft.strategy.scaled(float(share) / draft.strategy.cost()), own, draft.spans)
+        for draft, share, own in zip(drafts, shares, (View(), view), strict=True)
+    ]
+    return seen_by(parts, query_splits)
+
+
+def _kinds_asked(parts: Parts, attributes: Subset) -> dict[int, Classes]:
+    """Kinds of the cells of these attributes that the tables tell apart."""
+    found: dict[int, dict[Classes, None]] = {at: {} for at in attributes}
+    for part in parts:
+        if isinstance(part, TableRun) and part.joint is None:
+            for at in set(part.attributes) & set(attributes):
+                found[at][kinds_of(part.queries_of(at), 0)] = None
+            continue
+        for group in part if isinstance(part, TableRun) else (part,):
+            for factor in group.factors:
+                for place, at in enumerate(factor.attributes):
+                    if at in found:
+                        found[at][kinds_of(factor.queries, place)] = None
+    return {at: together(list(several)) for at, several in found.items()}
+
+
+def _settled(parts: Parts, attributes: Subset) -> list[Subset]:
+    """The largest sets of these attributes that one of the tables has."""
+    known: set[Subset] = set()
+    for part in parts:
+        if isinstance(part, Table):
+            known.add(tuple(at for at in attributes if at in part.attributes))
+        else:
+            ours = np.isin(part.subsets, attributes)
+            rows = np.unique(np.sort(np.where(ours, part.subsets, -1), axis=1), axis=0)
+            known |= {tuple(at for at in row if at >= 0) for row in rows.tolist()}
+    return sorted(each for each in known if not any(set(each) < set(other) for other in known))
+
+
+def _total(strategy: Strategy, parts: Parts) -> float:
+    return math.fsum(strategy.totals(part)[0] for part in parts)

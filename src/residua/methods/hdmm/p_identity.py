@@ -1,0 +1,209 @@
+"""OPT_0: the best strategy found on the cells of one attribute, for a gram matrix of what is asked.
+
+For Gaussian noise that is the certified optimum. For Laplace noise it is searched for among p-Identity
+strategies: every cell and p weighted sums of cells, `A = [I; T] D` with T >= 0 and D such that every column
+sums to 1. Cells that all queries treat alike are one cell here, and cells that none asks about are none
+(claim H-010).
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from residua.linalg.rows import inverse_gram
+from residua.linalg.threads import threads_for
+from residua.methods.hdmm.chains import Chain, chain_of
+from residua.methods.hdmm.descent import downhill
+from residua.privacy import NoiseLaw
+from residua.solve.cells import solve_cells
+
+Array = NDArray[np.float64]
+
+CELLS_PER_ROW = 16  # there is one weighted sum for so many cells, as in the paper
+FEW_CELLS, MANY_CELLS = 128, 512  # up to these every kind of start is tried, and some kinds
+MOST_RANDOM = 2_048  # cells up to which a random start is worth its time where cells are in no line
+MORE_STARTS = ((0, 0.1), (2, 0.1), (1, 0.3), (1, 1.0), (2, 0.3), (2, 1.0), (4, 0.3), (0, 0.3))
+"""Further random starts: how many more weighted sums, and how large they are."""
+HEIGHTS = (0.3, 0.5, 0.7, 1.0, 1.4, 2.0, 2.8)  # of a strategy for runs of cells, tried as weights
+STEPS, STEPS_OF_MANY = 500, 120  # up to MOST_RANDOM cells, and beyond
+LARGEST = 1e4  # weight of a cell in a sum: beyond it the cell itself is hardly measured any more
+STEP_GAIN = 1e-8  # relative; the search ends where a step gains less
+ALIKE = 1e-12  # relative difference of grams that is rounding
+GAUSSIAN_GAP = 1e-4
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Found:
+    """A strategy at cost 1, (rows, cells), and the total variance `tr(G (A'A)^+)` at noise variance 1."""
+
+    matrix: Array
+    value: float
+    weights: Array | None = None
+    """The T of a p-Identity strategy on the cells that differ, to start from again."""
+
+
+def opt0(gram: Array, law: NoiseLaw, *, seed: int = 0, start: Array | None = None) -> Found:
+    """The best strategy found for a gram matrix, (cells, cells), of which no more than this is asked.
+
+    The same seed gives the same strategy; `start` is the `weights` of one found for a similar gram.
+    """
+    kind, count = _kinds(gram)
+    if count == 0:
+        raise ValueError("nothing is asked of these cells")
+    first = np.array([np.flatnonzero(kind == number)[0] for number in range(count)])
+    small = gram[np.ix_(first, first)]
+    found = _gaussian(small) if law == "gaussian" else _laplace(small, seed, start)
+    if count == len(gram):
+        return found
+    matrix = np.zeros((len(found.matrix), len(gram)))
+    matrix[:, kind >= 0] = found.matrix[:, kind[kind >= 0]]
+    return Found(matrix, found.value, found.weights)
+
+
+def _kinds(gram: Array) -> tuple[NDArray[np.int64], int]:
+    """For each cell the number of its kind, -1 where nothing is asked of it, and how many kinds there are."""
+    scale = ALIKE * float(np.abs(gram).max())
+    own = np.diagonal(gram)
+    kind = np.full(len(gram), -1, dtype=np.int64)
+    count = 0
+    for cell in np.flatnonzero(own > scale).tolist():
+        if kind[cell] < 0:
+            # |q_i - q_j|^2 over all queries: zero where each treats the two cells alike.
+            apart = own + own[cell] - 2 * gram[cell]
+            kind[(apart <= scale) & (kind < 0) & (own > scale)] = count
+            count += 1
+    return kind, count
+
+
+def _gaussian(gram: Array) -> Found:
+    values, vectors = np.linalg.eigh(gram)
+    kept = values > ALIKE * values[-1]
+    root = np.sqrt(values[kept])[:, None] * vectors[:, kept].T
+    with threads_for(len(root)):
+        solution = solve_cells(root, GAUSSIAN_GAP).require(GAUSSIAN_GAP, "the solver of one attribute")
+    matrix = solution.strategy
+    inverse = inverse_gram(matrix)[0]
+    return Found(matrix, float(np.sum(gram * inverse)))
+
+
+def _laplace(gram: Array, seed: int, start: Array | None) -> Found:
+    cells = len(gram)
+    chain = chain_of(gram)
+    order = np.arange(cells) if chain is None else chain.order
+    in_line = gram if chain is None else np.ascontiguousarray(gram[np.ix_(order, order)])
+    best: Found | None = None
+    with threads_for(cells):
+        known = None if start is None or start.shape[1] != cells else start[:, order]
+        for weights in _starts(in_line, seed, chain) if known is None else (known,):
+            found = _searched(in_line, weights, chain)
+            if best is None or found.value < best.value:
+                best = found
+    if best is None or best.weights is None:
+        raise ArithmeticError("no start was tried")
+    weights = np.empty_like(best.weights)
+    weights[:, order] = best.weights
+    return Found(p_identity(weights), best.value, weights)
+
+
+def _starts(gram: Array, seed: int, chain: Chain | None) -> Iterator[Array]:
+    """Weights to start from, (p, cells): none, trees and overlapping hats along the cells, random ones."""
+    cells = len(gram)
+    yield np.zeros((0, cells))
+    if cells == 1:
+        return
+    p = max(1, cells // CELLS_PER_ROW)
+    random = np.random.default_rng(seed)
+    alike = gram[0, 0] - gram[0, 1]
+    if np.abs(gram - gram[0, 1] - alike * np.eye(cells)).max() <= ALIKE * np.abs(gram).max():
+        # All cells alike: one sum of all is all that can help, and only its weight is to be found.
+        tried = [np.full((1, cells), weight) for weight in np.geomspace(1e-4, 10.0, 60)]
+        yield min(tried, key=lambda weights: evaluated(gram, weights)[0])
+        return
+    if cells <= MANY_CELLS or (chain is None and cells <= MOST_RANDOM):
+        yield random.random((p, cells))
+    if cells > MANY_CELLS:
+        lifted = _lifted(gram, seed)
+        yield min((height * lifted for height in HEIGHTS), key=lambda weights: evaluated(gram, weights)[0])
+        return
+    if cells > CELLS_PER_ROW:
+        tree = _tree(cells)
+        yield 0.5 * tree + 0.01 * random.random(tree.shape)
+    yield _hats(cells, p)
+    for more, height in MORE_STARTS if cells <= FEW_CELLS else MORE_STARTS[:3]:
+        yield height * random.random((p + more, cells))
+
+
+def _hats(cells: int, p: int) -> Array:
+    at = (np.arange(cells) + 0.5) / cells * p
+    return np.asarray(0.3 * np.maximum(0.0, 1.0 - np.abs(at - np.arange(p)[:, None] - 0.5)))
+
+
+def _lifted(gram: Array, seed: int) -> Array:
+    """The strategy found for runs of 16 cells, every run taken as one cell, as weights on the cells.
+
+    A tree where the queries only compare cells of one run, so that nothing is asked of whole runs.
+    """
+    cells = len(gram)
+    runs = cells // CELLS_PER_ROW
+    run = np.arange(cells) * runs // cells
+    first = np.searchsorted(run, np.arange(runs))
+    shares = 1.0 / np.bincount(run)
+    coarse = np.add.reduceat(np.add.reduceat(gram, first, axis=0), first, axis=1)
+    coarse = coarse * shares * shares[:, None]
+    if np.diagonal(coarse).max() <= ALIKE * np.diagonal(gram).max():
+        return _tree(cells)
+    return np.asarray(opt0(coarse, "laplace", seed=seed).matrix[:, run])
+
+
+def _tree(cells: int) -> Array:
+    """Sums of about 16 neighbouring cells, of 16 such sums, and so on, (p, cells)."""
+    levels = []
+    sums = cells // CELLS_PER_ROW
+    while sums:
+        levels.append(np.arange(sums)[:, None] == np.arange(cells) * sums // cells)
+        sums //= CELLS_PER_ROW
+    return np.concatenate(levels).astype(np.float64)
+
+
+def _searched(gram: Array, start: Array, chain: Chain | None) -> Found:
+    """The local optimum that quasi-Newton steps reach from these weights."""
+    times = None if chain is None else chain.times
+    weights = descended(lambda weights: evaluated(gram, weights, times), start)
+    return Found(p_identity(weights), evaluated(gram, weights, times)[0], weights)
+
+
+def p_identity(weights: Array) -> Array:
+    """The p-Identity strategy with these weighted sums, (p, cells), as rows whose columns sum to 1."""
+    return np.asarray(np.concatenate([np.eye(weights.shape[1]), weights]) / (1.0 + weights.sum(axis=0)))
+
+
+def descended(value_of: Callable[[Array], tuple[float, Array]], start: Array) -> Array:
+    """The weights that quasi-Newton steps reach from `start`, rows of zeros left out."""
+    if not len(start):
+        return start
+    steps = STEPS if start.shape[1] <= MOST_RANDOM else STEPS_OF_MANY
+    weights = downhill(value_of, start, steps=steps, gain=STEP_GAIN, most=LARGEST)
+    return np.asarray(weights[weights.max(axis=1) > 0])
+
+
+def evaluated(
+    gram: Array, weights: Array, times: Callable[[Array], Array] | None = None
+) -> tuple[float, Array]:
+    """`tr(G (A'A)^-1)` of a p-Identity strategy and its gradient in the weights, (p, cells) (claim H-011).
+
+    One product of (p, cells) with (cells, cells), `times` where that is known to be quicker;
+    `(A'A)^-1 = D^-1 (I - T'(I + T T')^-1 T) D^-1`.
+    """
+    p = len(weights)
+    sums = 1.0 + weights.sum(axis=0)
+    lifted = np.linalg.solve(np.eye(p) + weights @ weights.T, weights)
+    through = (lifted * sums) @ gram if times is None else times(lifted * sums)
+    own = sums * np.diagonal(gram) - np.einsum("ki,ki->i", weights, through)
+    through *= sums
+    gradient = (through @ weights.T) @ lifted
+    gradient -= through
+    gradient += own
+    gradient *= 2.0
+    return float(sums @ own), gradient

@@ -1,0 +1,165 @@
+"""Caps on every query of a workload, of which only those that bind are ever listed (claim J-003)."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from residua.methods.draft import Progress
+from residua.methods.scales.solve import best_scales
+from residua.methods.scales.symmetry import Orbits
+from residua.methods.scales.variance_rows import FEW, Listed, Product, TableKinds
+from residua.strategy.strategy import Strategy
+
+Array = NDArray[np.float64]
+Integers = NDArray[np.int64]
+
+MOST_ROUNDS = 60
+NEW_ROWS = 3  # of one kind of table that are added in a round
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Rounds:
+    """Noise by kind of block that meets every cap, and the prices of the kinds of tables.
+
+    `lower` and `upper` bound the least cost for the shapes at hand; `prices` add up to 1.
+    """
+
+    noise: Array
+    prices: Array
+    lower: float
+    upper: float
+
+
+def in_rounds(
+    tables: TableKinds,
+    many: Array,
+    caps: Sequence[float | Array],
+    tolerance: float,
+    progress: Progress | None = None,
+) -> Rounds:
+    """The cheapest noise that meets the caps, one entry per kind of table: a number, or one per query."""
+    chosen = _Chosen(tables, caps)
+    start: Array | None = None
+    for number in range(MOST_ROUNDS):
+        if progress is not None:
+            progress("sharing out the privacy", number / MOST_ROUNDS)
+        rows = chosen.rows(len(many))
+        found = best_scales(rows, many, tolerance / 3, start).require(tolerance)
+        worst = chosen.add_violated(found.noise, 1 + tolerance / 3)
+        if worst <= 1 + tolerance / 3 or number == MOST_ROUNDS - 1:
+            break
+        start = _grown(found.prices, chosen.count)
+    owners = chosen.owners()[: rows.shape[0]]
+    prices = np.bincount(owners, weights=found.prices, minlength=len(tables.many)).astype(np.float64)
+    return Rounds(found.noise / worst, prices, found.lower, found.upper * worst)
+
+
+def mean_rows(tables: TableKinds, many: Array, caps: Sequence[float | Array]) -> Any:
+    """What the mean variance of each kind of table takes from each kind of block, over the mean cap."""
+    from scipy.sparse import csr_array
+
+    kinds, blocks, values = tables.means
+    allowed = np.array([float(np.mean(cap)) for cap in caps])
+    shape = (len(tables.many), len(many))
+    return csr_array((values / allowed[kinds], (kinds, blocks)), shape=shape)
+
+
+def with_noise(strategy: Strategy, orbits: Orbits, noise: Array) -> Strategy:
+    """The strategy with the noise of each kind of block; its shapes cost 1."""
+    layers = tuple(
+        replace(layer, noise=noise[of], costs=1 / noise[of])
+        for layer, of in zip(strategy.layers, orbits.of, strict=True)
+    )
+    return replace(strategy, layers=layers)
+
+
+def _grown(prices: Array, count: int) -> Array:
+    """Prices for more rows to start from: half old ones, half equal ones."""
+    grown = np.full(count, 0.5 / count)
+    grown[: len(prices)] += 0.5 * prices
+    return grown
+
+
+class _Chosen:
+    """The queries listed so far."""
+
+    def __init__(self, tables: TableKinds, caps: Sequence[float | Array]) -> None:
+        self.tables, self.caps = tables, caps
+        self.queries: list[tuple[int, int]] = []  # kind of table and query, in the order they were added
+        self._has: set[tuple[int, int]] = set()
+        for kind, table in tables.others.items():
+            few = range(table.queries) if table.queries <= FEW else _extremes(table)
+            self._add(kind, few)
+
+    @property
+    def count(self) -> int:
+        """Rows so far, plain ones included."""
+        return sum(len(plain.rows) for plain in self.tables.plain) + len(self.queries)
+
+    def owners(self) -> Integers:
+        """Kind of table of each row."""
+        plain = [plain.first + np.arange(len(plain.rows)) for plain in self.tables.plain]
+        listed = np.array([kind for kind, _ in self.queries], dtype=np.int64)
+        return np.concatenate([*plain, listed])
+
+    def rows(self, blocks: int) -> Any:
+        """Figures over caps, sparse (rows, kinds of blocks)."""
+        from scipy.sparse import csr_array
+
+        at: list[Integers] = []
+        columns: list[Integers] = []
+        values: list[Array] = []
+        start = 0
+        for plain in self.tables.plain:
+            cap = np.array([self.caps[plain.first + row] for row in range(len(plain.rows))], dtype=np.float64)
+            at.append(np.repeat(np.arange(start, start + len(cap)), plain.rows.shape[1]))
+            columns.append(plain.blocks.reshape(-1))
+            values.append((plain.rows / cap[:, None]).reshape(-1))
+            start += len(cap)
+        for number, (kind, query) in enumerate(self.queries, start):
+            table = self.tables.others[kind]
+            at.append(np.full(len(table.blocks), number))
+            columns.append(table.blocks)
+            values.append(table.row(query) / self._cap(kind, query))
+        every, where, what = np.concatenate(values), np.concatenate(columns), np.concatenate(at)
+        alive = (where >= 0) & (every > 0)
+        return csr_array((every[alive], (what[alive], where[alive])), shape=(self.count, blocks))
+
+    def add_violated(self, noise: Array, allowed: float) -> float:
+        """The largest variance over its cap at this noise, at least 1; queries above `allowed` are added."""
+        worst = 1.0
+        for kind, table in self.tables.others.items():
+            ratios = table.variances(noise) / self.caps[kind]
+            largest = float(ratios.max())
+            worst = max(worst, largest)
+            if largest > allowed and table.queries > FEW:
+                most = min(NEW_ROWS, len(ratios) - 1)
+                top = np.argpartition(-ratios, most)[: most + 1]
+                self._add(kind, top[ratios[top] > allowed].tolist())
+        return worst
+
+    def _add(self, kind: int, queries: Iterable[int]) -> None:
+        for query in queries:
+            if (kind, query) not in self._has:
+                self._has.add((kind, query))
+                self.queries.append((kind, query))
+
+    def _cap(self, kind: int, query: int) -> float:
+        cap = self.caps[kind]
+        return float(cap[query]) if isinstance(cap, np.ndarray) else cap
+
+
+def _extremes(table: Product | Listed) -> Iterator[int]:
+    """The query that takes most from each block: every block is then asked for by some row."""
+    for place, block in enumerate(table.blocks.tolist()):
+        if block < 0:
+            continue
+        if isinstance(table, Listed):
+            yield int(np.argmax(table.figures[place]))
+            continue
+        bits = np.unravel_index(place, (2,) * len(table.figures))
+        best = [int(np.argmax(figure[bit])) for figure, bit in zip(table.figures, bits, strict=True)]
+        yield int(np.ravel_multi_index(best, [figure.shape[1] for figure in table.figures]))

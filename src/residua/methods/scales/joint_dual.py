@@ -1,0 +1,253 @@
+"""Shapes and noise of all blocks together, for caps on every query: the joint dual (claim J-004).
+
+Weights u on the queries and v_b on the cells of each kind of block bound the cost from below by
+`(sum_b sqrt(m_b) || D_u^1/2 W_b V_b^1/2 ||_*)^2`, jointly concave; where it is largest, its geometric means
+are the best shapes. Never u and the shapes in turns: that can cycle.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from residua.answering.blocks import Layer, Shape
+from residua.linalg.keys import distinct_rows
+from residua.methods.draft import Progress
+from residua.methods.scales.query_pieces import Block, affordable, gathered, integer_rows, total_work
+from residua.methods.scales.symmetry import Orbits
+from residua.solve.newton import newton_steps, worth_another_step
+from residua.solve.targets import Sight, sight_of
+from residua.strategy.integers import completed, independent_integers
+from residua.strategy.spans import whole_span
+from residua.strategy.strategy import Strategy
+from residua.workload import Workload
+
+Array = NDArray[np.float64]
+Integers = NDArray[np.int64]
+
+MOST_WORK = 2e9  # multiplications of one product with the Hessian
+MOST_EVALUATIONS = 100
+PATIENCE = 12  # evaluations in which the gap must halve
+FIXED_POINT_STEPS = 3
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Joined:
+    """A block strategy with the best shapes, integer spans for those that are not complete, and a bound."""
+
+    strategy: Strategy
+    spans: dict[int, Integers | None]
+    lower: float
+
+
+def joined(
+    work: Workload,
+    caps: Sequence[float | Array],
+    strategy: Strategy,
+    orbits: Orbits,
+    tolerance: float,
+    progress: Progress | None = None,
+) -> Joined | None:
+    """The best shapes for these caps, for the blocks that `strategy` has; None where that takes too long."""
+    if not affordable(work, orbits):
+        return None
+    found, count = gathered(work, caps, strategy.measures, orbits)
+    blocks = [found[key] for key in orbits.numbers]
+    if total_work(blocks) > MOST_WORK:
+        return None
+    search = JointSearch(blocks, orbits.many, count, tolerance, progress)
+    search.run()
+    return _Shapes(strategy, orbits, blocks, search.strategies()).joined(search.lower)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _View:
+    """The landscape of `-2 log sum_b sqrt(m_b) ||..||_*` at one point."""
+
+    blocks: Sequence[Block]
+    sights: Sequence[Sight]
+    parts: Array  # each block's part of the sum
+    count: int
+    slopes: Array
+
+    def hessian_times(self, direction: Array) -> Array:
+        bends = []
+        for sight, own in zip(self.sights, _apart(self.blocks, direction, self.count), strict=True):
+            whole = sight.hessian_times(own)
+            bends.append(whole - 0.5 * sight.slopes * float(sight.slopes @ own))
+        return self._together(bends) + 0.5 * self.slopes * float(self.slopes @ direction)
+
+    def hessian_diagonal(self) -> Array:
+        # Rows that share a weight also bend each other; their diagonal alone serves to precondition.
+        bends = [sight.hessian_diagonal() - 0.5 * sight.slopes**2 for sight in self.sights]
+        for bend, block in zip(bends, self.blocks, strict=True):
+            bend[: len(block.rows)] *= block.shares
+        return self._together(bends) + 0.5 * self.slopes**2
+
+    def _together(self, bends: Sequence[Array]) -> Array:
+        return _together(self.blocks, self.parts, bends, self.count)
+
+
+def _apart(blocks: Sequence[Block], weights: Array, count: int) -> list[Array]:
+    """Weights of queries and cells as those of each block's own rows and cells."""
+    found, start = [], count
+    for block in blocks:
+        stop = start + block.root.shape[1]
+        found.append(np.concatenate([weights[:count][block.owners] * block.shares, weights[start:stop]]))
+        start = stop
+    return found
+
+
+def _together(blocks: Sequence[Block], parts: Array, values: Sequence[Array], count: int) -> Array:
+    """Slopes in each block's own rows and cells as slopes in all weights, each block times its part."""
+    queries, cells = np.zeros(count), []
+    for block, part, value in zip(blocks, parts, values, strict=True):
+        own = part * value[: len(block.rows)] * block.shares
+        queries += np.bincount(block.owners, weights=own, minlength=count)
+        cells.append(part * value[len(block.rows) :])
+    return np.concatenate([queries, *cells])
+
+
+class JointSearch:
+    """The best bounds seen so far; every evaluation goes through `look`."""
+
+    def __init__(
+        self,
+        blocks: Sequence[Block],
+        many: Array,
+        count: int,
+        tolerance: float,
+        progress: Progress | None,
+    ) -> None:
+        self.blocks, self.roots, self.count = blocks, np.sqrt(many), count
+        self.tolerance, self.progress = tolerance, progress
+        self.lower, self.upper = 0.0, math.inf
+        self.best: tuple[Sight, ...] = ()
+        self.weights = np.empty(0)  # those that prove the bound, of queries and then of cells
+        self.gaps: list[float] = []
+
+    def run(self, start: Array | None = None) -> None:
+        """Search until the gap is reached, from these weights or from equal ones."""
+        cells = [block.root.shape[1] for block in self.blocks]
+        pieces = [self.count, *cells]
+        equal = np.concatenate([np.full(length, 1 / length) for length in pieces])
+        ends = np.cumsum(pieces)[:-1]
+        weights = equal if start is None else start
+        for _ in range(FIXED_POINT_STEPS if start is None else 0):
+            moved = weights * self.look(weights).slopes
+            weights = np.concatenate([part / part.sum() for part in np.split(moved, ends)])
+        price = np.concatenate([[1.0] * self.count, np.repeat(self.look(weights).parts, cells)])
+        newton_steps(self.look, weights, price, self.gap, self.tolerance, self.keep_going, pieces)
+
+    def look(self, weights: Array) -> _View:
+        """The landscape at these weights; the bounds they give are kept if they are the best yet."""
+        own = _apart(self.blocks, weights, self.count)
+        sights, proven = [], 0.0
+        for block, root, mine in zip(self.blocks, self.roots, own, strict=True):
+            u, v = np.split(mine, [len(block.rows)])
+            sight = sight_of(block.rows, block.root, u, v)
+            proven += root * math.sqrt(sight.lower * float(u.sum()))
+            sights.append(sight)
+        sums = np.array([sight.scales.sum() for sight in sights]) * self.roots
+        whole = float(sums.sum())
+        parts = sums / whole
+        slopes = _together(self.blocks, parts, [sight.slopes for sight in sights], self.count)
+        ends = self.count + np.cumsum([0] + [block.root.shape[1] for block in self.blocks])[:-1]
+        cost = float(np.maximum.reduceat(slopes, ends).sum())
+        upper = whole**2 * float(slopes[: self.count].max()) * cost
+        if proven**2 > self.lower:
+            self.lower, self.weights = float(proven**2), weights
+        if all(math.isfinite(sight.upper) for sight in sights) and upper < self.upper:
+            self.upper, self.best = upper, tuple(sights)
+        self.gaps.append(self.gap)
+        if self.progress is not None:
+            self.progress("choosing shapes", min(1.0, len(self.gaps) / 20))
+        return _View(self.blocks, sights, parts, self.count, slopes)
+
+    @property
+    def gap(self) -> float:
+        """Relative distance of the best two bounds."""
+        return self.upper / self.lower - 1.0 if self.lower > 0 else math.inf
+
+    def keep_going(self) -> bool:
+        """Whether another step may bring the bounds closer."""
+        return worth_another_step(self.gaps, self.tolerance, MOST_EVALUATIONS, PATIENCE)
+
+    def changes(self) -> list[Array]:
+        """For each block the slope of the root of the bound in every entry of its pieces, (rows, cells)."""
+        found = []
+        for block, root, own in zip(
+            self.blocks, self.roots, _apart(self.blocks, self.weights, self.count), strict=True
+        ):
+            u, v = np.split(own, [len(block.rows)])
+            sight = sight_of(block.rows, block.root, u, v)
+            # With W = rows root and A = diag(u)^1/2 W diag(v)^1/2 = O D O2', d||A||_* = tr(O' dA O2).
+            left = u[:, None] * sight.row_directions / sight.scales
+            found.append(root * left @ (sight.cell_directions * v))
+        return found
+
+    def strategies(self) -> list[Array]:
+        """The shape of each kind of block, at cost 1."""
+        found = []
+        for sight in self.best:
+            z = sight.cell_directions
+            found.append(z / math.sqrt(float(np.max(np.sum(z * z, axis=0)))))
+        return found
+
+
+class _Shapes:
+    """Turns the solution of each kind of block to the order of attributes of every block of the kind."""
+
+    def __init__(
+        self, strategy: Strategy, orbits: Orbits, blocks: Sequence[Block], matrices: Sequence[Array]
+    ) -> None:
+        self.strategy, self.orbits, self.blocks, self.matrices = strategy, orbits, blocks, matrices
+        self.shapes: list[Shape] = []
+        self.spans: dict[int, Integers | None] = {}
+
+    def joined(self, lower: float) -> Joined:
+        """The strategy with one shape on all attributes of each block."""
+        pairs = zip(self.strategy.layers, self.orbits.of, strict=True)
+        layers = tuple(self._layer(layer, of) for layer, of in pairs)
+        return Joined(replace(self.strategy, shapes=tuple(self.shapes), layers=layers), self.spans, lower)
+
+    def _layer(self, layer: Layer, of: Integers) -> Layer:
+        size = layer.subsets.shape[1]
+        if size == 0:
+            return layer
+        codes = np.column_stack([of, self.orbits.kinds[layer.subsets]])
+        first, inverse = distinct_rows(codes)
+        numbers = [self._number(int(of[row]), layer.subsets[row].tolist()) for row in first.tolist()]
+        chosen = np.array(numbers, dtype=np.int64)[inverse].reshape(-1, 1)
+        return replace(layer, layout=(tuple(range(size)),), shapes=chosen)
+
+    def _number(self, kind: int, attributes: Sequence[int]) -> int:
+        """Number of the shape for blocks on attributes of these kinds in this order."""
+        block, number = self.blocks[kind], len(self.shapes)
+        order = np.argsort(self.orbits.kinds[list(attributes)], kind="stable")
+        places = np.argsort(order).tolist()  # of each attribute among those by kind
+        sizes = [block.sizes[place] for place in places]
+        measures = [self.strategy.measures[at] for at in attributes]
+        shape = Shape.independent(sizes, _turned(self.matrices[kind], block.sizes, places))
+        tilted = any(measure.numerators is not None for measure in measures)
+        if not shape.complete:
+            rows = integer_rows(block, self.strategy.measures, self.strategy.sizes, self.orbits)
+            asked = None if rows is None else _turned(rows, block.sizes, places)
+            self.spans[number] = None if asked is None else independent_integers(asked, shape.rank)
+            if tilted and self.spans[number] is None:
+                matrix = completed(shape.matrix, [measure.vector() for measure in measures])
+                shape = Shape.independent(sizes, matrix)
+        if tilted and shape.complete:
+            self.spans[number] = whole_span(measures)
+        self.shapes.append(shape)
+        return number
+
+
+def _turned(rows: NDArray[Any], sizes: Sequence[int], places: Sequence[int]) -> NDArray[Any]:
+    """Rows over cells by kind of attribute as rows over the block's own order of attributes."""
+    return (
+        rows.reshape(len(rows), *sizes).transpose(0, *(1 + place for place in places)).reshape(len(rows), -1)
+    )

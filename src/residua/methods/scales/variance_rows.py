@@ -1,0 +1,332 @@
+"""Variances of tables as sums over kinds of blocks: what each query takes from the noise of each kind.
+
+With the shapes fixed, a query's variance is linear in the blocks' noise variances. Tables of one kind share
+their rows; a table with many queries lists none until they are asked for.
+"""
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import reduce
+from itertools import product
+
+import numpy as np
+from numpy.typing import NDArray
+
+from residua.answering.independent.answerer import Independent
+from residua.answering.independent.parts import Part, parts_of
+from residua.errors import Infeasible
+from residua.linalg.keys import distinct_rows
+from residua.methods.scales.symmetry import Orbits
+from residua.strategy.strategy import Strategy
+from residua.workload import Factor, Predicates, Prefix, Queries, Table, TableRun, Workload
+from residua.workload.groups import splits
+from residua.workload.queries import spelled
+
+Array = NDArray[np.float64]
+Integers = NDArray[np.int64]
+
+ROUNDING = 1e-12  # relative; figures this close are one figure
+FEW = 16  # queries of a table that are all listed at once; more than bind make the search slow
+MOST_LISTED = 50_000_000  # queries of a table that are gone through
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Product:
+    """A table of one-attribute families under blocks that are products.
+
+    `blocks` is (2^families,), kinds of blocks by which families are kept (last family fastest), -1 where
+    nothing is asked; `figures` has for each family (2, queries): squared means and variances at noise 1.
+    """
+
+    blocks: Integers
+    figures: tuple[Array, ...]
+
+    @property
+    def queries(self) -> int:
+        """Queries, or representatives of them, that it goes through."""
+        return math.prod(figure.shape[1] for figure in self.figures)
+
+    def variances(self, noise: Array) -> Array:
+        """Variance of each query at these noise variances by kind of block, (queries,)."""
+        tensor = np.where(self.blocks >= 0, noise[self.blocks], 0.0).reshape((2,) * len(self.figures))
+        for figure in self.figures:
+            tensor = np.tensordot(tensor, figure, axes=(0, 0))
+        return np.asarray(tensor.reshape(-1))
+
+    def row(self, query: int) -> Array:
+        """What one query takes from each of `blocks`."""
+        places = np.unravel_index(query, [figure.shape[1] for figure in self.figures])
+        columns = [figure[:, place] for figure, place in zip(self.figures, places, strict=True)]
+        return np.asarray(reduce(np.multiply.outer, columns, np.ones(())).reshape(-1))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Listed:
+    """A table of any families: `figures` is (blocks, queries), each query's variance at noise 1."""
+
+    blocks: Integers
+    figures: Array
+
+    @property
+    def queries(self) -> int:
+        """Number of queries."""
+        return int(self.figures.shape[1])
+
+    def variances(self, noise: Array) -> Array:
+        """Variance of each query at these noise variances by kind of block, (queries,)."""
+        return np.asarray(noise[self.blocks] @ self.figures)
+
+    def row(self, query: int) -> Array:
+        """What one query takes from each of `blocks`."""
+        return np.asarray(self.figures[:, query])
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Plain:
+    """Many kinds of tables with one figure each, as marginals have: `blocks` and `rows` are (kinds, 2^ways).
+
+    `first` is the number of the first kind; caps are those of the part.
+    """
+
+    first: int
+    blocks: Integers
+    rows: Array
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TableKinds:
+    """All tables of a workload by kind.
+
+    `of` has for each part the kind of each of its tables, `many` the tables of each kind. `plain` holds kinds
+    with one figure, `others` the rest by number. `means` is, for all kinds, what the weighted mean variance
+    of a table takes from the noise of each kind of block: three arrays (kind, block, value).
+    """
+
+    of: tuple[Integers, ...]
+    many: Array
+    plain: tuple[Plain, ...]
+    others: dict[int, Product | Listed]
+    means: tuple[Integers, Integers, Array]
+    simple: bool
+
+
+def table_kinds(
+    work: Workload, strategy: Strategy, orbits: Orbits, marks: Sequence[object], *, listing: bool = True
+) -> TableKinds:
+    """The kinds of tables of a workload, for blocks with the shapes of `strategy`.
+
+    `marks` are those that made the kinds of attributes. Without `listing` only `means` are worked out, and
+    no table has too many queries.
+    """
+    return _Builder(strategy, orbits, listing).build(work, marks)
+
+
+class _Builder:
+    def __init__(self, strategy: Strategy, orbits: Orbits, listing: bool) -> None:
+        self.strategy, self.orbits, self.known, self.listing = (
+            strategy,
+            orbits,
+            Independent(strategy.blocks()).known,
+            listing,
+        )
+        self.shape_of = _one_shape_each(strategy, orbits.kinds)
+        self.plain: list[Plain] = []
+        self.others: dict[int, Product | Listed] = {}
+        self.means: list[tuple[Integers, Integers, Array]] = []
+        self.count = 0
+
+    def build(self, work: Workload, marks: Sequence[object]) -> TableKinds:
+        of = []
+        for part, mark in zip(work.parts, marks, strict=True):
+            if self.shape_of is not None and (run := _run(part)) is not None:
+                of.append(self._run(run, part, whole=mark is None))
+            else:
+                of.append(self._one_by_one(part))
+        many = np.bincount(np.concatenate(of), minlength=self.count).astype(np.float64)
+        kind, block, value = (np.concatenate(column) for column in zip(*self.means, strict=True))
+        means = (kind, block, value)
+        return TableKinds(tuple(of), many, tuple(self.plain), self.others, means, self.shape_of is not None)
+
+    def _run(self, run: "_Run", part: Table | TableRun, *, whole: bool) -> Integers:
+        """Kinds of the tables of a run, in arrays; with `whole`, queries that others exceed are kept."""
+        ways = run.subsets.shape[1]
+        codes = np.sort(self.orbits.kinds[run.subsets], axis=1)
+        first, inverse = distinct_rows(codes) if ways else _only(len(codes))
+        subsets = run.subsets[first]
+        figures = {at: self._figures(at, queries, whole=whole) for at, queries in run.queries.items()}
+        blocks = np.stack(
+            [self._blocks(subsets, kept) for kept in product((False, True), repeat=ways)], axis=1
+        )
+        means = np.zeros((2, len(self.orbits.kinds)))
+        for at, (_, mean) in figures.items():
+            means[:, at] = mean
+        numbers = self.count + np.arange(len(first))
+        self._add_means(numbers, blocks, _outer_rows(means, subsets))
+        self.count += len(first)
+        if not self.listing:
+            return np.asarray(numbers[inverse])
+        if all(figure.shape[1] == 1 for figure, _ in figures.values()):
+            values = np.zeros_like(means)
+            for at, (figure, _) in figures.items():
+                values[:, at] = figure[:, 0]
+            self.plain.append(Plain(int(numbers[0]), blocks, _outer_rows(values, subsets)))
+        else:
+            for row, number in enumerate(numbers.tolist()):
+                chosen = tuple(figures[at][0] for at in subsets[row].tolist())
+                table = Product(blocks[row], chosen)
+                _refuse_many(table.queries, part)
+                self.others[number] = table
+        return np.asarray(numbers[inverse])
+
+    def _figures(self, at: int, queries: Queries, *, whole: bool) -> tuple[Array, Array]:
+        """(2, queries), squared means and variances at noise 1, one column of each sort; and their means."""
+        factor = Factor((at,), queries)
+        measures = self.strategy.measures
+        measured = []
+        if self.shape_of is not None and (number := int(self.shape_of[at])) >= 0:
+            measured = [((at,), number, self.strategy.shapes[number])]
+        rows, sums = [], []
+        # Sets of equally many cells have equal figures where all cells are treated alike.
+        shown = Prefix(queries.cells) if isinstance(queries, Predicates) and not whole else queries
+        for kept in ((), (0,)):
+            (part,) = parts_of([factor], [kept], measures, measured if kept else [])
+            if self.known.vanishes(part):
+                sums.append(0.0)
+                rows.append(np.zeros(shown.count if self.listing else 0))
+                continue
+            sums.append(self.known.summed(part, weighted=True) / weight_of(queries))
+            if self.listing:
+                (listed,) = parts_of([Factor((at,), shown)], [kept], measures, measured if kept else [])
+                rows.append(self.known.listed(listed))
+            else:
+                rows.append(np.zeros(0))
+        figures = np.stack(rows)
+        one_each = self.listing and not whole
+        return (figures[:, _undominated(figures)] if one_each else figures), np.array(sums)
+
+    def _blocks(self, subsets: NDArray[np.int32], kept: Sequence[bool]) -> Integers:
+        """Kind of the block on the places kept of each subset, -1 where there is none."""
+        chosen = np.sort(subsets[:, np.array(kept, dtype=bool)], axis=1)
+        layers, rows = self.known.index.find(chosen)
+        found = np.full(len(subsets), -1, dtype=np.int64)
+        for layer in np.unique(layers[layers >= 0]).tolist():
+            here = layers == layer
+            found[here] = self.orbits.of[layer][rows[here]]
+        return found
+
+    def _one_by_one(self, part: Table | TableRun) -> Integers:
+        """Kinds of the tables of a part, each looked at; equal sequences of kinds share one."""
+        found: dict[object, int] = {}
+        of = []
+        for group in part if isinstance(part, TableRun) else (part,):
+            # In ascending order: the shape of a block on several attributes depends on their order.
+            order = np.argsort(group.attributes)
+            factors = tuple((len(factor.attributes), factor.queries) for factor in group.factors)
+            kinds = tuple(self.orbits.kinds[list(group.attributes)].tolist())
+            key = (kinds, tuple(order.tolist()), factors)
+            if key not in found:
+                found[key] = self.count
+                self._look_at(group)
+                self.count += 1
+            of.append(found[key])
+        return np.array(of, dtype=np.int64)
+
+    def _look_at(self, group: Table) -> None:
+        """Figures and means of one table of a new kind."""
+        pieces = [(self.orbits.number(attributes), parts) for attributes, parts in self._pieces(group)]
+        numbers = np.array([number for number, _ in pieces], dtype=np.int64)
+        sums = [math.prod(self.known.summed(part, weighted=True) for part in parts) for _, parts in pieces]
+        whole = math.prod(weight_of(factor.queries) for factor in group.factors)
+        self._add_means(np.array([self.count]), numbers[None], np.array(sums)[None] / whole)
+        if self.listing:
+            _refuse_many(group.count if group.listable else MOST_LISTED + 1, group)
+            self.others[self.count] = Listed(numbers, np.stack([self._grid(parts) for _, parts in pieces]))
+
+    def _pieces(self, group: Table) -> Iterator[tuple[tuple[int, ...], list[Part]]]:
+        """Attributes and parts for each block that the table has a piece in."""
+        for kept, attributes in splits(group):
+            _, measured = self.known.block(attributes)
+            parts = list(parts_of(group.factors, kept, self.strategy.measures, measured))
+            if not any(self.known.vanishes(part) for part in parts):
+                yield attributes, parts
+
+    def _grid(self, parts: Sequence[Part]) -> Array:
+        """Variance of each query at noise 1."""
+        places = [place for part in parts for place in part.places]
+        outer: Array = reduce(np.multiply.outer, [self.known.listed(part) for part in parts], np.ones(()))
+        return np.asarray(outer.transpose(np.argsort(places)).reshape(-1))
+
+    def _add_means(self, numbers: Integers, blocks: Integers, values: Array) -> None:
+        alive = (blocks >= 0) & (values > 0)
+        kinds = np.broadcast_to(numbers[:, None], blocks.shape)
+        self.means.append((kinds[alive], blocks[alive], values[alive]))
+
+
+def weight_of(queries: Queries) -> float:
+    """Sum of the weights of its queries."""
+    return float(queries.count) if queries.weights is None else float(queries.weights.sum())
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Run:
+    subsets: NDArray[np.int32]
+    queries: dict[int, Queries]
+
+
+def _run(part: Table | TableRun) -> _Run | None:
+    """A part of one-attribute families as subsets and the queries of each attribute, otherwise None."""
+    if isinstance(part, TableRun):
+        if part.joint is not None:
+            return None
+        return _Run(part.subsets, {at: part.queries_of(at) for at in part.attributes})
+    if any(len(factor.attributes) > 1 for factor in part.factors):
+        return None
+    subsets = np.array([part.attributes], dtype=np.int32).reshape(1, -1)
+    return _Run(subsets, {factor.attributes[0]: factor.queries for factor in part.factors})
+
+
+def _only(count: int) -> tuple[Integers, Integers]:
+    return np.zeros(1, dtype=np.int64), np.zeros(count, dtype=np.int64)
+
+
+def _one_shape_each(strategy: Strategy, kinds: Integers) -> Integers | None:
+    """The one shape that measures each attribute in all its blocks, -1 where none does.
+
+    None where an attribute, or two of one kind, have several, or a shape has several attributes.
+    """
+    by_kind = np.full(len(kinds) + 1, -1, dtype=np.int64)
+    for layer in strategy.layers:
+        for numbers, places in zip(layer.shapes.T, layer.layout, strict=True):
+            if len(places) > 1:
+                return None
+            here = kinds[layer.subsets[:, places[0]]]
+            by_kind[here] = np.where(by_kind[here] < 0, numbers, by_kind[here])
+            if np.any(by_kind[here] != numbers):
+                return None
+    return np.where(kinds < 0, -1, by_kind[kinds])
+
+
+def _outer_rows(values: Array, subsets: NDArray[np.int32]) -> Array:
+    """Products of one of two values of each attribute of a subset, (subsets, 2^ways), last one fastest."""
+    rows = np.ones((len(subsets), 1))
+    for column in subsets.T:
+        rows = (rows[:, :, None] * values[:, column].T[:, None, :]).reshape(len(subsets), -1)
+    return rows
+
+
+def _undominated(figures: Array) -> NDArray[np.intp]:
+    """Places of columns of (2, queries) that no other reaches in both rows, up to rounding."""
+    order = np.lexsort((-figures[1], -figures[0]))
+    highest = np.maximum.accumulate(figures[1, order])
+    before = np.concatenate([[-1.0], highest[:-1]])
+    return np.asarray(order[figures[1, order] > before * (1 + ROUNDING)])
+
+
+def _refuse_many(queries: int, part: Table | TableRun) -> None:
+    if queries > MOST_LISTED:
+        name = part.name if part.name is not None else next(iter(part.names()))
+        raise Infeasible(
+            f"table {name!r} has {spelled(queries)} queries that may be the least accurate, too many to go "
+            "through; ask for total variance, or put them in tables of fewer attributes"
+        )

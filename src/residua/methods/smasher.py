@@ -1,0 +1,108 @@
+"""Optimised decomposition: blocks under the splits of the queries that make their sum least.
+
+A query may be split in many ways into pieces on subsets of its attributes, not only by uniform centring.
+With T the square root of a block's optimum, the total variance is `(sum over blocks of T)^2`; here the splits
+are chosen to make the sum least, by quasi-Newton steps with exact slopes from uniform centring. Tables of
+one-attribute families are centred by one weight vector per attribute (claims C-001 to C-004), rounded to
+small whole numbers so that the plan can be measured in integers; tables with joint families are split freely
+(`mechanisms.splits`). The best of all that was found is taken, uniform centring included.
+"""
+
+import math
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from residua.decompose import decompose, gather
+from residua.methods.blocks import solve_blocks
+from residua.methods.dense import dense
+from residua.methods.draft import Draft, Progress
+from residua.methods.named import querysmasher
+from residua.methods.shapes import Optimal
+from residua.methods.splits import split
+from residua.methods.splits.choice import is_joint
+from residua.methods.splits.search import least, whole_measures
+from residua.methods.splits.sum import BlockSum
+from residua.workload import Queries, Table, TableRun, Workload
+from residua.workload.coarse import combined_factors
+from residua.workload.combined import MOST_KINDS
+from residua.workload.joint import MOST_CELLS, common_product
+
+Array = NDArray[np.float64]
+
+OUTER_STEPS = 60
+UNION_WORK = 1.1e9  # rank^2 * cells up to which all tables with joint families are solved as one block
+
+
+def smasher(work: Workload, tolerance: float, progress: Progress | None = None) -> Draft:
+    """The best decomposition found, never worse than uniform centring; the draft states both totals."""
+    uniform = querysmasher(work, tolerance, progress)
+    if uniform.scope == "all mechanisms":
+        return replace(uniform, uniform_total=uniform.value)
+    drafts = [uniform, *_candidates(work, tolerance, progress)]
+    best = min(drafts, key=lambda draft: math.inf if draft.value is None else draft.value)
+    return replace(best, uniform_total=uniform.value)
+
+
+def _candidates(work: Workload, tolerance: float, progress: Progress | None) -> Iterator[Draft]:
+    if any(factor.queries.cells > MOST_KINDS for _, factor in combined_factors(work.parts)):
+        return  # a search would go through all those cells at every step
+    joint = any(map(is_joint, work.parts))
+    if joint and _union_work(work) <= UNION_WORK:
+        found = dense(work, tolerance, progress)
+        yield replace(found, value=math.fsum(found.strategy.totals(part)[0] for part in work.parts))
+        return
+    kinds = kinds_of(work, by_weight=not joint)
+    free = split(work, kinds, tolerance, progress) if joint else None
+    yield centred(work, kinds, tolerance, progress) if free is None else free
+
+
+def centred(work: Workload, kinds: list[int], tolerance: float, progress: Progress | None) -> Draft:
+    """All tables centred by the best weights found."""
+    total = BlockSum(gather(work.parts, kinds), work.schema.sizes)
+    found = least(total, kinds, work.schema.sizes, (0.0,), OUTER_STEPS, progress)
+    measures = whole_measures(found.weights, kinds, work.schema.sizes)
+    return solve_blocks(decompose(work, measures), work.schema.sizes, Optimal(), tolerance, progress)
+
+
+def kinds_of(work: Workload, *, by_weight: bool) -> list[int]:
+    """A number for each attribute, equal for those with the same families in the same numbers of tables.
+
+    They share one split. With `by_weight`, tables must have the same weights, too.
+    """
+    uses: list[Counter[object]] = [Counter() for _ in work.schema.sizes]
+    for part in work.parts:
+        for at, queries, ways, tables in _uses(part):
+            uses[at][queries, ways, part.weight if by_weight else None] += tables
+    numbers: dict[object, int] = {}
+    keys = [(size, frozenset(used.items())) for size, used in zip(work.schema.sizes, uses, strict=True)]
+    return [numbers.setdefault(key, len(numbers)) for key in keys]
+
+
+def _uses(part: Table | TableRun) -> Iterator[tuple[int, Queries, int, int]]:
+    """Attribute, its family, number of attributes of the table, number of such tables."""
+    if isinstance(part, Table):
+        for factor in part.factors:
+            for at in factor.attributes:
+                yield at, factor.queries, len(part.attributes), 1
+    elif part.joint is not None:
+        for row, queries in zip(part.subsets.tolist(), part.joint, strict=True):
+            for at in row:
+                yield at, queries, part.ways, 1
+    else:
+        for at in part.attributes:
+            yield at, part.queries_of(at), part.ways, int(np.sum(part.subsets == at))
+
+
+def _union_work(work: Workload) -> float:
+    """`rank^2 * cells` of the largest matrix that the optimum needs; infinite if that does not fit."""
+    shared = common_product(work)
+    if shared is not None:
+        pairs = [(factor.queries.count, factor.queries.cells) for factor in shared[1]]
+    else:
+        pairs = [(work.count, math.prod(work.schema.sizes[at] for at in work.attributes))]
+    count, cells = max(pairs, key=lambda pair: pair[1])
+    return math.inf if cells > MOST_CELLS else float(min(count, cells)) ** 2 * cells

@@ -1,0 +1,190 @@
+"""Blocks of several terms: which of them are alike, their rows, and what a solution says about each term."""
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from residua.decompose import Asked, Attributes, Placed
+from residua.linalg.rows import independent_rows
+from residua.linalg.squares import join, spread
+from residua.methods.splits.free import FreeTables, Key, Use
+from residua.strategy.integers import independent_integers
+
+Array = NDArray[np.float64]
+Integers = NDArray[np.int64]
+
+MOST_CELLS = 700  # of a block of several products that is solved at every step
+MOST_WORK = 4e8  # sum of cells^3 of all such blocks
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Pattern:
+    """Blocks on attributes of equal sizes with the same terms, up to their coefficients.
+
+    `terms` is (blocks, terms), numbers of coefficients; `placed` the pieces of each term; `uses` what free
+    tables ask of each block, with `weights` (blocks, uses) and `scales` (blocks,), the largest of them.
+    `basis` has orthonormal rows that span all that free tables and others can ask, `span` the same in whole
+    numbers; both are empty where there are no free tables. `typical` is the length of a typical query.
+    A `large` pattern is not solved at every step.
+    """
+
+    key: int
+    sizes: tuple[int, ...]
+    blocks: tuple[Attributes, ...]
+    terms: Integers
+    placed: tuple[Placed, ...]
+    uses: tuple[Use, ...]
+    weights: Array
+    span: Integers
+    basis: Array
+    typical: float
+    large: bool
+
+    @property
+    def scales(self) -> Array:
+        """Largest weight of a free table in each block."""
+        return np.asarray(self.weights.max(axis=1))
+
+    @property
+    def pieces(self) -> set[int]:
+        """Numbers of the pieces in its terms."""
+        return {piece for placed in self.placed for _, piece in placed}
+
+    def distinct(self, shares: Array) -> Iterator[list[int]]:
+        """Blocks whose grams agree up to scale, to nine digits."""
+        whole = np.concatenate([shares, self.weights / self.scales[:, None]], axis=1) if self.uses else shares
+        found: dict[tuple[float, ...], list[int]] = {}
+        for block, row in enumerate(whole.tolist()):
+            found.setdefault(tuple(float(f"{each:.9e}") for each in row), []).append(block)
+        yield from found.values()
+
+    def rows_of(self, placed: Placed, rows: Mapping[int, Array]) -> Array:
+        """Rows of one term over the block's cells."""
+        product = join(rows[piece] for _, piece in placed)
+        order = [place for places, _ in placed for place in places]
+        return spread(product, [self.sizes[place] for place in order], order, self.sizes)
+
+    def stack(
+        self, shares: Array, uses: Array, rows: Mapping[int, Array], pieces: Mapping[Key, Array], fill: float
+    ) -> Array:
+        """Independent rows with the gram of a block, and of a little more where `fill` is positive."""
+        parts = [
+            math.sqrt(share) * self.rows_of(placed, rows)
+            for share, placed in zip(shares, self.placed, strict=True)
+        ]
+        for use, weight in zip(self.uses, uses.tolist(), strict=True):
+            own = [self.sizes[place] for place in use.places]
+            parts.append(math.sqrt(weight) * spread(pieces[use.key], own, use.places, self.sizes))
+        every = np.concatenate(parts)
+        if not self.uses:
+            return independent_rows(every)
+        inside = every @ self.basis.T
+        inside = np.concatenate([inside, fill * self.typical * np.eye(len(self.basis))])
+        return np.asarray(np.linalg.qr(inside, mode="r") @ self.basis)
+
+    def seen(
+        self, half: Array, places: Sequence[int], others: Sequence[tuple[tuple[int, ...], Array]]
+    ) -> Array:
+        """What M = H H' looks like from the places of one piece, the others' rows taken into account.
+
+        `sum over others of (rows (x) I) M (rows (x) I)'`, with ones along places that nobody covers.
+        """
+        tensor = half.reshape(*self.sizes, -1)
+        axes = list(range(len(self.sizes)))  # the place that each leading axis stands for
+        for covered, rows in others:
+            matrix = rows.reshape(len(rows), *(self.sizes[place] for place in covered))
+            where = [axes.index(place) for place in covered]
+            tensor = np.moveaxis(
+                np.tensordot(matrix, tensor, axes=(list(range(1, matrix.ndim)), where)), 0, -1
+            )
+            axes = [place for place in axes if place not in covered]
+        left = tuple(at for at, place in enumerate(axes) if place not in places)
+        tensor = tensor.sum(axis=left)
+        axes = [place for place in axes if place in places]
+        tensor = np.moveaxis(tensor, [axes.index(place) for place in places], range(len(places)))
+        flat = tensor.reshape(math.prod(self.sizes[place] for place in places), -1)
+        return np.asarray(flat @ flat.T)
+
+
+def patterns(asked: Asked, sizes: Sequence[int], free: FreeTables | None) -> list[Pattern]:
+    """The composite blocks by pattern."""
+    found: dict[object, list[tuple[Attributes, list[tuple[int, Placed]]]]] = {}
+    for attributes, terms in sorted(asked.composite.items()):
+        uses = free.uses(attributes) if free is not None and attributes in free.blocks else ()
+        placed = tuple(each for _, each in terms)
+        if placed or uses:
+            cells = tuple(sizes[at] for at in attributes)
+            key = (cells, placed, tuple((use.key, use.places) for use in uses))
+            found.setdefault(key, []).append((attributes, terms))
+    made = [_pattern(number, entries, sizes, free) for number, entries in enumerate(found.values())]
+    spent = 0.0
+    for at in sorted(range(len(made)), key=lambda at: math.prod(made[at].sizes)):
+        width = math.prod(made[at].sizes)
+        spent += 0.0 if made[at].uses else float(width) ** 3
+        if not made[at].uses and (width > MOST_CELLS or spent > MOST_WORK):
+            made[at] = replace(made[at], large=True)
+    return made
+
+
+def _pattern(
+    number: int,
+    entries: list[tuple[Attributes, list[tuple[int, Placed]]]],
+    sizes: Sequence[int],
+    free: FreeTables | None,
+) -> Pattern:
+    blocks = tuple(attributes for attributes, _ in entries)
+    first, terms = entries[0]
+    cells = tuple(sizes[at] for at in first)
+    placed = tuple(each for _, each in terms)
+    numbers = np.array([[term for term, _ in each] for _, each in entries], dtype=np.int64)
+    numbers = numbers.reshape(len(blocks), len(placed))
+    uses: tuple[Use, ...] = ()
+    weights = np.zeros((len(blocks), 0))
+    span, basis, typical = np.zeros((0, 0), dtype=np.int64), np.zeros((0, 0)), 0.0
+    if free is not None and first in free.blocks:
+        uses = free.uses(first)
+        weights = np.array([[use.weight for use in free.uses(block)] for block in blocks])
+        span = _span(uses, placed, cells, free)
+        basis = np.linalg.qr(span.T.astype(np.float64))[0].T
+        typical = max(
+            float(np.linalg.norm(free.roots[use.key[0]])) / math.sqrt(len(free.roots[use.key[0]]))
+            for use in uses
+        )
+    return Pattern(number, cells, blocks, numbers, placed, uses, weights, span, basis, typical, False)
+
+
+def _span(
+    uses: Sequence[Use], placed: Sequence[Placed], sizes: tuple[int, ...], free: FreeTables
+) -> Integers:
+    """Independent integer rows for everything that a block can be asked, wherever the pieces move.
+
+    All cells of every subset with one attribute less, and the queries that sit on the block itself as they
+    are: a piece of a query, however it is centred, is the query less something on smaller subsets.
+    """
+    cells = math.prod(sizes)
+    whole = np.eye(cells, dtype=np.int64)
+    rows = []
+    for place in range(len(sizes)):
+        rest = [at for at in range(len(sizes)) if at != place]
+        smaller = np.eye(math.prod(sizes[at] for at in rest))
+        rows.append(spread(smaller, [sizes[at] for at in rest], rest, sizes).astype(np.int64))
+    for use in uses:
+        number, places, _ = use.key
+        if len(use.places) == len(sizes):
+            source = free.sources[number]
+            queries = source.span() if len(places) == len(source.sizes) else None
+            if queries is None:
+                return whole
+            own = spread(queries.astype(np.float64), [sizes[at] for at in use.places], use.places, sizes)
+            rows.append(own.astype(np.int64))
+    if placed or not rows:
+        return whole
+    every = np.concatenate(rows)
+    rank = int(np.linalg.matrix_rank(every.astype(np.float64)))
+    if rank == cells:
+        return whole
+    found = independent_integers(every, rank)
+    return whole if found is None else found

@@ -1,0 +1,140 @@
+"""Optimised splits: tables with joint families cut freely, the others centred by the best weights.
+
+Queries on several attributes at once (affine, absolute differences, explicit matrices) lose by centring: it
+spreads them over more dimensions than they had. Here their pieces are chosen too, together with the weights
+that centre the other tables, to make the sum of blocks least (claims Q-001 to Q-006). What comes out is one
+measurement per block, not centred where free pieces sit, so that blocks overlap and answers come from all of
+them by least squares.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from residua.answering.blocks import Layer, Shape
+from residua.bounds import product_dual_or_nothing, svd_or_nothing
+from residua.decompose import Attributes, Decomposition, SimpleBlocks, decompose, gather
+from residua.linalg.centring import Measure
+from residua.linalg.threads import threads_for
+from residua.methods.blocks import solve_blocks
+from residua.methods.draft import Draft, Progress
+from residua.methods.shapes import Optimal
+from residua.methods.splits.blocks import Pattern
+from residua.methods.splits.choice import Division, divide, family_of
+from residua.methods.splits.free import FreeTables
+from residua.methods.splits.search import Search, least, whole_measures
+from residua.methods.splits.sum import BlockSum
+from residua.solve.cells import solve_cells
+from residua.strategy.strategy import Domain, Strategy
+from residua.workload import Workload
+
+Array = NDArray[np.float64]
+Integers = NDArray[np.int64]
+
+FILLS = (0.03, 0.003, 0.0003)  # of a typical query, in every direction: less and less
+LAST_FILL = 3e-5  # of the plan itself: what keeps every direction measurable
+STEPS = 60  # with each filling
+HEAVY_STEPS = 30
+HEAVY_WORK = 5e7  # work of one step from which there are fewer
+BOUND_CELLS = 1_500  # joint cells up to which the singular value bound takes seconds
+
+
+def split(work: Workload, kinds: Sequence[int], tolerance: float, progress: Progress | None) -> Draft | None:
+    """Blocks under optimised splits, or None where no table gains by one or all are too large."""
+    division = divide(work)
+    if not division.free:
+        return None
+    own = list(range(len(work.schema))) if division.beyond else kinds
+    family = family_of(work.groups()) if division.beyond else ()
+    free = FreeTables(division.free, own, family)
+    total = BlockSum(gather(division.centred, own, free.blocks), work.schema.sizes, free)
+    heavy = division.work > HEAVY_WORK
+    fills, steps = (FILLS[1:], HEAVY_STEPS) if heavy else (FILLS, STEPS)
+    found = least(total, own, work.schema.sizes, fills, steps, progress)
+    return _assembled(work, division, total, found, own, tolerance, progress)
+
+
+@dataclass(slots=True, eq=False)
+class _BlockCache:
+    """Shapes and blocks of a plan in the making; with each layer the roots T of its blocks' optima."""
+
+    shapes: list[Shape] = field(default_factory=list)
+    spans: dict[int, Integers | None] = field(default_factory=dict)
+    layers: list[tuple[Layer, Array]] = field(default_factory=list)
+
+    def add_centred(
+        self, parts: Decomposition, sizes: Sequence[int], gap: float, tell: Progress | None
+    ) -> None:
+        """Blocks of centred tables alone; they come first, so that their shapes keep their numbers."""
+        if not parts.simple and not parts.mixed:
+            return
+        draft = solve_blocks(parts, sizes, Optimal(), gap, tell)
+        self.shapes, self.spans = list(draft.strategy.shapes), dict(draft.spans)
+        root = math.sqrt(draft.value or 0.0)
+        self.layers = [(layer, layer.costs * root) for layer in draft.strategy.layers]
+
+    def add_free(self, pattern: Pattern, blocks: Sequence[Attributes], roots: Array, shape: Array) -> None:
+        """Blocks that free tables touch: where they sit, the roots of their optima, and what they measure."""
+        subsets = np.array(blocks, dtype=np.int32).reshape(len(blocks), len(pattern.sizes))
+        layout = (tuple(range(len(pattern.sizes))),) if pattern.sizes else ()
+        numbers = np.full((len(blocks), len(layout)), len(self.shapes), dtype=np.int64)
+        if pattern.sizes:
+            if len(pattern.span) < pattern.span.shape[1]:
+                self.spans[len(self.shapes)] = pattern.span
+            self.shapes.append(Shape.independent(pattern.sizes, shape))
+        self.layers.append((Layer(subsets, layout, numbers, roots, roots), roots))
+
+    def finished(self, sizes: tuple[int, ...], measures: tuple[Measure, ...]) -> Strategy:
+        """The strategy of cost 1 with the best noise for these blocks (claim M-001)."""
+        whole = math.fsum(float(roots.sum()) for _, roots in self.layers)
+        layers = tuple(
+            replace(layer, noise=whole / roots, costs=roots / whole) for layer, roots in self.layers
+        )
+        return Strategy((Domain(sizes, measures),), tuple(self.shapes), layers)
+
+
+def _assembled(
+    work: Workload,
+    division: Division,
+    total: BlockSum,
+    found: Search,
+    kinds: Sequence[int],
+    tolerance: float,
+    progress: Progress | None,
+) -> Draft:
+    """The mechanism of cost 1 for these weights and moves, and a bound for all mechanisms."""
+    sizes = work.schema.sizes
+    measures = whole_measures(found.weights, kinds, sizes)
+    exact = {kind: measures[list(kinds).index(kind)].vector() for kind in found.weights}
+    bench = _BlockCache()
+    if division.centred:
+        parts = decompose(Workload(work.schema, division.centred), measures)
+        rest = _without(parts, set(total.free.blocks) if total.free else set())
+        bench.add_centred(rest, sizes, tolerance, progress)
+    for pattern, blocks, scales, root in total.touched(exact, found.moved, LAST_FILL):
+        with threads_for(len(root)):
+            solution = solve_cells(root, tolerance).require(tolerance, f"a block of {root.shape[1]:,} cells")
+        bench.add_free(pattern, blocks, np.sqrt(scales) * math.sqrt(solution.upper), solution.strategy)
+    mechanism = bench.finished(sizes, measures)
+    value = math.fsum(mechanism.totals(part)[0] for part in work.parts)
+    return Draft(mechanism, _lower_bound(work), "all mechanisms", value, spans=bench.spans)
+
+
+def _lower_bound(work: Workload) -> float:
+    """The best bound for all mechanisms that takes seconds; 0 where there is none."""
+    cells = math.prod(work.schema.sizes[at] for at in work.attributes)
+    return max(product_dual_or_nothing(work), svd_or_nothing(work) if cells <= BOUND_CELLS else 0.0)
+
+
+def _without(parts: Decomposition, touched: set[Attributes]) -> Decomposition:
+    """The blocks that no free table touches."""
+    simple = []
+    for blocks in parts.simple:
+        keep = np.array([tuple(row) not in touched for row in blocks.subsets.tolist()], dtype=bool)
+        if keep.any():
+            simple.append(SimpleBlocks(blocks.subsets[keep], blocks.pieces[keep], blocks.coefficients[keep]))
+    mixed = tuple(block for block in parts.mixed if block.attributes not in touched)
+    return replace(parts, simple=tuple(simple), mixed=mixed)

@@ -1,0 +1,199 @@
+"""Tables whose queries are split freely: any piece on any block that holds it (claims Q-001 to Q-004).
+
+A split is written as moves from the uniform one. Moving rows Z from subset S to a larger block B subtracts Z
+from what is asked of S and adds it, spread over the cells of B, to what is asked of B; every split of a
+query over blocks that hold parts of its attributes is reached by such moves, and each is unbiased.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from residua.decompose import Attributes, Source
+from residua.linalg.centring import Measure, project
+from residua.linalg.squares import spread, unchanged_by_swap
+from residua.workload import Table
+from residua.workload.groups import choices
+
+Array = NDArray[np.float64]
+
+Key = tuple[int, tuple[int, ...], int]
+"""A piece: the source, the places it depends on, and another attribute that its block has too."""
+
+NOBODY = -1  # in place of another attribute
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """Rows that may be moved from one piece to others; each target has the places of the origin within."""
+
+    origin: Key
+    taken: int  # how many times the rows are taken off the origin
+    targets: tuple[tuple[Key, tuple[int, ...]], ...]
+    shape: tuple[int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Use:
+    """A piece in a block: the places of the block that it depends on, and the weight of its queries."""
+
+    key: Key
+    places: tuple[int, ...]
+    weight: float
+
+
+class FreeTables:
+    """Sources, moves and blocks of the tables that are split freely.
+
+    Pieces sit on blocks within their own table, and on those blocks of `family` that have one attribute more
+    (attributes must then be of different kinds).
+    """
+
+    def __init__(
+        self, groups: Iterable[Table], kinds: Sequence[int], family: Iterable[Attributes] = ()
+    ) -> None:
+        self.groups = list(groups)
+        self.blocks: dict[Attributes, dict[tuple[Key, tuple[int, ...]], float]] = {}
+        numbers: dict[Source, int] = {}
+        outsiders: dict[tuple[int, tuple[int, ...]], list[int]] = {}
+        wider = set(family)
+        for group in self.groups:
+            queries = tuple(factor.queries for factor in group.factors)
+            source = Source(queries, tuple(kinds[at] for at in group.attributes))
+            number = numbers.setdefault(source, len(numbers))
+            for places in _subsets(len(group.attributes)):
+                own = tuple(group.attributes[place] for place in places)
+                self._use((number, places, NOBODY), own, tuple(sorted(own)), group.weight)
+                others = _others(own, group.attributes, wider)
+                outsiders[number, places] = others
+                for other in others:
+                    block = tuple(sorted((*own, other)))
+                    self._use((number, places, other), own, block, group.weight)
+        self.sources = list(numbers)
+        self.roots = [source.root() for source in self.sources]
+        self.tied = [_symmetric(source, root) for source, root in zip(self.sources, self.roots, strict=True)]
+        self.base = {
+            (number, places, NOBODY): _uniform_piece(self.roots[number], source.sizes, places)
+            for number, source in enumerate(self.sources)
+            for places in _subsets(len(source.sizes))
+        }
+        self.moves = [
+            move
+            for number, source in enumerate(self.sources)
+            for move in _moves(number, source, len(self.roots[number]), self.tied[number], outsiders)
+        ]
+
+    def _use(self, key: Key, own: Attributes, block: Attributes, weight: float) -> None:
+        uses = self.blocks.setdefault(block, {})
+        at = (key, tuple(block.index(attribute) for attribute in own))
+        uses[at] = uses.get(at, 0.0) + weight
+
+    def canonical(self, key: Key) -> Key:
+        """The piece that stands for this one where both halves of a symmetric table are split alike."""
+        number, places, other = key
+        return (number, (0,), other) if self.tied[number] and places == (1,) else key
+
+    def uses(self, block: Attributes) -> tuple[Use, ...]:
+        """What is asked of a block."""
+        sums: dict[tuple[Key, tuple[int, ...]], float] = {}
+        for (key, places), weight in sorted(self.blocks[block].items()):
+            same = (self.canonical(key), places)
+            sums[same] = sums.get(same, 0.0) + weight
+        return tuple(Use(key, places, weight) for (key, places), weight in sums.items())
+
+    def start(self) -> Array:
+        """No moves: the uniform split."""
+        return np.zeros(sum(move.shape[0] * move.shape[1] for move in self.moves))
+
+    def rows(self, moved: Array) -> dict[Key, Array]:
+        """Rows of every piece after these moves."""
+        rows = {key: piece.copy() for key, piece in self.base.items() if self.canonical(key) == key}
+        for move, part in zip(self.moves, self._parts(moved), strict=True):
+            rows[move.origin] -= move.taken * part
+            for target, places in move.targets:
+                added = self._spread(part, move.origin, target, places)
+                rows[target] = rows[target] + added if target in rows else added
+        return rows
+
+    def slopes(self, by_rows: Mapping[Key, Array]) -> Array:
+        """Slope in the moves, from the slopes in the rows of the pieces."""
+        found = []
+        for move in self.moves:
+            slope = -move.taken * by_rows[move.origin]
+            for target, places in move.targets:
+                slope = slope + self._gathered(by_rows[target], target, places)
+            found.append(slope.reshape(-1))
+        return np.concatenate(found) if found else np.zeros(0)
+
+    def _parts(self, moved: Array) -> list[Array]:
+        lengths = [move.shape[0] * move.shape[1] for move in self.moves]
+        parts = np.split(moved, np.cumsum(lengths)[:-1]) if lengths else []
+        return [part.reshape(move.shape) for move, part in zip(self.moves, parts, strict=True)]
+
+    def _spread(self, rows: Array, origin: Key, target: Key, places: tuple[int, ...]) -> Array:
+        """Rows over the origin's cells as rows over the target's own cells."""
+        sizes = self.sources[target[0]].sizes
+        width = [sizes[place] for place in target[1]]
+        return spread(rows, [sizes[place] for place in origin[1]], places, width)
+
+    def _gathered(self, slope: Array, target: Key, places: tuple[int, ...]) -> Array:
+        """The transpose of `_spread`."""
+        sizes = self.sources[target[0]].sizes
+        tensor = slope.reshape(len(slope), *(sizes[place] for place in target[1]))
+        gone = tuple(1 + at for at in range(len(target[1])) if at not in places)
+        return np.asarray(tensor.sum(axis=gone).reshape(len(slope), -1))
+
+
+def _subsets(ways: int) -> list[tuple[int, ...]]:
+    return list(choices(ways))
+
+
+def _uniform_piece(root: Array, sizes: Sequence[int], places: tuple[int, ...]) -> Array:
+    return project(root, sizes, [Measure(size) for size in sizes], places)
+
+
+def _others(own: Attributes, table: Attributes, family: set[Attributes]) -> list[int]:
+    """Attributes outside the table that make a block of the family together with its own."""
+    return sorted(
+        other
+        for block in family
+        if len(block) == len(own) + 1 and set(own) < set(block)
+        for other in set(block) - set(own)
+        if other not in table
+    )
+
+
+def _symmetric(source: Source, root: Array) -> bool:
+    """Whether swapping its two attributes, of one kind, leaves every row as it is."""
+    if len(source.kinds) != 2 or source.kinds[0] != source.kinds[1]:
+        return False
+    return unchanged_by_swap(root, source.sizes[0])
+
+
+def _moves(
+    number: int,
+    source: Source,
+    rows: int,
+    tied: bool,
+    outsiders: Mapping[tuple[int, tuple[int, ...]], Sequence[int]],
+) -> Iterable[Move]:
+    """Every move by one attribute."""
+    for places in _subsets(len(source.sizes)):
+        shape = (rows, int(np.prod([source.sizes[place] for place in places], dtype=np.int64)))
+        origin: Key = (number, places, NOBODY)
+        if tied and places == (1,):
+            continue
+        if tied and not places:
+            yield Move(origin, 2, (((number, (0,), NOBODY), ()),), shape)
+        elif tied and places == (0,):
+            both: Key = (number, (0, 1), NOBODY)
+            yield Move(origin, 1, ((both, (0,)), (both, (1,))), shape)
+        else:
+            for place in set(range(len(source.sizes))) - set(places):
+                target = tuple(sorted((*places, place)))
+                inside = tuple(target.index(each) for each in places)
+                yield Move(origin, 1, (((number, target, NOBODY), inside),), shape)
+        for other in outsiders[number, places]:
+            yield Move(origin, 1, (((number, places, other), tuple(range(len(places)))),), shape)

@@ -1,0 +1,228 @@
+"""Workloads as JSON-able records beside named arrays, and back."""
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from residua._manifests import checked_array, entry, fetch, number, stash, submanifests, text, whole, wholes
+from residua.errors import FileFormatError, WorkloadError
+from residua.schema import Attribute, Hierarchy, Schema
+from residua.workload.combined import Combined
+from residua.workload.explicit import Explicit, Sets
+from residua.workload.groupings import AbsDiff, Affine, Partition
+from residua.workload.groups import MOST_ATTRIBUTES, Factor, Table, checked_weight
+from residua.workload.intervals import Circular, Prefix, Ranges, Width
+from residua.workload.queries import Queries
+from residua.workload.symmetric import Identity, Predicates, Total
+from residua.workload.tables import TableRun
+
+_KINDS: dict[str, type[Queries]] = {
+    cls.kind: cls
+    for cls in (
+        Identity,
+        Total,
+        Predicates,
+        Prefix,
+        Ranges,
+        Width,
+        Circular,
+        Partition,
+        Sets,
+        Affine,
+        AbsDiff,
+        Explicit,
+        Combined,
+    )
+}
+
+
+def queries_from_manifest(record: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> Queries:
+    """The queries that a record describes.
+
+    >>> queries_from_manifest({"kind": "prefix", "size": 3}, {})
+    prefix on 3 cells
+    """
+    kind = text(record, "kind")
+    if kind not in _KINDS:
+        raise FileFormatError(f"queries of kind {kind!r} are not known to this version of residua")
+    try:
+        return _KINDS[kind].from_manifest(record, arrays)
+    except WorkloadError as error:
+        raise FileFormatError(f"saved {kind} queries make no sense: {error}") from error
+
+
+def register_family(kind: type[Queries]) -> type[Queries]:
+    """Make a class of queries of your own known, so that plans and releases that ask them can be loaded.
+
+    `kind` is a subclass of `residua.workload.Queries` with a `kind` of its own, which files carry; whoever
+    loads such a file must have registered it too. Can be used as a decorator.
+    """
+    if not (isinstance(kind, type) and issubclass(kind, Queries)):
+        raise WorkloadError(f"a family is registered by its class, a subclass of Queries, not {kind!r}")
+    name = getattr(kind, "kind", None)
+    if not isinstance(name, str) or not name or _KINDS.get(name, kind) is not kind:
+        raise WorkloadError(f"{kind.__name__} needs a kind of its own, a word that no other class has")
+    _KINDS[name] = kind
+    return kind
+
+
+def refuse_unreadable(parts: Sequence[Table | TableRun]) -> None:
+    """Nothing, or the WorkloadError for queries of a class that no file could bring back."""
+    for part in parts:
+        for queries in _queries_of(part):
+            if _KINDS.get(queries.kind) is not type(queries):
+                name = next(part.names()) if isinstance(part, TableRun) else part.name
+                raise WorkloadError(
+                    f"table {name!r}: queries of the class {type(queries).__name__!r} are not residua's own, "
+                    "so they could be saved but never loaded; make the class known with rs.register_family, "
+                    "or ask with rs.linear(schema, attributes, queries.matrix())"
+                )
+
+
+def _queries_of(part: Table | TableRun) -> Iterable[Queries]:
+    if isinstance(part, Table):
+        return [factor.queries for factor in part.factors]
+    if part.joint is not None:
+        return {id(queries): queries for queries in part.joint}.values()
+    return [factor.queries for factor in part.factors if factor is not None]
+
+
+def parts_record(parts: Sequence[Table | TableRun], arrays: dict[str, NDArray[Any]]) -> dict[str, Any]:
+    """The groups and runs of tables of a workload, with each of their queries recorded once."""
+    shelf = _Shelf(arrays)
+    rows = [
+        _tables_record(part, shelf) if isinstance(part, TableRun) else _group_record(part, shelf)
+        for part in parts
+    ]
+    return {"queries": shelf.records, "parts": rows}
+
+
+class _Shelf:
+    """Records of queries by number, each kept once."""
+
+    def __init__(self, arrays: dict[str, NDArray[Any]]) -> None:
+        self.arrays = arrays
+        self.records: list[dict[str, Any]] = []
+        self._by_object: dict[int, int] = {}
+        self._by_text: dict[str, int] = {}
+
+    def number(self, queries: Queries) -> int:
+        """The number of these queries. Equal ones may be worded differently, so equality does not decide."""
+        if id(queries) not in self._by_object:
+            record = queries.to_manifest(self.arrays)
+            key = json.dumps(record, sort_keys=True)
+            if key not in self._by_text:
+                self._by_text[key] = len(self.records)
+                self.records.append(record)
+            self._by_object[id(queries)] = self._by_text[key]
+        return self._by_object[id(queries)]
+
+
+def _group_record(group: Table, shelf: _Shelf) -> dict[str, Any]:
+    factors = [
+        {"attributes": list(factor.attributes), "queries": shelf.number(factor.queries)}
+        for factor in group.factors
+    ]
+    return {"kind": "group", "name": group.name, "weight": group.weight, "factors": factors}
+
+
+def _tables_record(tables: TableRun, shelf: _Shelf) -> dict[str, Any]:
+    record: dict[str, Any] = {
+        "kind": "tables",
+        "name": tables.name,
+        "weight": tables.weight,
+        "subsets": stash(shelf.arrays, tables.subsets),
+    }
+    if tables.joint is None:
+        numbers = [-1 if factor is None else shelf.number(factor.queries) for factor in tables.factors]
+        record["by_attribute"] = stash(shelf.arrays, np.array(numbers, dtype=np.int64))
+    else:
+        joint = [shelf.number(queries) for queries in tables.joint]
+        record["joint"] = stash(shelf.arrays, np.array(joint, dtype=np.int64))
+    return record
+
+
+def parts_from_manifest(
+    record: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]], schema: Schema
+) -> tuple[Table | TableRun, ...]:
+    """The groups and runs of tables recorded, checked against the schema."""
+    queries = [queries_from_manifest(item, arrays) for item in submanifests(record, "queries")]
+    parts: list[Table | TableRun] = []
+    for item in submanifests(record, "parts"):
+        kind = text(item, "kind")
+        try:
+            if kind == "group":
+                parts.append(_read_group(item, queries, schema))
+            elif kind == "tables":
+                parts.append(_read_tables(item, queries, arrays, schema))
+            else:
+                raise FileFormatError(f"a saved workload has a part of unknown kind {kind!r}")
+        except WorkloadError as error:
+            raise FileFormatError(f"a saved workload makes no sense: {error}") from error
+    if not parts:
+        raise FileFormatError("a saved workload has no tables")
+    return tuple(parts)
+
+
+def _read_group(item: Mapping[str, Any], queries: Sequence[Queries], schema: Schema) -> Table:
+    factors = tuple(
+        _factor(wholes(factor, "attributes"), whole(factor, "queries"), queries, schema)
+        for factor in submanifests(item, "factors")
+    )
+    return Table(text(item, "name"), factors, checked_weight(number(item, "weight"), "a saved table"))
+
+
+def _read_tables(
+    item: Mapping[str, Any], queries: Sequence[Queries], arrays: Mapping[str, NDArray[Any]], schema: Schema
+) -> TableRun:
+    subsets = checked_array(fetch(item, "subsets", arrays), "of tables", "i", (None, None))
+    if not len(subsets) or (subsets.size and not 0 <= subsets.min() <= subsets.max() < len(schema.names)):
+        raise FileFormatError("a saved workload has tables on attributes that the schema does not have")
+    if subsets.shape[1] > MOST_ATTRIBUTES:
+        raise FileFormatError(f"a saved workload has tables on {subsets.shape[1]} attributes")
+    if (np.diff(np.sort(subsets, axis=1), axis=1) == 0).any():
+        raise FileFormatError("a saved workload has a table with an attribute twice")
+    name = None if entry(item, "name") is None else text(item, "name")
+    weight = checked_weight(number(item, "weight"), "a saved run of tables")
+    if "joint" in item:
+        rows = list(zip(subsets.tolist(), _numbers(item, "joint", arrays, len(subsets)), strict=True))
+        joint = tuple(_factor(tuple(row), number, queries, schema).queries for row, number in rows)
+        return TableRun(schema, subsets, (), joint, weight, name)
+    used = set(np.unique(subsets).tolist())
+    numbers = _numbers(item, "by_attribute", arrays, len(schema.names))
+    factors = tuple(
+        _factor((at,), number, queries, schema) if at in used else None for at, number in enumerate(numbers)
+    )
+    return TableRun(schema, subsets, factors, None, weight, name)
+
+
+def _numbers(item: Mapping[str, Any], key: str, arrays: Mapping[str, NDArray[Any]], count: int) -> list[int]:
+    numbers: list[int] = checked_array(fetch(item, key, arrays), repr(key), "i", (count,)).tolist()
+    return numbers
+
+
+def _factor(attributes: tuple[int, ...], number: int, queries: Sequence[Queries], schema: Schema) -> Factor:
+    """The factor of recorded queries, refused if the schema's sizes are others."""
+    if not 0 <= number < len(queries):
+        raise FileFormatError(f"a saved workload refers to queries {number} of {len(queries)}")
+    for attribute in attributes:
+        if not 0 <= attribute < len(schema.names):
+            raise FileFormatError(f"a saved workload uses attribute {attribute!r}, which the schema lacks")
+    factor = Factor(attributes, queries[number])
+    sizes = tuple(schema.attributes[attribute].size for attribute in attributes)
+    if sizes != factor.queries.sizes:
+        raise FileFormatError(f"a saved workload has {factor.queries!r} where the schema has {sizes} cells")
+    if isinstance(factor.queries, Partition) and factor.queries.level is not None:
+        _check_level(factor.queries.classes, factor.queries.level, schema.attributes[attributes[0]])
+    return factor
+
+
+def _check_level(classes: NDArray[np.int64], level: str, attribute: Attribute) -> None:
+    nodes = (
+        attribute.level_of(level) if isinstance(attribute, Hierarchy) and level in attribute.levels else ()
+    )
+    if not np.array_equal(classes, nodes):
+        raise FileFormatError(f"a saved workload asks for a level {level!r} that the schema does not have")
