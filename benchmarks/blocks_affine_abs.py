@@ -15,9 +15,8 @@ from _timing import Limits, timed
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
-from residua.linalg.rows import independent_rows
-from residua.solve.bracket import bracket
-from residua.solve.cells import solve_cells
+from residua.linalg.matrices import independent_rows
+from residua.solve.cells import bracket, solve_cells
 from residua.workload.groupings import AbsDiff, Affine
 
 Array = NDArray[np.float64]

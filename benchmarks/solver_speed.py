@@ -18,8 +18,7 @@ from _timing import Limits, Timed, timed
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
-from residua.solve.cells import solve_cells
-from residua.solve.solution import Solution
+from residua.solve.cells import Solution, solve_cells
 from residua.workload.intervals import Prefix, Ranges
 
 Array = NDArray[np.float64]

@@ -17,7 +17,7 @@ from _timing import Limits, timed
 from threadpoolctl import threadpool_limits
 
 import residua as rs
-from residua.linalg.rows import row_space
+from residua.linalg.matrices import row_space
 from residua.solve.targets import solve_targets
 
 CELLS, SMALL = 1024, 256

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 import residua as rs
 from residua.workload import Table, Workload
 from residua.workload.explicit import Explicit
-from residua.workload.groups import Factor
+from residua.workload.tables import Factor
 
 Array = NDArray[np.float64]
 

@@ -8,7 +8,7 @@ so that wCA-I weighs a variance by the inverse square of its target and wCA-II b
 import numpy as np
 from numpy.typing import NDArray
 
-from residua.linalg.rows import independent_rows
+from residua.linalg.matrices import independent_rows
 from residua.methods.baselines import hierarchical_matrix
 from residua.solve.cells import solve_cells
 

@@ -16,8 +16,8 @@ from residua.methods.registry import methods_for
 from residua.privacy import NoiseLaw
 from residua.workload import Identity, Table, Workload
 from residua.workload.explicit import Explicit
-from residua.workload.groups import Factor
 from residua.workload.intervals import Prefix
+from residua.workload.tables import Factor
 
 Array = NDArray[np.float64]
 

@@ -18,11 +18,10 @@ from _products import ALLOWED
 from hdmm_table5 import PERMUTATION_SPREAD, WORKLOADS, mean_over_permutations
 from numpy.typing import NDArray
 
-from residua.linalg.rows import inverse_gram
-from residua.methods.adaptive_baselines import tree_for
-from residua.methods.baselines import at_cost_one, hb_matrix, hierarchical_matrix, wavelet_matrix
+from residua.linalg.matrices import inverse_gram
+from residua.methods.baselines import at_cost_one, hb_matrix, hierarchical_matrix, tree_for, wavelet_matrix
 from residua.methods.hdmm.p_identity import opt0
-from residua.solve.bracket import bracket
+from residua.solve.cells import bracket
 from residua.workload.queries import Queries
 
 Array = NDArray[np.float64]

@@ -23,10 +23,9 @@ from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
 import residua as rs
-from residua.linalg.rows import inverse_gram
+from residua.linalg.matrices import inverse_gram
 from residua.methods.baselines import hierarchical_matrix, wavelet_matrix
-from residua.solve.bracket import bracket
-from residua.solve.cells import solve_cells
+from residua.solve.cells import bracket, solve_cells
 from residua.workload.intervals import Prefix, Ranges, Width
 from residua.workload.queries import Queries
 

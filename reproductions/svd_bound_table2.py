@@ -24,11 +24,10 @@ from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
 import residua as rs
-from residua.linalg.rows import inverse_gram
+from residua.linalg.matrices import inverse_gram
 from residua.methods.baselines import hierarchical_matrix, identity_matrix, wavelet_matrix
-from residua.solve.bracket import bracket
-from residua.solve.cells import solve_cells
-from residua.workload.symmetric import Predicates
+from residua.solve.cells import bracket, solve_cells
+from residua.workload.queries import Predicates
 
 Array = NDArray[np.float64]
 

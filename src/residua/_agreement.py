@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from residua.answering.blocks import Measured
 from residua.answering.estimator import Estimator
-from residua.linalg.squares import along_axes
+from residua.linalg.matrices import along_axes
 from residua.strategy.strategy import Strategy
 
 Array = NDArray[np.float64]

@@ -31,10 +31,9 @@ from residua.privacy import Budget, Privacy, Unit, budget_from_manifest
 from residua.privacy.laws import bound_divisor, variance_ratio
 from residua.schema import Schema
 from residua.strategy.batches import batches_of
-from residua.strategy.fit import refuse_unfit
 from residua.strategy.format_1 import strategy_of_format_1
-from residua.strategy.integral import rebudgeted
-from residua.strategy.manifest import strategy_from_manifest, strategy_to_manifest
+from residua.strategy.manifest import refuse_unfit, strategy_from_manifest, strategy_to_manifest
+from residua.strategy.rounding import rebudgeted
 from residua.strategy.strategy import Strategy
 from residua.strategy.unspent import free_variances, unspent
 from residua.workload import Table, Workload

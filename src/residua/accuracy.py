@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 from residua._manifests import checked_array, entry, fetch, number, text
 from residua.errors import BudgetError, FileFormatError, WorkloadError
 from residua.methods.draft import Caps
-from residua.schema.wording import hint, short
+from residua.schema.coding import hint, short
 from residua.workload import Table, TableRun, Workload
 from residua.workload.queries import spelled
 

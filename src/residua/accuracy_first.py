@@ -16,13 +16,12 @@ from residua.fitness import Fitness, fitness_of, largest_ratio, ratios_of
 from residua.methods.draft import Caps, Draft, Progress
 from residua.methods.named import refuse_all_but_marginals
 from residua.methods.scales import block_targets
-from residua.methods.scales.loss import Loss, block_loss
-from residua.methods.scales.named_variances import named_variances
+from residua.methods.scales.loss import Loss, block_loss, named_variances
 from residua.methods.targets import dense_targets, suits
 from residua.privacy import Budget, Unit, privacy_cost
-from residua.privacy.exact import text_above
+from residua.privacy.conversions import text_above
 from residua.strategy import costs
-from residua.strategy.integral import measurable, rebudgeted
+from residua.strategy.rounding import measurable, rebudgeted
 from residua.strategy.strategy import Strategy
 from residua.workload import Workload
 

@@ -22,7 +22,7 @@ from residua.accuracy_first import (
     refuse_odd_requests,
 )
 from residua.errors import BudgetError, Infeasible, WorkloadError
-from residua.linalg.threads import threads_for
+from residua.linalg.matrices import threads_for
 from residua.methods.coarsening import coarse_workload, coarsened_draft
 from residua.methods.draft import Draft, Progress
 from residua.methods.named import residualplanner_plus
@@ -32,7 +32,7 @@ from residua.privacy import Budget, Unit
 from residua.privacy.laws import bound_divisor, variance_ratio
 from residua.strategy.costs import ideal_scale
 from residua.strategy.counted import MOST_CELLS, refuse_uncounted
-from residua.strategy.integral import measurable
+from residua.strategy.rounding import measurable
 from residua.workload import Table, TableRun, Workload
 from residua.workload.queries import spelled
 from residua.workload.union import refuse_extremes

@@ -15,8 +15,8 @@ from numpy.typing import DTypeLike, NDArray
 from residua import _files
 from residua._manifests import entry, flag, submanifest, submanifests, text
 from residua._plan import Content, Plan, refuse_foreign
-from residua.answering.estimates import Estimates
 from residua.answering.estimator import Estimator
+from residua.answering.protocol import Estimates
 from residua.answers import (
     MOST_ANSWERS,
     arrow_schema,

@@ -18,21 +18,20 @@ from numpy.typing import NDArray
 
 import residua as rs
 from residua.answering.blocks import Layer, Measured, Placed, Shape
-from residua.answering.coarsened.answerer import Coarsened
+from residua.answering.coarsened import Coarsened
 from residua.answering.coupled.answerer import Coupled
-from residua.answering.diagonal.answerer import Diagonal
+from residua.answering.diagonal import Diagonal
 from residua.answering.estimator import Estimator
 from residua.answering.independent.answerer import Independent
-from residua.answering.kronecker.answerer import Kronecker
+from residua.answering.kronecker import Kronecker
 from residua.answering.nested import Nested
 from residua.answering.protocol import Answerer
 from residua.linalg.centring import Measure, centred_columns
 from residua.linalg.classes import Classes, JointClasses
-from residua.strategy.build import of_blocks, seen_by
+from residua.strategy.build import of_blocks, seen_by, whole_span
 from residua.strategy.integers import independent_integers
-from residua.strategy.integral import measurable
 from residua.strategy.joining import as_cells
-from residua.strategy.spans import whole_span
+from residua.strategy.rounding import measurable
 from residua.strategy.strategy import Domain, Strategy
 from residua.workload import Table
 from residua.workload.views import View

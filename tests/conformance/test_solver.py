@@ -10,9 +10,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from residua.linalg.rows import independent_rows
-from residua.solve.cells import solve_cells
-from residua.solve.solution import Solution
+from residua.linalg.matrices import independent_rows
+from residua.solve.cells import Solution, solve_cells
 from residua.solve.targets import TargetSolution, solve_targets
 from residua.solve.verify import Verification, verify_solution, verify_targets
 

@@ -16,7 +16,7 @@ import pytest
 from numpy.typing import NDArray
 
 import residua as rs
-from residua.answering.coarsened.answerer import Coarsened
+from residua.answering.coarsened import Coarsened
 from residua.answering.protocol import Answerer
 from residua.kernel.cost import added_cost, replaced_cost
 from residua.kernel.measurement import Measurement

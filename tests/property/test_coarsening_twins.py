@@ -6,13 +6,13 @@ from hypothesis import assume, given, reject, settings
 from hypothesis import strategies as st
 
 import residua as rs
-from residua.linalg.squares import join, spread
+from residua.linalg.matrices import join, spread
 from residua.measurements import Measurements
-from residua.methods import coarsened_draft
+from residua.methods import coarsening
 from residua.methods.registry import methods_for
 from residua.release import Release
 from residua.workload import Combined, Explicit, Factor, Table
-from residua.workload.coarse import combined_factors
+from residua.workload.views import combined_factors
 
 SIZES = (3, 3, 4, 2)
 SCHEMA = rs.Schema.of_sizes(SIZES)
@@ -187,7 +187,7 @@ def check_plan(work, budget, *, beside):
     """The plan of a workload is right; with `beside` one that does not take all tables by the same kinds."""
     with pytest.MonkeyPatch.context() as patch:
         if beside:
-            patch.setattr(coarsened_draft, "_all_by_kinds", _refused)
+            patch.setattr(coarsening, "_all_by_kinds", _refused)
         plan = rs.plan(work, budget)
     check_twins(plan, work)
 

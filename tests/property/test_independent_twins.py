@@ -16,11 +16,10 @@ import residua as rs
 from residua._figures import totals_of
 from residua.decompose import decompose
 from residua.linalg.centring import Measure
-from residua.methods.blocks import solve_blocks
+from residua.methods.blocks import Optimal, solve_blocks
 from residua.methods.draft import Draft
 from residua.methods.named import residualplanner_plus
 from residua.methods.registry import methods_for
-from residua.methods.shapes import Optimal
 from residua.privacy import Budget
 from residua.schema import Attribute
 from residua.strategy.costs import record_cost

@@ -22,8 +22,7 @@ from residua.privacy import (
     zcdp_delta_of,
     zcdp_epsilon_of,
 )
-from residua.privacy.exact import exact, text_above
-from residua.privacy.rounding import float_above
+from residua.privacy.conversions import exact, float_above, text_above
 
 
 def powers_of_ten(low, high):

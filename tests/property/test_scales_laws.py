@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import residua as rs
-from residua.linalg.rows import independent_rows
+from residua.linalg.matrices import independent_rows
 from residua.methods.scales import block_targets
 from residua.solve.targets import solve_targets
 

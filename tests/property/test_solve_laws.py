@@ -9,11 +9,8 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from numpy.typing import NDArray
 
-from residua.linalg.rows import independent_rows
-from residua.linalg.squares import join
-from residua.solve.bracket import bracket
-from residua.solve.cells import solve_cells
-from residua.solve.solution import Solution
+from residua.linalg.matrices import independent_rows, join
+from residua.solve.cells import Solution, bracket, solve_cells
 from residua.solve.targets import TargetSolution, solve_targets
 from residua.solve.verify import verify_solution, verify_targets
 

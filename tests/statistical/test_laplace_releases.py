@@ -16,7 +16,7 @@ from scipy import stats
 
 import residua as rs
 from residua import _measure
-from residua.answering.kronecker.answerer import Kronecker
+from residua.answering.kronecker import Kronecker
 from residua.answering.nested import Nested
 from residua.kernel import measurement
 from residua.noise import DiscreteLaplace, draw

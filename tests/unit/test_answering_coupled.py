@@ -14,7 +14,7 @@ from residua.answering.coupled import kinds as coupled_kinds
 from residua.answering.coupled import system as coupled_system
 from residua.answering.coupled.answerer import Coupled
 from residua.answering.coupled.coordinates import contrasts, coordinates, lifted, subsets_of, touched
-from residua.answering.kronecker.answerer import Kronecker
+from residua.answering.kronecker import Kronecker
 from residua.errors import Infeasible, NotInSpan
 from residua.linalg.centring import Measure
 from residua.methods.named import querysmasher

@@ -22,7 +22,7 @@ from residua.privacy import Unit
 from residua.strategy import rounding
 from residua.strategy.batches import batches_of
 from residua.strategy.integers import independent_integers
-from residua.strategy.integral import measurable
+from residua.strategy.rounding import measurable
 from residua.strategy.strategy import Domain, Strategy
 
 SCHEMA = rs.Schema(age=rs.Integer(0, 3), sex=rs.Categorical("F", "M"), place=rs.Integer(0, 3))

@@ -7,13 +7,12 @@ import pytest
 from numpy.typing import NDArray
 
 import residua as rs
-from residua.answering.independent import answerer, largest, runs
+from residua.answering.independent import answerer
 from residua.answering.protocol import TableByTable
 from residua.decompose import decompose
 from residua.linalg.centring import Measure
-from residua.methods.blocks import solve_blocks
+from residua.methods.blocks import Optimal, solve_blocks
 from residua.methods.named import fourier, querysmasher, residualplanner_plus
-from residua.methods.shapes import Optimal
 from residua.strategy.costs import record_cost
 from residua.strategy.format_1 import strategy_of_format_1
 from residua.strategy.manifest import strategy_from_manifest, strategy_to_manifest
@@ -87,7 +86,7 @@ def test_a_run_that_was_not_planned_is_answered_from_what_was(name):
 def test_the_sum_of_a_run_and_its_least_accurate_table_are_worked_out_together(monkeypatch):
     work = rs.marginals(rs.Schema.of_sizes([2, 3, 4, 5]), up_to=2)
     plan = rs.plan(work, rs.privacy_cost(1), objective="max_variance")
-    monkeypatch.setattr(runs._RunTotal, "by_table", None)  # what is known is not worked out again
+    monkeypatch.setattr(answerer._RunTotal, "by_table", None)  # what is known is not worked out again
     assert plan.max_variance == max(plan.strategy.variances(group).max() for group in work.groups())
     with pytest.raises(TypeError):
         plan.strategy.totals(rs.marginals(work.schema, ways=2).parts[0])
@@ -235,7 +234,7 @@ def test_under_another_measure_the_span_is_the_same():
 def test_no_column_left_out_can_be_the_largest(seed):
     generator = np.random.default_rng(seed)
     figures = [generator.integers(0, 6, (3, 25)) / 4.0, generator.random((3, 40))]
-    chosen = [largest._undominated(each) for each in figures]
+    chosen = [answerer._undominated(each) for each in figures]
     for _ in range(20):
         noise = generator.random(3)
         whole = np.einsum("k,ki,kj->ij", noise, *figures)
@@ -247,22 +246,22 @@ def test_no_column_left_out_can_be_the_largest(seed):
 
 def test_columns_that_differ_by_rounding_are_one():
     figures = np.ones((2, 1000)) + 1e-15 * np.random.default_rng(1).normal(size=(2, 1000))
-    assert len(largest._undominated(figures)) == 1
+    assert len(answerer._undominated(figures)) == 1
 
 
 def test_columns_of_zeros_are_no_obstacle():
-    assert len(largest._undominated(np.zeros((2, 5)))) == 1
-    assert largest._undominated(np.array([[0.0, 0.0], [1.0, 2.0]])).tolist() == [1]
+    assert len(answerer._undominated(np.zeros((2, 5)))) == 1
+    assert answerer._undominated(np.array([[0.0, 0.0], [1.0, 2.0]])).tolist() == [1]
 
 
 def test_the_largest_of_too_many_candidates_is_not_known(monkeypatch):
     strategy = strategy_for(rs.all_tables(SCHEMA, (1, 2), rs.ranges))
     (group,) = rs.table(SCHEMA, {"age": rs.ranges, "month": rs.ranges}).groups()
     assert strategy.largest(group) == pytest.approx(strategy.variances(group).max(), rel=1e-12)
-    monkeypatch.setattr(largest, "FEW", 0)
+    monkeypatch.setattr(answerer, "FEW", 0)
     choosing = strategy_for(rs.all_tables(SCHEMA, (1, 2), rs.ranges))
     assert choosing.largest(group) == pytest.approx(strategy.variances(group).max(), rel=1e-12)
-    monkeypatch.setattr(largest, "MOST_COMBINED", 0)
+    monkeypatch.setattr(answerer, "MOST_COMBINED", 0)
     fresh = strategy_for(rs.all_tables(SCHEMA, (1, 2), rs.ranges))
     assert math.isnan(fresh.largest(group))
 

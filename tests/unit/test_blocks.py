@@ -12,12 +12,11 @@ import residua as rs
 from residua._figures import totals_of
 from residua.decompose import decompose
 from residua.linalg.centring import Measure, project
-from residua.linalg.rows import independent_rows
+from residua.linalg.matrices import independent_rows
 from residua.methods import blocks
-from residua.methods.blocks import solve_blocks
+from residua.methods.blocks import Fourier, Given, Optimal, solve_blocks, uniform_bound
 from residua.methods.draft import Draft
 from residua.methods.named import fourier, querysmasher, residualplanner, residualplanner_plus
-from residua.methods.shapes import Fourier, Given, Optimal, uniform_bound
 from residua.workload import Family
 
 Array = NDArray[np.float64]

@@ -8,15 +8,14 @@ import numpy as np
 import pytest
 
 import residua as rs
-from residua.answering.coarsened.query_split import query_split_of
+from residua.answering.coarsened import query_split_of
 from residua.decompose import decompose
 from residua.linalg.centring import Measure
 from residua.linalg.classes import Classes, together
-from residua.methods import blocks, coarsened_draft
-from residua.methods.shapes import Optimal
-from residua.strategy.integral import measurable
-from residua.workload.coarse import coarsened, kinds_of
-from residua.workload.views import View
+from residua.methods import blocks, coarsening
+from residua.methods.blocks import Optimal
+from residua.strategy.rounding import measurable
+from residua.workload.views import View, coarsened, kinds_of
 
 SCHEMA = rs.Schema(
     age=rs.Integer(0, 99), hours=rs.Integer(0, 99), income=rs.Integer(0, 99), sex=rs.Categorical("F", "M")
@@ -124,7 +123,7 @@ def test_a_condition_of_which_a_part_was_not_measured_is_refused():
     schema = rs.Schema.of_sizes([3, 3, 3])
     work = rs.table(schema, where="a0 = 1 OR a1 = 1 OR a2 = 1") + rs.marginals(schema, up_to=1)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(coarsened_draft, "_all_by_kinds", _not_this_way)
+        patch.setattr(coarsening, "_all_by_kinds", _not_this_way)
         plan = rs.plan(work, rs.zcdp(1))
     with pytest.raises(rs.NotInSpan, match=r"more than the plan measures by kinds of cells.*'a0', 'a1'"):
         plan.variances(rs.table(schema, where="a0 = 1 OR a1 = 1"))

@@ -12,8 +12,8 @@ from residua.kernel.cost import added_cost, separate_cost
 from residua.kernel.exact import column_norm, column_sum, largest_size
 from residua.privacy.laws import noise_law
 from residua.strategy.batches import batches_of
-from residua.strategy.integral import rebudgeted
 from residua.strategy.manifest import strategy_from_manifest, strategy_to_manifest
+from residua.strategy.rounding import rebudgeted
 
 SCHEMA = rs.Schema.of_sizes([3, 2])
 WORK = rs.marginals(SCHEMA, up_to=2)

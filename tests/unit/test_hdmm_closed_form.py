@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import residua as rs
-from residua.methods.hdmm.closed_form import closed_form
-from residua.methods.hdmm.demand import Kernel, demands
+from residua.methods.hdmm.demand import Kernel, closed_form, demands
 from residua.methods.hdmm.marginals import marginals, plain_kernels, weighing_of, weighted_terms
 from residua.methods.hdmm.p_identity import opt0
 from residua.methods.hdmm.weighing import best_weights

@@ -5,11 +5,10 @@ import pytest
 from scipy.optimize import check_grad
 
 import residua as rs
-from residua.methods.hdmm.chains import chain_of
-from residua.methods.hdmm.demand import Kernel
+from residua.methods.hdmm.demand import Kernel, chain_of
 from residua.methods.hdmm.marginals import weighted_terms
 from residua.methods.hdmm.p_identity import evaluated, opt0, p_identity
-from residua.methods.hdmm.refine import Around
+from residua.methods.hdmm.products import Around
 from residua.workload.explicit import Explicit
 from residua.workload.intervals import Prefix, Ranges, Width
 

@@ -16,11 +16,12 @@ from residua.decompose import decompose
 from residua.errors import Infeasible
 from residua.kernel.cost import added_cost, separate_cost
 from residua.linalg.centring import Measure, project
-from residua.methods.blocks import solve_blocks
-from residua.methods.shapes import Optimal
-from residua.strategy import integers, rounding, spans
-from residua.strategy.balancing import balanced, balanced_within
+from residua.methods.blocks import Optimal, solve_blocks
+from residua.strategy import build, integers, rounding
+from residua.strategy.build import centred_span, integer_span, product_span, whole_span
 from residua.strategy.integers import (
+    balanced,
+    balanced_within,
     centred_rows,
     column_norm,
     combined_rows,
@@ -30,9 +31,8 @@ from residua.strategy.integers import (
     has_rank,
     independent_integers,
     rounded_rows,
+    short_basis,
 )
-from residua.strategy.lattice import short_basis
-from residua.strategy.spans import centred_span, integer_span, product_span, whole_span
 
 ONE = rs.privacy_cost(1)
 SMALL = rs.Schema.of_sizes([3, 2, 4])
@@ -491,7 +491,7 @@ def test_a_span_is_whole_numbers_or_nothing(monkeypatch):
     assert span([[0.1, 0.0, 0.0]]) is None
     assert span([[2.0**21, 1.0, 0.0]]) is None
     assert span([[0.1, 0, 0], [0, 1, 0], [0, 0, 7]]).tolist() == np.eye(3).tolist()  # all cells
-    monkeypatch.setattr(spans, "MOST_ROWS", 2)
+    monkeypatch.setattr(build, "MOST_ROWS", 2)
     assert span([[1.0, 1.0, 0.0]]) is None
 
 
@@ -521,7 +521,7 @@ def test_everything_centred_is_spanned_or_refused(monkeypatch):
     assert rank(basis.astype(object)) == len(basis) == 2
     assert not (basis.reshape(2, 3, 2) @ np.ones(2, int)).any()
     assert not np.tensordot(basis.reshape(2, 3, 2), [3, 1, 2], axes=(1, 0)).any()
-    monkeypatch.setattr(spans, "EXACT", 1)
+    monkeypatch.setattr(build, "EXACT", 1)
     with pytest.raises(ArithmeticError, match="use smaller weights"):
         whole_span(measures)
 
@@ -555,7 +555,7 @@ def test_a_short_basis_divides_out_what_centring_multiplied_by():
 
 
 def test_a_basis_too_large_to_shorten_stays_as_it_is(monkeypatch):
-    monkeypatch.setattr("residua.strategy.lattice.MOST_REDUCED", 1)
+    monkeypatch.setattr("residua.strategy.integers.MOST_REDUCED", 1)
     rows = np.array([[6, 0], [0, 6]])
     assert short_basis(rows) is rows
 

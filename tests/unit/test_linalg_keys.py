@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from residua.linalg.keys import RowIndex, distinct_rows
+from residua.linalg.matrices import RowIndex, distinct_rows
 
 
 def random_rows(seed: int, most: int, size: int, count: int = 60) -> np.ndarray:

@@ -5,7 +5,7 @@ import pytest
 from flint import acb_mat, arb_mat, ctx, fmpq, fmpq_mat
 from numpy.typing import NDArray
 
-from residua.linalg.rows import independent_rows, inverse_gram, pseudo_inverse
+from residua.linalg.matrices import independent_rows, inverse_gram, pseudo_inverse
 
 Array = NDArray[np.float64]
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from residua.linalg.squares import join, spread, sum_out
+from residua.linalg.matrices import join, spread, sum_out
 
 Array = NDArray[np.float64]
 

@@ -27,7 +27,7 @@ from residua.ledger import store
 from residua.noise import RoundedGaussian, SystemSource
 from residua.strategy.build import seen_by
 from residua.strategy.costs import record_cost
-from residua.strategy.integral import rebudgeted
+from residua.strategy.rounding import rebudgeted
 from residua.workload.views import View
 
 SCHEMA = rs.Schema(age=rs.Integer(0, 3), sex=rs.Categorical("F", "M"))

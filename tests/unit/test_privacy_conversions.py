@@ -12,17 +12,16 @@ from scipy.stats import norm
 
 from residua.errors import BudgetError
 from residua.privacy import (
+    conversions,
     cost_for,
     delta_of,
     epsilon_of,
     pure_delta_of,
     rho_for,
-    rounding,
     zcdp_delta_of,
     zcdp_epsilon_of,
 )
-from residua.privacy.conversions import pure_delta_at_most, zcdp_delta_at_most
-from residua.privacy.gaussian import delta_at_most
+from residua.privacy.conversions import delta_at_most, pure_delta_at_most, zcdp_delta_at_most
 
 EPSILONS = ["0.001", "0.01", "0.1", "0.5", "1", "3", "10", "50"]
 DELTAS = ["1e-15", "1e-12", "1e-9", "1e-6", "0.001", "0.1"]
@@ -142,10 +141,10 @@ def test_where_precision_runs_out_the_answer_errs_on_the_private_side(monkeypatc
     cost, epsilon, delta = Fraction(1, 10**40), Fraction(0), Fraction(1, 10**10)
     assert delta_at_most(cost, epsilon, delta)
     tight = delta_of(cost, epsilon)
-    monkeypatch.setattr(rounding, "_PRECISIONS", (2,))
+    monkeypatch.setattr(conversions, "_PRECISIONS", (2,))
     assert not delta_at_most(cost, epsilon, delta)
     assert delta_of(cost, epsilon) > tight
-    monkeypatch.setattr(rounding, "_PRECISIONS", ())
+    monkeypatch.setattr(conversions, "_PRECISIONS", ())
     assert not delta_at_most(cost, epsilon, delta)
     assert delta_of(cost, epsilon) == 1.0
 
@@ -247,6 +246,6 @@ def test_delta_outside_0_and_1_is_refused(convert):
 
 
 def test_a_search_without_an_end_says_infinity():
-    assert rounding.first_float(lambda _: False) == math.inf
-    assert rounding.first_float(lambda _: True) == 0.0
-    assert rounding.first_float(lambda x: x >= 0.1) == 0.1
+    assert conversions.first_float(lambda _: False) == math.inf
+    assert conversions.first_float(lambda _: True) == 0.0
+    assert conversions.first_float(lambda x: x >= 0.1) == 0.1

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from residua.errors import BudgetError
-from residua.privacy.exact import exact, exact_text, non_negative, positive, probability, text_above
+from residua.privacy.conversions import exact, exact_text, non_negative, positive, probability, text_above
 
 TENTH = Fraction(1, 10)
 

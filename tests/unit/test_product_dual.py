@@ -11,13 +11,11 @@ from numpy.typing import NDArray
 
 import residua as rs
 from residua.bounds import product_dual_or_nothing
-from residua.bounds.evaluation import Evaluation, Problem
-from residua.bounds.leaves import Axis
-from residua.bounds.nodes import EXCESS, Nodes
+from residua.bounds.leaves import EXCESS, Axis, Nodes
 from residua.bounds.pairs import structure_of
-from residua.bounds.product import HEAVIEST
+from residua.bounds.product import HEAVIEST, Evaluation, Problem
 from residua.errors import Infeasible, WorkloadError
-from residua.workload.joint import joint_rows
+from residua.workload.union import joint_rows
 
 Array = NDArray[np.float64]
 COST = rs.privacy_cost(1)

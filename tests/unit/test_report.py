@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import residua as rs
-from residua.privacy.exact import text_above
+from residua.privacy.conversions import text_above
 from residua.report import plan_contents, release_contents, write_report
 from residua.report.budgets import FACTORS, scaled
 from residua.report.charts import SERIES, themed, tidy

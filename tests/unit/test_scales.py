@@ -7,13 +7,13 @@ from scipy.sparse import csr_array
 
 import residua as rs
 from residua.errors import Infeasible
-from residua.linalg.rows import independent_rows
+from residua.linalg.matrices import independent_rows
 from residua.methods.scales import block_targets
-from residua.methods.scales import rounds as scales_rounds
-from residua.methods.scales import tables as scales_tables
-from residua.methods.scales.solve import best_scales
+from residua.methods.scales import cutting_planes as scales_rounds
+from residua.methods.scales import variance_rows as scales_tables
+from residua.methods.scales.cutting_planes import best_scales
 from residua.solve.targets import solve_targets
-from residua.strategy.integral import measurable
+from residua.strategy.rounding import measurable
 from residua.workload import TableRun
 
 sizes = rs.Schema.of_sizes

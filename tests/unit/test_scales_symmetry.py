@@ -5,13 +5,11 @@ import pytest
 
 import residua as rs
 from residua.decompose import decompose, uniform
-from residua.methods.blocks import solve_blocks
-from residua.methods.scales import centring as scales_centring
-from residua.methods.scales.centring import _Centring
-from residua.methods.scales.query_pieces import blocks_of_kind, gathered
-from residua.methods.scales.single_attribute import free_kinds
-from residua.methods.scales.symmetry import Orbits, kinds_of
-from residua.methods.shapes import Optimal
+from residua.methods.blocks import Optimal, solve_blocks
+from residua.methods.scales import targets as scales_centring
+from residua.methods.scales.joint_dual import free_kinds
+from residua.methods.scales.query_pieces import Orbits, blocks_of_kind, gathered, kinds_of
+from residua.methods.scales.targets import _Centring
 from residua.solve.newton import newton_steps
 
 sizes = rs.Schema.of_sizes

@@ -8,7 +8,7 @@ import pytest
 
 import residua as rs
 from residua.decompose import gather
-from residua.linalg.lattice import integer_kernel
+from residua.linalg.matrices import integer_kernel
 from residua.methods.named import querysmasher
 from residua.methods.smasher import kinds_of
 from residua.methods.splits.sum import BlockSum

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from residua.solve.bracket import bracket
+from residua.solve.cells import bracket
 from residua.solve.targets import sight_of
 
 Array = NDArray[np.float64]

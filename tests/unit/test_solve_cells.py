@@ -7,7 +7,7 @@ import pytest
 from numpy.typing import NDArray
 
 from residua.errors import NotConverged
-from residua.linalg.rows import independent_rows
+from residua.linalg.matrices import independent_rows
 from residua.solve import cells as solver
 from residua.solve.cells import solve_cells
 from residua.solve.verify import verify_solution

@@ -7,9 +7,7 @@ import pytest
 from flint import acb_mat, arb, arb_mat, ctx
 from numpy.typing import NDArray
 
-from residua.solve.bracket import Bracket, _singular, _squared, bracket
-from residua.solve.cells import solve_cells
-from residua.solve.circulant import solve_circulant
+from residua.solve.cells import Bracket, _singular, _squared, bracket, solve_cells, solve_circulant
 from residua.solve.targets import sight_of
 
 Array = NDArray[np.float64]

@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from residua.solve.cells import solve_cells
-from residua.solve.circulant import solve_circulant
+from residua.solve.cells import solve_cells, solve_circulant
 from residua.solve.verify import verify_solution
 
 Array = NDArray[np.float64]

@@ -5,9 +5,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from residua.linalg.rows import row_space
-from residua.solve.refine import refined
-from residua.solve.targets import TargetSolution, solve_targets
+from residua.linalg.matrices import row_space
+from residua.solve.targets import TargetSolution, refined, solve_targets
 from residua.solve.verify import verify_targets
 
 Array = NDArray[np.float64]

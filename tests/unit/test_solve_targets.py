@@ -5,7 +5,7 @@ import pytest
 from numpy.typing import NDArray
 
 from residua.errors import NotConverged
-from residua.linalg.rows import independent_rows
+from residua.linalg.matrices import independent_rows
 from residua.solve import targets as solver
 from residua.solve.targets import TargetSolution, solve_targets
 from residua.solve.verify import verify_targets

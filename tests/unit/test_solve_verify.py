@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from residua.solve.cells import solve_cells
-from residua.solve.solution import Solution
+from residua.solve.cells import Solution, solve_cells
 from residua.solve.targets import solve_targets
 from residua.solve.verify import verify_solution, verify_targets
 

@@ -9,11 +9,11 @@ from numpy.typing import NDArray
 
 import residua as rs
 from residua.decompose import gather
-from residua.linalg.squares import spread
+from residua.linalg.matrices import spread
 from residua.methods.named import querysmasher
 from residua.methods.smasher import kinds_of
 from residua.methods.splits import split
-from residua.methods.splits.choice import divide
+from residua.methods.splits.blocks import divide
 from residua.methods.splits.free import FreeTables
 from residua.methods.splits.sum import BlockSum
 from residua.strategy.strategy import Strategy

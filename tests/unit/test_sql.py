@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import residua as rs
-from residua.linalg.squares import join, spread
+from residua.linalg.matrices import join, spread
 from residua.workload import Partition, Prefix
 
 SCHEMA = rs.Schema(

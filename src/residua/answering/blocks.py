@@ -10,8 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from residua.linalg.centring import VANISHING, Measure
-from residua.linalg.keys import distinct_rows
-from residua.linalg.rows import inverse_gram, pseudo_inverse
+from residua.linalg.matrices import distinct_rows, inverse_gram, pseudo_inverse
 
 Array = NDArray[np.float64]
 Subsets = NDArray[np.int32]

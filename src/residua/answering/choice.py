@@ -5,12 +5,12 @@ import numpy as np
 from residua.answering.blocks import Blocks
 from residua.answering.coupled.answerer import Coupled
 from residua.answering.coupled.kinds import Touches
-from residua.answering.diagonal.answerer import Diagonal
+from residua.answering.diagonal import Diagonal
 from residua.answering.independent.answerer import Independent
-from residua.answering.kronecker.answerer import Kronecker
+from residua.answering.kronecker import Kronecker
 from residua.answering.nested import Nested, halves_of
 from residua.answering.protocol import Answerer
-from residua.linalg.keys import distinct_rows
+from residua.linalg.matrices import distinct_rows
 
 
 def answerer_for(blocks: Blocks) -> Answerer:

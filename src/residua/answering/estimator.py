@@ -11,15 +11,14 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from residua.answering.coarsened.answerer import Coarsened
-from residua.answering.estimates import Estimates
-from residua.answering.protocol import Answerer
+from residua.answering.coarsened import Coarsened
+from residua.answering.protocol import Answerer, Estimates
 from residua.errors import Infeasible
 from residua.linalg.centring import Measure
 from residua.linalg.classes import Classes, summed_over
 from residua.workload import Factor, Table, TableRun
-from residua.workload.coarse import by_own_classes
-from residua.workload.groups import choices, without_totals
+from residua.workload.tables import choices, without_totals
+from residua.workload.views import by_own_classes
 
 Array = NDArray[np.float64]
 Subsets = NDArray[np.int32]

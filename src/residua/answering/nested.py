@@ -15,10 +15,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from residua.answering.blocks import Blocks, Layer, Measured, Shape, ascending
-from residua.answering.estimates import Estimates
 from residua.answering.independent.answerer import Independent
+from residua.answering.protocol import Estimates
 from residua.linalg.centring import Measure
-from residua.linalg.squares import along_axes
+from residua.linalg.matrices import along_axes
 
 Array = NDArray[np.float64]
 Integers = NDArray[np.int64]

@@ -8,10 +8,9 @@ from numpy.typing import NDArray
 
 from residua.decompose import decompose
 from residua.errors import Infeasible, WorkloadError
-from residua.solve.bracket import UNIT_ROUNDOFF
-from residua.solve.cells import solve_cells
+from residua.solve.cells import UNIT_ROUNDOFF, solve_cells
 from residua.workload import Queries, Table, TableRun, Workload
-from residua.workload.joint import common_product, joint_rows, refuse_many_cells
+from residua.workload.union import common_product, joint_rows, refuse_many_cells
 
 Array = NDArray[np.float64]
 

@@ -9,7 +9,7 @@ import typer
 from residua._text import Row, counted
 from residua.cli.files import check_table_file, refuse_to_replace, write_answers
 from residua.cli.screens import SIMULATED, AsJson, Force, Formulas, show, show_json, tables_screen
-from residua.privacy.exact import text_above
+from residua.privacy.conversions import text_above
 from residua.release import Release
 from residua.report.figures import decimals_for
 from residua.workload import Workload, table

@@ -12,7 +12,7 @@ from residua.cli.screens import AsJson, show, show_json
 from residua.errors import FileFormatError, LedgerError
 from residua.ledger import Finding, Ledger
 from residua.privacy import Budget, Neighbours, Unit, approx_dp, gdp, privacy_cost, pure_dp, zcdp
-from residua.privacy.exact import text_above
+from residua.privacy.conversions import text_above
 from residua.release import Release
 
 REMEDY = "make one with 'residua budget create {path} --zcdp 1 --dataset NAME'"

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from residua.cli.drafts import ColumnDraft, Draft, bins_between
-from residua.schema.wording import listing
+from residua.schema.coding import listing
 from residua.spec import TO_CONFIRM, Document, read_document
 
 

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from residua.accuracy import Target
 from residua.errors import BudgetError
-from residua.schema.wording import hint, short
+from residua.schema.coding import hint, short
 from residua.spec.language import TARGET_WORDS
 
 

@@ -6,7 +6,7 @@ from residua.engines.duckdb import DuckDB
 from residua.engines.memory import Memory
 from residua.engines.protocol import Opener
 from residua.engines.spark import Spark
-from residua.schema.tables import is_a
+from residua.schema.coding import is_a
 
 
 def engine_for(data: object) -> Opener:

@@ -25,9 +25,9 @@ from residua.engines.recode import code_in_sql
 from residua.engines.sources import Source, file_source, find_files, is_parquet, relation_source
 from residua.engines.workers import Workers, counting
 from residua.errors import DataError, Infeasible
-from residua.linalg.threads import processors
+from residua.linalg.matrices import processors
 from residua.schema import Schema
-from residua.schema.tables import is_a
+from residua.schema.coding import is_a
 
 if TYPE_CHECKING:
     import duckdb

@@ -13,10 +13,9 @@ from residua.engines.kernel import ROWS, Block, Integers, Set, narrowest
 from residua.engines.protocol import Progress
 from residua.engines.workers import counting
 from residua.errors import DataError, Infeasible
-from residua.linalg.threads import processors
+from residua.linalg.matrices import processors
 from residua.schema import Schema
-from residua.schema.tables import is_a
-from residua.schema.wording import shape_of
+from residua.schema.coding import is_a, shape_of
 
 CELLS_AT_ONCE = 20_000_000  # 160 megabytes of counts
 

@@ -14,7 +14,7 @@ from typing import Any
 from residua.engines.plain_text import PlainText, header_of
 from residua.engines.recode import quoted_text
 from residua.errors import DataError
-from residua.schema.tables import places_of
+from residua.schema.coding import places_of
 
 CSV = {".csv": ",", ".tsv": "\t", ".txt": ","}
 DELIMITERS = (",", ";", "\t", "|")

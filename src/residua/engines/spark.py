@@ -23,7 +23,7 @@ from residua.engines.protocol import Progress
 from residua.engines.sources import CSV, UNKNOWN, delimiter_of, is_parquet
 from residua.errors import DataError
 from residua.schema import Schema
-from residua.schema.tables import is_a, places_of
+from residua.schema.coding import is_a, places_of
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from residua.errors import BudgetError
 from residua.kernel.exact import largest_size
 from residua.linalg.classes import JointClasses
-from residua.linalg.squares import along_axes
+from residua.linalg.matrices import along_axes
 from residua.noise import DiscreteLaplace, Law, RoundedGaussian
 from residua.privacy import NoiseLaw
 

@@ -19,7 +19,7 @@ from typing import Any, Literal
 
 from residua.errors import BudgetError, BudgetExceeded, LedgerError
 from residua.privacy import Budget, Privacy, Unit, budget_from_manifest
-from residua.privacy.exact import text_above
+from residua.privacy.conversions import text_above
 
 _CURRENCIES: dict[str, Literal["rho", "pure_epsilon", "cost"]] = {
     "zcdp": "rho",

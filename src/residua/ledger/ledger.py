@@ -12,7 +12,7 @@ from residua.ledger import store
 from residua.ledger.book import Entry, text_below
 from residua.ledger.checking import Audited, Finding, findings
 from residua.privacy import Budget, Privacy, Unit
-from residua.privacy.exact import text_above
+from residua.privacy.conversions import text_above
 
 _ONE_RECORD = Unit()
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from residua.linalg.rows import independent_rows
+from residua.linalg.matrices import independent_rows
 
 Array = NDArray[np.float64]
 

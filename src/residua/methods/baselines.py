@@ -4,7 +4,7 @@ Each is a Kronecker product of one fixed matrix per attribute in use.
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,13 +12,22 @@ from numpy.typing import NDArray
 from residua.answering.blocks import Placed, Shape
 from residua.bounds import svd_or_nothing
 from residua.errors import Infeasible
+from residua.linalg.matrices import inverse_gram
 from residua.methods.draft import Draft
+from residua.methods.hdmm.demand import scope_of
+from residua.methods.hdmm.marginals import plain_kernels, weighing_of, weighted_strategy
+from residua.methods.hdmm.products import Products
+from residua.methods.hdmm.weighing import Weighing
+from residua.methods.hdmm.weighing import at_cost_one as weights_at_cost_one
 from residua.privacy import NoiseLaw
 from residua.privacy.laws import column_costs, unit_variance
-from residua.strategy.build import of_blocks
-from residua.workload import Workload
+from residua.strategy.build import integer_span, of_blocks
+from residua.strategy.integers import independent_integers
+from residua.workload import Queries, Workload
+from residua.workload.union import refuse_many_cells
 
 Array = NDArray[np.float64]
+
 
 MOST_CELLS = 8_192  # of one attribute
 
@@ -109,3 +118,186 @@ def at_cost_one(rows: Array, law: NoiseLaw) -> Array:
     """The rows scaled so that noise of parameter 1 costs 1."""
     most = float(column_costs(law, rows).max())
     return rows / (most if law == "laplace" else math.sqrt(most))
+
+
+MOST_ENTRIES = 20_000_000  # of a query matrix that is measured as it is
+TREE_TURNS = 3
+MOST_MOVES = 40  # merges that one round makes at most
+LOST = 1e-15  # a precision that rounding leaves of zero
+NOTHING = 1e-12  # of the largest eigenvalue: smaller ones are what rounding leaves of zero
+
+
+def workload_itself(work: Workload, law: NoiseLaw) -> Draft:
+    """Every query of every table measured with equal noise; tables must ask one family of an attribute."""
+    families: dict[int, Queries] = {}
+    for group in work.groups():
+        for factor in group.factors:
+            known = families.setdefault(factor.attributes[0], factor.queries)
+            if len(factor.attributes) > 1 or known != factor.queries:
+                raise Infeasible(
+                    f"table {group.name!r} asks other queries of an attribute than another table, or "
+                    "about several together; such tables are not measured as they are: plan with 'hdmm'"
+                )
+            if factor.queries.count * factor.queries.cells > MOST_ENTRIES:
+                raise Infeasible(f"{factor.queries!r} has too many queries to be measured one by one")
+    distinct = {queries: Shape.of(queries.sizes, queries.matrix()) for queries in families.values()}
+    blocks = [
+        ([Placed((at,), distinct[families[at]]) for at in sorted(group.attributes)], unit_variance(law))
+        for group in work.groups()
+    ]
+    strategy = of_blocks(work.schema.sizes, blocks, law)
+    return Draft(strategy.scaled(1 / strategy.cost()), svd_or_nothing(work), scope_of(law))
+
+
+def greedy_tree(work: Workload, law: NoiseLaw) -> Draft:
+    """A binary tree for each attribute, its levels weighted one after the other, leaves first (GreedyH)."""
+    return _by_axis(work, law, lambda gram: tree_for(gram, law))
+
+
+def eigen_design(work: Workload, law: NoiseLaw) -> Draft:
+    """The eigenvectors of what is asked of each attribute, with the best weights for Gaussian noise."""
+    return _by_axis(work, law, _weighted_eigenvectors)
+
+
+def datacube(work: Workload, law: NoiseLaw) -> Draft:
+    """Marginals of plain cells with equal noise: tables are merged as long as that makes errors smaller."""
+    kernels = plain_kernels(work)
+    problem = weighing_of(work, law, kernels)
+    if not isinstance(problem.gives, np.ndarray):
+        raise Infeasible(f"{len(problem.terms):,} marginals are more than DataCube looks through")
+    weights = weights_at_cost_one(law, _merged(problem))
+    strategy = weighted_strategy(work, kernels, law, problem.by_term(weights))
+    return Draft(strategy, svd_or_nothing(work), scope_of(law))
+
+
+def _by_axis(work: Workload, law: NoiseLaw, matrix_for: Callable[[Array], Array]) -> Draft:
+    """The product of a strategy per axis, each for the sum of what tables ask of it, scaled to cost 1."""
+    asked = Products.of(work)
+    factors = []
+    for at, axis in enumerate(asked.axes):
+        refuse_many_cells(axis.cells, "the cells of one attribute")
+        tables = np.bincount(asked.families[:, at], asked.weights, minlength=len(axis.grams))
+        gram = np.asarray(np.tensordot(tables, np.array(axis.grams), axes=1), dtype=np.float64)
+        factors.append(Placed(axis.attributes, Shape.of(axis.sizes, at_cost_one(matrix_for(gram), law))))
+    strategy = of_blocks(work.schema.sizes, [(factors, unit_variance(law))], law)
+    return Draft(strategy, svd_or_nothing(work), scope_of(law), spans=_spans(work, factors))
+
+
+def _spans(work: Workload, factors: Sequence[Placed]) -> dict[int, NDArray[np.int64] | None]:
+    """Integer rows that span what is asked, for factors that do not measure all their cells."""
+    spans: dict[int, NDArray[np.int64] | None] = {}
+    for number, factor in enumerate(factors):
+        if factor.projector is None:
+            continue
+        rank = factor.shape.rank
+        asked = {
+            f.queries for group in work.groups() for f in group.factors if f.attributes == factor.attributes
+        }
+        rows = [integer_span(queries) for queries in asked]
+        known = [each for each in rows if each is not None]
+        whole = len(known) == len(rows) and known
+        spans[number] = independent_integers(np.concatenate(known), rank) if whole else None
+    return spans
+
+
+def tree_for(gram: Array, law: NoiseLaw) -> Array:
+    """A binary tree whose levels have weights found one at a time, from the leaves up."""
+    rows = hierarchical_matrix(len(gram))
+    widths = rows.sum(axis=1)
+    levels = np.ceil(np.log2(np.maximum(widths, 1.0)) - 1e-9).astype(np.int64)  # 0 for leaves
+    weights = np.where(np.arange(levels.max() + 1) == 0, 1.0, 0.0)
+
+    def error(level: int, weight: float) -> float:
+        trial = np.where(np.arange(len(weights)) == level, weight, weights)
+        strategy = at_cost_one(rows * trial[levels][:, None], law)
+        return float(np.sum(gram * inverse_gram(strategy[trial[levels] > 0])[0]))
+
+    tried = (0.0, *np.geomspace(0.05, 5.0, 14).tolist())
+    for _ in range(TREE_TURNS if len(gram) <= 256 else 1):
+        for level in range(1, len(weights)):
+            errors = [error(level, weight) for weight in tried]
+            weights[level] = tried[int(np.argmin(errors))]
+    return np.asarray((rows * weights[levels][:, None])[weights[levels] > 0])
+
+
+def _weighted_eigenvectors(gram: Array) -> Array:
+    """Eigenvectors v_k of the gram, times weights u_k with `sum u_k^2 v_ki^2 <= 1` for every cell.
+
+    The least `sum(lambda_k / u_k^2)` is the largest `(sum_k sqrt(lambda_k sum_i m_i v_ki^2))^2` over
+    multipliers m >= 0 of sum 1, a concave problem.
+    """
+    from scipy.optimize import minimize
+
+    values, vectors = np.linalg.eigh(gram)
+    kept = values > NOTHING * values[-1]
+    values, squares = values[kept], vectors[:, kept].T ** 2
+
+    def negative(logs: Array) -> tuple[float, Array]:
+        shares = np.exp(logs - logs.max())
+        shares /= shares.sum()
+        seen = squares @ shares
+        roots = np.sqrt(values * seen)
+        slope = 0.5 * ((roots / seen) @ squares)
+        return -float(np.log(roots.sum())), -shares * (slope - float(slope @ shares)) / float(roots.sum())
+
+    found = minimize(negative, np.zeros(len(gram)), jac=True, method="L-BFGS-B", options={"maxiter": 500})
+    shares = np.exp(found.x - found.x.max())
+    weights = np.sqrt(np.sqrt(values / (squares @ shares)))
+    return np.asarray(weights[:, None] * vectors[:, kept].T)
+
+
+def _merged(problem: Weighing) -> Array:
+    """Weights one or zero: tables' own terms, of which two give way to their union, or one to none.
+
+    In each round the moves that would help most are made, those that still help after the ones before.
+    """
+    place = {subset: at for at, subset in enumerate(problem.terms)}
+    chosen = problem.asked.astype(np.float64)
+    value = problem.value(chosen)[0]
+    while True:
+        moves = _moves(problem, chosen, place)
+        best = np.argsort(_errors(problem, chosen, moves), kind="stable")[:MOST_MOVES]
+        before, touched = value, set[int]()
+        for first, second, union in moves[best].tolist():
+            if touched & {first, second, union}:
+                continue
+            trial = chosen.copy()
+            trial[[first, second]] = 0.0
+            if union >= 0:
+                trial[union] = 1.0
+            found = problem.value(trial)[0]
+            if found < value:
+                chosen, value = trial, found
+                touched |= {first, second, union}
+        if value >= before:
+            return chosen
+
+
+def _moves(problem: Weighing, chosen: Array, place: dict[tuple[int, ...], int]) -> NDArray[np.int64]:
+    """Terms that go, twice the same where it is only one, and the term that comes or -1, (moves, 3)."""
+    order = np.flatnonzero(chosen).tolist()
+    moves = [(at, at, -1) for at in order]
+    for number, at in enumerate(order):
+        for other in order[number + 1 :]:
+            union = place.get(tuple(sorted({*problem.terms[at], *problem.terms[other]})))
+            if union is not None:
+                moves.append((at, other, union))
+    return np.array(moves, dtype=np.int64)
+
+
+def _errors(problem: Weighing, chosen: Array, moves: NDArray[np.int64]) -> Array:
+    """The total variance after each move, infinite where something is not measured any more."""
+    precision = chosen @ problem.gives
+    result = np.empty(len(moves))
+    for start in range(0, len(moves), 2_000):
+        first, second, union = moves[start : start + 2_000].T
+        pair = first != second
+        after = precision - problem.gives[first] - pair[:, None] * problem.gives[second]
+        fresh = (union >= 0) & (chosen[union] == 0)
+        after = after + fresh[:, None] * problem.gives[union]
+        count = chosen.sum() - 1 - pair + fresh
+        cost = count**2 if problem.law == "laplace" else count
+        sums = np.divide(problem.demand, after, out=np.full_like(after, np.inf), where=after > LOST)
+        # Where nothing is left to measure the sums are infinite, and a cost of zero is no bargain.
+        result[start : start + 2_000] = np.where(count > 0, cost, 1.0) * sums.sum(axis=1)
+    return result

@@ -8,7 +8,7 @@ from residua.methods.draft import Draft, Progress
 from residua.methods.named import querysmasher
 from residua.methods.smasher import smasher
 from residua.workload import Workload
-from residua.workload.joint import common_product, one_wide_product
+from residua.workload.union import common_product, one_wide_product
 
 QUICK_CELLS = 1_024  # joint cells up to which the optimum over all mechanisms takes seconds
 MANY_TABLES = 50_000  # above this choosing weights would take minutes

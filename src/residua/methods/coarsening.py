@@ -11,19 +11,18 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from residua.answering.coarsened.query_split import QuerySplit, query_split_of, split_by
+from residua.answering.coarsened import QuerySplit, query_split_of, split_by
 from residua.bounds import svd_or_nothing
 from residua.errors import Infeasible
 from residua.linalg.classes import Classes, JointClasses, together
 from residua.methods.draft import Draft, Progress
-from residua.methods.hdmm.bounds import scope_of
+from residua.methods.hdmm.demand import scope_of
 from residua.privacy import NoiseLaw
 from residua.strategy.build import Spans, seen_by
 from residua.strategy.strategy import Strategy
 from residua.workload import Table, TableRun, Workload
-from residua.workload.coarse import cells_of_classes, combined_factors, kinds_of
 from residua.workload.combined import MOST_KINDS
-from residua.workload.views import View, joint_classes
+from residua.workload.views import View, cells_of_classes, combined_factors, joint_classes, kinds_of
 
 Method = Callable[[Workload, float, Progress | None], Draft]
 Parts = Sequence[Table | TableRun]

@@ -6,18 +6,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from residua.answering.blocks import Placed, Shape
-from residua.linalg.squares import spread
-from residua.linalg.threads import threads_for
+from residua.linalg.matrices import spread, threads_for
 from residua.methods.draft import Draft, Progress
 from residua.solve.cells import Progress as SolverProgress
-from residua.solve.cells import solve_cells
-from residua.solve.circulant import solve_circulant
-from residua.solve.solution import Solution
-from residua.strategy.build import of_blocks
+from residua.solve.cells import Solution, solve_cells, solve_circulant
+from residua.strategy.build import integer_span, of_blocks, product_span
 from residua.strategy.integers import independent_integers
-from residua.strategy.spans import integer_span, product_span
 from residua.workload import Queries, Workload
-from residua.workload.joint import common_product, joint_rows, refuse_many_cells
+from residua.workload.union import common_product, joint_rows, refuse_many_cells
 
 Array = NDArray[np.float64]
 Integers = NDArray[np.int64]

@@ -3,22 +3,23 @@
 from collections.abc import Callable, Sequence
 
 from residua.errors import Infeasible
-from residua.methods.adaptive_baselines import datacube, eigen_design, greedy_tree, workload_itself
 from residua.methods.baselines import (
     baseline,
+    datacube,
+    eigen_design,
+    greedy_tree,
     hb_matrix,
     hierarchical_matrix,
     identity_matrix,
     wavelet_matrix,
+    workload_itself,
 )
 from residua.methods.draft import Draft, Progress
-from residua.methods.hdmm.kron import kron
+from residua.methods.hdmm.kron import kron, nested, union
 from residua.methods.hdmm.marginals import marginals
-from residua.methods.hdmm.nested import nested
-from residua.methods.hdmm.union import union
 from residua.privacy import NoiseLaw
 from residua.workload import Workload
-from residua.workload.joint import one_wide_product
+from residua.workload.union import one_wide_product
 
 Method = Callable[[Workload, float, Progress | None], Draft]
 Kind = Callable[[Workload, NoiseLaw, Progress | None], Draft]

@@ -9,9 +9,8 @@ from numpy.typing import ArrayLike, NDArray
 from residua.bounds import all_invariant
 from residua.decompose import decompose
 from residua.errors import WorkloadError
-from residua.methods.blocks import solve_blocks
+from residua.methods.blocks import Fourier, Given, Optimal, solve_blocks
 from residua.methods.draft import Draft, Progress
-from residua.methods.shapes import Fourier, Given, Optimal
 from residua.workload import Identity, Queries, Table, TableRun, Total, Workload
 
 Array = NDArray[np.float64]

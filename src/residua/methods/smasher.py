@@ -17,19 +17,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from residua.decompose import decompose, gather
-from residua.methods.blocks import solve_blocks
+from residua.methods.blocks import Optimal, solve_blocks
 from residua.methods.dense import dense
 from residua.methods.draft import Draft, Progress
 from residua.methods.named import querysmasher
-from residua.methods.shapes import Optimal
 from residua.methods.splits import split
-from residua.methods.splits.choice import is_joint
-from residua.methods.splits.search import least, whole_measures
+from residua.methods.splits.blocks import is_joint
+from residua.methods.splits.draft import least, whole_measures
 from residua.methods.splits.sum import BlockSum
 from residua.workload import Queries, Table, TableRun, Workload
-from residua.workload.coarse import combined_factors
 from residua.workload.combined import MOST_KINDS
-from residua.workload.joint import MOST_CELLS, common_product
+from residua.workload.union import MOST_CELLS, common_product
+from residua.workload.views import combined_factors
 
 Array = NDArray[np.float64]
 

@@ -7,19 +7,15 @@ import numpy as np
 
 from residua.answering.blocks import Placed, Shape
 from residua.errors import WorkloadError
-from residua.linalg.rows import row_space
-from residua.linalg.squares import join, spread
-from residua.linalg.threads import threads_for
+from residua.linalg.matrices import join, row_space, spread, threads_for
 from residua.methods.dense import joint_integer_rows, told
 from residua.methods.draft import Array, Caps, Draft, Progress
-from residua.solve.refine import refined
-from residua.solve.targets import TargetSolution, solve_targets
-from residua.strategy.build import of_blocks
+from residua.solve.targets import TargetSolution, refined, solve_targets
+from residua.strategy.build import integer_span, of_blocks
 from residua.strategy.integers import independent_integers
-from residua.strategy.spans import integer_span
 from residua.workload import Queries, Table, Workload
-from residua.workload.joint import MOST_CELLS, common_product, refuse_many_cells
 from residua.workload.queries import spelled
+from residua.workload.union import MOST_CELLS, common_product, refuse_many_cells
 
 MOST_QUERIES = 8_192  # listed one by one
 MOST_ENTRIES = 2**23  # of the listed queries

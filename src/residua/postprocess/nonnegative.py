@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from residua.errors import WorkloadError
-from residua.linalg.threads import threads_for
+from residua.linalg.matrices import threads_for
 from residua.postprocess.covariances import PieceErrors
 from residua.postprocess.facts import Facts
 from residua.postprocess.pieces import centred, spread

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from residua.errors import Infeasible
-from residua.linalg.threads import threads_for
+from residua.linalg.matrices import threads_for
 from residua.postprocess.facts import Facts
 from residua.postprocess.separable import with_margins, with_total
 from residua.postprocess.stacks import Stack, Subset, TableSet

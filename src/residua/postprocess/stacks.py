@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from residua.errors import Infeasible
 from residua.workload import Table, Workload
-from residua.workload.groups import choices
+from residua.workload.tables import choices
 
 Array = NDArray[np.float64]
 Subsets = NDArray[np.int32]

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from residua.answering.blocks import Placed
 from residua.errors import Infeasible, NotConverged
-from residua.linalg.threads import threads_for
+from residua.linalg.matrices import threads_for
 from residua.postprocess.covariances import Square, Squares, turned
 from residua.postprocess.facts import Facts
 from residua.postprocess.pieces import piece, spread

@@ -9,8 +9,8 @@ from typing import Any, ClassVar
 from residua._calls import asks_for
 from residua._manifests import text
 from residua.errors import BudgetError, FileFormatError
-from residua.privacy import gaussian
-from residua.privacy.exact import Number, exact_text, positive, probability
+from residua.privacy import conversions
+from residua.privacy.conversions import Number, exact_text, positive, probability
 from residua.privacy.laws import NoiseLaw
 from residua.privacy.statement import Privacy
 
@@ -114,7 +114,7 @@ class _ApproxDp(Budget):
         return f"approximate DP with epsilon = {epsilon} and delta = {delta}"
 
     def gaussian_cost(self) -> Fraction:
-        return gaussian.cost_for(self.epsilon, self.delta)
+        return conversions.cost_for(self.epsilon, self.delta)
 
     def covers(self, privacy: Privacy) -> bool:
         return privacy.implies(self.epsilon, self.delta)

@@ -1,23 +1,271 @@
-"""What zCDP alone and pure DP alone imply for (epsilon, delta). Each function says which way it rounds.
-
-rho-zCDP gives, for every order 1 + t with t > 0 (P-020),
-
-    log delta(epsilon) <= t ((1 + t) rho - epsilon) - t log(1 + 1/t) - log(1 + t)
-
-Any t gives a true bound, so the best t is searched in floats and the bound evaluated in balls.
-"""
+"""Exact amounts, and conversions between definitions of privacy; each says which way it rounds."""
 
 import math
+import struct
 from collections.abc import Callable
+from decimal import ROUND_CEILING, Context, Decimal
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
+import numpy as np
+
+from residua._text import short
 from residua.errors import BudgetError
-from residua.privacy.exact import Number, exact_text, non_negative, positive, probability
-from residua.privacy.rounding import at_most, ball_of, first_float, meaning, probability_above
 
 if TYPE_CHECKING:
     from flint import arb
+
+
+Number = int | float | Fraction | Decimal | str | np.integer | np.floating
+"""What is accepted wherever a budget, a cost or a probability is asked for."""
+
+# Beyond these sizes a number is a slip of the pen, and floats could no longer hold it.
+_SMALLEST, _LARGEST = Fraction(1, 10**308), Fraction(10**308)
+_LARGEST_POWER = 400
+_MOST_DIGITS = 1_000  # of numerator or denominator: Python writes no number of many thousands
+_REMEDY = "give a number such as 0.1, '1/3' or Fraction(1, 10)"
+
+
+def exact(value: Number, name: str) -> Fraction:
+    """The fraction that a number means; `name` is what errors call it.
+
+    >>> exact(0.1, "rho"), exact("1/3", "rho"), exact("2e-6", "delta")
+    (Fraction(1, 10), Fraction(1, 3), Fraction(1, 500000))
+    """
+    number = _fraction(value, name)
+    if number and not _SMALLEST <= abs(number) <= _LARGEST:
+        raise BudgetError(f"{name} is out of range: its size must lie between 1e-308 and 1e308")
+    if max(abs(number.numerator), number.denominator) >= 10**_MOST_DIGITS:
+        raise BudgetError(f"{name} has more than {_MOST_DIGITS:,} digits; give a rounder number, such as 0.1")
+    return number
+
+
+def positive(value: Number, name: str) -> Fraction:
+    """The fraction that a number above zero means."""
+    number = exact(value, name)
+    if number <= 0:
+        raise BudgetError(f"{name} must be above zero, not {short(value)}; {_REMEDY}")
+    return number
+
+
+def non_negative(value: Number, name: str) -> Fraction:
+    """The fraction that a number of at least zero means."""
+    number = exact(value, name)
+    if number < 0:
+        raise BudgetError(f"{name} must not be negative, but is {short(value)}; {_REMEDY}")
+    return number
+
+
+def probability(value: Number, name: str) -> Fraction:
+    """The fraction that a number strictly between 0 and 1 means."""
+    number = exact(value, name)
+    if not 0 < number < 1:
+        raise BudgetError(
+            f"{name} must lie strictly between 0 and 1, not {short(value)}; give one such as 1e-9"
+        )
+    return number
+
+
+def exact_text(number: Fraction) -> str:
+    """A decimal of at most 20 digits where that is exact, else a ratio of two integers.
+
+    >>> exact_text(Fraction(1, 8)), exact_text(Fraction(1, 3))
+    ('0.125', '1/3')
+    """
+    decimal = _quotient(number, digits=20)
+    return _decimal_text(decimal) if Fraction(decimal) == number else str(number)
+
+
+def text_above(number: Fraction, digits: int = 6) -> str:
+    """A decimal of so many significant digits, rounded up: what is printed is never below the truth.
+
+    >>> text_above(Fraction(1, 3)), text_above(Fraction(2))
+    ('0.333334', '2')
+    """
+    return _decimal_text(_quotient(number, digits))
+
+
+def _fraction(value: Number, name: str) -> Fraction:
+    """The fraction that a number of any accepted type means, whatever its sign and size."""
+    if isinstance(value, Fraction):
+        return value
+    if isinstance(value, (int, np.integer)) and not isinstance(value, bool):
+        return Fraction(int(value))
+    if isinstance(value, (float, np.floating, Decimal, str)):
+        try:
+            return _parsed(str(value))
+        except (ValueError, ArithmeticError):
+            pass  # the refusal below serves text that is no number, not-a-number, infinity and 1/0 alike
+    raise BudgetError(f"{name} must be a finite number, not {short(value)}; {_REMEDY}")
+
+
+def _parsed(text: str) -> Fraction:
+    """The fraction that a text means; a power of ten too large to expand becomes one just out of range."""
+    if "/" in text:
+        return Fraction(text)
+    decimal = Decimal(text)
+    if decimal.is_finite() and abs(decimal.adjusted()) > _LARGEST_POWER:
+        return _LARGEST + 1
+    return Fraction(decimal)
+
+
+def _quotient(number: Fraction, digits: int) -> Decimal:
+    """The number to so many significant digits, rounded up."""
+    context = Context(prec=digits, rounding=ROUND_CEILING)
+    return context.divide(Decimal(number.numerator), Decimal(number.denominator)).normalize(context)
+
+
+def _decimal_text(decimal: Decimal) -> str:
+    """Plain digits for everyday sizes, a power of ten beyond them."""
+    everyday = not decimal or -7 <= decimal.adjusted() <= 15
+    return f"{decimal:f}" if everyday else str(decimal)
+
+
+_PRECISIONS = (64, 128, 256, 512, 1024, 2048, 4096)
+_ENOUGH_BITS = 60
+_SMALLEST_FLOAT = math.ulp(0.0)
+
+
+def ball_of(number: Fraction) -> "arb":
+    """The ball of a fraction at flint's working precision."""
+    from flint import arb, fmpq
+
+    return arb(fmpq(number.numerator, number.denominator))
+
+
+def at_most(ball: Callable[[], "arb"], limit: Fraction) -> bool:
+    """Whether a real number is proved to be at most `limit`; False where no precision decides."""
+    from flint import ctx
+
+    for bits in _PRECISIONS:
+        with ctx.workprec(bits):
+            enclosure, bound = ball(), ball_of(limit)
+            if enclosure <= bound:
+                return True
+            if enclosure > bound:
+                return False
+    return False
+
+
+def probability_above(ball: Callable[[], "arb"]) -> float:
+    """A float at or above a probability, by a few units in the last place at most; never above 1."""
+    from flint import ctx
+
+    upper = Fraction(1)
+    for bits in _PRECISIONS:
+        with ctx.workprec(bits):
+            enclosure = ball()
+            upper = _dyadic_above(enclosure)
+            if enclosure.rel_accuracy_bits() >= _ENOUGH_BITS or upper <= _SMALLEST_FLOAT:
+                break
+    return float_above(upper)
+
+
+def float_above(number: Fraction) -> float:
+    """The smallest float that is not below a non-negative number, and whose decimal text is not either."""
+    result = float(number)
+    while meaning(result) < number:
+        result = math.nextafter(result, math.inf)
+    return result
+
+
+def meaning(number: float) -> Fraction:
+    """The lower of the two things a float can mean: its binary value and its decimal text."""
+    return min(Fraction(number), Fraction(repr(number)))
+
+
+def first_float(holds: Callable[[float], bool]) -> float:
+    """The smallest non-negative float at which a condition holds that stays true once true; else infinity."""
+    low, high = -1, _position(math.inf)
+    while high - low > 1:
+        middle = (low + high) // 2
+        if holds(_at_position(middle)):
+            high = middle
+        else:
+            low = middle
+    return _at_position(high)
+
+
+def _dyadic_above(enclosure: "arb") -> Fraction:
+    """The upper end of a ball around a probability, at least the smallest float and at most 1."""
+    if not enclosure <= 1:
+        return Fraction(1)
+    mantissa, exponent = (int(part) for part in enclosure.upper().man_exp())
+    if mantissa.bit_length() + exponent < -1074:  # perhaps 2^(-10^300): never expand that
+        return Fraction(_SMALLEST_FLOAT)
+    return Fraction(mantissa) * Fraction(2) ** exponent
+
+
+def _position(number: float) -> int:
+    """Place of a non-negative float among all of them: they sort as their bit patterns do."""
+    return int.from_bytes(struct.pack(">d", number))
+
+
+def _at_position(position: int) -> float:
+    """The float at a place among the non-negative floats."""
+    number: float = struct.unpack(">d", position.to_bytes(8))[0]
+    return number
+
+
+# e^epsilon is not formed beyond this: flint's exponents are not built for it.
+_LARGEST_EXPONENT = 2**60
+
+
+def delta_of(mu_squared: Number, epsilon: Number) -> float:
+    """Delta of a Gaussian mechanism of this privacy cost at epsilon >= 0, rounded up.
+
+    Never below the truth, above it by a few units in the last place (P-012).
+
+    >>> delta_of(1, 1)
+    0.12693673750664397
+    """
+    cost, at = non_negative(mu_squared, "mu_squared"), non_negative(epsilon, "epsilon")
+    return probability_above(lambda: _delta_ball(cost, at)) if cost else 0.0
+
+
+def epsilon_of(mu_squared: Number, delta: Number) -> float:
+    """Smallest epsilon at which delta(epsilon) is at most delta, rounded up to a float.
+
+    Zero where delta(0) is small enough already (P-013).
+
+    >>> epsilon_of("1/20", "1e-6")
+    0.9405155265307765
+    """
+    cost, limit = non_negative(mu_squared, "mu_squared"), probability(delta, "delta")
+    return first_float(lambda epsilon: delta_at_most(cost, meaning(epsilon), limit))
+
+
+def cost_for(epsilon: Number, delta: Number) -> Fraction:
+    """Largest privacy cost mu^2 at which a Gaussian mechanism is (epsilon, delta)-DP, rounded down.
+
+    The result is a dyadic rational of at most 53 significant bits, at most one part in 2^51 below the truth
+    unless that is under 1e-307 (P-014).
+
+    >>> round(float(cost_for(1, "1e-6")), 6)
+    0.056029
+    """
+    at, limit = positive(epsilon, "epsilon"), probability(delta, "delta")
+    first_refused = first_float(lambda cost: not delta_at_most(Fraction(cost), at, limit))
+    cost = Fraction(math.nextafter(first_refused, 0.0))
+    if not cost:
+        raise BudgetError(f"epsilon {exact_text(at)} asks for more noise than numbers can hold; raise it")
+    return cost
+
+
+def delta_at_most(cost: Fraction, epsilon: Fraction, delta: Fraction) -> bool:
+    """Whether delta(epsilon) is proved to be at most delta; a case that no precision decides is False."""
+    return not cost or at_most(lambda: _delta_ball(cost, epsilon), delta)
+
+
+def _delta_ball(cost: Fraction, epsilon: Fraction) -> "arb":
+    """Ball around delta(epsilon) for cost > 0; around an upper bound for an astronomical epsilon."""
+    mu, eps = ball_of(cost).sqrt(), ball_of(epsilon)
+    root2 = ball_of(Fraction(2)).sqrt()
+    # Phi(-x) = erfc(x / sqrt 2) / 2
+    likely = ((eps / mu - mu / 2) / root2).erfc() / 2
+    if epsilon > _LARGEST_EXPONENT:
+        return likely
+    return likely - eps.exp() * ((eps / mu + mu / 2) / root2).erfc() / 2
 
 
 def zcdp_delta_of(rho: Number, epsilon: Number) -> float:

@@ -8,9 +8,8 @@ from typing import Any, Literal
 
 from residua._calls import asks_for
 from residua.errors import BudgetError, FileFormatError
-from residua.privacy import conversions, gaussian
-from residua.privacy.exact import Number, non_negative, probability, text_above
-from residua.privacy.rounding import float_above, meaning
+from residua.privacy import conversions
+from residua.privacy.conversions import Number, float_above, meaning, non_negative, probability, text_above
 from residua.privacy.unit import Unit
 
 _Figure = Literal["cost", "rho", "pure_epsilon"]
@@ -91,7 +90,7 @@ class Privacy:
             return float_above(self.amount)
         limit = probability(delta, "delta")
         if self.figure == "cost":
-            return gaussian.epsilon_of(self.amount, limit)
+            return conversions.epsilon_of(self.amount, limit)
         if self.figure == "rho":
             return conversions.zcdp_epsilon_of(self.amount, limit)
         return float_above(self.amount)
@@ -104,7 +103,7 @@ class Privacy:
         0.0
         """
         if self.figure == "cost":
-            return gaussian.delta_of(self.amount, epsilon)
+            return conversions.delta_of(self.amount, epsilon)
         convert = conversions.zcdp_delta_of if self.figure == "rho" else conversions.pure_delta_of
         return convert(self.amount, epsilon)
 
@@ -116,7 +115,7 @@ class Privacy:
         """
         at, limit = non_negative(epsilon, "epsilon"), probability(delta, "delta")
         if self.figure == "cost":
-            return gaussian.delta_at_most(self.amount, at, limit)
+            return conversions.delta_at_most(self.amount, at, limit)
         prove = conversions.zcdp_delta_at_most if self.figure == "rho" else conversions.pure_delta_at_most
         return prove(self.amount, at, limit)
 

@@ -6,7 +6,7 @@ from fractions import Fraction
 from typing import TypeVar
 
 from residua.privacy import Budget, budget_from_manifest
-from residua.privacy.exact import exact_text
+from residua.privacy.conversions import exact_text
 from residua.report.contents import BudgetPoint
 from residua.report.sources import SourcePlan
 from residua.workload import Workload

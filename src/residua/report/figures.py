@@ -3,7 +3,7 @@
 import math
 from fractions import Fraction
 
-from residua.privacy.exact import text_above
+from residua.privacy.conversions import text_above
 
 
 def decimals_for(stddev: float) -> int:

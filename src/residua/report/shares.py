@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from residua.answering.blocks import Shape, batched_rows
 from residua.answering.coupled.kinds import Touches
-from residua.linalg.keys import distinct_rows
+from residua.linalg.matrices import distinct_rows
 from residua.report.contents import Share
 from residua.report.sources import SourcePlan
 from residua.strategy.strategy import Strategy

@@ -5,7 +5,7 @@ from statistics import NormalDist
 
 from residua._text import counted
 from residua.privacy import Privacy
-from residua.privacy.exact import text_above
+from residua.privacy.conversions import text_above
 from residua.report.contents import Contents, Share
 from residua.report.figures import bound, decimals_for, figure, level_text, percent_above
 

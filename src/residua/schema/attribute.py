@@ -8,9 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from residua.errors import DataError, SchemaError
-from residua.schema.coding import ABOVE, BELOW, OUTSIDE, Cells, cells_in_range
+from residua.schema.coding import ABOVE, BELOW, OUTSIDE, Cells, cells_in_range, hint, short
 from residua.schema.columns import Column, Mixed, Numbers, Undecodable, read_column
-from residua.schema.wording import hint, short
 
 Policy = Literal["error", "drop", "clip", "other"]
 

@@ -19,9 +19,11 @@ from residua.schema.coding import (
     cells_in_set,
     cells_of_number_text,
     cells_of_words,
+    is_unicode,
+    listing,
+    short,
     whole_number_keys,
 )
-from residua.schema.wording import is_unicode, listing, short
 
 _INT64 = np.iinfo(np.int64)
 

@@ -1,16 +1,156 @@
-"""From values to cells, a column at a time.
+"""Words for error messages: near misses, short lists, short values."""
 
-Every `cells_*` function returns one int32 per value: the cell, or a negative mark that says how the value
-misses. Which misses are mended, dropped or refused is the attribute's policy, applied in `Attribute.encode`.
-"""
-
+import difflib
 import math
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+from residua._text import short
+from residua.errors import DataError
+
+__all__ = ["hint", "is_unicode", "listing", "shape_of", "short"]
+
+_FEW = 12
+_MANY = 2000
+
+
+def hint(wrong: object, right: Iterable[str]) -> str:
+    """A suffix ` (did you mean 'Age'?)`, or nothing when no candidate is near.
+
+    >>> hint("age", ["Age", "sex"])
+    " (did you mean 'Age'?)"
+    >>> hint("weight", ["Age", "sex"])
+    ''
+    """
+    folded: dict[str, str] = {}
+    for candidate in right:
+        folded.setdefault(candidate.casefold(), candidate)
+    asked = str(wrong).casefold()
+    if asked in folded:
+        return f" (did you mean {folded[asked]!r}?)"
+    # difflib compares with every candidate: seconds, not milliseconds, for a national hierarchy.
+    if len(folded) > _MANY:
+        return ""
+    near = difflib.get_close_matches(asked, folded, n=1)
+    return f" (did you mean {folded[near[0]]!r}?)" if near else ""
+
+
+def listing(items: Sequence[object]) -> str:
+    """The items when they are few, otherwise the first ones and how many there are.
+
+    >>> listing(["F", "M"])
+    "'F', 'M'"
+    >>> listing(range(100))
+    '0, 1, 2, ... (100 in all)'
+    """
+    if len(items) <= _FEW:
+        return ", ".join(short(item) for item in items)
+    return ", ".join(short(item) for item in items[:3]) + f", ... ({len(items)} in all)"
+
+
+def shape_of(array: Any) -> str:
+    """How many columns an array has, without how many records.
+
+    >>> import numpy as np
+    >>> shape_of(np.zeros((5000, 3))), shape_of(np.zeros(5000))
+    ('an array with 3 columns', 'an array of 1 dimension')
+    """
+    if array.ndim != 2:
+        return f"an array of {array.ndim} dimension{'' if array.ndim == 1 else 's'}"
+    return f"an array with {array.shape[1]} column{'' if array.shape[1] == 1 else 's'}"
+
+
+def is_unicode(text: str) -> bool:
+    """Whether the text can be written to a file: Python also has text with lone surrogates.
+
+    >>> is_unicode("Åland"), is_unicode("\\ud800")
+    (True, False)
+    """
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+_ACCEPTED = (
+    "a pandas or polars DataFrame, an Arrow table, a mapping of names to arrays, a numpy structured array, "
+    "or an integer array of codes (records x attributes)"
+)
+
+
+def columns_of(data: object, names: Sequence[str]) -> list[object]:
+    """The named columns of the data, in the order of the names; other columns are passed over."""
+    held, pick = _open(data)
+    places_of(held, names)
+    return [pick(name) for name in names]
+
+
+def places_of(held: Sequence[object], names: Sequence[str]) -> list[int]:
+    """Where each of the names stands among those that the data hold; each must be there once.
+
+    >>> places_of(["sex", "height", "age"], ["age", "sex"])
+    [2, 0]
+    """
+    places = []
+    for name in names:
+        times = held.count(name)
+        if times == 0:
+            known = [column for column in held if isinstance(column, str)]
+            raise DataError(f"the data have no column {name!r}{hint(name, known)}; they have {listing(held)}")
+        if times > 1:
+            raise DataError(
+                f"the data have {times} columns called {name!r}; keep one of them or rename the others"
+            )
+        places.append(held.index(name))
+    return places
+
+
+def _open(data: object) -> tuple[list[object], Callable[[str], object]]:
+    """The names of the columns that the data hold, and a function that takes one out."""
+    if isinstance(data, Mapping):
+        return list(data), data.__getitem__
+    if isinstance(data, np.ndarray):
+        if data.dtype.names is None or data.ndim != 1:
+            raise DataError(f"{shape_of(data)}, of type {data.dtype}, is no table; give {_ACCEPTED}")
+        return list(data.dtype.names), data.__getitem__
+    frame: Any = data
+    if is_a(data, "pandas", "DataFrame"):
+        return list(frame.columns), frame.__getitem__
+    if is_a(data, "polars", "DataFrame"):
+        return list(frame.columns), frame.get_column
+    if is_a(data, "polars", "LazyFrame"):
+        raise DataError("a polars LazyFrame holds no data yet; call .collect() first")
+    if hasattr(data, "__arrow_c_stream__") or hasattr(data, "__arrow_c_array__"):
+        table = _arrow_table(data)
+        return list(table.column_names), table.column
+    raise DataError(
+        f"cannot read data of type {type(data).__module__}.{type(data).__qualname__}; give {_ACCEPTED}"
+    )
+
+
+def is_a(data: object, package: str, name: str) -> bool:
+    """Whether the data's class, or one it inherits from, is that class of that package."""
+    return any(
+        kind.__name__ == name and kind.__module__.partition(".")[0] == package for kind in type(data).__mro__
+    )
+
+
+def _arrow_table(data: Any) -> Any:
+    import pyarrow as pa
+
+    try:
+        return pa.table(data)
+    except (pa.ArrowException, TypeError, ValueError) as problem:
+        kind = f"{type(data).__module__}.{type(data).__qualname__}"
+        raise DataError(
+            f"Arrow data of type {kind} are not a table ({problem}); give {_ACCEPTED}"
+        ) from problem
+
 
 Cells = NDArray[np.int32]
 

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from residua.errors import DataError
-from residua.schema.wording import is_unicode, shape_of, short
+from residua.schema.coding import is_unicode, shape_of, short
 
 # How the null markers of pandas and numpy call themselves; pandas itself is not imported.
 _NULL_TYPES = frozenset({"NoneType", "NAType", "NaTType", "MaskedConstant"})

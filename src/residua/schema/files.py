@@ -30,8 +30,8 @@ from residua._yaml import Unreadable, parse
 from residua.errors import SchemaError
 from residua.schema.attribute import Attribute
 from residua.schema.attributes import Binned, Categorical, Integer, plain
+from residua.schema.coding import hint, listing, short
 from residua.schema.hierarchy import Hierarchy
-from residua.schema.wording import hint, listing, short
 
 _TYPES = ("integer", "string", "number", "boolean")
 _ADDITIONS = ("above", "bins", "hierarchy", "outside")

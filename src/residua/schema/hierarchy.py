@@ -13,8 +13,7 @@ from numpy.typing import NDArray
 from residua.errors import SchemaError
 from residua.schema.attribute import OTHER, Attribute, Policy, check_policy
 from residua.schema.attributes import cells_of_numbers_as_words, check_labels
-from residua.schema.coding import Cells, cells_of_words
-from residua.schema.wording import hint, listing, short
+from residua.schema.coding import Cells, cells_of_words, hint, listing, short
 
 
 @dataclass(frozen=True, slots=True, repr=False, init=False)

@@ -16,9 +16,8 @@ from residua.errors import DataError, SchemaError
 from residua.schema import files
 from residua.schema.attribute import Attribute
 from residua.schema.attributes import Integer
+from residua.schema.coding import columns_of, hint, is_unicode, listing, shape_of, short
 from residua.schema.manifests import KINDS, attribute_from_manifest
-from residua.schema.tables import columns_of
-from residua.schema.wording import hint, is_unicode, listing, shape_of, short
 
 _LINE = 88
 

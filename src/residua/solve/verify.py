@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from residua.solve.solution import Solution
+from residua.solve.cells import Solution
 from residua.solve.targets import TargetSolution
 
 Array = NDArray[np.float64]

@@ -7,7 +7,7 @@ from typing import Any
 
 from residua.accuracy import Target, half_width, stddev, variance
 from residua.errors import BudgetError, WorkloadError
-from residua.schema.wording import hint, listing, short
+from residua.schema.coding import hint, listing, short
 from residua.workload import Family, families
 
 PLAIN = {

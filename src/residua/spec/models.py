@@ -18,8 +18,8 @@ from pydantic import (
 
 from residua.methods.registry import methods_for
 from residua.privacy import Budget, Neighbours, Unit, approx_dp, gdp, privacy_cost, pure_dp, zcdp
-from residua.privacy.exact import positive, probability
-from residua.schema.wording import hint, short
+from residua.privacy.conversions import positive, probability
+from residua.schema.coding import hint, short
 from residua.spec.document import Place
 from residua.spec.language import Ways, family_of, targets_of, ways_of
 from residua.workload import Family

@@ -13,8 +13,8 @@ from residua.methods.draft import Progress
 from residua.planning import plan, same_queries
 from residua.privacy import Budget, Unit
 from residua.schema import Schema
+from residua.schema.coding import listing
 from residua.schema.files import attributes_from_fields
-from residua.schema.wording import listing
 from residua.spec.document import Document, Place, SpecError, read_document
 from residua.workload import Family, Workload, all_tables, identity, marginals, table
 from residua.workload.sql import sql

@@ -25,7 +25,7 @@ from residua.errors import FileFormatError
 from residua.privacy import NoiseLaw
 from residua.privacy.laws import noise_law
 from residua.strategy.build import Spans, of_blocks, seen_by
-from residua.strategy.fields import (
+from residua.strategy.manifest import (
     grain_of,
     layer_of,
     measures_of,

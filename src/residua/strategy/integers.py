@@ -20,12 +20,11 @@ from numpy.typing import NDArray
 from residua.errors import Infeasible
 from residua.kernel.exact import column_norm as column_norm
 from residua.kernel.exact import column_sum as column_sum
-from residua.linalg.rows import pseudo_inverse
-from residua.linalg.squares import join
-from residua.strategy.balancing import balanced, balanced_within
+from residua.linalg.matrices import join, pseudo_inverse
 
 Array = NDArray[np.float64]
 Integers = NDArray[np.int64]
+
 
 SURE_RANK = 1e-9  # ratio of singular values above which rounding cannot hide a rank defect
 FILL = 1e-5  # share of the cost that measures directions nobody asked, to make a block complete
@@ -223,3 +222,110 @@ def _zero_sum(wanted: Array) -> Array:
 
 def _integers(values: Array) -> Integers:
     return values.astype(np.int64)
+
+
+LOOKED_AT = 3 * 10**7  # entries, over all steps
+MULTIPLIED = 5 * 10**7  # pairs of entries, over all steps: a larger block has less to gain
+
+
+def balanced(wanted: Array, rounded: Array, *, zero_sums: bool) -> Array:
+    """The rounded rows with some entries moved by one, so that columns are as long as those wanted.
+
+    In an optimal strategy all columns that matter are equally long. Rounding disturbs their lengths far more
+    than the answers, and the longest sets the cost: so mend the worst column, where that takes the least
+    rounding error, until nothing is gained. With `zero_sums` another entry of the row makes up for each move.
+    """
+    rounded = rounded.copy()
+    aims = np.sum(wanted * wanted, axis=0)
+    excess = np.sum(rounded * rounded, axis=0) - aims
+    price = float(np.sqrt(aims.max()))  # of squared rounding error, small beside a squared excess
+    for _ in range(min(4 * wanted.shape[1], LOOKED_AT // wanted.size)):
+        worst = int(np.argmax(np.abs(excess)))
+        move = np.where(rounded[:, [worst]] * excess[worst] > 0, -1.0, 1.0)  # (rows, 1)
+        change = _change(excess, move * rounded, price, move * (rounded - wanted))[:, [worst]]
+        if zero_sums:
+            change = change + _change(excess, -move * rounded, price, -move * (rounded - wanted))
+            change[:, worst] = np.inf
+        row, other = divmod(int(np.argmin(change)), change.shape[1])
+        if change[row, other] >= 0:
+            break
+        rounded[row, worst] += move[row, 0]
+        if zero_sums:
+            rounded[row, other] -= move[row, 0]
+        moved = [worst, other] if zero_sums else [worst]
+        excess[moved] = np.sum(rounded[:, moved] ** 2, axis=0) - aims[moved]
+    return rounded
+
+
+def balanced_within(wanted: Array, rounded: Array, basis: Array) -> Array:
+    """The same for rows that stay whole combinations of a basis: its rows, or their negatives, are added."""
+    rounded = rounded.copy()
+    aims = np.sum(wanted * wanted, axis=0)
+    price = float(np.sqrt(aims.max()))
+    for _ in range(min(4 * wanted.shape[1], MULTIPLIED // (wanted.size * len(basis)))):
+        excess = np.sum(rounded * rounded, axis=0) - aims
+        worst = int(np.argmax(np.abs(excess)))
+        steps = basis[basis[:, worst] != 0]
+        if not len(steps):
+            break  # nothing reaches this column: its excess is rounding, and no other's is larger
+        steps = np.concatenate([steps, -steps])
+        squares = steps * steps
+        # For each row r and step s the sum of (excess + 2 r s + s^2)^2 - excess^2, multiplied out.
+        change = 4 * (rounded * excess + price / 2 * (rounded - wanted)) @ steps.T
+        change += 4 * (rounded * rounded) @ squares.T + 4 * rounded @ (squares * steps).T
+        change += 2 * squares @ excess + price * squares.sum(axis=1) + (squares * squares).sum(axis=1)
+        row, step = divmod(int(np.argmin(change)), change.shape[1])
+        if change[row, step] >= 0:
+            break
+        rounded[row] += steps[step]
+    return rounded
+
+
+def _change(excess: Array, products: Array, price: float, errors: Array) -> Array:
+    """What moving an entry by one changes: the squared excess of its column, and its squared error."""
+    return np.asarray((excess + 2 * products + 1) ** 2 - excess**2 + price * (1 + 2 * errors))
+
+
+PRIMES = (2, 3, 5, 7, 11, 13, 17, 19, 23, 29, 31, 37, 41, 43, 47)  # common in numbers of cells
+MOST_REDUCED = 30_000  # entries; reducing more takes too long
+
+
+def short_basis(rows: Integers) -> Integers:
+    """As many short integer rows with the same row space; `rows` must be independent (claim I-003).
+
+    Every step keeps the row space: dividing a whole combination of rows by a prime, and the steps of
+    lattice reduction, which are unimodular.
+    """
+    if rows.size > MOST_REDUCED:
+        return rows
+    for prime in PRIMES:
+        while (divided := _divided(rows, prime)) is not None:
+            rows = _reduced(divided)
+    return _reduced(rows)
+
+
+def _divided(rows: Integers, prime: int) -> Integers | None:
+    """Rows that span more whole vectors: combinations that the prime divides, divided by it.
+
+    None if it divides no combination but its own multiples.
+    """
+    from flint import nmod_mat
+
+    kernel, nullity = nmod_mat(np.mod(rows, prime).T.tolist(), prime).nullspace()
+    if nullity == 0:
+        return None
+    basis = np.array([[int(entry) for entry in row[:nullity]] for row in kernel.tolist()]).T
+    echelon, _ = nmod_mat(basis.tolist(), prime).rref()
+    result = rows.copy()
+    for line in echelon.tolist():
+        weights = np.array([int(entry) for entry in line])
+        weights = np.where(weights > prime // 2, weights - prime, weights)
+        pivot = int(np.flatnonzero(weights)[0])  # its weight is 1, and no other line has any there
+        result[pivot] = weights @ rows // prime
+    return result
+
+
+def _reduced(rows: Integers) -> Integers:
+    from flint import fmpz_mat
+
+    return np.array([[int(entry) for entry in row] for row in fmpz_mat(rows.tolist()).lll().tolist()])

@@ -18,10 +18,11 @@ from residua.answering.blocks import Layer, Memory, Shape
 from residua.errors import Infeasible
 from residua.kernel.exact import column_norm, column_sum, largest_size
 from residua.linalg.centring import Measure
-from residua.linalg.keys import distinct_rows
+from residua.linalg.matrices import distinct_rows
 from residua.privacy import NoiseLaw
 from residua.privacy.laws import integer_variances
 from residua.strategy.build import Spans
+from residua.strategy.costs import proved_cost
 from residua.strategy.integers import (
     FILL,
     LARGEST_SCALE,
@@ -37,12 +38,13 @@ from residua.strategy.integers import (
     refuse_wide_laplace,
     rounded_rows,
     scale_of,
+    short_basis,
 )
-from residua.strategy.lattice import short_basis
 from residua.strategy.strategy import Strategy
 
 Array = NDArray[np.float64]
 Integers = NDArray[np.int64]
+
 
 ALL_BITS = 36  # of the entries of a product: leaves room for a hundred million records in 64 bits
 FEW_BITS = 14  # of the entries of a centred factor; more only where these change what is measured
@@ -299,3 +301,31 @@ def _norm(law: NoiseLaw, shape: Shape) -> int:
     """Cost of an integer shape at noise of parameter 1, exactly."""
     size = column_sum if law == "laplace" else column_norm
     return size(shape.matrix.astype(np.int64))
+
+
+NEGLIGIBLE = Fraction(1, 2**32)  # of a budget: noise that is wider by so little is not set again
+
+
+def measurable(ideal: Strategy, spans: Spans, allowed: Fraction, *, replacing: bool) -> Strategy:
+    """The integer form of a real strategy, which the kernel proves to cost at most `allowed`.
+
+    With `replacing` the cost is that of replacing one record instead of adding or removing one.
+    """
+    whole = integer_strategy(ideal, spans, allowed)
+    spent = proved_cost(whole, replacing=replacing)
+    if (1 - NEGLIGIBLE) * allowed <= spent <= allowed:
+        return whole
+    return _at(whole, spent, allowed, replacing)
+
+
+def rebudgeted(strategy: Strategy, allowed: Fraction, *, replacing: bool) -> Strategy:
+    """The same integer measurements with noise that uses up `allowed`, as far as the kernel can prove."""
+    return _at(strategy, proved_cost(strategy, replacing=replacing), allowed, replacing)
+
+
+def _at(strategy: Strategy, spent: Fraction, allowed: Fraction, replacing: bool) -> Strategy:
+    """The strategy, which is proved to cost `spent`, with all its costs scaled to cost `allowed`."""
+    found = with_budget(strategy, allowed * strategy.exact_cost() / spent)
+    if proved_cost(found, replacing=replacing) > allowed:
+        raise Infeasible("the blocks are too many to share this budget")
+    return found

@@ -24,10 +24,8 @@ from numpy.typing import NDArray
 
 from residua.answering.blocks import Blocks, Layer, Measured, Memory, Placed, Shape, batched_rows
 from residua.answering.choice import answerer_for
-from residua.answering.coarsened.answerer import Coarsened
-from residua.answering.coarsened.query_split import QuerySplit
-from residua.answering.estimates import Estimates
-from residua.answering.protocol import Answerer
+from residua.answering.coarsened import Coarsened, QuerySplit
+from residua.answering.protocol import Answerer, Estimates
 from residua.linalg.centring import Measure
 from residua.privacy import NoiseLaw
 from residua.privacy.laws import variance_ratio

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from residua.errors import WorkloadError
-from residua.linalg.squares import join, spread
+from residua.linalg.matrices import join, spread
 from residua.privacy.laws import column_costs
 from residua.strategy.joining import joint_cells
 from residua.strategy.strategy import Strategy

@@ -18,12 +18,10 @@ from residua.workload.families import (
     width,
 )
 from residua.workload.groupings import AbsDiff, Affine, Partition
-from residua.workload.groups import Factor, Table
 from residua.workload.intervals import Circular, Prefix, Ranges, Width
 from residua.workload.manifests import queries_from_manifest
-from residua.workload.queries import Queries
-from residua.workload.symmetric import Identity, Predicates, Total
-from residua.workload.tables import TableRun
+from residua.workload.queries import Identity, Predicates, Queries, Total
+from residua.workload.tables import Factor, Table, TableRun
 from residua.workload.union import Workload
 
 __all__ = [

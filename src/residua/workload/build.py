@@ -12,12 +12,11 @@ from numpy.typing import ArrayLike, NDArray
 
 from residua.errors import SchemaError, WorkloadError
 from residua.schema import Schema
-from residua.schema.wording import short
+from residua.schema.coding import short
 from residua.workload.explicit import Explicit
 from residua.workload.families import Family, identity
-from residua.workload.groups import NAME_WIDTH, Factor, Table, checked_weight, table_name
 from residua.workload.queries import MATRIX_LIMIT, Array, Queries, spelled
-from residua.workload.tables import Subsets, TableRun
+from residua.workload.tables import NAME_WIDTH, Factor, Subsets, Table, TableRun, checked_weight, table_name
 from residua.workload.union import Workload
 
 TABLES_LIMIT = 20_000_000

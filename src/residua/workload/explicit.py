@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from residua._manifests import checked_array, entry, fetch, stash, texts, wholes
 from residua.errors import WorkloadError
-from residua.linalg.rows import independent_rows
+from residua.linalg.matrices import independent_rows
 from residua.schema import Attribute
 from residua.workload import wording
 from residua.workload.queries import Array, Queries

@@ -14,12 +14,11 @@ from numpy.typing import NDArray
 
 from residua.errors import SchemaError, WorkloadError
 from residua.schema import Attribute, Binned, Hierarchy, Integer
-from residua.schema.wording import hint, listing
+from residua.schema.coding import hint, listing
 from residua.workload.explicit import Sets
 from residua.workload.groupings import AbsDiff, Affine, Partition
 from residua.workload.intervals import Circular, Prefix, Ranges, Width
-from residua.workload.queries import Queries
-from residua.workload.symmetric import Identity, Predicates, Total
+from residua.workload.queries import Identity, Predicates, Queries, Total
 
 
 class Family(ABC):

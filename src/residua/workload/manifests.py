@@ -13,11 +13,9 @@ from residua.schema import Attribute, Hierarchy, Schema
 from residua.workload.combined import Combined
 from residua.workload.explicit import Explicit, Sets
 from residua.workload.groupings import AbsDiff, Affine, Partition
-from residua.workload.groups import MOST_ATTRIBUTES, Factor, Table, checked_weight
 from residua.workload.intervals import Circular, Prefix, Ranges, Width
-from residua.workload.queries import Queries
-from residua.workload.symmetric import Identity, Predicates, Total
-from residua.workload.tables import TableRun
+from residua.workload.queries import Identity, Predicates, Queries, Total
+from residua.workload.tables import MOST_ATTRIBUTES, Factor, Table, TableRun, checked_weight
 
 _KINDS: dict[str, type[Queries]] = {
     cls.kind: cls

@@ -1,21 +1,25 @@
 """Workload: the union of tables that a plan is made for."""
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any
 
+import numpy as np
 from numpy.typing import NDArray
 
 from residua._text import visible
-from residua.errors import WorkloadError
+from residua.errors import Infeasible, WorkloadError
+from residua.linalg.matrices import independent_rows, join, spread
 from residua.schema import Schema
-from residua.schema.wording import hint
-from residua.workload.groups import Table, checked_weight, without_totals
+from residua.schema.coding import hint
 from residua.workload.manifests import parts_from_manifest, parts_record, refuse_unreadable
-from residua.workload.queries import spelled
-from residua.workload.tables import TableRun
+from residua.workload.queries import Queries, spelled
+from residua.workload.tables import Factor, Table, TableRun, checked_weight, without_totals
+
+Array = NDArray[np.float64]
+
 
 _SHOWN = 3
 _SUGGESTED = 2000
@@ -181,3 +185,172 @@ def _magnitudes(part: Table | TableRun) -> tuple[float, float]:
     ends = [queries.magnitudes() for queries in families]
     low, high = min((low for low, _ in ends), default=0.0), max((high for _, high in ends), default=0.0)
     return part.ways * min(low, 0.0), part.ways * max(high, 0.0)
+
+
+MOST_ENTRIES = 20_000_000  # of factors that are multiplied out
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """Where the factors of a table were before some were brought together, and their numbers of queries."""
+
+    counts: tuple[int, ...] = ()
+    places: tuple[int, ...] = ()
+
+    def arranged(self, values: Array, axis: int = 0) -> Array:
+        """Numbers of all queries along an axis, in the order that the table had."""
+        if self.places == tuple(range(len(self.places))):
+            return values
+        numbers = np.arange(math.prod(self.counts)).reshape(self.counts)
+        return np.take(values, numbers.transpose(np.argsort(self.places)).reshape(-1), axis=axis)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Merged:
+    """A table whose factors that touch some attributes are one, in the place of the first of them."""
+
+    group: Table
+    mine: tuple[int, ...]
+
+    @classmethod
+    def of(cls, group: Table, attributes: Sequence[int]) -> "Merged":
+        """The table with its factors on any of these attributes taken together."""
+        wanted = set(attributes)
+        touched = enumerate(group.factors)
+        return cls(group, tuple(at for at, each in touched if wanted.intersection(each.attributes)))
+
+    @property
+    def order(self) -> Order:
+        """Where each factor was."""
+        first = self.mine[0] if self.mine else 0
+        others = [at for at in range(len(self.group.factors)) if at not in self.mine]
+        before = [at for at in others if at < first]
+        places = (*before, *self.mine, *others[len(before) :])
+        return Order(tuple(self.group.factors[at].queries.count for at in places), places)
+
+    @property
+    def factors(self) -> list[Factor]:
+        """The factors that are taken together."""
+        return [self.group.factors[at] for at in self.mine]
+
+    @property
+    def weights(self) -> Array | None:
+        """Weight of each product of their queries, or None where every weight is one."""
+        own = [factor.queries.weights for factor in self.factors]
+        if all(each is None for each in own):
+            return None
+        filled = (
+            np.ones(factor.queries.count) if each is None else each
+            for factor, each in zip(self.factors, own, strict=True)
+        )
+        return np.asarray(join(each[None] for each in filled)[0])
+
+    def others(self, attributes: Sequence[int]) -> list[tuple[int, int]]:
+        """Further attributes that they look at, with their sizes."""
+        return [(at, size) for at, size in self._axes() if at not in attributes]
+
+    def rows(self, attributes: Sequence[int], sizes: Sequence[int]) -> Array:
+        """Their products, (queries, cells of these attributes, cells of the others)."""
+        count, axes = math.prod(factor.queries.count for factor in self.factors), self._axes()
+        others = self.others(attributes)
+        width = math.prod(size for _, size in others)
+        if count * width * math.prod(sizes) > MOST_ENTRIES:
+            raise Infeasible(
+                f"table {self.group.name!r} has {count:,} queries on attributes that a condition ties "
+                "together, too many to go through; take coarser groups"
+            )
+        order = [*attributes, *(at for at, _ in others)]
+        whole = [*sizes, *(size for _, size in others)]
+        rows = join(factor.queries.matrix() for factor in self.factors)
+        rows = spread(rows, [size for _, size in axes], [order.index(at) for at, _ in axes], whole)
+        return rows.reshape(count, -1, width)
+
+    def with_factor(self, factor: Factor) -> Table:
+        """The table with another factor in their place."""
+        first = self.mine[0] if self.mine else 0
+        others = [(at, each) for at, each in enumerate(self.group.factors) if at not in self.mine]
+        before = [each for at, each in others if at < first]
+        after = [each for at, each in others if at >= first]
+        return replace(self.group, factors=(*before, factor, *after))
+
+    def _axes(self) -> list[tuple[int, int]]:
+        pairs = (zip(own.attributes, own.queries.sizes, strict=True) for own in self.factors)
+        return [pair for several in pairs for pair in several]
+
+
+MOST_CELLS = 4_096  # of all attributes together, in one dense matrix
+WIDEST = 8_192  # cells of one attribute
+MANY_WAYS = 8  # attributes of one table above which a product is found sooner than its 2^n pieces
+SAME_TABLES = 1_000  # workloads of more tables are not looked through for being one product
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class JointRows:
+    """A workload over the cells of all attributes it uses: `root' root` is its weighted gram.
+
+    `root` is (rank, cells) with independent rows, cells row-major over `sizes`.
+    """
+
+    attributes: tuple[int, ...]
+    sizes: tuple[int, ...]
+    root: Array
+
+
+def joint_rows(work: Workload) -> JointRows:
+    """The workload over the joint cells of its attributes, refused above about 4,000 cells."""
+    attributes = work.attributes
+    sizes = tuple(work.schema.sizes[axis] for axis in attributes)
+    cells = math.prod(sizes)
+    refuse_many_cells(cells, "the attributes of this workload together")
+    stack: list[Array] = []
+    weights: list[Array] = []
+    for group in work.groups():
+        rows = _joint_root(group, attributes, sizes)
+        stack.append(rows)
+        weights.append(np.full(len(rows), group.weight))
+        if sum(map(len, stack)) > 4 * cells:
+            root = independent_rows(np.concatenate(stack), np.concatenate(weights))
+            stack, weights = [root], [np.ones(len(root))]
+    return JointRows(attributes, sizes, independent_rows(np.concatenate(stack), np.concatenate(weights)))
+
+
+def common_product(work: Workload) -> tuple[float, tuple[Factor, ...]] | None:
+    """The product of families that every table is a multiple of, with the sum of the weights, or None."""
+    if work.tables > SAME_TABLES:
+        return None
+    groups = [without_totals(group) for group in work.groups()]
+    first = groups[0].factors
+    if any(group.factors != first for group in groups):
+        return None
+    return math.fsum(group.weight for group in groups), first
+
+
+def one_wide_product(work: Workload) -> bool:
+    """Whether all tables are one product on so many attributes that it is best not split into pieces."""
+    shared = common_product(work)
+    return shared is not None and len(shared[1]) > MANY_WAYS
+
+
+def refuse_many_cells(cells: int, what: str) -> None:
+    """Raise Infeasible where one matrix over the cells would not fit."""
+    if cells > MOST_CELLS:
+        raise Infeasible(
+            f"{what}: {cells:,} cells are more than the {MOST_CELLS:,} that fit one dense matrix; "
+            "take fewer attributes at a time, or coarser ones"
+        )
+
+
+def refuse_wide(queries: Queries) -> None:
+    """Raise Infeasible for queries on one attribute whose square matrices would not fit."""
+    if len(queries.sizes) == 1 and queries.cells > WIDEST:
+        raise Infeasible(
+            f"{queries!r}: an attribute may have at most {WIDEST:,} cells here; use a coarser one, such as "
+            "bins or a higher level of a hierarchy"
+        )
+
+
+def _joint_root(group: Table, attributes: Sequence[int], sizes: Sequence[int]) -> Array:
+    """Rows over all joint cells whose gram is the group's (without its own weight)."""
+    rows = join(factor.queries.root() for factor in group.factors)
+    places = [attributes.index(axis) for axis in group.attributes]
+    return spread(rows, [sizes[place] for place in places], places, sizes)

@@ -12,12 +12,11 @@ from residua.answering.blocks import Memory
 from residua.answering.coupled.coordinates import subsets_of
 from residua.answering.coupled.system import Indices, System
 from residua.answering.coupled.tables import Asked, Empty, Meeting, outer
-from residua.answering.independent.cache import SPAN_TOLERANCE
-from residua.answering.independent.parts import CANCELLED, SCRATCH
-from residua.answering.kronecker.parts import ProductPart
+from residua.answering.independent.parts import CANCELLED, SCRATCH, SPAN_TOLERANCE
+from residua.answering.kronecker import ProductPart
 from residua.errors import NotInSpan
 from residua.workload import Factor, Table
-from residua.workload.joint import refuse_wide
+from residua.workload.union import refuse_wide
 
 Array = NDArray[np.float64]
 

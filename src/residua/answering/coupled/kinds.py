@@ -14,12 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from residua.answering.blocks import Blocks, Layer, Shape
-from residua.answering.coupled.coordinates import Places, coordinates, dimension, touched
-from residua.answering.coupled.reduction import Reduced, reduced
+from residua.answering.coupled.coordinates import Places, Reduced, coordinates, dimension, reduced, touched
 from residua.errors import Infeasible
 from residua.linalg.centring import Measure
-from residua.linalg.keys import distinct_rows
-from residua.linalg.squares import join
+from residua.linalg.matrices import distinct_rows, join
 
 Array = NDArray[np.float64]
 Integers = NDArray[np.int64]

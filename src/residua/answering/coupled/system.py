@@ -17,7 +17,7 @@ from residua.answering.coupled.coordinates import Places, dimension
 from residua.answering.coupled.kinds import CoupledBlock, Kind, Residual
 from residua.errors import Infeasible
 from residua.linalg.centring import Measure
-from residua.linalg.threads import threads_for
+from residua.linalg.matrices import threads_for
 
 Array = NDArray[np.float64]
 Indices = NDArray[np.intp]

@@ -1,9 +1,4 @@
-"""Answers from many independent measurements, one per subset of attributes, held as arrays.
-
-Every block measures `B (marginal)` with its own noise, and B's rows answer only centred queries: so blocks
-on different subsets span independent spaces, and the best answer to a query is the sum of the best
-answers to its pieces (claim A-004).
-"""
+"""Tables of a run that blocks answer alike: one example of each kind is enough to know them all."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -12,21 +7,229 @@ from functools import partial, reduce
 import numpy as np
 from numpy.typing import NDArray
 
-from residua.answering.blocks import Blocks, Measured, Shape, ascending
-from residua.answering.estimates import Estimates
-from residua.answering.independent.cache import PartCache, not_together
-from residua.answering.independent.largest import largest_of
-from residua.answering.independent.parts import Part, parts_of
-from residua.answering.independent.representatives import examples_of
-from residua.answering.independent.runs import least_accurate, total_of_run
-from residua.answering.protocol import FactorCovariance, Factored, TableByTable, refuse_large_covariance
+from residua.answering.blocks import Blocks, Layer, Measured, Shape, ascending
+from residua.answering.independent.parts import Part, PartCache, not_together, parts_of
+from residua.answering.protocol import (
+    Estimates,
+    FactorCovariance,
+    Factored,
+    TableByTable,
+    refuse_large_covariance,
+)
 from residua.linalg.centring import Measure, centred_columns
-from residua.linalg.squares import along_axes
-from residua.workload import Table, TableRun
-from residua.workload.groups import splits
+from residua.linalg.matrices import along_axes, distinct_rows
+from residua.workload import Factor, Identity, Table, TableRun, Total
+from residua.workload.tables import choices, splits
 
+Integers = NDArray[np.int64]
 Array = NDArray[np.float64]
 Subsets = NDArray[np.int32]
+
+
+def examples_of(known: PartCache, tables: TableRun) -> Integers:
+    """Places of the first tables of each kind: all of a kind have the same variances, up to order."""
+    subsets = np.sort(tables.subsets, axis=1)
+    numbers: dict[object, int] = {}
+    kinds = np.zeros(len(tables.schema), dtype=np.int64)
+    for at in tables.attributes:
+        kinds[at] = numbers.setdefault((tables.queries_of(at), known.measures[at]), len(numbers))
+    blocks = _block_sorts(known)
+    sorts = np.zeros(len(tables), dtype=np.int64)
+    for place in range(tables.ways):
+        sorts = _refined(sorts, kinds[subsets[:, place]])
+    for chosen in choices(tables.ways):
+        kept = subsets[:, chosen]
+        owners, rows = known.index.find(kept)
+        here = np.zeros(len(tables), dtype=np.int64)
+        for owner in np.unique(owners[owners >= 0]).tolist():
+            found = owners == owner
+            here[found] = 2 + blocks[owner][rows[found]]
+        here[known.elsewhere.find(kept)[0] >= 0] = 1
+        sorts = _refined(sorts, here)
+    return distinct_rows(sorts[:, None])[0]
+
+
+def _refined(sorts: Integers, more: Integers) -> Integers:
+    """Numbers of the sorts that are alike in both respects."""
+    return distinct_rows(np.stack([sorts, more], axis=1))[1]
+
+
+def _block_sorts(known: PartCache) -> list[Integers]:
+    """For each layer a number for each block, equal where layer, shapes and noise are."""
+    found: list[Integers] = []
+    start = 0
+    for layer in known.layers:
+        noise = np.unique(layer.noise, return_inverse=True)[1].reshape(-1).astype(np.int64)
+        number = distinct_rows(np.concatenate([layer.shapes, noise[:, None]], axis=1))[1]
+        found.append(start + number)
+        start += int(number.max(initial=-1)) + 1
+    return found
+
+
+Pieces = Sequence[tuple[float, list[Part]]]
+"""Noise variance and parts for each block that a table has a piece in; every part has one family."""
+
+ROUNDING = 1e-12  # relative; figures this close are one figure
+FEW = 2_000_000  # queries up to which going through all is quicker than choosing candidates
+MOST_COMBINED = 50_000_000  # products of candidates that are gone through
+
+
+def largest_of(known: PartCache, pieces: Pieces, families: int) -> float:
+    """Largest variance of a table of so many families; nan where there are too many candidates.
+
+    A variance is a sum of products of the families' figures, none of them negative: only a query whose
+    figures no other query of its family reaches all at once can be part of the largest.
+    """
+    listed = []
+    for place in range(families):
+        here = (part for _, parts in pieces for part in parts if part.places == (place,))
+        figures = {part.key: known.listed(part) for part in here}
+        listed.append(np.stack(list(figures.values())))  # (kinds, queries)
+    all_few = math.prod(each.shape[1] for each in listed) <= FEW
+    candidates = [np.arange(each.shape[1]) if all_few else _undominated(each) for each in listed]
+    if math.prod(map(len, candidates)) > MOST_COMBINED:
+        return math.nan
+    grid = np.zeros([len(chosen) for chosen in candidates])
+    for noise, parts in pieces:
+        rows = {part.places[0]: known.listed(part) for part in parts}
+        figures_of = [rows[place][chosen] for place, chosen in enumerate(candidates)]
+        grid += noise * reduce(np.multiply.outer, figures_of, np.ones(()))
+    return float(grid.max())
+
+
+def _undominated(figures: Array) -> NDArray[np.intp]:
+    """Places of columns of (kinds, queries), one of each sort that no other reaches in every row."""
+    tallest = figures.max(axis=1, keepdims=True)
+    heights = figures / np.where(tallest > 0, tallest, 1.0)
+    left = np.argsort(-heights.sum(axis=0), kind="stable")
+    chosen = []
+    while len(left):
+        best = left[0]
+        chosen.append(best)
+        above = heights[:, left] > heights[:, [best]] + ROUNDING
+        left = left[above.any(axis=0)]
+    return np.array(chosen, dtype=np.intp)
+
+
+def total_of_run(known: PartCache, tables: TableRun) -> float:
+    """Sum of the variances of all queries of all tables; their families have one attribute each."""
+    return known.of_run(tables, _RunTotal(known, tables).sums)[0]
+
+
+def least_accurate(known: PartCache, tables: TableRun) -> int | None:
+    """Place of the table with the largest variance; None unless all queries of a table have the same one.
+
+    As for marginals: then the largest variance of a table is its mean.
+    """
+    run = _RunTotal(known, tables)
+    if not run.even():
+        return None
+    counts = np.zeros(len(tables.schema))
+    for at, factor in run.factors.items():
+        counts[at] = float(factor.queries.count)
+    _, totals = known.of_run(tables, run.sums)
+    return int(np.argmax(totals / counts[run.subsets].prod(axis=1)))
+
+
+class _RunTotal:
+    """What each attribute of a run contributes, by number of its distinct families."""
+
+    def __init__(self, known: PartCache, tables: TableRun) -> None:
+        self.known, self.tables = known, tables
+        self.subsets: Subsets = np.sort(tables.subsets, axis=1)
+        self.factors = {at: Factor((at,), tables.queries_of(at)) for at in tables.attributes}
+        width = len(tables.schema)
+        numbers: dict[object, int] = {}
+        self.kinds = np.zeros(width, dtype=np.int64)
+        self.means = np.zeros(width)
+        self.vanishing = np.zeros((2, width), dtype=bool)  # what is left out, and what is kept
+        for at, factor in self.factors.items():
+            self.kinds[at] = numbers.setdefault((factor.queries, known.measures[at]), len(numbers))
+            (mean,) = parts_of([factor], [()], known.measures, [])
+            self.means[at] = known.summed(mean, weighted=False)
+            (alone,) = parts_of([factor], [(0,)], known.measures, [])
+            self.vanishing[:, at] = known.vanishes(mean), known.vanishes(alone)
+
+    def even(self) -> bool:
+        """Whether all queries of each table have the same variance, every cell being treated alike."""
+        if not all(isinstance(factor.queries, Identity | Total) for factor in self.factors.values()):
+            return False
+        return all(measure.weights is None for measure in self.known.measures) and all(
+            len(shape.sizes) == 1 and _even(shape) for shape in self.known.shapes
+        )
+
+    def sums(self) -> tuple[float, Array]:
+        """Sum of the variances of all queries, and the sum of each table's, (tables,)."""
+        parts = []
+        by_table = np.zeros(len(self.subsets))
+        for chosen in choices(self.tables.ways):
+            more = self.by_table(chosen)
+            parts.append(float(more.sum()))
+            by_table += more
+        return math.fsum(parts), by_table
+
+    def by_table(self, chosen: tuple[int, ...]) -> Array:
+        """What the blocks on these places of every table add to the sum of its variances, (tables,)."""
+        kept = self.subsets[:, chosen]
+        others = [place for place in range(self.tables.ways) if place not in chosen]
+        scale = self.means[self.subsets[:, others]].prod(axis=1)
+        nothing = self.vanishing[0, self.subsets[:, others]].any(axis=1) | self.vanishing[1, kept].any(axis=1)
+        owners, places = self.known.index.find(kept)
+        nothing |= self.known.elsewhere.find(kept)[0] >= 0
+        lost = (owners < 0) & ~nothing
+        if lost.any():
+            row = int(np.argmax(lost))
+            raise not_together(self.tables[row].name, kept[row].tolist())
+        sums = np.zeros(len(kept))
+        for owner in np.unique(owners[(owners >= 0) & ~nothing]).tolist():
+            here = (owners == owner) & ~nothing
+            layer = self.known.layers[owner]
+            figures = self._figures(layer, np.flatnonzero(here), kept[here], places[here])
+            sums[here] = scale[here] * layer.noise[places[here]] * figures
+        return sums
+
+    def _figures(self, layer: Layer, tables: NDArray[np.intp], kept: Subsets, rows: Integers) -> Array:
+        """Sum of the variances at noise 1 of each table in its block, each distinct case worked out once."""
+        if not kept.shape[1]:
+            return np.ones(len(kept))
+        shapes = layer.shapes[rows]
+        if all(len(places) == 1 for places in layer.layout):
+            order = [places[0] for places in layer.layout]
+            columns = [
+                self._distinct(tables, kept[:, [place]], shapes[:, [number]], ((0,),))
+                for number, place in enumerate(order)
+            ]
+            return np.asarray(np.prod(columns, axis=0))
+        return self._distinct(tables, kept, shapes, layer.layout)
+
+    def _distinct(
+        self,
+        tables: NDArray[np.intp],
+        kept: Subsets,
+        shapes: Integers,
+        layout: tuple[tuple[int, ...], ...],
+    ) -> Array:
+        first, inverse = distinct_rows(np.concatenate([self.kinds[kept], shapes], axis=1))
+        values = np.empty(len(first))
+        for place, row in enumerate(first.tolist()):
+            attributes = kept[row].tolist()
+            measured = [
+                (tuple(attributes[at] for at in places), int(number), self.known.shapes[number])
+                for places, number in zip(layout, shapes[row].tolist(), strict=True)
+            ]
+            factors = [self.factors[at] for at in attributes]
+            parts = list(parts_of(factors, [(0,)] * len(factors), self.known.measures, measured))
+            for part in parts:
+                self.known.refuse_outside(part, self.tables[int(tables[row])].name, attributes)
+            values[place] = math.prod(self.known.summed(part, weighted=False) for part in parts)
+        return np.asarray(values[inverse])
+
+
+def _even(shape: Shape) -> bool:
+    """Whether the shape answers all cells with the same variance."""
+    variances = np.sum(shape.inverse**2, axis=1)
+    return bool(np.ptp(variances) <= ROUNDING * variances.max())
+
 
 MOST_WAYS = 12  # attributes of a table, all of whose subsets are looked up
 

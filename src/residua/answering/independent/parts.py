@@ -4,23 +4,27 @@ A table is a product of families, a block a product of shapes; where they share 
 together. A part is what cannot be separated further; figures of a whole are products over parts.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from residua.answering.blocks import Shape
+from residua.answering.blocks import Layer, Shape
+from residua.errors import NotInSpan
 from residua.linalg.centring import VANISHING, Measure, centred_columns, project
 from residua.linalg.classes import Classes, summed_over
-from residua.linalg.squares import join
+from residua.linalg.matrices import RowIndex, join
 from residua.workload import Combined, Factor, Queries
-from residua.workload.coarse import by_own_classes
-from residua.workload.joint import refuse_wide
+from residua.workload.union import refuse_wide
+from residua.workload.views import by_own_classes
 
 Array = NDArray[np.float64]
 
-Measured = tuple[tuple[int, ...], int, Shape]
+
+MeasuredBlock = tuple[tuple[int, ...], int, Shape]
 """One shape of a block: the attributes it measures, its number, and itself."""
 
 SCRATCH = 20_000_000  # numbers held at once while rows are multiplied out
@@ -219,7 +223,7 @@ def parts_of(
     factors: Sequence[Factor],
     kept: Sequence[tuple[int, ...]],
     measures: Sequence[Measure],
-    measured: Sequence[Measured],
+    measured: Sequence[MeasuredBlock],
 ) -> Iterator[Part]:
     """The parts of a table that keeps these places of each factor, under a block's shapes."""
     left = list(range(len(factors)))
@@ -261,3 +265,117 @@ def _held(
     coarse, kinds = by_own_classes(factors)
     own = tuple(each.measure(measure) for each, measure in zip(kinds, measures, strict=True))
     return tuple(factor.queries for factor in coarse), own, tuple(kinds)
+
+
+SPAN_TOLERANCE = 1e-12  # of a query's squared length: what rounding may leave outside the row space
+LISTED = 50_000_000  # numbers kept of variances already listed, and of sums of them
+
+
+class PartCache:
+    """The blocks of one strategy, how to find them, and what has been worked out about their parts."""
+
+    def __init__(
+        self,
+        measures: tuple[Measure, ...],
+        shapes: tuple[Shape, ...],
+        layers: tuple[Layer, ...],
+        elsewhere: Sequence[NDArray[np.int32]] = (),
+    ) -> None:
+        self.measures, self.shapes, self.layers = measures, shapes, layers
+        self.elsewhere = RowIndex(elsewhere, len(measures))
+        self._known: dict[object, Any] = {}
+        self._listed = 0
+
+    @cached_property
+    def index(self) -> RowIndex:
+        """Finds the layer and row of the block on a subset."""
+        return RowIndex([layer.subsets for layer in self.layers], len(self.measures))
+
+    def is_elsewhere(self, attributes: tuple[int, ...]) -> bool:
+        """Whether what is asked of this subset is answered by another part of the mechanism."""
+        return bool(self.elsewhere.find(np.array([attributes], dtype=np.int32).reshape(1, -1))[0][0] >= 0)
+
+    def block(self, attributes: tuple[int, ...]) -> tuple[float | None, list[MeasuredBlock]]:
+        """Noise variance of the block on a subset (None if not measured), and its shapes."""
+        tables, rows = self.index.find(np.array([attributes], dtype=np.int32).reshape(1, -1))
+        if tables[0] < 0:
+            return None, []
+        layer, row = self.layers[tables[0]], int(rows[0])
+        measured = [
+            (tuple(attributes[place] for place in places), int(number), self.shapes[number])
+            for places, number in zip(layer.layout, layer.shapes[row].tolist(), strict=True)
+        ]
+        return float(layer.noise[row]), measured
+
+    def listed(self, part: Part) -> Array:
+        """Variance at noise 1 of each product of queries."""
+        key = ("listed", part.key)
+        if key in self._known:
+            return np.asarray(self._known[key])
+        figures = part.variances()
+        if self._has_room_for(figures):
+            self._known[key] = figures
+        return figures
+
+    def summed(self, part: Part, *, weighted: bool) -> float:
+        """Sum of the variances at noise 1."""
+        key = ("summed", weighted, part.key)
+        if key not in self._known:
+            self._known[key] = part.total(weighted=weighted)
+        return float(self._known[key])
+
+    def vanishes(self, part: Part) -> bool:
+        """Whether the part asks nothing of what it keeps."""
+        key = ("vanishes", part.key)
+        if key not in self._known:
+            self._known[key] = part.vanishes()
+        return bool(self._known[key])
+
+    def largest(self, alike: object, find: Callable[[], float]) -> float:
+        """What `find` returns, which is the same for all tables with an equal `alike`."""
+        key = ("largest", alike)
+        if key not in self._known:
+            self._known[key] = find()
+        return float(self._known[key])
+
+    def of_run(self, tables: object, find: Callable[[], tuple[float, Array]]) -> tuple[float, Array]:
+        """What `find` returns of a run of tables: the sum of all variances, and those of each table."""
+        key = ("run", tables)
+        if key in self._known:
+            total, sums = self._known[key]
+            return total, sums
+        total, sums = find()
+        if self._has_room_for(sums):
+            self._known[key] = total, sums
+        return total, sums
+
+    def _has_room_for(self, figures: Array) -> bool:
+        """Whether so many more numbers may be kept; then they count."""
+        if self._listed + figures.size > LISTED:
+            return False
+        self._listed += figures.size
+        return True
+
+    def refuse_outside(self, part: Part, name: str, attributes: Sequence[int]) -> None:
+        """Raise NotInSpan if a query of the part is not a combination of what its shapes measure.
+
+        `name` is the table's, `attributes` are those of the block.
+        """
+        key = ("outside", part.key)
+        if key not in self._known:
+            self._known[key] = part.outside()
+        if self._known[key] > SPAN_TOLERANCE:
+            raise NotInSpan(
+                f"table {name!r} asks for more than the plan measures; add the table to the workload "
+                "before planning",
+                attributes,
+            )
+
+
+def not_together(name: str, attributes: Sequence[int]) -> NotInSpan:
+    """The error for a table that has a piece in a block which is not measured."""
+    return NotInSpan(
+        f"table {name!r} asks about attributes together that the plan does not measure together; add the "
+        "table to the workload before planning",
+        attributes,
+    )

@@ -9,14 +9,17 @@ from numpy.typing import NDArray
 
 from residua.answering.blocks import Shape
 from residua.answering.nested import Half, Subset
+from residua.bounds import svd_or_nothing
 from residua.errors import Infeasible
 from residua.linalg.classes import summed_over
+from residua.methods.draft import Scope
+from residua.privacy import NoiseLaw
 from residua.workload import Combined, Factor, Queries, Table, Workload
-from residua.workload.groups import splits
-from residua.workload.joint import refuse_wide
-from residua.workload.tables import refuse_wide_tables
+from residua.workload.tables import refuse_wide_tables, splits
+from residua.workload.union import refuse_wide
 
 Array = NDArray[np.float64]
+
 
 VANISHING = 1e-12  # of what a family asks in all: below it a residual is not asked about
 
@@ -108,3 +111,108 @@ def _trace(queries: Queries, kept: tuple[int, ...], own: Sequence[Kernel]) -> fl
 
 def _largest(squares: Sequence[Array]) -> float:
     return math.prod(float(np.abs(square).max()) for square in squares)
+
+
+SAME = 1e-12  # relative difference that is rounding
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Chain:
+    """A gram that is `before_i after_j` for cell i not behind cell j; `order` puts its cells in line.
+
+    >>> from residua.workload.intervals import Prefix
+    >>> chain = chain_of(Prefix(3).gram())
+    >>> chain.before, chain.after
+    (array([1., 1., 1.]), array([3., 2., 1.]))
+    """
+
+    order: NDArray[np.int64]
+    before: Array
+    after: Array
+
+    def times(self, rows: Array) -> Array:
+        """The rows, (k, cells in line), times the gram, in O(k cells) steps (claim H-013)."""
+        behind = rows * self.after
+        total = behind.sum(axis=1, keepdims=True)
+        np.cumsum(behind, axis=1, out=behind)
+        np.subtract(total, behind, out=behind)
+        behind *= self.before
+        ahead = np.cumsum(rows * self.before, axis=1)
+        ahead *= self.after
+        ahead += behind
+        return ahead
+
+
+def chain_of(gram: Array) -> Chain | None:
+    """The chain of a gram, (cells, cells), with its cells as they are or in another order; None if none."""
+    own = np.diagonal(gram)
+    if not own.min() > 0:
+        return None
+    as_it_is = np.arange(len(gram))
+    # An end of the line has the least of its own, and cells are less and less like it along the line.
+    end = int(np.argmin(own))
+    likeness = gram[end] / np.sqrt(own)
+    for order in (as_it_is, np.argsort(-likeness, kind="stable")):
+        first, last = int(order[0]), int(order[-1])
+        if not gram[first, last] > 0:
+            continue
+        before, after = gram[order, last], gram[first, order] / gram[first, last]
+        in_line = gram if order is as_it_is else gram[np.ix_(order, order)]
+        apart = np.triu(in_line - before[:, None] * after)
+        if np.abs(apart).max() <= SAME * np.abs(own).max():
+            return Chain(order, before, after)
+    return None
+
+
+ROUNDING = 1e-12  # of a residual's precision: what cancellation leaves of a weight that is zero
+
+
+def closed_form(demand: Mapping[Subset, float], spreads: Mapping[int, float]) -> dict[Subset, float] | None:
+    """Squared weights of the terms to measure, of sum 1; None where the formula does not apply.
+
+    `demand` has what is asked of every residual, by its attributes, ascending; `spreads` has the variance of
+    the total in each attribute's strategy, at cost 1. The sum of demand over precision is then the square of
+    `sum_A sqrt(h_A c_A)`, `c_A` the product of `1 - 1/s_i`, and no weights on any terms have less.
+
+    >>> closed_form({(): 4.0, (0,): 2.0}, {0: 2.0})
+    {(): 0.3333333333333333, (0,): 0.6666666666666666}
+    >>> closed_form({(): 0.1, (0,): 2.0}, {0: 2.0}) is None
+    True
+    """
+    shares = {residual: math.prod(1 - 1 / spreads[at] for at in residual) for residual in demand}
+    if min(shares.values()) <= 0 or not _closed_downwards(demand):
+        return None
+    size = math.fsum(math.sqrt(demand[residual] * share) for residual, share in shares.items())
+    precision = {residual: math.sqrt(demand[residual] / share) / size for residual, share in shares.items()}
+    squares = dict(precision)
+    for at, spread in spreads.items():  # inclusion and exclusion, an attribute at a time
+        for residual in squares:
+            larger = _with(residual, at)
+            if at not in residual and larger in squares:
+                squares[residual] -= squares[larger] / spread
+    if any(square < -ROUNDING * precision[term] for term, square in squares.items()):
+        return None
+    return {term: square for term, square in squares.items() if square > ROUNDING * precision[term]}
+
+
+def _closed_downwards(demand: Mapping[Subset, float]) -> bool:
+    """Whether with every residual all residuals of fewer of its attributes are asked about."""
+    return all(
+        residual[:place] + residual[place + 1 :] in demand
+        for residual in demand
+        for place in range(len(residual))
+    )
+
+
+def _with(residual: Subset, at: int) -> Subset:
+    return tuple(sorted((*residual, at)))
+
+
+def lower_bound(work: Workload, law: NoiseLaw) -> tuple[float, Scope]:
+    """A bound at Gaussian cost 1 and for whom it holds; for Laplace noise see claim H-003."""
+    return svd_or_nothing(work), scope_of(law)
+
+
+def scope_of(law: NoiseLaw) -> Scope:
+    """For whom a bound on strategies with this noise holds."""
+    return "all Laplace noise" if law == "laplace" else "all mechanisms"

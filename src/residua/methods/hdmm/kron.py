@@ -1,24 +1,122 @@
-"""OPT_kron: the best single product found, one axis improved at a time (claim H-012)."""
+"""Marginals of better strategies than plain cells: one p-Identity strategy per attribute, on many subsets.
+
+Contains OPT_M (plain cells) and, where tables ask one family of each attribute, OPT_plus; its answers use
+all measurements at once (claim H-025). Weights of terms and strategies of attributes are improved in turn.
+"""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
 from residua.answering.blocks import Placed, Shape
-from residua.linalg.rows import inverse_gram
+from residua.errors import Infeasible
+from residua.linalg.matrices import inverse_gram
 from residua.methods.draft import Draft, Progress
-from residua.methods.hdmm.bounds import lower_bound
+from residua.methods.hdmm.demand import Kernel, lower_bound
+from residua.methods.hdmm.marginals import plain_kernels, weighted_terms
 from residua.methods.hdmm.p_identity import Found, opt0
-from residua.methods.hdmm.products import Axis, Products
+from residua.methods.hdmm.products import TOTAL, Around, Axis, Products, better_kernel
 from residua.privacy import NoiseLaw
 from residua.privacy.laws import unit_variance
 from residua.strategy.build import of_blocks
 from residua.strategy.strategy import Strategy
-from residua.workload import Workload
+from residua.workload import Queries, Workload
+from residua.workload.queries import Identity, Total
 
 Array = NDArray[np.float64]
+
+
+TURNS = 6
+TURN_GAIN = 1e-3  # relative; strategies are improved in turn until a turn gains less
+TOTALS = 1e-6  # of what is asked of an attribute: its total, which every nested strategy needs
+
+
+def nested(work: Workload, law: NoiseLaw, progress: Progress | None = None) -> Draft:
+    """The best nested strategy found, at cost 1."""
+    plain = plain_kernels(work)
+    best, value = weighted_terms(work, law, plain, progress)
+    if _several_families(work):
+        kernels = _own_kernels(work, law, plain)
+        other, found = weighted_terms(work, law, kernels, progress)
+        if law == "laplace":
+            other, found = _refined(work, kernels, other, found, progress)
+        if found < value:
+            best = other
+    return Draft(best, *lower_bound(work, law))
+
+
+def _several_families(work: Workload) -> bool:
+    """Whether some attribute is asked for something other than its cells or its total."""
+    return any(
+        not isinstance(factor.queries, Identity | Total) and len(factor.attributes) == 1
+        for group in work.groups()
+        for factor in group.factors
+    )
+
+
+def _families(work: Workload) -> dict[int, dict[Queries, float]]:
+    """For each attribute the families asked of it alone, with the weights of the tables that ask them."""
+    found: dict[int, dict[Queries, float]] = {}
+    for group in work.groups():
+        for factor in group.factors:
+            if len(factor.attributes) == 1:
+                mine = found.setdefault(factor.attributes[0], {})
+                mine[factor.queries] = mine.get(factor.queries, 0.0) + group.weight
+    return found
+
+
+def _own_kernels(work: Workload, law: NoiseLaw, plain: Mapping[int, Kernel]) -> dict[int, Kernel]:
+    """For each attribute the best strategy for what is asked of it alone, plain cells where it is tied."""
+    tied = {
+        at
+        for group in work.groups()
+        for factor in group.factors
+        if len(factor.attributes) > 1
+        for at in factor.attributes
+    }
+    known: dict[object, Kernel] = {}
+    kernels = dict(plain)
+    for at, families in _families(work).items():
+        key = frozenset(families.items())
+        if at in tied or all(isinstance(each, Identity | Total) for each in families):
+            continue
+        if key not in known:
+            gram = np.sum([weight * each.gram() for each, weight in families.items()], axis=0)
+            gram = gram + TOTALS * float(np.trace(gram)) / len(gram)
+            found = opt0(gram, law)
+            whole = found.weights is not None and found.weights.shape[1] == len(gram)
+            known[key] = Kernel.of(found.matrix, len(known) + 1, found.weights if whole else None)
+        kernels[at] = known[key]
+    return kernels
+
+
+def _refined(
+    work: Workload,
+    kernels: dict[int, Kernel],
+    strategy: Strategy,
+    value: float,
+    progress: Progress | None,
+) -> tuple[Strategy, float]:
+    """The strategy after improving attributes and weights in turn, and its total weighted variance."""
+    number = max(kernel.number for kernel in kernels.values())
+    for turn in range(TURNS):
+        trial = dict(kernels)
+        for at in sorted(trial):
+            if trial[at].weights is not None:
+                number += 1
+                trial[at] = better_kernel(Around.of(work, at, trial, strategy), trial[at], number)
+        other, found = weighted_terms(work, "laplace", trial)
+        if progress is not None:
+            progress("improving nested strategies", (turn + 1) / TURNS)
+        gained = found < value * (1 - TURN_GAIN)
+        if found < value:
+            kernels, strategy, value = trial, other, found
+        if not gained:
+            break
+    return strategy, value
+
 
 MIXED = (0.0, 0.3, 0.6, 0.9)  # parts of the cost that starts give to totals
 ROUNDS = 20
@@ -112,3 +210,77 @@ def _products(asked: Products, traces: Sequence[Array], without: int | None = No
         if at != without:
             result *= each[asked.families[:, at]]
     return result
+
+
+MOST_CLUSTERS = 40
+
+
+def union(work: Workload, law: NoiseLaw, progress: Progress | None = None) -> Draft:
+    """The best union of products found, at cost 1."""
+    asked = Products.of(work)
+    if not asked.axes:
+        raise Infeasible("all tables ask for the number of records, so that there is nothing to unite")
+    found: list[tuple[float, Strategy]] = []
+    refused = Infeasible("all tables ask about the same attributes, so that there is nothing to unite")
+    for clusters in _clusterings(asked):
+        strategy = _united(work, asked, clusters, law, progress)
+        try:
+            found.append((sum(strategy.totals(part)[0] for part in work.parts), strategy))
+        except Infeasible as error:  # too many different products for these cells; fewer may do
+            refused = error
+    if not found:
+        raise refused
+    return Draft(min(found, key=lambda each: each[0])[1], *lower_bound(work, law))
+
+
+def _united(
+    work: Workload,
+    asked: Products,
+    clusters: Sequence[Sequence[int]],
+    law: NoiseLaw,
+    progress: Progress | None,
+) -> Strategy:
+    """A product for each cluster of tables, with the best split of the cost if none helped another."""
+    terms, errors = [], []
+    for cluster in clusters:
+        part = asked.take(cluster)
+        strategies = best_product(part, law, progress)
+        pairs = zip(part.axes, strategies, strict=True)
+        terms.append([Placed(axis.attributes, Shape.of(axis.sizes, each.matrix)) for axis, each in pairs])
+        errors.append(value_of(part, strategies))
+    # Least sum(error / c^2) for sum(c) = 1; Gaussian noise: least sum(error / c) for sum(c) = 1.
+    weights = np.array(errors) ** (1 / 3 if law == "laplace" else 1 / 2)
+    weights = weights / weights.sum()
+    power = 2 if law == "laplace" else 1
+    blocks = [
+        (factors, unit_variance(law) / float(weight) ** power)
+        for factors, weight in zip(terms, weights, strict=True)
+    ]
+    return of_blocks(work.schema.sizes, blocks, law)
+
+
+def _clusterings(asked: Products) -> Iterator[list[list[int]]]:
+    """Ways to divide the tables into at least two clusters."""
+    signatures: dict[tuple[bool, ...], list[int]] = {}
+    for table, row in enumerate(asked.families.tolist()):
+        signatures.setdefault(tuple(family != TOTAL for family in row), []).append(table)
+    by_signature = list(signatures.values())
+    if 2 <= len(by_signature) <= MOST_CLUSTERS:
+        yield by_signature
+    if len(by_signature) > 2:
+        yield _halves(signatures)
+    if len(by_signature) == 1 and 2 <= len(asked.weights) <= MOST_CLUSTERS:
+        yield [[table] for table in range(len(asked.weights))]
+
+
+def _halves(signatures: dict[tuple[bool, ...], list[int]]) -> list[list[int]]:
+    """Two clusters, grown around the two sets of attributes that share least."""
+    keys = np.array(list(signatures), dtype=np.float64)
+    sizes = keys.sum(axis=1)
+    shared = keys @ keys.T
+    likeness = shared / np.maximum(sizes[:, None] + sizes[None, :] - shared, 1.0)
+    first, second = divmod(int(np.argmin(likeness)), len(keys))
+    halves: list[list[int]] = [[], []]
+    for at, tables in enumerate(signatures.values()):
+        halves[int(likeness[at, second] > likeness[at, first])] += tables
+    return [half for half in halves if half]

@@ -18,9 +18,7 @@ from residua.answering.blocks import Placed
 from residua.answering.nested import Subset
 from residua.errors import Infeasible
 from residua.methods.draft import Draft, Progress
-from residua.methods.hdmm.bounds import lower_bound
-from residua.methods.hdmm.closed_form import closed_form
-from residua.methods.hdmm.demand import Kernel, asked_by, demands
+from residua.methods.hdmm.demand import Kernel, asked_by, closed_form, demands, lower_bound
 from residua.methods.hdmm.weighing import Weighing, best_weights
 from residua.privacy import NoiseLaw
 from residua.privacy.laws import unit_variance

@@ -1,10 +1,4 @@
-"""OPT_0: the best strategy found on the cells of one attribute, for a gram matrix of what is asked.
-
-For Gaussian noise that is the certified optimum. For Laplace noise it is searched for among p-Identity
-strategies: every cell and p weighted sums of cells, `A = [I; T] D` with T >= 0 and D such that every column
-sums to 1. Cells that all queries treat alike are one cell here, and cells that none asks about are none
-(claim H-010).
-"""
+"""Quasi-Newton steps downhill over numbers that must not be negative."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -12,14 +6,44 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from residua.linalg.rows import inverse_gram
-from residua.linalg.threads import threads_for
-from residua.methods.hdmm.chains import Chain, chain_of
-from residua.methods.hdmm.descent import downhill
+from residua.linalg.matrices import inverse_gram, threads_for
+from residua.methods.hdmm.demand import Chain, chain_of
 from residua.privacy import NoiseLaw
 from residua.solve.cells import solve_cells
 
 Array = NDArray[np.float64]
+
+
+def downhill(
+    value_of: Callable[[Array], tuple[float, Array]],
+    start: Array,
+    *,
+    steps: int,
+    gain: float,
+    most: float = np.inf,
+) -> Array:
+    """The point that steps from `start`, of any shape, reach; `value_of` gives a value and its gradient.
+
+    They end where one gains less than `gain`, relative to the value at the start; no number exceeds `most`.
+    """
+    from scipy.optimize import Bounds, minimize
+
+    unit = value_of(start)[0]
+
+    def scaled(flat: Array) -> tuple[float, Array]:
+        value, gradient = value_of(flat.reshape(start.shape))
+        return value / unit, gradient.reshape(-1) / unit
+
+    found = minimize(
+        scaled,
+        start.reshape(-1),
+        jac=True,
+        method="L-BFGS-B",
+        bounds=Bounds(0.0, most),
+        options={"maxiter": steps, "maxfun": 4 * steps, "ftol": gain, "gtol": 1e-10, "maxcor": 15},
+    )
+    return np.asarray(found.x).reshape(start.shape)
+
 
 CELLS_PER_ROW = 16  # there is one weighted sum for so many cells, as in the paper
 FEW_CELLS, MANY_CELLS = 128, 512  # up to these every kind of start is tried, and some kinds

@@ -5,18 +5,23 @@ ask about it asks for the total.
 """
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from residua.linalg.squares import join, sum_out
-from residua.workload import Factor, Workload
-from residua.workload.joint import refuse_many_cells, refuse_wide
+from residua.answering.nested import Subset
+from residua.linalg.matrices import join, sum_out
+from residua.methods.hdmm.demand import Kernel, asked_by
+from residua.methods.hdmm.p_identity import descended, evaluated, p_identity
+from residua.strategy.strategy import Strategy
+from residua.workload import Factor, Queries, Workload
+from residua.workload.union import refuse_many_cells, refuse_wide
 
 Array = NDArray[np.float64]
 Integers = NDArray[np.int64]
+
 
 TOTAL = 0
 
@@ -114,3 +119,105 @@ def _gram(axis: Axis, factors: Sequence[Factor]) -> Array:
         [*(factor.queries.gram() for factor in factors), *(np.ones((size_of[at],) * 2) for at in rest)]
     )
     return sum_out(square, [size_of[at] for at in order], [order.index(at) for at in axis.attributes])
+
+
+@dataclass(frozen=True, eq=False)
+class Around:
+    """The total variance as a function of `M = (B'B)^-1` of an attribute; `z = M1`, `s = 1'z`, `p = z/s`:
+
+    `sum_f a_f (tr G_f M - s p'G_f p) + sum_A (sum_f b_Af p'G_f p + c_A) / (alpha_A + beta_A / s)`,
+    f over the families asked of it, A over the residuals without it. `beta` and `a` are those of weights 1.
+    """
+
+    grams: Array  # (families, cells, cells)
+    a: Array  # (families,)
+    b: Array  # (residuals, families)
+    c: Array  # (residuals,)
+    alpha: Array  # (residuals,)
+    beta: Array  # (residuals,)
+
+    @classmethod
+    def of(cls, work: Workload, at: int, kernels: Mapping[int, Kernel], strategy: Strategy) -> "Around":
+        """What surrounds one attribute in a strategy whose kernels are these."""
+        families: dict[Queries, int] = {}
+        asked: dict[tuple[Subset, int], float] = {}
+        known: dict[object, float] = {}
+        for group in work.groups():
+            mine = [factor for factor in group.factors if factor.attributes == (at,)]
+            number = families.setdefault(mine[0].queries, len(families)) if mine else -1
+            rest = replace(group, factors=tuple(f for f in group.factors if f.attributes != (at,)))
+            for residual, amount in asked_by(rest, kernels, known):
+                asked[residual, number] = asked.get((residual, number), 0.0) + amount
+        residuals = list(dict.fromkeys(residual for residual, _ in asked))
+        b, c = np.zeros((len(residuals), len(families))), np.zeros(len(residuals))
+        for (residual, number), amount in asked.items():
+            if number < 0:
+                c[residuals.index(residual)] += amount
+            else:
+                b[residuals.index(residual), number] += amount
+        with_it = _precisions(strategy, kernels, at, having=True)
+        without = _precisions(strategy, kernels, at, having=False)
+        beta = np.array([with_it.get(residual, 0.0) for residual in residuals])
+        alpha = np.array([without.get(residual, 0.0) for residual in residuals])
+        # Where no term has the attribute, its families ask for totals there, and add nothing.
+        measured = (b > 0) & (beta[:, None] > 0)
+        a = np.sum(np.divide(b, beta[:, None], out=np.zeros_like(b), where=measured), axis=0)
+        return cls(np.array([each.gram() for each in families]), a, b, c, alpha, beta)
+
+    def value(self, weights: Array) -> tuple[float, Array]:
+        """The total variance under the p-Identity strategy with these weights, and its gradient."""
+        z = _sums_of_inverse(weights)
+        s = float(z.sum())
+        moved = self.grams @ z  # (families, cells)
+        squares = moved @ z
+        precision = self.alpha + self.beta / s
+        above = self.b @ squares / s**2 + self.c
+        whole = np.tensordot(self.a, self.grams, axes=1)
+        total = -float(self.a @ squares) / s + float(np.sum(above / precision))
+        slope = -2 * (self.a @ moved) / s + float(self.a @ squares) / s**2
+        share = (1 / precision) @ self.b  # (families,)
+        slope = slope + 2 * (share @ moved) / s**2 - 2 * float(share @ squares) / s**3
+        slope = slope + float(np.sum(above * self.beta / precision**2)) / s**2
+        effective = whole + (slope[:, None] + slope[None, :]) / 2
+        found, gradient = evaluated(effective, weights)
+        own = found - float(slope @ z)  # tr(whole M)
+        return total + own, gradient
+
+
+def better_kernel(around: Around, kernel: Kernel, number: int) -> Kernel:
+    """The kernel after a search from its own weights; `number` is for the new one."""
+    if kernel.weights is None or not len(kernel.weights):
+        return kernel
+    weights = descended(around.value, kernel.weights)
+    if around.value(weights)[0] >= around.value(kernel.weights)[0]:
+        return kernel
+    return Kernel.of(p_identity(weights), number, weights)
+
+
+def _sums_of_inverse(weights: Array) -> Array:
+    """`(A'A)^-1 1` of a p-Identity strategy."""
+    sums = 1.0 + weights.sum(axis=0)
+    inner = np.linalg.solve(np.eye(len(weights)) + weights @ weights.T, weights @ sums)
+    return np.asarray(sums * (sums - weights.T @ inner))
+
+
+def _precisions(
+    strategy: Strategy, kernels: Mapping[int, Kernel], at: int, *, having: bool
+) -> dict[Subset, float]:
+    """Precision of every residual without an attribute, from terms that have it, at its spread 1, or not."""
+    sums: dict[Subset, float] = {}
+    for attributes, _, noise in strategy.blocks().each():
+        if (at in attributes) != having:
+            continue
+        parts: list[tuple[Subset, float]] = [((), 1.0 / noise)]
+        for other in attributes:
+            if other != at:
+                spread = kernels[other].spread
+                parts = [
+                    each
+                    for kept, amount in parts
+                    for each in (((*kept, other), amount), (kept, amount / spread))
+                ]
+        for kept, amount in parts:
+            sums[kept] = sums.get(kept, 0.0) + amount
+    return sums

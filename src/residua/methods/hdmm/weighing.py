@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from residua.answering.nested import Subset
 from residua.methods.draft import Progress
-from residua.methods.hdmm.descent import downhill
+from residua.methods.hdmm.p_identity import downhill
 from residua.privacy import NoiseLaw
 
 Array = NDArray[np.float64]

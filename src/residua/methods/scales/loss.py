@@ -6,7 +6,7 @@ so a convex loss of them is a convex problem of one number per kind of block. cv
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from importlib import import_module
 from typing import Any
@@ -17,18 +17,18 @@ from numpy.typing import NDArray
 from residua.bounds import all_invariant
 from residua.decompose import decompose
 from residua.errors import Infeasible, NotConverged, WorkloadError
-from residua.linalg.threads import threads_for
-from residua.methods.blocks import solve_blocks
+from residua.linalg.matrices import threads_for
+from residua.methods.blocks import Optimal, solve_blocks
 from residua.methods.draft import Draft, Progress, Scope
 from residua.methods.scales.cutting_planes import with_noise
-from residua.methods.scales.named_variances import named_variances
-from residua.methods.scales.symmetry import Orbits, kinds_of, unweighted
+from residua.methods.scales.query_pieces import Orbits, kinds_of, unweighted
 from residua.methods.scales.variance_rows import TableKinds, table_kinds
-from residua.methods.shapes import Optimal
+from residua.schema.coding import hint
 from residua.strategy.strategy import Strategy
 from residua.workload import Table, TableRun, Workload
 
 Array = NDArray[np.float64]
+
 
 Loss = Callable[[Any], Any]
 """From the mean variance of the queries of each name to a scalar cvxpy expression; see `named_variances`."""
@@ -268,3 +268,40 @@ def _stopped(how: str) -> NotConverged:
         lower=0.0,
         upper=math.inf,
     )
+
+
+def named_variances(names: Sequence[str], scale: NDArray[np.float64], values: Any) -> Any:
+    """`scale * values`, (names,), as a cvxpy expression in the order of the names: `v[0]`, `v["T1"]`.
+
+    `v.keys()`, `v.values()` and `v.items()` are those of a mapping. A name that no table has is an error that
+    says so.
+    """
+    cp = import_module("cvxpy")
+    places = {name: place for place, name in enumerate(names)}
+
+    class Variances(cp.multiply):  # type: ignore[misc,name-defined]  # cvxpy is an extra without types
+        """Variances by place and by name."""
+
+        def __getitem__(self, key: Any) -> Any:
+            if isinstance(key, str):
+                if key not in places:
+                    near = hint(key, places)
+                    raise WorkloadError(
+                        f"the loss asks for table {key!r}, which the workload does not have{near}"
+                    )
+                key = places[key]
+            return super().__getitem__(key)
+
+        def __iter__(self) -> Iterator[Any]:
+            return (self[place] for place in range(len(places)))
+
+        def keys(self) -> tuple[str, ...]:
+            return tuple(places)
+
+        def values(self) -> tuple[Any, ...]:
+            return tuple(self)
+
+        def items(self) -> tuple[tuple[str, Any], ...]:
+            return tuple(zip(places, self, strict=True))
+
+    return Variances(scale, values)

@@ -16,12 +16,12 @@ from numpy.typing import NDArray
 from residua.answering.independent.answerer import Independent
 from residua.answering.independent.parts import Part, parts_of
 from residua.errors import Infeasible
-from residua.linalg.keys import distinct_rows
-from residua.methods.scales.symmetry import Orbits
+from residua.linalg.matrices import distinct_rows
+from residua.methods.scales.query_pieces import Orbits
 from residua.strategy.strategy import Strategy
 from residua.workload import Factor, Predicates, Prefix, Queries, Table, TableRun, Workload
-from residua.workload.groups import splits
 from residua.workload.queries import spelled
+from residua.workload.tables import splits
 
 Array = NDArray[np.float64]
 Integers = NDArray[np.int64]

@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 
 from residua.decompose import Attributes, Source
 from residua.linalg.centring import Measure, project
-from residua.linalg.squares import spread, unchanged_by_swap
+from residua.linalg.matrices import spread, unchanged_by_swap
 from residua.workload import Table
-from residua.workload.groups import choices
+from residua.workload.tables import choices
 
 Array = NDArray[np.float64]
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from sqlglot import exp
 
 from residua.schema import Schema
-from residua.schema.wording import hint, listing, short
+from residua.schema.coding import hint, listing, short
 from residua.workload.sql.reading import Source, bare, quoted
 
 

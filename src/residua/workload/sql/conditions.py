@@ -15,11 +15,11 @@ from sqlglot import exp
 from residua.errors import WorkloadError
 from residua.linalg.classes import Classes, spread_over, together, told_apart
 from residua.schema import Categorical
-from residua.workload.coarse import cells_of_classes
 from residua.workload.combined import MOST_KINDS
 from residua.workload.sql.columns import Columns
 from residua.workload.sql.reading import bare, quoted, shown
 from residua.workload.sql.values import Mask, Value, among, compared, number_of
+from residua.workload.views import cells_of_classes
 
 SUPPORTED = "conditions are =, <>, <, <=, >, >=, IN and BETWEEN on a column and constants, AND, OR and NOT"
 

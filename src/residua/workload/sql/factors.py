@@ -10,18 +10,17 @@ from numpy.typing import NDArray
 
 from residua.errors import WorkloadError
 from residua.linalg.classes import Classes, spread_over, together
-from residua.linalg.squares import join
+from residua.linalg.matrices import join
 from residua.schema import Attribute, Binned, Integer, Schema
 from residua.schema.attributes import plain
 from residua.workload import wording
-from residua.workload.coarse import cells_of_classes, coarsened, kinds_of
 from residua.workload.combined import Combined
 from residua.workload.explicit import Explicit, Sets
 from residua.workload.groupings import Partition
-from residua.workload.groups import Factor
 from residua.workload.intervals import Prefix
-from residua.workload.queries import Queries
-from residua.workload.symmetric import Identity, Total
+from residua.workload.queries import Identity, Queries, Total
+from residua.workload.tables import Factor
+from residua.workload.views import cells_of_classes, coarsened, kinds_of
 
 Mask = NDArray[np.bool_]
 

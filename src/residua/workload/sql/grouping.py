@@ -7,13 +7,12 @@ from itertools import combinations, product
 import numpy as np
 from sqlglot import exp
 
-from residua.schema.wording import short
-from residua.workload.queries import Queries
+from residua.schema.coding import short
+from residua.workload.queries import Identity, Queries
 from residua.workload.sql.columns import Columns
 from residua.workload.sql.conditions import constant, region_of
 from residua.workload.sql.factors import compressed
 from residua.workload.sql.reading import bare, shown
-from residua.workload.symmetric import Identity
 
 MOST_SETS = 4_096  # grouping sets of one statement: CUBE of 12 columns
 

@@ -10,7 +10,7 @@ from sqlglot import Token, TokenType, exp
 from sqlglot.errors import ParseError, SqlglotError
 
 from residua.errors import WorkloadError
-from residua.schema.wording import short
+from residua.schema.coding import short
 
 DIALECT = "duckdb"
 

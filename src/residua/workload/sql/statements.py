@@ -8,14 +8,14 @@ from sqlglot import exp
 
 from residua.errors import WorkloadError
 from residua.schema import Schema
-from residua.workload.groups import NAME_WIDTH, Factor, Table, checked_weight, table_name
 from residua.workload.intervals import Prefix
+from residua.workload.queries import Identity
 from residua.workload.sql.columns import Columns
 from residua.workload.sql.conditions import Restriction, restrictions
 from residua.workload.sql.factors import factors
 from residua.workload.sql.grouping import Grouped, Grouper
 from residua.workload.sql.reading import STATEMENTS, Source, bare, quoted, shown
-from residua.workload.symmetric import Identity
+from residua.workload.tables import NAME_WIDTH, Factor, Table, checked_weight, table_name
 
 CUMULATIVE = "cumulative counts are SUM(COUNT(*)) OVER (PARTITION BY the other columns ORDER BY age)"
 

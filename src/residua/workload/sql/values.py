@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from residua.errors import DataError, SchemaError, WorkloadError
 from residua.schema import OTHER, Attribute, Binned, Categorical, Integer
 from residua.schema.attributes import plain
-from residua.schema.wording import hint, listing, short
+from residua.schema.coding import hint, listing, short
 
 Mask = NDArray[np.bool_]
 Value = str | bool | int | float

@@ -6,11 +6,11 @@ from sqlglot import exp
 
 from residua.errors import WorkloadError
 from residua.schema import Schema
-from residua.workload.groups import Factor
 from residua.workload.sql.columns import Columns
 from residua.workload.sql.conditions import restrictions
 from residua.workload.sql.factors import factors
 from residua.workload.sql.reading import Source
+from residua.workload.tables import Factor
 
 _BEFORE = "SELECT COUNT(*) FROM t WHERE "
 _PLAIN = ("expressions", "from", "where")

@@ -1,0 +1,313 @@
+"""Dense matrices: rows and row spaces, grams, keys of equal rows, products along axes."""
+
+import math
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[np.float64]
+Integers = NDArray[np.int64]
+
+
+LARGE = 2_000  # rows from which a second thread surely makes a decomposition faster
+
+
+@contextmanager
+def threads_for(rows: int) -> Iterator[None]:
+    """Within it, BLAS uses one thread for matrices of up to 2,000 rows, otherwise every processor."""
+    with _controller().limit(limits=1 if rows <= LARGE else processors(), user_api="blas"):
+        yield
+
+
+@cache
+def _controller() -> Any:
+    """What knows the BLAS libraries that are loaded; looking for them takes milliseconds."""
+    import scipy.linalg  # noqa: F401  # brings its own BLAS, which would not be found before
+    from threadpoolctl import ThreadpoolController
+
+    return ThreadpoolController()
+
+
+def processors() -> int:
+    """How many processors this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+FULL_RANK_RATIO = 1e-9  # of the smallest to the largest diagonal of a QR factor: no doubt about the rank
+RANK_RATIO = 1e-11  # below this a pivot is what rounding leaves of zero
+
+
+def independent_rows(stack: Array, weights: Array | None = None) -> Array:
+    """R with independent rows and `R'R = stack' diag(weights) stack`; shape (rank, columns).
+
+    The rank is read off the *unweighted* rows, each scaled to length 1: positive weights do not change a
+    row space, and however widely they spread they must not change what is counted (claim S-004).
+    """
+    rows, scales = _unit_rows(stack, weights)
+    if not len(rows):
+        return rows
+    spanning = rows
+    if rows.shape[0] >= rows.shape[1]:
+        triangle = np.linalg.qr(rows, mode="r")
+        spanning = np.asarray(triangle)  # the same row space in no more rows than columns
+        pivots = np.abs(np.diagonal(spanning))
+        if pivots.min() > FULL_RANK_RATIO * pivots.max():
+            return graded_root(rows, scales)
+    basis = _row_space(spanning)  # (columns, rank)
+    if basis.shape[1] == rows.shape[1]:
+        return graded_root(rows, scales)
+    if basis.shape[1] == rows.shape[0]:
+        return np.asarray(rows * scales[:, None])
+    return np.asarray(graded_root(rows @ basis, scales) @ basis.T)
+
+
+def row_space(stack: Array) -> Array:
+    """Orthonormal columns that span the rows, shape (columns, rank); the rank as in `independent_rows`."""
+    rows = _unit_rows(stack, None)[0]
+    if rows.shape[0] > rows.shape[1]:
+        rows = np.asarray(np.linalg.qr(rows, mode="r"))
+    return _row_space(rows)
+
+
+def _unit_rows(stack: Array, weights: Array | None) -> tuple[Array, Array]:
+    """The rows that count, scaled to length 1, and the square root of what that leaves of the gram."""
+    largest = np.max(np.abs(stack), axis=1, initial=0.0)
+    alive = largest > 0 if weights is None else (largest > 0) & (weights > 0)
+    rows = stack[alive] / largest[alive, None]  # squares of the largest entries might overflow
+    lengths = np.linalg.norm(rows, axis=1)
+    scales = lengths * largest[alive]
+    return rows / lengths[:, None], scales if weights is None else scales * np.sqrt(weights[alive])
+
+
+def _pivoted_qr(matrix: Array) -> tuple[Array, NDArray[np.intp]]:
+    from scipy.linalg import qr  # loading it takes longer than loading all of residua
+
+    triangle, permutation = qr(matrix, mode="r", pivoting=True, check_finite=False)
+    return np.asarray(triangle), np.asarray(permutation, dtype=np.intp)
+
+
+def _row_space(rows: Array) -> Array:
+    """Orthonormal columns that span the rows, shape (columns, rank)."""
+    from scipy.linalg import qr
+
+    basis, triangle, _ = qr(rows.T, mode="economic", pivoting=True, check_finite=False)
+    pivots = np.abs(np.diagonal(triangle))
+    return np.asarray(basis[:, pivots > RANK_RATIO * pivots[0]])
+
+
+def graded_root(rows: Array, scales: Array) -> Array:
+    """Square root factor of `rows' diag(scales^2) rows`, accurate row by row.
+
+    Householder QR with column pivoting keeps the small rows' digits if the large rows come first
+    (Cox and Higham, 1998).
+    """
+    graded = rows * scales[:, None]
+    order = np.argsort(-np.linalg.norm(graded, axis=1), kind="stable")
+    triangle, permutation = _pivoted_qr(graded[order])
+    root = np.empty_like(triangle[: rows.shape[1]])
+    root[:, permutation] = triangle[: rows.shape[1]]
+    return root
+
+
+def pseudo_inverse(rows: Array, rank: int | None = None) -> Array:
+    """Moore-Penrose inverse, shape (columns, rows); by QR where the rank is full, otherwise by SVD.
+
+    A `rank` that is known is kept to: what rounding leaves in the other directions does not count.
+    """
+    tall = rows.shape[0] >= rows.shape[1]
+    if rank is None or rank == min(rows.shape):
+        basis, upper = np.linalg.qr(rows if tall else rows.T)
+        pivots = np.abs(np.diagonal(upper))
+        if pivots.min() > RANK_RATIO * pivots.max():
+            inverse = np.linalg.inv(upper) @ basis.T if tall else basis @ np.linalg.inv(upper).T
+            return np.asarray(inverse, dtype=np.float64)
+    left, scales, right = np.linalg.svd(rows, full_matrices=False)
+    kept = int(np.sum(scales > RANK_RATIO * scales[0]))
+    kept = kept if rank is None else min(kept, rank)
+    return np.asarray((right[:kept].T / scales[:kept]) @ left[:, :kept].T, dtype=np.float64)
+
+
+def inverse_gram(rows: Array) -> tuple[Array, Array | None]:
+    """Pseudo-inverse of `rows' rows`, and the projector on the row space (None if that is everything)."""
+    count, columns = rows.shape
+    if count >= columns:
+        triangle = np.linalg.qr(rows, mode="r")
+        pivots = np.abs(np.diagonal(triangle))
+        if pivots.min() > RANK_RATIO * pivots.max():
+            inverse = np.linalg.inv(triangle)
+            return np.asarray(inverse @ inverse.T), None
+    else:
+        basis, upper = np.linalg.qr(rows.T)
+        pivots = np.abs(np.diagonal(upper))
+        if pivots.min() > RANK_RATIO * pivots.max():
+            inverse = basis @ np.linalg.inv(upper).T
+            return np.asarray(inverse @ inverse.T), np.asarray(basis @ basis.T)
+    _, scales, right = np.linalg.svd(rows, full_matrices=False)
+    kept = right[scales > RANK_RATIO * scales[0]]
+    inverse = kept.T / scales[scales > RANK_RATIO * scales[0]]
+    return np.asarray(inverse @ inverse.T), np.asarray(kept.T @ kept)
+
+
+FULL_GRADING = 2  # LAPACK's job letter F, as its wrapper counts them
+
+
+def jacobi_svd(matrix: Array) -> tuple[Array, Array, Array]:
+    """`left, scales, right` with `matrix = left diag(scales) right`, by Jacobi rotations.
+
+    Small singular values that are due to short rows or columns, and their vectors, come out to almost full
+    relative accuracy, where the usual algorithms are accurate relative to the largest only (Drmac and
+    Veselic, 2008). About four times slower. `matrix` is (m, n); the results have min(m, n) scales.
+
+    >>> rows = np.array([[1e12, 1e12], [1e-12, 2e-12]])
+    >>> float(np.prod(jacobi_svd(rows)[1]).round(12))  # the determinant
+    1.0
+    """
+    from scipy.linalg.lapack import dgejsv  # loading it takes longer than loading all of residua
+
+    if matrix.shape[0] < matrix.shape[1]:
+        right, scales, left = jacobi_svd(matrix.T)
+        return left.T, scales, right.T
+    scales, left, right, stretch, _, failed = dgejsv(matrix, joba=FULL_GRADING)
+    if failed:
+        raise np.linalg.LinAlgError("the Jacobi rotations of a singular value decomposition did not end")
+    return np.asarray(left), np.asarray(scales * (stretch[0] / stretch[1])), np.asarray(right.T)
+
+
+def integer_kernel(vector: tuple[int, ...]) -> Integers:
+    """A basis, with short rows, of all integer rows z with `z @ vector == 0`; shape (n - 1, n).
+
+    By lattice reduction of `[I | c v]` with c so large that reduced rows which are not orthogonal to v come
+    last (claim I-007). The vector must not be zero.
+    """
+    from flint import fmpz_mat
+
+    size = len(vector)
+    penalty = 10**6 * max(abs(entry) for entry in vector)
+    start = [[int(row == at) for at in range(size)] + [vector[row] * penalty] for row in range(size)]
+    reduced = fmpz_mat(start).lll()
+    rows = [[int(reduced[row, at]) for at in range(size + 1)] for row in range(size)]
+    basis = np.array([row[:size] for row in rows if row[size] == 0], dtype=np.int64).reshape(-1, size)
+    if len(basis) != size - 1:
+        raise ArithmeticError(f"lattice reduction found {len(basis)} of {size - 1} rows")
+    return basis
+
+
+def distinct_rows(codes: Integers) -> tuple[Integers, Integers]:
+    """Index of the first of each distinct row, rows ascending, and for each row the place of its like."""
+    size = codes.shape[1]
+    base = int(codes.max(initial=0)) + 1
+    if base**size < 2**62:
+        _, first, inverse = np.unique(_keys(codes, base), return_index=True, return_inverse=True)
+    else:
+        _, first, inverse = np.unique(codes, axis=0, return_index=True, return_inverse=True)
+    return first.astype(np.int64), inverse.reshape(-1).astype(np.int64)
+
+
+def _keys(codes: NDArray[np.integer[Any]], base: int) -> Integers:
+    radix = [base**place for place in range(codes.shape[1] - 1, -1, -1)]
+    return np.asarray(codes.astype(np.int64) @ np.array(radix, dtype=np.int64).reshape(-1))
+
+
+class RowIndex:
+    """Where each row of several tables of rows is; no row may occur twice, nor a number from `base` on."""
+
+    def __init__(self, tables: Sequence[NDArray[np.int32]], base: int) -> None:
+        self._base = max(base, 2)
+        self._found: dict[int, tuple[Integers, Integers, Integers]] = {}
+        self._long: dict[tuple[int, ...], tuple[int, int]] = {}
+        filled = [(number, table) for number, table in enumerate(tables) if len(table)]
+        for size in sorted({table.shape[1] for _, table in filled}):
+            numbered = [(number, table) for number, table in filled if table.shape[1] == size]
+            if self._base**size >= 2**62:
+                for number, table in numbered:
+                    rows = (tuple(row) for row in table.tolist())
+                    self._long.update({row: (number, place) for place, row in enumerate(rows)})
+                continue
+            keys = np.concatenate([_keys(table, self._base) for _, table in numbered])
+            owners = np.concatenate([np.full(len(table), number) for number, table in numbered])
+            places = np.concatenate([np.arange(len(table)) for _, table in numbered])
+            order = np.argsort(keys, kind="stable")
+            self._found[size] = (keys[order], owners[order].astype(np.int64), places[order].astype(np.int64))
+
+    def find(self, rows: NDArray[np.int32]) -> tuple[Integers, Integers]:
+        """Table and place of each row, both -1 where there is none; `rows` is (k, size)."""
+        count, size = rows.shape
+        missing = np.full(count, -1, dtype=np.int64)
+        if self._base**size >= 2**62:
+            pairs = [self._long.get(tuple(row), (-1, -1)) for row in rows.tolist()]
+            return np.array([a for a, _ in pairs], dtype=np.int64), np.array(
+                [b for _, b in pairs], dtype=np.int64
+            )
+        if size not in self._found:
+            return missing, missing.copy()
+        keys, owners, places = self._found[size]
+        wanted = _keys(rows, self._base)
+        spots = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
+        # A number from the base on would carry over into the key of another row.
+        hit = (keys[spots] == wanted) & (rows < self._base).all(axis=1)
+        return np.where(hit, owners[spots], -1), np.where(hit, places[spots], -1)
+
+
+SAME = 1e-12  # relative difference that is rounding
+
+
+def sum_out(square: Array, sizes: Sequence[int], keep: Sequence[int]) -> Array:
+    """`E square E'`, where E sums out the axes not in `keep` and puts the others in that order.
+
+    `square` is (cells, cells) with cells row-major over `sizes`; `keep` are positions in `sizes`.
+    """
+    width = len(sizes)
+    gone = [axis for axis in range(width) if axis not in keep]
+    tensor = square.reshape((*sizes, *sizes))
+    tensor = tensor.sum(axis=tuple(gone) + tuple(width + axis for axis in gone))
+    left = [axis for axis in range(width) if axis in keep]
+    order = [left.index(axis) for axis in keep]
+    tensor = tensor.transpose((*order, *(len(order) + axis for axis in order)))
+    cells = int(np.prod([sizes[axis] for axis in keep], dtype=np.int64))
+    return np.asarray(tensor.reshape(cells, cells))
+
+
+def spread(rows: Array, sizes: Sequence[int], places: Sequence[int], width: Sequence[int]) -> Array:
+    """Rows over some attributes as rows over more: `rows E`, with E summing out the others.
+
+    `rows` is (k, cells) over attributes of `sizes`, which sit at positions `places` of the wider product
+    with sizes `width`. The result is (k, product of width).
+    """
+    count = len(rows)
+    order = np.argsort(places)
+    tensor = rows.reshape(count, *sizes).transpose(0, *(1 + order))
+    shape = [width[axis] if axis in places else 1 for axis in range(len(width))]
+    tensor = np.broadcast_to(tensor.reshape(count, *shape), (count, *width))
+    return np.ascontiguousarray(tensor).reshape(count, math.prod(width))
+
+
+def unchanged_by_swap(rows: Array, size: int) -> bool:
+    """Whether every row over the cells of two attributes of one size stays as it is when they are swapped."""
+    swapped = rows.reshape(-1, size, size).transpose(0, 2, 1).reshape(rows.shape)
+    return bool(np.abs(swapped - rows).max(initial=0.0) <= SAME * np.abs(rows).max(initial=0.0))
+
+
+def join(matrices: Iterable[Array]) -> Array:
+    """Kronecker product of matrices, the last one fastest; of none, the number one."""
+    product = np.ones((1, 1))
+    for matrix in matrices:
+        product = np.asarray(np.kron(product, matrix), dtype=np.float64)
+    return product
+
+
+def along_axes(values: NDArray[Any], matrices: Sequence[NDArray[Any]]) -> NDArray[Any]:
+    """Kronecker product of the matrices applied to each row of `values`.
+
+    Each step multiplies the last axis and moves it to the front, so that every product is one matrix product.
+    """
+    blocks = len(values)
+    tensor = values.reshape(blocks, -1)
+    for matrix in reversed(matrices):
+        flat = tensor.reshape(-1, matrix.shape[1]) @ matrix.T
+        tensor = flat.reshape(blocks, -1, len(matrix)).transpose(0, 2, 1).reshape(blocks, -1)
+    return tensor
