@@ -49,12 +49,12 @@ def flag(manifest: object, key: str) -> bool:
     return value
 
 
-def whole(manifest: object, key: str, *, least: int = -LARGEST, most: int = LARGEST) -> int:
+def whole(manifest: object, key: str, *, least: int = -LARGEST - 1, most: int = LARGEST) -> int:
     """The whole number that a manifest holds under a key."""
     return _whole(key, entry(manifest, key), least, most)
 
 
-def wholes(manifest: object, key: str, *, least: int = -LARGEST, most: int = LARGEST) -> tuple[int, ...]:
+def wholes(manifest: object, key: str, *, least: int = -LARGEST - 1, most: int = LARGEST) -> tuple[int, ...]:
     """The whole numbers that a manifest lists under a key."""
     return tuple(_whole(key, value, least, most) for value in listed(manifest, key))
 

@@ -351,7 +351,7 @@ def checked_audit(audit: Mapping[str, Any]) -> Mapping[str, Any]:
     Privacy.from_manifest(submanifest(audit, "privacy"))
     if entry(audit, "ledger") is not None:
         paid = submanifest(audit, "ledger")
-        for key in {"dataset", "entry", "amount", "hash", *paid}:
+        for key in {"dataset", "entry", "amount", *paid}:
             text(paid, key)
         if not paid["entry"].isdecimal():
             raise FileFormatError("its audit record names no entry of a ledger")

@@ -523,7 +523,7 @@ BESIDE = {
 @pytest.mark.parametrize("method", ["dense", "auto"])
 @pytest.mark.parametrize("name", BESIDE)
 def test_blocks_that_see_cells_beside_such_are_answered_as_blocks_over_cells(name, method, monkeypatch):
-    """Where both measure nothing in common (claim H-041); what else they do is in `test_kinds_twins`."""
+    """Where both measure nothing in common (claim H-041); what else they do is in `test_coarsening_twins`."""
     schema = rs.Schema.of_sizes([3, 4, 2])
     work = rs.sql(schema, BESIDE[name]) + rs.marginals(schema, up_to=1)
     monkeypatch.setattr("residua.methods.coarsening._all_by_kinds", lambda *_: None)

@@ -1,5 +1,6 @@
 """Laws of checking a ledger against releases: a ledger that forgot what it paid for is found out."""
 
+import dataclasses
 import json
 import shutil
 import sqlite3
@@ -173,10 +174,16 @@ def test_what_has_no_head_of_this_ledger_is_unchecked(plan, ledger, tmp_path):
 
 
 @pytest.mark.parametrize("record", ["x", 7, [], {"entry": "two"}, {"entry": None, "hash": 3}])
-def test_audit_records_that_say_something_else_are_unchecked(plan, ledger, tmp_path, record):
-    own = dict(released(plan, ledger).audit["ledger"])
+def test_audit_records_that_say_something_else_are_refused_in_files_and_unchecked(
+    plan, ledger, tmp_path, record
+):
+    release = released(plan, ledger)
+    own = dict(release.audit["ledger"])
     record = {**own, **record} if isinstance(record, dict) else record
-    assert states(ledger, rewritten(released(plan, ledger), tmp_path / "odd", ledger=record)) == ["unchecked"]
+    odd = dataclasses.replace(release, audit={**release.audit, "ledger": record})
+    assert states(ledger, odd) == ["unchecked"]
+    with pytest.raises(rs.FileFormatError, match="odd"):
+        rewritten(release, tmp_path / "odd", ledger=record)
 
 
 def test_a_combination_is_as_good_as_its_worst_part(plan, ledger, tmp_path):

@@ -18,7 +18,7 @@ Integers = NDArray[np.int64]
 class Classes:
     """The kind of each cell of one attribute, `(cells,)`, numbered 0, 1, .. in the order they first occur.
 
-    >>> Kinds.of(["young", "old", "young"]).classes.tolist()
+    >>> Classes.of(["young", "old", "young"]).classes.tolist()
     [0, 1, 0]
     """
 
@@ -148,7 +148,7 @@ class JointClasses:
 def together(several: Sequence[Classes]) -> Classes:
     """The coarsest kinds that tell apart what any of these does.
 
-    >>> together([Kinds.of([0, 0, 1, 1]), Kinds.of([0, 1, 1, 1])]).classes.tolist()
+    >>> together([Classes.of([0, 0, 1, 1]), Classes.of([0, 1, 1, 1])]).classes.tolist()
     [0, 1, 2, 2]
     """
     found, *others = dict.fromkeys(several)

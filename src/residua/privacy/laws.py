@@ -63,7 +63,7 @@ def integer_variances(law: NoiseLaw, parameters: Array) -> Array:
     to exp(-|k|/scale) have `1 / (2 sinh^2(1/2scale))`, less than real Laplace noise (N-030, H-002).
 
     >>> integer_variances("gaussian", np.array([100.0])), integer_variances("laplace", np.array([100.0]))
-    (array([100.08333333]), array([19999.83333375]))
+    (array([100.08333333]), array([19999.83333417]))
     """
     if law == "laplace":
         half = np.minimum(0.5 / parameters, _NARROWEST)  # where almost every number is zero

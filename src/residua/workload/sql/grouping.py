@@ -82,7 +82,7 @@ class Grouper:
     def _alternatives(self, node: exp.Expression) -> list[tuple[Grouped, ...]]:
         """The grouping sets of one part of GROUP BY."""
         # Only here does a number mean an item of SELECT; in grouping sets and windows databases differ.
-        if isinstance(node, exp.Literal) and not node.is_string and isinstance(node.parent, exp.Table):
+        if isinstance(node, exp.Literal) and not node.is_string and isinstance(node.parent, exp.Group):
             return [(self.expression(self._numbered(node)),)]
         if not isinstance(node, exp.Rollup | exp.Cube | exp.GroupingSets):
             return [self._members(node)]
