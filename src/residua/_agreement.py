@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from residua._limits import AGREEMENT_CELLS
 from residua.answering.blocks import Measured
 from residua.answering.estimator import Estimator
 from residua.linalg.matrices import along_axes
@@ -16,7 +17,6 @@ Array = NDArray[np.float64]
 Told = tuple[Strategy, Measured]
 """What was measured, and the numbers."""
 
-CHUNK_CELLS = 10_000_000  # cells of estimated marginals held at once
 AGREED = 1e-12  # of a block's noise: what rounding leaves of no difference
 
 
@@ -67,7 +67,7 @@ def _squares(strategy: Strategy, own: Estimator, whole: Estimator) -> Iterator[t
         layer = strategy.layers[number]
         sizes = [strategy.domains[layer.domain].sizes[at] for at in layer.subsets[rows[0]].tolist()]
         shapes = [strategy.shapes[at] for at in layer.shapes[rows[0]].tolist()]
-        step = max(1, CHUNK_CELLS // math.prod(sizes))
+        step = max(1, AGREEMENT_CELLS // math.prod(sizes))
         for start in range(0, len(rows), step):
             some = rows[start : start + step]
             ours, theirs = (

@@ -11,6 +11,7 @@ from typing import Any
 
 from residua._agreement import Disagreement, Told, disagreement
 from residua._figures import Figures, totals_of
+from residua._limits import COMBINED_CELLS
 from residua._plan import Plan
 from residua._summary import certified
 from residua.errors import Infeasible, SchemaError, WorkloadError
@@ -22,7 +23,6 @@ from residua.strategy.joining import Numbers, as_cells, joined
 from residua.strategy.strategy import Strategy
 from residua.workload import Workload
 
-MOST_CELLS = 2_500  # joint cells over which classes of cells are told apart
 IMPLAUSIBLE = 1e-9  # chance of a difference that is as large by noise alone
 
 
@@ -71,7 +71,7 @@ def _joined(first: Release, second: Release) -> tuple[list[Told], tuple[Strategy
     except Infeasible as error:
         used = sorted({*first.plan.workload.attributes, *second.plan.workload.attributes})
         cells = math.prod(first.plan.schema.sizes[at] for at in used)
-        if cells > MOST_CELLS:
+        if cells > COMBINED_CELLS:
             raise Infeasible(
                 f"the two plans measure {cells:,} joint cells in ways that do not fit together ({error}); "
                 "measure one plan twice, or plan both with method 'querysmasher', which always splits "

@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping
 from functools import cached_property
 from typing import Any
 
+from residua._limits import SEARCHED_TABLES
 from residua._manifests import entry, number, numbers
 from residua.errors import FileFormatError, WorkloadError
 from residua.strategy.strategy import Strategy
@@ -13,8 +14,6 @@ from residua.workload.queries import spelled
 
 Totals = tuple[float, float]
 """Weighted and unweighted sum of the variances of all queries."""
-
-MOST_SEARCHED = 500  # tables whose largest variance is looked for when a plan is saved
 
 
 class Figures:
@@ -72,7 +71,7 @@ class Figures:
 
     def to_manifest(self, tables: int) -> dict[str, Any]:
         """The figures of so many tables as JSON can hold them; the largest only where finding it is quick."""
-        largest = self.max_variance if tables <= MOST_SEARCHED else math.nan
+        largest = self.max_variance if tables <= SEARCHED_TABLES else math.nan
         return {"totals": list(self.totals), "largest": None if math.isnan(largest) else largest}
 
     @classmethod

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from residua import _files
 from residua._figures import Figures, totals_of
+from residua._limits import LISTED_VARIANCES, READABLE
 from residua._manifests import positive, submanifest, text
 from residua._summary import MOST_ROWS, Certificate, TableSummary, certified, explain_plan
 from residua.errors import (
@@ -38,14 +39,13 @@ from residua.strategy.strategy import Strategy
 from residua.strategy.unspent import free_variances, unspent
 from residua.workload import Table, Workload
 from residua.workload.queries import spelled
-from residua.workload.union import READABLE, refuse_extremes
+from residua.workload.union import refuse_extremes
 
 Array = NDArray[np.float64]
 
 Content = tuple[dict[str, Any], dict[str, NDArray[Any]]]
 """What a file holds: JSON-able facts, and arrays by name."""
 
-LISTABLE = 10_000_000  # queries whose variances are listed in one array
 EVERYBODY = 10**10  # records; plans that can measure as many need not say so
 
 
@@ -112,7 +112,7 @@ class Plan:
     def variances(self, work: Workload) -> Array:
         """Variance of each query's answer under this plan, shape (work.count,), in the workload's order."""
         refuse_foreign(work, self.schema, "plan")
-        if work.count > LISTABLE:
+        if work.count > LISTED_VARIANCES:
             raise WorkloadError(
                 f"{spelled(work.count)} variances are too many for one array; plan.summary(work) gives each "
                 "table's figures, plan.iter_variances(work) gives the variances table by table"

@@ -12,6 +12,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from residua._limits import LISTED_TABLES
 from residua._manifests import checked_array, entry, fetch, number, text
 from residua.errors import BudgetError, FileFormatError, WorkloadError
 from residua.methods.draft import Caps
@@ -26,7 +27,6 @@ Kind = Literal["variance", "stddev", "half_width"]
 SMALLEST, LARGEST = 1e-100, 1e100  # variances beyond which floats could not hold what is made of them
 SUGGESTED = 2_000  # names looked through for one that was meant
 FEW_TABLES = 40  # up to which one target for everything is told of each table
-LISTED_TABLES = 1_000  # tables of one run that may each have a variance per query
 
 _WORDS: dict[Kind, str] = {
     "variance": "a variance",

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from residua._files import Target, whole_file
+from residua._limits import ROWS_AT_ONCE
 from residua.schema import Schema
 from residua.workload import Identity, Table
 
@@ -18,8 +19,6 @@ if TYPE_CHECKING:
 Array = NDArray[np.float64]
 
 FIGURES = ("value", "stddev", "lower", "upper")
-MOST_ANSWERS = 50_000_000  # that one array may hold
-ROWS_AT_ONCE = 1_000_000  # answers of a table that are put into words at a time
 
 
 def arrow_schema(

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from residua._figures import Figures, Totals, totals_of
+from residua._limits import COUNTABLE, COUNTED_CELLS
 from residua._plan import Plan
 from residua._summary import certified
 from residua._text import short, visible
@@ -31,14 +32,13 @@ from residua.methods.scales.loss import Loss
 from residua.privacy import Budget, Unit
 from residua.privacy.laws import bound_divisor, variance_ratio
 from residua.strategy.costs import ideal_scale
-from residua.strategy.counted import MOST_CELLS, refuse_uncounted
+from residua.strategy.counted import refuse_uncounted
 from residua.strategy.rounding import measurable
 from residua.workload import Table, TableRun, Workload
 from residua.workload.queries import spelled
 from residua.workload.union import refuse_extremes
 
 DEFAULT_GAP = 1e-4
-COUNTABLE = 10**300  # queries whose sums fit a float
 OBJECTIVES = ("total_variance", "max_variance")
 ONE_RECORD = Unit()
 
@@ -128,7 +128,7 @@ def _or_plain_cells(found: Plan, gap: float) -> Plan:
     Methods weigh real noise; integer noise on plain counts is narrower, at large epsilons by far (H-002).
     """
     work, budget = found.workload, found.budget
-    if math.prod(work.schema.sizes[at] for at in work.attributes) > MOST_CELLS:
+    if math.prod(work.schema.sizes[at] for at in work.attributes) > COUNTED_CELLS:
         return found
     try:
         draft = _draft(work, budget, "identity", gap, None, None)

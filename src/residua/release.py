@@ -13,18 +13,12 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from residua import _files
+from residua._limits import MOST_ANSWERS
 from residua._manifests import entry, flag, submanifest, submanifests, text
 from residua._plan import Content, Plan, refuse_foreign
 from residua.answering.estimator import Estimator
 from residua.answering.protocol import Estimates
-from residua.answers import (
-    MOST_ANSWERS,
-    arrow_schema,
-    diagonalised,
-    listed_names,
-    record_batches,
-    write_parquet,
-)
+from residua.answers import arrow_schema, diagonalised, listed_names, record_batches, write_parquet
 from residua.errors import FileFormatError, ResiduaError, WorkloadError
 from residua.measurements import Measurements
 from residua.privacy import Privacy

@@ -225,7 +225,7 @@ def test_forty_attributes_in_all_pairs_share_361_dimensions():
 
 def test_blocks_that_meet_no_other_are_never_multiplied_out(monkeypatch):
     """Three-way blocks of 27 cells stay products where pairs of 9 cells overlap."""
-    monkeypatch.setattr(coupled_kinds, "MOST_CELLS", 9)
+    monkeypatch.setattr(coupled_kinds, "MULTIPLIED_CELLS", 9)
     schema = rs.Schema.of_sizes([3] * 4)
     three = querysmasher(rs.all_tables(schema, 3, rs.prefix), 1e-4).strategy
     pairs = all_pairs(3, 4)
@@ -254,7 +254,7 @@ def test_what_is_listed_some_rows_at_a_time_is_the_same(monkeypatch):
     first = coupled(strategy)
     wanted, total = first.variances(group), first.total(group, weighted=False)
     monkeypatch.setattr(coupled_figures, "SCRATCH", 100)
-    monkeypatch.setattr(coupled_figures, "FEW", 0)
+    monkeypatch.setattr(coupled_figures, "KEPT_FIGURES", 0)
     again = coupled(replace(strategy, memory=Memory()))
     assert again.variances(group) == pytest.approx(wanted)
     assert again.total(group, weighted=False) == pytest.approx(total)
@@ -266,7 +266,7 @@ def test_variances_read_off_the_cells_are_those_of_the_rows(monkeypatch):
     works = rs.table(schema, {"a2": rs.ranges, "a0": rs.circular}) + rs.table(schema, a1=rs.ranges)
     first = coupled(strategy)
     quick = [first.variances(group) for group in works.groups()]
-    monkeypatch.setattr(coupled_figures, "FEW_CELLS", 0)
+    monkeypatch.setattr(coupled_figures, "COVARIANCE_CELLS", 0)
     again = coupled(replace(strategy, memory=Memory()))
     for group, found in zip(works.groups(), quick, strict=True):
         assert group.count > math.prod(schema.sizes[at] for at in group.attributes)
@@ -308,7 +308,7 @@ def test_small_variances_keep_their_digits_beside_huge_ones(ratio, answering):
 
 
 def test_noise_that_differs_too_much_for_so_many_blocks_is_refused(monkeypatch):
-    monkeypatch.setattr(coupled_system, "MOST_WORK", 10)
+    monkeypatch.setattr(coupled_system, "SHARED_WORK", 10)
     group = group_of(rs.marginals(rs.Schema.of_sizes([2, 2]), ways=1))
     assert coupled(sharp_and_vague(10.0)).variances(group).min() > 0
     with pytest.raises(Infeasible, match="weights that differ less"):
@@ -341,13 +341,13 @@ def test_a_total_over_an_attribute_asks_nothing_of_blocks_on_it():
 
 
 def test_too_many_shared_dimensions_are_refused_with_the_way_out(monkeypatch):
-    monkeypatch.setattr(coupled_system, "MOST_SHARED", 20)
+    monkeypatch.setattr(coupled_system, "SHARED_DIMENSIONS", 20)
     with pytest.raises(Infeasible, match=r"share 37 dimensions, more than the 20 .* 'querysmasher'"):
         coupled(all_pairs(10, 4)).totals(group_of(rs.marginals(rs.Schema.of_sizes([10] * 4), ways=1)))
 
 
 def test_a_block_too_large_to_be_multiplied_out_is_refused_with_the_way_out(monkeypatch):
-    monkeypatch.setattr(coupled_kinds, "MOST_CELLS", 99)
+    monkeypatch.setattr(coupled_kinds, "MULTIPLIED_CELLS", 99)
     with pytest.raises(Infeasible, match=r"a block of 100 cells .* coarser attributes"):
         coupled(all_pairs(10, 3)).totals(group_of(rs.marginals(rs.Schema.of_sizes([10] * 3), ways=1)))
 
@@ -355,7 +355,7 @@ def test_a_block_too_large_to_be_multiplied_out_is_refused_with_the_way_out(monk
 def test_the_largest_of_too_many_queries_is_not_known(monkeypatch):
     strategy = coupled(all_pairs(3, 2))
     schema = rs.Schema.of_sizes([3, 3])
-    monkeypatch.setattr(coupled_answerer, "MOST_LISTED", 8)
+    monkeypatch.setattr(coupled_answerer, "COUPLED_QUERIES", 8)
     assert math.isnan(strategy.largest(group_of(rs.marginals(schema, ways=2))))
     assert strategy.largest(group_of(rs.marginals(schema, ways=1))) > 0
     with pytest.raises(NotInSpan):

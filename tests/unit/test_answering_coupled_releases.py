@@ -226,7 +226,7 @@ def test_a_block_without_a_span_in_whole_numbers_measures_everything_a_little():
 
 
 def test_a_large_block_without_a_span_is_refused(monkeypatch):
-    monkeypatch.setattr(rounding, "MOST_FILLED", 15)
+    monkeypatch.setattr(rounding, "FILLED_ROWS", 15)
     with pytest.raises(Infeasible, match="16 cells are more than 15"):
         measurable(ideal_strategy(), {}, Fraction(1), replacing=False)
 

@@ -258,10 +258,10 @@ def test_the_largest_of_too_many_candidates_is_not_known(monkeypatch):
     strategy = strategy_for(rs.all_tables(SCHEMA, (1, 2), rs.ranges))
     (group,) = rs.table(SCHEMA, {"age": rs.ranges, "month": rs.ranges}).groups()
     assert strategy.largest(group) == pytest.approx(strategy.variances(group).max(), rel=1e-12)
-    monkeypatch.setattr(answerer, "FEW", 0)
+    monkeypatch.setattr(answerer, "LISTED_QUERIES", 0)
     choosing = strategy_for(rs.all_tables(SCHEMA, (1, 2), rs.ranges))
     assert choosing.largest(group) == pytest.approx(strategy.variances(group).max(), rel=1e-12)
-    monkeypatch.setattr(answerer, "MOST_COMBINED", 0)
+    monkeypatch.setattr(answerer, "COMBINED_CANDIDATES", 0)
     fresh = strategy_for(rs.all_tables(SCHEMA, (1, 2), rs.ranges))
     assert math.isnan(fresh.largest(group))
 

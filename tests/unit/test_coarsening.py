@@ -324,7 +324,7 @@ def test_what_is_beyond_settled_attributes_is_what_no_function_of_them_can_chang
 
 def test_products_of_factors_under_weights_that_are_not_uniform_are_measured(monkeypatch):
     """A block that is too large to be solved as one keeps to the measure that its pieces are centred by."""
-    monkeypatch.setattr(blocks, "MOST_RANK", 20)
+    monkeypatch.setattr(blocks, "BLOCK_RANK", 20)
     schema = rs.Schema.of_sizes([8, 9])
     work = rs.linear(schema, ("a0", "a1"), np.tri(3, 72, 30)) + rs.all_tables(schema, (1, 2), rs.prefix)
     weights = (Measure.whole(range(1, 9)), Measure.whole([3, 1, 4, 1, 5, 9, 2, 6, 5]))

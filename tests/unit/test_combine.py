@@ -174,7 +174,7 @@ def test_what_one_release_measured_and_the_other_did_not_keeps_its_answers() -> 
 
 @pytest.mark.parametrize("make", [PLANS["dense"], *LAPLACE_PLANS.values()], ids=range(4))
 def test_one_plan_measured_twice_is_averaged_however_many_cells_it_has(make, monkeypatch) -> None:
-    monkeypatch.setattr(_combine, "MOST_CELLS", 1)
+    monkeypatch.setattr(_combine, "COMBINED_CELLS", 1)
     plan = make()
     first, second = measured(plan, 1), measured(plan, 2)
     both = rs.combine(first, second)

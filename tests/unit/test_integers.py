@@ -414,8 +414,8 @@ def test_completed_rows_answer_everything_and_cost_hardly_more():
 
 @pytest.mark.parametrize("method", ["querysmasher", "dense"])
 def test_real_valued_queries_on_too_many_cells_are_refused(monkeypatch, method):
-    monkeypatch.setattr(integers, "MOST_FILLED", 5)
-    monkeypatch.setattr("residua.strategy.rounding.MOST_FILLED", 5)
+    monkeypatch.setattr(integers, "FILLED_ROWS", 5)
+    monkeypatch.setattr("residua.strategy.rounding.FILLED_ROWS", 5)
     with pytest.raises(Infeasible, match="round the queries, or use coarser attributes"):
         rs.plan(PLANS["real numbers"][0], ONE, method=method)
 
@@ -491,7 +491,7 @@ def test_a_span_is_whole_numbers_or_nothing(monkeypatch):
     assert span([[0.1, 0.0, 0.0]]) is None
     assert span([[2.0**21, 1.0, 0.0]]) is None
     assert span([[0.1, 0, 0], [0, 1, 0], [0, 0, 7]]).tolist() == np.eye(3).tolist()  # all cells
-    monkeypatch.setattr(build, "MOST_ROWS", 2)
+    monkeypatch.setattr(build, "SPAN_ENTRIES", 2)
     assert span([[1.0, 1.0, 0.0]]) is None
 
 
@@ -555,7 +555,7 @@ def test_a_short_basis_divides_out_what_centring_multiplied_by():
 
 
 def test_a_basis_too_large_to_shorten_stays_as_it_is(monkeypatch):
-    monkeypatch.setattr("residua.strategy.integers.MOST_REDUCED", 1)
+    monkeypatch.setattr("residua.strategy.integers.REDUCED_ENTRIES", 1)
     rows = np.array([[6, 0], [0, 6]])
     assert short_basis(rows) is rows
 

@@ -10,10 +10,11 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 import residua as rs
+from residua._limits import PAIR_WORK
 from residua.bounds import product_dual_or_nothing
 from residua.bounds.leaves import EXCESS, Axis, Nodes
 from residua.bounds.pairs import structure_of
-from residua.bounds.product import HEAVIEST, Evaluation, Problem
+from residua.bounds.product import Evaluation, Problem
 from residua.errors import Infeasible, WorkloadError
 from residua.workload.union import joint_rows
 
@@ -54,7 +55,7 @@ WORKLOADS = {
 
 def drawn(work: rs.Workload) -> tuple[Evaluation, Array]:
     """The bound under some product weights, and the root of the explicit gram under the same weights."""
-    structure = structure_of(work, HEAVIEST)
+    structure = structure_of(work, PAIR_WORK)
     draw = np.random.default_rng(len(work.attributes))
     weights = [draw.dirichlet(np.full(size, 3.0)) for size in structure.sizes]
     joint = joint_rows(work)
@@ -75,7 +76,7 @@ def test_the_root_under_product_weights_is_that_of_the_explicit_matrix(work):
 @pytest.mark.parametrize("work", WORKLOADS.values(), ids=WORKLOADS)
 def test_the_traces_over_cells_are_those_of_the_explicit_root(work):
     found, root = drawn(work)
-    kinds = structure_of(work, HEAVIEST).kinds
+    kinds = structure_of(work, PAIR_WORK).kinds
     sizes = [work.schema.sizes[at] for at in work.attributes]
     cells = np.diagonal(root).reshape(sizes)
     expected = [np.zeros(len(axis.weights)) for axis in found.axes]
@@ -144,7 +145,7 @@ def test_a_product_of_identities_on_three_attributes_counts_what_varies_along_al
 def test_leaving_out_tables_lowers_the_bound():
     work = WORKLOADS["turned"]
     values = []
-    for heaviest in (HEAVIEST, 300.0, 200.0):
+    for heaviest in (PAIR_WORK, 300.0, 200.0):
         structure = structure_of(work, heaviest)
         uniform = [Axis.of(np.full(size, 1 / size)) for size in structure.sizes]
         values.append(Evaluation(Problem.of(structure), uniform).value)
@@ -154,13 +155,13 @@ def test_leaving_out_tables_lowers_the_bound():
 def test_attributes_that_meet_in_different_tables_are_not_exchangeable():
     schema = rs.Schema.of_sizes([4] * 4)
     alike = rs.all_tables(schema, 1, rs.prefix) + rs.all_tables(schema, 2, rs.affine)
-    assert structure_of(alike, HEAVIEST).members == (4,)
+    assert structure_of(alike, PAIR_WORK).members == (4,)
     one_less = rs.Workload(schema, (alike.parts[0], *list(alike.groups())[4:-1]))
-    assert structure_of(one_less, HEAVIEST).members == (1, 1, 1, 1)
+    assert structure_of(one_less, PAIR_WORK).members == (1, 1, 1, 1)
     lopsided = rs.Workload(schema, (alike.parts[0],)) + rs.linear(
         schema, ("a0", "a1"), np.arange(32.0).reshape(2, 16)
     )
-    assert structure_of(lopsided, HEAVIEST).members == (1, 1, 1, 1)
+    assert structure_of(lopsided, PAIR_WORK).members == (1, 1, 1, 1)
 
 
 def test_forty_exchangeable_attributes_are_two_small_matrices():
@@ -170,7 +171,7 @@ def test_forty_exchangeable_attributes_are_two_small_matrices():
 
 
 def drawn_forty() -> Evaluation:
-    structure = structure_of(pairs([10] * 40, rs.affine), HEAVIEST)
+    structure = structure_of(pairs([10] * 40, rs.affine), PAIR_WORK)
     return Evaluation(Problem.of(structure), [Axis.of(np.full(10, 0.1))])
 
 
@@ -179,8 +180,8 @@ def test_exchanging_attributes_says_the_same_as_listing_them():
     work = rs.all_tables(schema, 1, rs.prefix) + rs.all_tables(schema, 2, rs.abs_diff)
     first, *others = work.groups()
     listed = rs.Workload(schema, (replace(first, weight=1 + 1e-10), *others))
-    assert len(structure_of(listed, HEAVIEST).members) > 1
-    assert structure_of(work, HEAVIEST).members == (4,)
+    assert len(structure_of(listed, PAIR_WORK).members) > 1
+    assert structure_of(work, PAIR_WORK).members == (4,)
     assert rs.bounds.product_dual(work) == pytest.approx(rs.bounds.product_dual(listed), rel=1e-4)
 
 

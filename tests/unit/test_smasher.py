@@ -130,7 +130,7 @@ def test_sums_of_different_products_take_part() -> None:
 def test_a_block_too_large_to_solve_at_every_step_is_never_made_worse(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("residua.methods.splits.blocks.MOST_CELLS", 10)
+    monkeypatch.setattr("residua.methods.splits.blocks.SPLIT_CELLS", 10)
     work = several_families()
     smashed, uniform = plans(work, "smasher", "querysmasher")
     assert smashed.ideal.total_variance < uniform.ideal.total_variance

@@ -14,6 +14,7 @@ from functools import cached_property, reduce
 import numpy as np
 from numpy.typing import NDArray
 
+from residua._limits import DIAGONAL_CELLS, DIAGONAL_COORDINATES, DIAGONAL_TERMS
 from residua.answering.blocks import Blocks, Measured, by_block
 from residua.answering.coupled.answerer import Coupled
 from residua.answering.protocol import Estimates, TableByTable, refuse_large_covariance
@@ -24,8 +25,6 @@ from residua.workload import Factor, Table
 Array = NDArray[np.float64]
 
 
-DENSE_CELLS = 4_096
-MOST_CELLS = 100_000_000
 RANK_RATIO = 1e-11
 SURE_RANK = 1e-7  # ratio of eigenvalues of a sum above which it leaves enough digits
 ROUNDING = float(np.finfo(np.float64).eps)
@@ -53,7 +52,7 @@ def diagonalised(grams: Sequence[Sequence[Array]], precisions: Sequence[float]) 
     """
     cells = [len(gram) for gram in grams[0]]
     joint = math.prod(cells)
-    if joint > MOST_CELLS:
+    if joint > DIAGONAL_COORDINATES:
         return None
     along = [_diagonalised([term[axis] for term in grams]) for axis in range(len(cells))]
     split = [each for each in along if each is not None]
@@ -62,7 +61,7 @@ def diagonalised(grams: Sequence[Sequence[Array]], precisions: Sequence[float]) 
         bases, ranges = tuple(each[0] for each in split), tuple(each[1] for each in split)
         # Sums of products of figures that are zero or far from it: none is what rounding leaves of zero.
         return Diagonalisation(bases, ranges, _inverted(diagonal, diagonal > 0), whole=False)
-    if joint > DENSE_CELLS:
+    if joint > DIAGONAL_CELLS:
         return None
     square = sum(p * join(term) for p, term in zip(precisions, grams, strict=True))
     values, vectors = np.linalg.eigh(square)
@@ -145,9 +144,6 @@ class Product:
         return tensor.reshape(rows)
 
 
-MOST_TERMS = 64  # products that are brought to diagonal form together
-
-
 class Diagonal(TableByTable):
     """Products over the same axes, each with independent noise of its own variance.
 
@@ -175,7 +171,7 @@ class Diagonal(TableByTable):
     @classmethod
     def of(cls, blocks: Blocks) -> "Diagonal | None":
         """The blocks as products over common axes, or None if those have no common diagonal form."""
-        if len(blocks) > MOST_TERMS:
+        if len(blocks) > DIAGONAL_TERMS:
             return None
         each = list(blocks.each())
         found = {factor.attributes: factor.sizes for _, factors, _ in each for factor in factors}
@@ -226,10 +222,10 @@ class Diagonal(TableByTable):
             return self.general.covariance(left, right)
         refuse_large_covariance(left, right)
         cells = math.prod(axis.cells for axis in self.axes)
-        if cells > DENSE_CELLS:
+        if cells > DIAGONAL_CELLS:
             raise WorkloadError(
                 f"the covariance of tables {left.name!r} and {right.name!r} is too large: of a union of "
-                f"products it is computed on at most {DENSE_CELLS:,} joint cells, and these are {cells:,}"
+                f"products it is computed on at most {DIAGONAL_CELLS:,} joint cells, and these are {cells:,}"
             )
         for group in (left, right):
             self._refuse_outside(group)

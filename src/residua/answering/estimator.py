@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from residua._limits import ESTIMATED_CELLS
 from residua.answering.coarsened import Coarsened
 from residua.answering.protocol import Answerer, Estimates
 from residua.errors import Infeasible
@@ -22,8 +23,6 @@ from residua.workload.views import by_own_classes
 
 Array = NDArray[np.float64]
 Subsets = NDArray[np.int32]
-
-CHUNK_CELLS = 20_000_000  # cells of estimated marginals held at once
 
 
 class Estimator:
@@ -128,7 +127,7 @@ class Estimator:
         """The same for tables with the same queries, some at a time."""
         first = tables[int(indices[0])]
         sizes = [factor.queries.cells for factor in first.factors]
-        step = max(1, CHUNK_CELLS // max(1, math.prod(sizes)))
+        step = max(1, ESTIMATED_CELLS // max(1, math.prod(sizes)))
         for start in range(0, len(indices), step):
             chosen = indices[start : start + step]
             cells = self.marginals(tables.subsets[chosen], sizes)

@@ -8,6 +8,7 @@ from functools import partial, reduce
 import numpy as np
 from numpy.typing import NDArray
 
+from residua._limits import TIED_CELLS
 from residua.answering.blocks import Blocks, Measured, Placed, Shape, ascending
 from residua.answering.protocol import (
     Estimates,
@@ -24,7 +25,6 @@ from residua.workload.tables import TIMES
 Array = NDArray[np.float64]
 
 
-TIED_CELLS = 5_000  # joint cells of factors that have to be multiplied out
 SPAN_TOLERANCE = 1e-10  # of a query's squared length: what rounding may leave outside the row space
 
 

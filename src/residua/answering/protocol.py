@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from residua._files import MOST_AXES
+from residua._limits import COVARIANCE_ENTRIES
 from residua._manifests import array_of, whole
 from residua.answering.blocks import Measured
 from residua.errors import FileFormatError, WorkloadError
@@ -76,9 +77,6 @@ class Estimates:
             shape = (len(table), *shapes[0].tolist())
             runs.append((table, array_of(arrays, f"estimates.{number}.cells", "f", shape)))
         return cls.of(runs, measures)
-
-
-COVARIANCE_LIMIT = 10_000_000  # entries
 
 
 class Answerer(Protocol):
@@ -171,8 +169,8 @@ class TableByTable:
 
 def refuse_large_covariance(left: Table, right: Table) -> None:
     """Raise WorkloadError where the covariance of two tables does not fit one array."""
-    if left.count * right.count > COVARIANCE_LIMIT:
+    if left.count * right.count > COVARIANCE_ENTRIES:
         raise WorkloadError(
             f"the covariance of tables {left.name!r} and {right.name!r} has "
-            f"{left.count * right.count:,} entries; ask for at most {COVARIANCE_LIMIT:,} at a time"
+            f"{left.count * right.count:,} entries; ask for at most {COVARIANCE_ENTRIES:,} at a time"
         )

@@ -8,6 +8,7 @@ from itertools import chain
 import numpy as np
 from numpy.typing import NDArray
 
+from residua._limits import ALL_PAIRS_WORK, PAIR_SHARED, PAIR_WORK
 from residua.bounds.leaves import EXCESS, Axis, Leaf, Listed, Node, Nodes, Product, Side, Slopes
 from residua.bounds.pairs import Layout, Shared, Structure, structure_of, ways_of
 from residua.errors import Infeasible, WorkloadError
@@ -156,9 +157,6 @@ def _by_cell(axis: Axis, slopes: Slopes, whole: float) -> Array:
     return np.asarray(axis.weights * mean + 2 * (axis.centred @ slopes.across) + inner)
 
 
-HEAVIEST = 2e10  # rank^2 * cells of the tables of a pair that are looked at
-MOST_SHARED = 2_500  # dimensions of the total and all attributes, exchangeable ones counted once
-BUDGET = 4e10  # rank^2 * cells of all pairs, over all steps of the search
 MOST_STEPS = 40
 LEAST_GAIN = 1e-7  # relative; a step that gains less is the last
 LEAST_WEIGHT = 1e-12  # of a cell
@@ -180,11 +178,11 @@ def product_dual(work: Workload) -> float:
     """
     if not isinstance(work, Workload):
         raise WorkloadError(f"a bound is on a workload, such as rs.marginals(schema, ways=2), not {work!r}")
-    structure = structure_of(work, HEAVIEST)
+    structure = structure_of(work, PAIR_WORK)
     shared = 1 + sum(structure.sizes[kind] - 1 for kind in structure.kind_of)
-    if shared > MOST_SHARED:
+    if shared > PAIR_SHARED:
         raise Infeasible(
-            f"tables on up to two attributes share {shared:,} dimensions, more than the {MOST_SHARED:,} that "
+            f"tables on up to two attributes share {shared:,} dimensions, more than the {PAIR_SHARED:,} that "
             "fit; take fewer attributes at a time, or coarser ones"
         )
     wide = [part for part in work.parts if ways_of(part) > 2]
@@ -221,7 +219,7 @@ class _Search:
         from scipy.optimize import minimize
 
         self._best = start
-        steps = int(min(MOST_STEPS, BUDGET // max(self._problem.structure.work, 1.0)))
+        steps = int(min(MOST_STEPS, ALL_PAIRS_WORK // max(self._problem.structure.work, 1.0)))
         if steps > 1 and self._problem.structure.members:
             minimize(
                 self._loss,

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from residua._limits import BASELINE_CELLS, BASELINE_ENTRIES
 from residua.answering.blocks import Placed, Shape
 from residua.bounds import svd_or_nothing
 from residua.errors import Infeasible
@@ -27,9 +28,6 @@ from residua.workload import Queries, Workload
 from residua.workload.union import refuse_many_cells
 
 Array = NDArray[np.float64]
-
-
-MOST_CELLS = 8_192  # of one attribute
 
 
 def identity_matrix(cells: int) -> Array:
@@ -102,10 +100,10 @@ def baseline(work: Workload, matrix: Callable[[int], Array], law: NoiseLaw = "ga
     factors = []
     for axis in work.attributes:
         size = work.schema.sizes[axis]
-        if size > MOST_CELLS:
+        if size > BASELINE_CELLS:
             raise Infeasible(
                 f"attribute {work.schema.names[axis]!r} has {size:,} cells; a baseline holds at most "
-                f"{MOST_CELLS:,}"
+                f"{BASELINE_CELLS:,}"
             )
         factors.append(Placed((axis,), Shape.of((size,), at_cost_one(matrix(size), law))))
     strategy = of_blocks(work.schema.sizes, [(factors, unit_variance(law))], law)
@@ -120,7 +118,6 @@ def at_cost_one(rows: Array, law: NoiseLaw) -> Array:
     return rows / (most if law == "laplace" else math.sqrt(most))
 
 
-MOST_ENTRIES = 20_000_000  # of a query matrix that is measured as it is
 TREE_TURNS = 3
 MOST_MOVES = 40  # merges that one round makes at most
 LOST = 1e-15  # a precision that rounding leaves of zero
@@ -138,7 +135,7 @@ def workload_itself(work: Workload, law: NoiseLaw) -> Draft:
                     f"table {group.name!r} asks other queries of an attribute than another table, or "
                     "about several together; such tables are not measured as they are: plan with 'hdmm'"
                 )
-            if factor.queries.count * factor.queries.cells > MOST_ENTRIES:
+            if factor.queries.count * factor.queries.cells > BASELINE_ENTRIES:
                 raise Infeasible(f"{factor.queries!r} has too many queries to be measured one by one")
     distinct = {queries: Shape.of(queries.sizes, queries.matrix()) for queries in families.values()}
     blocks = [

@@ -11,6 +11,7 @@ from typing import Any, ClassVar, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from residua._limits import BLOCK_RANK
 from residua.answering.blocks import Layer, Shape
 from residua.decompose import Block, Decomposition, Term, signature
 from residua.linalg.centring import VANISHING, Measure, standing_rows
@@ -126,7 +127,6 @@ def _real_fourier_rows(heights: Array, sizes: Sequence[int]) -> Array:
 
 Layout = tuple[tuple[int, ...], ...]
 
-MOST_RANK = 2_600  # of a block that is no product; above, the best product of factors is taken instead
 SWEEPS = 30
 SWEEP_GAIN = 1e-7  # relative; below this another sweep over the factors is not worth its time
 
@@ -219,7 +219,7 @@ class _BlockCache:
         if len(terms) == 1:
             return self._single(terms[0])
         sizes, tags = self._places(terms[0])
-        if self.solver.products_only or math.prod(size - 1 for size in sizes) > MOST_RANK:
+        if self.solver.products_only or math.prod(size - 1 for size in sizes) > BLOCK_RANK:
             return self._product_of(terms, sizes)
         stack = np.concatenate([self._rows(term, sizes) for term in terms])
         with threads_for(len(stack)):

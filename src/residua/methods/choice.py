@@ -2,6 +2,7 @@
 
 import math
 
+from residua._limits import MANY_TABLES, QUICK_CELLS
 from residua.bounds import all_invariant
 from residua.methods.dense import dense
 from residua.methods.draft import Draft, Progress
@@ -9,9 +10,6 @@ from residua.methods.named import querysmasher
 from residua.methods.smasher import smasher
 from residua.workload import Workload
 from residua.workload.union import common_product, one_wide_product
-
-QUICK_CELLS = 1_024  # joint cells up to which the optimum over all mechanisms takes seconds
-MANY_TABLES = 50_000  # above this choosing weights would take minutes
 
 
 def auto(work: Workload, tolerance: float, progress: Progress | None = None) -> Draft:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from residua._limits import CELL_CLASSES, JOINT_CLASSES
 from residua.answering.coarsened import QuerySplit, query_split_of, split_by
 from residua.bounds import svd_or_nothing
 from residua.errors import Infeasible
@@ -21,14 +22,12 @@ from residua.privacy import NoiseLaw
 from residua.strategy.build import Spans, seen_by
 from residua.strategy.strategy import Strategy
 from residua.workload import Table, TableRun, Workload
-from residua.workload.combined import MOST_KINDS
 from residua.workload.views import View, cells_of_classes, combined_factors, joint_classes, kinds_of
 
 Method = Callable[[Workload, float, Progress | None], Draft]
 Parts = Sequence[Table | TableRun]
 Subset = tuple[int, ...]
 
-MOST_JOINT = 1_024  # joint kinds of cells that several attributes are taken for as one
 PROVED = 1e-3  # a gap below which no other way is looked for
 
 
@@ -60,11 +59,11 @@ def coarse_workload(work: Workload) -> Coarse:
     kinds = _kinds_asked(work.parts, attributes)
     for group, factor in combined_factors(work.parts):
         cells = cells_of_classes([kinds[at] for at in factor.attributes])
-        if cells > MOST_KINDS:
+        if cells > CELL_CLASSES:
             names = " x ".join(work.schema.names[at] for at in factor.attributes)
             raise Infeasible(
                 f"table {group.name!r} ties {names} together, and with all that other tables tell apart "
-                f"these have {cells:,} kinds of cells, more than the {MOST_KINDS:,} that can be planned as "
+                f"these have {cells:,} kinds of cells, more than the {CELL_CLASSES:,} that can be planned as "
                 "one; plan the condition in a release of its own, or take coarser groups"
             )
     runs = {at for part in work.parts if isinstance(part, TableRun) for at in part.attributes}
@@ -85,9 +84,9 @@ def _seen(work: Workload, view: View) -> Workload:
 
 def _viewed(ties: "Ties") -> list[JointClasses]:
     """Tied attributes as one, by joint kinds, where that makes few cells of many; or each by its kinds."""
-    if len(ties.kinds) > 1 and ties.cells <= MOST_KINDS:
+    if len(ties.kinds) > 1 and ties.cells <= CELL_CLASSES:
         found = joint_classes(tuple(ties.kinds), list(ties.kinds.values()), ties.groups)
-        if found.size <= min(MOST_JOINT, ties.cells - 1):
+        if found.size <= min(JOINT_CLASSES, ties.cells - 1):
             return [found]
     return _each_by_kinds(ties)
 
@@ -231,13 +230,13 @@ def _tied_together(groups: Sequence[Table], attributes: Subset) -> list[Ties]:
 def _few(group: Table, attributes: Subset) -> bool:
     """Whether a table tells apart fewer than all cells of some of these attributes, and few enough in all."""
     kinds = _kinds_asked([group], attributes).values()
-    return any(not own.trivial for own in kinds) and cells_of_classes(list(kinds)) <= MOST_KINDS
+    return any(not own.trivial for own in kinds) and cells_of_classes(list(kinds)) <= CELL_CLASSES
 
 
 def _query_splits(ties: Ties, rest: Parts) -> Iterator[QuerySplit]:
     """What is to be measured by kinds of cells, if that is anything and those are not too many."""
     attributes = tuple(ties.kinds)
-    if ties.cells <= MOST_KINDS:
+    if ties.cells <= CELL_CLASSES:
         lift = query_split_of(attributes, list(ties.kinds.values()), _settled(rest, attributes), ties.groups)
         if len(lift.rows):
             yield lift

@@ -16,6 +16,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
+from residua._limits import CELL_CLASSES, DENSE_CELLS, UNION_WORK
 from residua.decompose import decompose, gather
 from residua.methods.blocks import Optimal, solve_blocks
 from residua.methods.dense import dense
@@ -26,14 +27,12 @@ from residua.methods.splits.blocks import is_joint
 from residua.methods.splits.draft import least, whole_measures
 from residua.methods.splits.sum import BlockSum
 from residua.workload import Queries, Table, TableRun, Workload
-from residua.workload.combined import MOST_KINDS
-from residua.workload.union import MOST_CELLS, common_product
+from residua.workload.union import common_product
 from residua.workload.views import combined_factors
 
 Array = NDArray[np.float64]
 
 OUTER_STEPS = 60
-UNION_WORK = 1.1e9  # rank^2 * cells up to which all tables with joint families are solved as one block
 
 
 def smasher(work: Workload, tolerance: float, progress: Progress | None = None) -> Draft:
@@ -47,7 +46,7 @@ def smasher(work: Workload, tolerance: float, progress: Progress | None = None) 
 
 
 def _candidates(work: Workload, tolerance: float, progress: Progress | None) -> Iterator[Draft]:
-    if any(factor.queries.cells > MOST_KINDS for _, factor in combined_factors(work.parts)):
+    if any(factor.queries.cells > CELL_CLASSES for _, factor in combined_factors(work.parts)):
         return  # a search would go through all those cells at every step
     joint = any(map(is_joint, work.parts))
     if joint and _union_work(work) <= UNION_WORK:
@@ -104,4 +103,4 @@ def _union_work(work: Workload) -> float:
     else:
         pairs = [(work.count, math.prod(work.schema.sizes[at] for at in work.attributes))]
     count, cells = max(pairs, key=lambda pair: pair[1])
-    return math.inf if cells > MOST_CELLS else float(min(count, cells)) ** 2 * cells
+    return math.inf if cells > DENSE_CELLS else float(min(count, cells)) ** 2 * cells

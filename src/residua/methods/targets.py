@@ -5,6 +5,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from residua._limits import DENSE_CELLS, TARGET_ENTRIES, TARGET_QUERIES, TARGET_RANK
 from residua.answering.blocks import Placed, Shape
 from residua.errors import WorkloadError
 from residua.linalg.matrices import join, row_space, spread, threads_for
@@ -15,11 +16,7 @@ from residua.strategy.build import integer_span, of_blocks
 from residua.strategy.integers import independent_integers
 from residua.workload import Queries, Table, Workload
 from residua.workload.queries import spelled
-from residua.workload.union import MOST_CELLS, common_product, refuse_many_cells
-
-MOST_QUERIES = 8_192  # listed one by one
-MOST_ENTRIES = 2**23  # of the listed queries
-QUICK_RANK = 1_100  # rows of a strategy that a minute or two suffice for
+from residua.workload.union import common_product, refuse_many_cells
 
 
 def suits(work: Workload, caps: Caps) -> bool:
@@ -32,8 +29,8 @@ def suits(work: Workload, caps: Caps) -> bool:
 
 
 def _quick(queries: int, cells: int) -> bool:
-    listable = queries <= MOST_QUERIES and cells <= MOST_CELLS and queries * cells <= MOST_ENTRIES
-    return listable and min(queries, cells) <= QUICK_RANK
+    listable = queries <= TARGET_QUERIES and cells <= DENSE_CELLS and queries * cells <= TARGET_ENTRIES
+    return listable and min(queries, cells) <= TARGET_RANK
 
 
 def dense_targets(
@@ -67,7 +64,7 @@ def listed_queries(work: Workload, caps: Caps) -> tuple[Array, Array]:
     sizes = [work.schema.sizes[at] for at in attributes]
     cells = math.prod(sizes)
     refuse_many_cells(cells, "the attributes of this workload together")
-    if work.count > MOST_QUERIES or work.count * cells > MOST_ENTRIES:
+    if work.count > TARGET_QUERIES or work.count * cells > TARGET_ENTRIES:
         raise WorkloadError(
             f"{spelled(work.count)} queries on {cells:,} cells are too many for one matrix; use method 'auto'"
         )

@@ -13,6 +13,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from residua._limits import JOINT_COVARIANCE
 from residua.errors import Infeasible, NotInSpan
 from residua.postprocess.pieces import centred
 from residua.schema import Schema
@@ -25,7 +26,6 @@ Subset = tuple[int, ...]
 EVEN = 1e-6  # relative spread of eigenvalues that rounding to integers leaves of equal ones
 UNSEEN = 1e-9  # of the largest eigenvalue: what rounding leaves of a direction that is not measured
 LOOSE = 1e6  # how much less certain than anything measured is what is not measured
-MOST_JOINT = 3_000  # cells of a piece whose covariance is decomposed as a whole
 
 
 @dataclass(frozen=True, eq=False)
@@ -153,10 +153,10 @@ class PieceErrors:
         """From the covariance of all cells of the marginal: for every strategy, if it is small."""
         sizes = [self._schema.sizes[at] for at in subset]
         cells = math.prod(sizes)
-        if cells > MOST_JOINT:
+        if cells > JOINT_COVARIANCE:
             raise Infeasible(
                 f"a table of {cells:,} cells of this plan is too large to be post-processed (the most is "
-                f"{MOST_JOINT:,}); plan with method 'querysmasher' or 'residualplanner'"
+                f"{JOINT_COVARIANCE:,}); plan with method 'querysmasher' or 'residualplanner'"
             )
         factors = (Factor((at,), Identity(size)) for at, size in zip(subset, sizes, strict=True))
         group = Table("cells", tuple(factors))

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from residua._limits import MODEL_MEGABYTES
 from residua.errors import Infeasible
 from residua.postprocess.observations import Observation
 from residua.postprocess.stacks import Stack, Subset, TableSet
@@ -19,7 +20,6 @@ from residua.schema import Schema
 Array = NDArray[np.float64]
 Codes = NDArray[np.int64]
 
-MOST_MEGABYTES = 256.0  # of a model's tables; fitting takes several times as much
 COMPONENTS = 200  # of the mixture that stands in for a model that is too large
 LEARNING_RATE = 0.1
 EMPTY = 0.05  # records that an empty cell starts with
@@ -113,17 +113,17 @@ class Graphical:
 
     def _refuse_large(self) -> None:
         size = self.megabytes(self.largest)
-        if size <= MOST_MEGABYTES:
+        if size <= MODEL_MEGABYTES:
             return
         kept: list[Subset] = []
         for subset in sorted(self.largest[:TRIED], key=self._cells):
-            if self.megabytes([*kept, subset]) <= MOST_MEGABYTES:
+            if self.megabytes([*kept, subset]) <= MODEL_MEGABYTES:
                 kept.append(subset)
         left = [subset for subset in self.largest if subset not in kept]
         shown = ", ".join(" x ".join(self._named(subset)) for subset in left[:3])
         raise Infeasible(
             f"a graphical model of these {len(self.largest)} tables has a junction tree of "
-            f"{_spelled(size)} megabytes, more than {MOST_MEGABYTES:,.0f}. It becomes feasible with fewer "
+            f"{_spelled(size)} megabytes, more than {MODEL_MEGABYTES:,.0f}. It becomes feasible with fewer "
             f"tables: {len(kept)} of them fit, without {shown}{' and others' if len(left) > 3 else ''} "
             "(tables=rs.table(...) + ... chooses them); or with oracle='approximate', a mixture of products"
         )

@@ -9,16 +9,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
+from residua._limits import MOST_ANSWERS, SIMULATED_CELLS
 from residua._plan import Plan, refuse_foreign
 from residua.answering.estimator import apply_queries
-from residua.answers import (
-    MOST_ANSWERS,
-    arrow_schema,
-    diagonalised,
-    listed_names,
-    record_batches,
-    write_parquet,
-)
+from residua.answers import arrow_schema, diagonalised, listed_names, record_batches, write_parquet
 from residua.errors import Infeasible, WorkloadError
 from residua.postprocess.stacks import TableSet
 from residua.workload import Table, Workload, table
@@ -31,7 +25,6 @@ if TYPE_CHECKING:
 Array = NDArray[np.float64]
 
 FIGURES = ("value", "error")
-MOST_SIMULATED = 400_000_000  # cells of all simulated tables together
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -165,10 +158,10 @@ class Processed:
     @cached_property
     def _simulations(self) -> tuple[TableSet, ...]:
         cells = sum(stack.cells.size for stack in self.tables.stacks)
-        if cells * self.replicates > MOST_SIMULATED:
+        if cells * self.replicates > SIMULATED_CELLS:
             raise Infeasible(
                 f"{self.replicates} simulations of {cells:,} cells do not fit in memory; ask for fewer "
-                f"replicates (at most {MOST_SIMULATED // cells})"
+                f"replicates (at most {SIMULATED_CELLS // cells})"
             )
         return tuple(self.again(number) for number in range(self.replicates))
 

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from residua._limits import ROUNDED_CELLS
 from residua.errors import Infeasible
 from residua.linalg.matrices import threads_for
 from residua.postprocess.facts import Facts
@@ -24,7 +25,6 @@ Integers = NDArray[np.int64]
 
 WHOLE = 1e-6  # distance from a whole number that rounding errors leave
 MOST_NODES = 20  # of a search for whole numbers with more than two margins
-MOST_FACED = 4_000  # cells of a table for which whole numbers with all margins are looked for
 
 
 def rounded_tables(tables: TableSet, facts: Facts) -> TableSet:
@@ -49,7 +49,7 @@ def _rounded(subset: Subset, cells: Array, found: dict[Subset, Array], facts: Fa
     mask = np.ones(cells.shape, dtype=bool) if allowed is None else allowed
     if len(subset) == 1:
         return shared_out(cells, mask, int(found[()]))
-    if len(subset) > 2 and cells.size <= MOST_FACED:
+    if len(subset) > 2 and cells.size <= ROUNDED_CELLS:
         faces = [(axis, found[subset[:axis] + subset[axis + 1 :]]) for axis in range(len(subset))]
         whole = _with_faces(cells, mask, faces)
         if whole is not None:

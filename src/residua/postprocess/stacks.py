@@ -8,6 +8,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from residua._limits import STACKED_CELLS
 from residua.errors import Infeasible
 from residua.workload import Table, Workload
 from residua.workload.tables import choices
@@ -15,8 +16,6 @@ from residua.workload.tables import choices
 Array = NDArray[np.float64]
 Subsets = NDArray[np.int32]
 Subset = tuple[int, ...]
-
-MOST_CELLS = 50_000_000  # of all tables together
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -115,13 +114,13 @@ def shaped(work: Workload) -> list[tuple[Subsets, tuple[int, ...]]]:
     for subset in largest_sets(work.groups()):
         kinds.setdefault(tuple(sizes[at] for at in subset), []).append(subset)
     cells = sum(math.prod(shape) * len(rows) for shape, rows in kinds.items())
-    if cells > MOST_CELLS:
+    if cells > STACKED_CELLS:
         largest = max(kinds, key=math.prod)
         names = " x ".join(work.schema.names[at] for at in kinds[largest][0])
         raise Infeasible(
-            f"the marginals that these tables are part of have {cells:,} cells, more than the {MOST_CELLS:,} "
-            f"that are post-processed (the largest is {names}, {math.prod(largest):,} cells); plan tables on "
-            "fewer attributes, or coarser ones"
+            f"the marginals that these tables are part of have {cells:,} cells, more than the "
+            f"{STACKED_CELLS:,} that are post-processed (the largest is {names}, {math.prod(largest):,} "
+            "cells); plan tables on fewer attributes, or coarser ones"
         )
     return [(subsets_of(rows), shape) for shape, rows in kinds.items()]
 

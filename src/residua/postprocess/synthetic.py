@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from residua._limits import SYNTHETIC_ROWS
 from residua._plan import Plan
 from residua.answers import write_parquet
 from residua.errors import DataError
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
 Array = NDArray[np.float64]
 
 ORACLES = ("exact", "approximate")
-MOST_ROWS = 100_000_000
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -173,9 +173,9 @@ class _Maker:
 
 def _refuse_options(rows: object, oracle: object, iterations: object) -> None:
     if rows is not None and (
-        not isinstance(rows, int) or isinstance(rows, bool) or not 0 < rows <= MOST_ROWS
+        not isinstance(rows, int) or isinstance(rows, bool) or not 0 < rows <= SYNTHETIC_ROWS
     ):
-        raise DataError(f"rows is a whole number from 1 to {MOST_ROWS:,}, or None, not {rows!r}")
+        raise DataError(f"rows is a whole number from 1 to {SYNTHETIC_ROWS:,}, or None, not {rows!r}")
     if oracle not in ORACLES:
         raise DataError(f"oracle is one of {', '.join(map(repr, ORACLES))}, not {oracle!r}")
     if not isinstance(iterations, int) or isinstance(iterations, bool) or iterations < 1:

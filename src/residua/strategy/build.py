@@ -8,6 +8,7 @@ from functools import reduce
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from residua._limits import SPAN_ENTRIES
 from residua.answering.blocks import Layer, Placed, Shape
 from residua.answering.coarsened import QuerySplit
 from residua.errors import WorkloadError
@@ -120,14 +121,13 @@ def seen_by(
 FRACTION_BITS = 12  # binary digits after the point that a query may have and still be taken exactly
 LARGEST = 2**62  # whole numbers on the way
 EXACT = 2**50  # whole numbers that floats hold
-MOST_ROWS = 20_000_000  # entries of a query matrix that is listed
 
 
 def integer_span(queries: Queries) -> Integers | None:
     """Integer rows with the row space of the queries, or None if there are none with small entries."""
     if len(queries.root()) == queries.cells:
         return np.eye(queries.cells, dtype=np.int64)
-    if queries.count * queries.cells > MOST_ROWS:
+    if queries.count * queries.cells > SPAN_ENTRIES:
         return None
     rows = queries.matrix()
     for bits in range(FRACTION_BITS + 1):

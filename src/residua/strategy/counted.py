@@ -5,11 +5,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from residua._limits import COUNTED_CELLS
 from residua.errors import Infeasible
 from residua.strategy.strategy import Strategy
 from residua.workload.queries import spelled
-
-MOST_CELLS = 100_000_000  # of a marginal that is counted
 
 
 def refuse_uncounted(strategy: Strategy, names: Sequence[str]) -> None:
@@ -19,9 +18,9 @@ def refuse_uncounted(strategy: Strategy, names: Sequence[str]) -> None:
         largest = np.array(sizes, dtype=np.float64)[layer.subsets].prod(axis=1)
         attributes = layer.subsets[int(largest.argmax())].tolist()
         cells = math.prod(sizes[at] for at in attributes)
-        if cells > MOST_CELLS:
+        if cells > COUNTED_CELLS:
             named = " x ".join(names[at] for at in attributes)
             raise Infeasible(
                 f"this plan would measure a table of {spelled(cells)} cells, {named}, more than the "
-                f"{MOST_CELLS:,} that are counted; use coarser attributes or fewer of them in one table"
+                f"{COUNTED_CELLS:,} that are counted; use coarser attributes or fewer of them in one table"
             )

@@ -17,6 +17,7 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
+from residua._limits import BALANCED_ENTRIES, BALANCED_PAIRS, FILLED_ROWS, REDUCED_ENTRIES
 from residua.errors import Infeasible
 from residua.kernel.exact import column_norm as column_norm
 from residua.kernel.exact import column_sum as column_sum
@@ -28,7 +29,6 @@ Integers = NDArray[np.int64]
 
 SURE_RANK = 1e-9  # ratio of singular values above which rounding cannot hide a rank defect
 FILL = 1e-5  # share of the cost that measures directions nobody asked, to make a block complete
-MOST_FILLED = 2_500
 FAITHFUL = 1e-3  # relative change of what is measured that more bits would not be spent on
 BIT_STEP = 4
 EVEN_BITS = 10
@@ -124,10 +124,10 @@ def completed(matrix: Array, measures: Sequence[Array]) -> Array:
     Centred are rows whose mean under each of the measures, weights on the cells of one axis, is zero.
     """
     rank = math.prod(len(weights) - 1 for weights in measures)
-    if rank > MOST_FILLED:
+    if rank > FILLED_ROWS:
         raise Infeasible(
             "queries that are not small multiples of whole numbers need a complete block, and this one would "
-            f"have {rank:,} rows, more than {MOST_FILLED:,}; round the queries, or use coarser attributes"
+            f"have {rank:,} rows, more than {FILLED_ROWS:,}; round the queries, or use coarser attributes"
         )
     centred = join(np.eye(len(p)) - np.outer(p, p) / np.dot(p, p) for p in measures)
     inside = np.linalg.qr(matrix.T)[0]
@@ -224,10 +224,6 @@ def _integers(values: Array) -> Integers:
     return values.astype(np.int64)
 
 
-LOOKED_AT = 3 * 10**7  # entries, over all steps
-MULTIPLIED = 5 * 10**7  # pairs of entries, over all steps: a larger block has less to gain
-
-
 def balanced(wanted: Array, rounded: Array, *, zero_sums: bool) -> Array:
     """The rounded rows with some entries moved by one, so that columns are as long as those wanted.
 
@@ -239,7 +235,7 @@ def balanced(wanted: Array, rounded: Array, *, zero_sums: bool) -> Array:
     aims = np.sum(wanted * wanted, axis=0)
     excess = np.sum(rounded * rounded, axis=0) - aims
     price = float(np.sqrt(aims.max()))  # of squared rounding error, small beside a squared excess
-    for _ in range(min(4 * wanted.shape[1], LOOKED_AT // wanted.size)):
+    for _ in range(min(4 * wanted.shape[1], BALANCED_ENTRIES // wanted.size)):
         worst = int(np.argmax(np.abs(excess)))
         move = np.where(rounded[:, [worst]] * excess[worst] > 0, -1.0, 1.0)  # (rows, 1)
         change = _change(excess, move * rounded, price, move * (rounded - wanted))[:, [worst]]
@@ -262,7 +258,7 @@ def balanced_within(wanted: Array, rounded: Array, basis: Array) -> Array:
     rounded = rounded.copy()
     aims = np.sum(wanted * wanted, axis=0)
     price = float(np.sqrt(aims.max()))
-    for _ in range(min(4 * wanted.shape[1], MULTIPLIED // (wanted.size * len(basis)))):
+    for _ in range(min(4 * wanted.shape[1], BALANCED_PAIRS // (wanted.size * len(basis)))):
         excess = np.sum(rounded * rounded, axis=0) - aims
         worst = int(np.argmax(np.abs(excess)))
         steps = basis[basis[:, worst] != 0]
@@ -287,7 +283,6 @@ def _change(excess: Array, products: Array, price: float, errors: Array) -> Arra
 
 
 PRIMES = (2, 3, 5, 7, 11, 13, 17, 19, 23, 29, 31, 37, 41, 43, 47)  # common in numbers of cells
-MOST_REDUCED = 30_000  # entries; reducing more takes too long
 
 
 def short_basis(rows: Integers) -> Integers:
@@ -296,7 +291,7 @@ def short_basis(rows: Integers) -> Integers:
     Every step keeps the row space: dividing a whole combination of rows by a prime, and the steps of
     lattice reduction, which are unimodular.
     """
-    if rows.size > MOST_REDUCED:
+    if rows.size > REDUCED_ENTRIES:
         return rows
     for prime in PRIMES:
         while (divided := _divided(rows, prime)) is not None:

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from residua._limits import CELL_CLASSES, MATRIX_ENTRIES, MOST_RESIDUALS, TABLE_ATTRIBUTES, WIDEST
 from residua._manifests import (
     BOUND,
     Arrays,
@@ -29,10 +30,7 @@ from residua.linalg.centring import Measure
 from residua.linalg.classes import Classes, JointClasses
 from residua.privacy.laws import noise_law
 from residua.strategy.strategy import Domain, Strategy
-from residua.workload.combined import MOST_KINDS, kinds_of_record
-from residua.workload.queries import MATRIX_LIMIT
-from residua.workload.tables import MOST_ATTRIBUTES
-from residua.workload.union import WIDEST
+from residua.workload.combined import kinds_of_record
 from residua.workload.views import View
 
 Array = NDArray[np.float64]
@@ -69,7 +67,7 @@ def multiplier_of(manifest: Manifest) -> int:
 def matrix_of(found: NDArray[Any], sizes: Sequence[int], grain: int | None) -> Array:
     """A measured matrix on cells of these sizes; of whole numbers in an integer strategy."""
     matrix = checked_array(found, "of a measured matrix", "if", (None, math.prod(sizes)))
-    if not matrix.any() or matrix.size > MATRIX_LIMIT:
+    if not matrix.any() or matrix.size > MATRIX_ENTRIES:
         raise FileFormatError("a measured matrix is empty, or larger than any that is planned")
     if grain is not None and matrix.dtype.kind != "i":
         raise FileFormatError("a strategy in integers has matrices of integers")
@@ -163,7 +161,7 @@ def query_split_of(part: Manifest, start: str, arrays: Arrays) -> QuerySplit:
 
 def _kinds(names: Sequence[str], arrays: Arrays) -> tuple[Classes, ...]:
     found = tuple(kinds_of_record(array_of(arrays, name, "i", (None,)), name) for name in names)
-    if not found or math.prod(own.count for own in found) > MOST_KINDS:
+    if not found or math.prod(own.count for own in found) > CELL_CLASSES:
         raise FileFormatError("there are no kinds of cells, or more than can be held")
     return found
 
@@ -250,9 +248,6 @@ def _lift_to_manifest(lift: QuerySplit, start: str, arrays: dict[str, NDArray[An
     return {"attributes": list(lift.attributes), "settled": [list(known) for known in lift.settled]}
 
 
-MOST_RESIDUALS = 5_000_000  # of all blocks that are not centred; planning more of them takes hours
-
-
 def refuse_unfit(strategy: Strategy, sizes: Sequence[int]) -> None:
     """Nothing, or the FileFormatError for a strategy that cannot be one for attributes of these sizes."""
     _refuse(not strategy.domains or not strategy.layers, "no domains or no blocks")
@@ -305,7 +300,7 @@ def _check_layer(layer: Layer, strategy: Strategy, sizes: Sequence[int]) -> None
     subsets, shapes = layer.subsets, layer.shapes
     if not layer.layout:
         return
-    _refuse(subsets.shape[1] > MOST_ATTRIBUTES, "blocks on too many attributes")
+    _refuse(subsets.shape[1] > TABLE_ATTRIBUTES, "blocks on too many attributes")
     _refuse(not 0 <= subsets.min() <= subsets.max() < len(sizes), "attributes that the schema lacks")
     _refuse(bool((np.diff(subsets, axis=1) <= 0).any()), "attributes that are out of order")
     _refuse(not 0 <= shapes.min() <= shapes.max() < len(strategy.shapes), "blocks of no shape")

@@ -14,6 +14,7 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
+from residua._limits import FILLED_ROWS
 from residua.answering.blocks import Layer, Memory, Shape
 from residua.errors import Infeasible
 from residua.kernel.exact import column_norm, column_sum, largest_size
@@ -26,7 +27,6 @@ from residua.strategy.costs import proved_cost
 from residua.strategy.integers import (
     FILL,
     LARGEST_SCALE,
-    MOST_FILLED,
     centred_rows,
     combined_rows,
     completed,
@@ -256,10 +256,10 @@ def loose_rows(law: NoiseLaw, shape: Shape, span: Integers | None, bits: int) ->
 
 def _filled(matrix: Array, cells: int, rank: int) -> Array:
     """The strategy with every other direction added, measured with very little of the privacy (I-004)."""
-    if cells > MOST_FILLED:
+    if cells > FILLED_ROWS:
         raise Infeasible(
             "queries that are not small multiples of whole numbers need every direction measured, and "
-            f"{cells:,} cells are more than {MOST_FILLED:,}; round the queries, or use coarser attributes"
+            f"{cells:,} cells are more than {FILLED_ROWS:,}; round the queries, or use coarser attributes"
         )
     extra = np.linalg.svd(matrix)[2][rank:]
     longest = math.sqrt(float(np.max(np.sum(matrix * matrix, axis=0))))

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from residua._limits import COMPARED_CELLS, UNSPENT_CELLS, UNSPENT_COSTS
 from residua.errors import WorkloadError
 from residua.linalg.matrices import join, spread
 from residua.privacy.laws import column_costs
@@ -15,10 +16,6 @@ from residua.workload import Table, Workload
 
 Array = NDArray[np.float64]
 Integers = NDArray[np.int64]
-
-MOST_CELLS = 1_000_000
-MOST_ADDED = 100_000_000  # costs of cells, over all blocks
-MOST_COMPARED = 2_500  # cells that are compared with each other, all pairs of them
 
 
 def unspent(strategy: Strategy, sizes: Sequence[int], *, replacing: bool) -> tuple[tuple[int, ...], Array]:
@@ -58,7 +55,7 @@ def _columns(
     if strategy.law != "gaussian":
         raise WorkloadError("what cells have left unspent is known of Gaussian noise only")
     cells, blocks = math.prod(sizes), sum(len(layer.noise) for layer in strategy.layers)
-    if cells > MOST_CELLS or cells * blocks > MOST_ADDED:
+    if cells > UNSPENT_CELLS or cells * blocks > UNSPENT_COSTS:
         raise WorkloadError(
             f"{cells:,} joint cells, each seen by up to {blocks:,} blocks, are too many to list what each "
             "has left; use fewer or coarser attributes"
@@ -82,10 +79,10 @@ def _left_to_cells(strategy: Strategy, attributes: Sequence[int], sizes: Sequenc
 def _left_to_pairs(strategy: Strategy, attributes: Sequence[int], sizes: Sequence[int]) -> Array:
     """`b - D_ij`, b the largest, `D_ij = X_ii + X_jj - 2 X_ij`, (cells, cells)."""
     count = math.prod(sizes)
-    if count > MOST_COMPARED:
+    if count > COMPARED_CELLS:
         raise WorkloadError(
             f"{count:,} cells are too many to compare each with all others, which it takes to know what "
-            f"replacing a record leaves; at most {MOST_COMPARED:,} are"
+            f"replacing a record leaves; at most {COMPARED_CELLS:,} are"
         )
     square = np.zeros((count, count))
     for matrix, cells, cost in _columns(strategy, attributes, sizes):

@@ -10,16 +10,15 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from residua._limits import MATRIX_ENTRIES, MOST_TABLES
 from residua.errors import SchemaError, WorkloadError
 from residua.schema import Schema
 from residua.schema.coding import short
 from residua.workload.explicit import Explicit
 from residua.workload.families import Family, identity
-from residua.workload.queries import MATRIX_LIMIT, Array, Queries, spelled
+from residua.workload.queries import Array, Queries, spelled
 from residua.workload.tables import NAME_WIDTH, Factor, Subsets, Table, TableRun, checked_weight, table_name
 from residua.workload.union import Workload
-
-TABLES_LIMIT = 20_000_000
 
 Spec = Mapping[str, Family] | Mapping[tuple[str, str], Family] | Mapping[Any, Family] | Sequence[str]
 
@@ -241,7 +240,7 @@ def _ways(ways: int | Iterable[int], attributes: int) -> tuple[int, ...]:
     for each in several:
         if each > attributes:
             raise WorkloadError(f"there are no {each}-way tables on {attributes} attributes")
-        if math.comb(attributes, each) > TABLES_LIMIT:
+        if math.comb(attributes, each) > MOST_TABLES:
             tables = spelled(math.comb(attributes, each))
             raise WorkloadError(
                 f"all {each}-way tables on {attributes} attributes are {tables}, which is too many"
@@ -293,9 +292,9 @@ def _joint_tables(
 def _numbers(values: ArrayLike | SparseMatrix, who: str, shape: str) -> Array:
     """A float64 array of what was given, dense."""
     if isinstance(values, SparseMatrix) and not isinstance(values, np.ndarray):
-        if math.prod(values.shape) > MATRIX_LIMIT:
+        if math.prod(values.shape) > MATRIX_ENTRIES:
             raise WorkloadError(
-                f"{who} of shape {tuple(values.shape)} has more than {MATRIX_LIMIT:,} entries; "
+                f"{who} of shape {tuple(values.shape)} has more than {MATRIX_ENTRIES:,} entries; "
                 "split the queries"
             )
         values = values.toarray()

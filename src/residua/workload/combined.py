@@ -12,15 +12,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from residua._limits import MATRIX_ENTRIES
 from residua._manifests import checked_array, fetch, stash, texts
 from residua.errors import FileFormatError, Infeasible, WorkloadError
 from residua.linalg.centring import Measure, project, standing_rows
 from residua.linalg.classes import Classes, spread_over, summed_over, told_apart
 from residua.schema import Attribute
 from residua.workload.explicit import Explicit
-from residua.workload.queries import MATRIX_LIMIT, Array, Queries
-
-MOST_KINDS = 50_000  # combinations of kinds of cells that one family holds a number for
+from residua.workload.queries import Array, Queries
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -101,7 +100,7 @@ class Combined(Queries):
         left = standing_rows(project(rows, self.coarse.sizes, own, kept), np.linalg.norm(rows, axis=1))
         along = [self.kinds[place] for place in kept]
         cells = math.prod(kinds.size for kinds in along)
-        if len(left) * cells > MATRIX_LIMIT:
+        if len(left) * cells > MATRIX_ENTRIES:
             raise Infeasible(
                 f"{self!r}: what it asks of {cells:,} cells together cannot be planned cell by cell; plan it "
                 "without the tables that tell those cells apart"
@@ -168,7 +167,7 @@ class Combined(Queries):
         return np.asarray(tensor.reshape(*batch, self.coarse.cells, self.coarse.cells))
 
     def _refuse_large(self, rows: int) -> None:
-        if rows * self.cells > MATRIX_LIMIT:
+        if rows * self.cells > MATRIX_ENTRIES:
             raise WorkloadError(
                 f"{self!r}: {rows:,} rows over all cells are too many to hold; plan this condition with "
                 "method 'auto', which looks at kinds of cells, or in a release of its own"

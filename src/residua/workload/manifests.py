@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from residua._limits import TABLE_ATTRIBUTES
 from residua._manifests import checked_array, entry, fetch, number, stash, submanifests, text, whole, wholes
 from residua.errors import FileFormatError, WorkloadError
 from residua.schema import Attribute, Hierarchy, Schema
@@ -15,7 +16,7 @@ from residua.workload.explicit import Explicit, Sets
 from residua.workload.groupings import AbsDiff, Affine, Partition
 from residua.workload.intervals import Circular, Prefix, Ranges, Width
 from residua.workload.queries import Identity, Predicates, Queries, Total
-from residua.workload.tables import MOST_ATTRIBUTES, Factor, Table, TableRun, checked_weight
+from residua.workload.tables import Factor, Table, TableRun, checked_weight
 
 _KINDS: dict[str, type[Queries]] = {
     cls.kind: cls
@@ -179,7 +180,7 @@ def _read_tables(
     subsets = checked_array(fetch(item, "subsets", arrays), "of tables", "i", (None, None))
     if not len(subsets) or (subsets.size and not 0 <= subsets.min() <= subsets.max() < len(schema.names)):
         raise FileFormatError("a saved workload has tables on attributes that the schema does not have")
-    if subsets.shape[1] > MOST_ATTRIBUTES:
+    if subsets.shape[1] > TABLE_ATTRIBUTES:
         raise FileFormatError(f"a saved workload has tables on {subsets.shape[1]} attributes")
     if (np.diff(np.sort(subsets, axis=1), axis=1) == 0).any():
         raise FileFormatError("a saved workload has a table with an attribute twice")

@@ -14,16 +14,13 @@ from typing import Any, ClassVar, SupportsIndex
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from residua._limits import CHUNK_ENTRIES, MATRIX_ENTRIES, PREDICATE_CELLS_LISTED, PREDICATE_CELLS_WEIGHED
 from residua._manifests import whole
 from residua.errors import WorkloadError
 from residua.schema import Attribute
 from residua.workload import wording
 
 Array = NDArray[np.float64]
-
-
-MATRIX_LIMIT = 50_000_000  # entries; 400 MB of float64
-CHUNK_ENTRIES = 4_000_000  # entries of scratch space when rows have to be listed
 
 
 class Queries(ABC):
@@ -122,7 +119,7 @@ class Queries(ABC):
 
     def matrix(self) -> Array:
         """All rows, shape `(count, cells)`; refused above 50 million entries."""
-        if self.count * self.cells > MATRIX_LIMIT:
+        if self.count * self.cells > MATRIX_ENTRIES:
             raise WorkloadError(
                 f"{self!r}: {spelled(self.count)} queries on {self.cells:,} cells are too many to list; "
                 "use answers, quadratic, gram or rows(start, stop)"
@@ -215,10 +212,6 @@ def spelled(count: int) -> str:
     if count < 10**15:
         return f"{count:,}"
     return f"about 1e{round(math.log10(count))}"
-
-
-PREDICATE_CELLS_LISTED = 20  # 2^20 answers; each further cell doubles them
-PREDICATE_CELLS_WEIGHED = 1024  # 2^(n-1) on the gram's diagonal is finite up to here
 
 
 class Identity(SizedQueries):

@@ -10,6 +10,7 @@ from typing import overload
 import numpy as np
 from numpy.typing import NDArray
 
+from residua._limits import SPLIT_WAYS, TABLE_ATTRIBUTES
 from residua.errors import Infeasible, WorkloadError
 from residua.schema import Schema
 from residua.schema.coding import short
@@ -19,8 +20,6 @@ Subsets = NDArray[np.int32]
 
 
 TIMES = " x "
-MOST_ATTRIBUTES = 60  # of one table; arrays of numpy have at most 64 axes
-MOST_WAYS = 15  # attributes of a table that is split into pieces: 2^15 of them take about a minute
 NAME_WIDTH = 80  # characters of a name that tells a condition
 
 
@@ -58,10 +57,10 @@ class Table:
         attributes = self.attributes
         if len(set(attributes)) != len(attributes):
             raise WorkloadError(f"table {self.name!r} has an attribute twice")
-        if len(attributes) > MOST_ATTRIBUTES:
+        if len(attributes) > TABLE_ATTRIBUTES:
             raise WorkloadError(
                 f"table {short(self.name)} is on {len(attributes)} attributes, more than the "
-                f"{MOST_ATTRIBUTES} that arrays have axes for; use fewer attributes in one table"
+                f"{TABLE_ATTRIBUTES} that arrays have axes for; use fewer attributes in one table"
             )
 
     @property
@@ -131,11 +130,11 @@ def choices(ways: int) -> Iterator[tuple[int, ...]]:
 
 def refuse_many_ways(ways: int, what: str) -> None:
     """Nothing, or Infeasible where a table would be split into too many pieces, one per choice of places."""
-    if ways > MOST_WAYS:
+    if ways > SPLIT_WAYS:
         raise Infeasible(
             f"{what} is on {ways} attributes and would be split into 2^{ways} pieces, more than the "
-            f"2^{MOST_WAYS} that can be gone through; use fewer attributes in one table, or plan with method "
-            "'identity' or 'hdmm-kron', which measure all its cells together"
+            f"2^{SPLIT_WAYS} that can be gone through; use fewer attributes in one table, or plan with "
+            "method 'identity' or 'hdmm-kron', which measure all its cells together"
         )
 
 

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from residua._limits import DENSE_CELLS, EXTREME, MANY_WAYS, PRODUCT_ENTRIES, SAME_TABLES, WIDEST
 from residua._text import visible
 from residua.errors import Infeasible, WorkloadError
 from residua.linalg.matrices import independent_rows, join, spread
@@ -23,10 +24,6 @@ Array = NDArray[np.float64]
 
 _SHOWN = 3
 _SUGGESTED = 2000
-
-
-EXTREME = 100  # powers of ten that weights, and squares of queries, may reach up or down
-READABLE = 150  # the same in files, where there was no bound once: squares of it are still finite
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -187,9 +184,6 @@ def _magnitudes(part: Table | TableRun) -> tuple[float, float]:
     return part.ways * min(low, 0.0), part.ways * max(high, 0.0)
 
 
-MOST_ENTRIES = 20_000_000  # of factors that are multiplied out
-
-
 @dataclass(frozen=True, slots=True)
 class Order:
     """Where the factors of a table were before some were brought together, and their numbers of queries."""
@@ -254,7 +248,7 @@ class Merged:
         count, axes = math.prod(factor.queries.count for factor in self.factors), self._axes()
         others = self.others(attributes)
         width = math.prod(size for _, size in others)
-        if count * width * math.prod(sizes) > MOST_ENTRIES:
+        if count * width * math.prod(sizes) > PRODUCT_ENTRIES:
             raise Infeasible(
                 f"table {self.group.name!r} has {count:,} queries on attributes that a condition ties "
                 "together, too many to go through; take coarser groups"
@@ -276,12 +270,6 @@ class Merged:
     def _axes(self) -> list[tuple[int, int]]:
         pairs = (zip(own.attributes, own.queries.sizes, strict=True) for own in self.factors)
         return [pair for several in pairs for pair in several]
-
-
-MOST_CELLS = 4_096  # of all attributes together, in one dense matrix
-WIDEST = 8_192  # cells of one attribute
-MANY_WAYS = 8  # attributes of one table above which a product is found sooner than its 2^n pieces
-SAME_TABLES = 1_000  # workloads of more tables are not looked through for being one product
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -333,9 +321,9 @@ def one_wide_product(work: Workload) -> bool:
 
 def refuse_many_cells(cells: int, what: str) -> None:
     """Raise Infeasible where one matrix over the cells would not fit."""
-    if cells > MOST_CELLS:
+    if cells > DENSE_CELLS:
         raise Infeasible(
-            f"{what}: {cells:,} cells are more than the {MOST_CELLS:,} that fit one dense matrix; "
+            f"{what}: {cells:,} cells are more than the {DENSE_CELLS:,} that fit one dense matrix; "
             "take fewer attributes at a time, or coarser ones"
         )
 

@@ -12,13 +12,14 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from residua._limits import MATRIX_ENTRIES
 from residua.errors import NotInSpan
 from residua.linalg.classes import Classes, JointClasses, told_apart
 from residua.schema import Integer, Schema
 from residua.workload.combined import Combined
 from residua.workload.explicit import Explicit, Sets
 from residua.workload.groupings import Partition
-from residua.workload.queries import MATRIX_LIMIT, Queries, Total
+from residua.workload.queries import Queries, Total
 from residua.workload.tables import Factor, Table, TableRun
 from residua.workload.union import Merged, Order
 
@@ -142,7 +143,7 @@ def kinds_of(queries: Queries, place: int) -> Classes:
             return Classes(np.zeros(size, dtype=np.int64))
         case Partition():
             return Classes(queries.classes)
-        case Explicit() | Sets() if queries.count * queries.cells <= MATRIX_LIMIT:
+        case Explicit() | Sets() if queries.count * queries.cells <= MATRIX_ENTRIES:
             return told_apart(queries.matrix().reshape(queries.count, *queries.sizes), 1 + place)
     return Classes.every(size)
 

@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
+from residua._limits import COUPLED_QUERIES
 from residua.answering.blocks import Blocks, Measured, by_block
 from residua.answering.coupled.coordinates import lifted
 from residua.answering.coupled.figures import Coupling
@@ -63,9 +64,6 @@ def _turned(system: System, block: CoupledBlock, numbers: Array) -> Array:
     return np.asarray(numbers @ system.memory.of(block.kind, block.kind.reduce).left)
 
 
-MOST_LISTED = 20_000_000  # queries whose variances are gone through to find the largest
-
-
 class Coupled(TableByTable):
     """Blocks on any subsets of attributes, centred or not, whose row spaces may overlap."""
 
@@ -117,7 +115,7 @@ class Coupled(TableByTable):
         if not self.coupled.asks(group):
             return self.alone.largest(group)
         self.total(group, weighted=False)  # refuses what is not measured, however many queries there are
-        if not group.listable or group.count > MOST_LISTED:
+        if not group.listable or group.count > COUPLED_QUERIES:
             return math.nan
         return float(self.variances(group).max())
 

@@ -8,11 +8,12 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from residua._limits import COVARIANCE_CELLS, KEPT_FIGURES, SCRATCH
 from residua.answering.blocks import Memory
 from residua.answering.coupled.coordinates import subsets_of
 from residua.answering.coupled.system import Indices, System
 from residua.answering.coupled.tables import Asked, Empty, Meeting, outer
-from residua.answering.independent.parts import CANCELLED, SCRATCH, SPAN_TOLERANCE
+from residua.answering.independent.parts import CANCELLED, SPAN_TOLERANCE
 from residua.answering.kronecker import ProductPart
 from residua.errors import NotInSpan
 from residua.workload import Factor, Table
@@ -20,8 +21,6 @@ from residua.workload.union import refuse_wide
 
 Array = NDArray[np.float64]
 
-FEW = 4_000_000  # numbers kept of a kind of table: the next table of its kind need not list them again
-FEW_CELLS = 2_600  # of a table whose variances are read off the covariance of its cells
 ROUNDING = float(np.finfo(np.float64).eps)
 CLOSE = 1e-6  # relative error that is allowed there
 
@@ -140,7 +139,7 @@ class MetTable:
         """
         queries = [queries for queries, _ in self.meeting.factors]
         cells = math.prod(each.cells for each in queries)
-        if cells <= FEW_CELLS and math.prod(each.count for each in queries) > cells:
+        if cells <= COVARIANCE_CELLS and math.prod(each.count for each in queries) > cells:
             quick = self._from_cells(noise, root)
             if quick is not None:
                 return quick
@@ -175,7 +174,7 @@ class MetTable:
             return self._few
         rows = [queries.matrix() for queries, _ in self.meeting.factors]
         pieces = map(_figures_of, self._pieces(rows))
-        if math.prod(map(len, rows)) * (self.meeting.width + len(self.meeting.owners)) > FEW:
+        if math.prod(map(len, rows)) * (self.meeting.width + len(self.meeting.owners)) > KEPT_FIGURES:
             return pieces
         self._few = list(pieces)
         return self._few

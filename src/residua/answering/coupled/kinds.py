@@ -13,6 +13,7 @@ from itertools import product
 import numpy as np
 from numpy.typing import NDArray
 
+from residua._limits import MULTIPLIED_CELLS
 from residua.answering.blocks import Blocks, Layer, Shape
 from residua.answering.coupled.coordinates import Places, Reduced, coordinates, dimension, reduced, touched
 from residua.errors import Infeasible
@@ -29,8 +30,6 @@ Residual = tuple[int, ...]
 
 _Found = tuple[int, int, frozenset[Places]]
 """Layer, row, and the residuals that the block touches, as places."""
-
-MOST_CELLS = 4_096  # of a block that has to be multiplied out
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,11 +230,11 @@ def _multiplied_out(layout: Sequence[Places], shapes: Sequence[Shape]) -> Array:
     """The whole matrix of a block, (rows, cells), cells row-major over its places in order."""
     sizes = [size for shape in shapes for size in shape.sizes]
     cells = math.prod(sizes)
-    if cells > MOST_CELLS:
+    if cells > MULTIPLIED_CELLS:
         raise Infeasible(
-            f"a block of {cells:,} cells has to be solved together with others, and more than {MOST_CELLS:,} "
-            "do not fit one dense matrix; use coarser attributes, or fewer of them in one table, or method "
-            "'querysmasher', whose blocks are independent"
+            f"a block of {cells:,} cells has to be solved together with others, and more than "
+            f"{MULTIPLIED_CELLS:,} do not fit one dense matrix; use coarser attributes, or fewer of them in "
+            "one table, or method 'querysmasher', whose blocks are independent"
         )
     order = np.argsort([place for places in layout for place in places])
     rows = join(shape.matrix for shape in shapes)

@@ -12,6 +12,7 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
+from residua._limits import SHARED_DIMENSIONS, SHARED_WORK
 from residua.answering.blocks import Memory
 from residua.answering.coupled.coordinates import Places, dimension
 from residua.answering.coupled.kinds import CoupledBlock, Kind, Residual
@@ -22,9 +23,7 @@ from residua.linalg.matrices import threads_for
 Array = NDArray[np.float64]
 Indices = NDArray[np.intp]
 
-MOST_SHARED = 4_096  # dimensions that blocks share, in one dense matrix
 SURE_RANK = 1e-7  # ratio of eigenvalues above which a matrix is regular, and its inverse accurate
-MOST_WORK = 2 * 10**11  # multiplications to solve rows of very different size
 RANK_RATIO = 1e-10  # of eigenvalues: below it a direction is not measured
 
 
@@ -156,11 +155,11 @@ class Component:
             self.places[residual] = (start, stop)
             start = stop
         self.stop, self.dimension = start, start - self.start
-        if self.dimension > MOST_SHARED:
+        if self.dimension > SHARED_DIMENSIONS:
             raise Infeasible(
-                f"the blocks of this plan share {self.dimension:,} dimensions, more than the {MOST_SHARED:,} "
-                "that can be solved together; use coarser attributes or fewer of them, or method "
-                "'querysmasher', whose blocks are independent"
+                f"the blocks of this plan share {self.dimension:,} dimensions, more than the "
+                f"{SHARED_DIMENSIONS:,} that can be solved together; use coarser attributes or fewer of "
+                "them, or method 'querysmasher', whose blocks are independent"
             )
 
     def _shared_of(self, block: CoupledBlock) -> Indices:
@@ -223,7 +222,7 @@ class Component:
             rows = np.zeros((len(spread), self.dimension))
             rows[:, self._shared_of(block)] = spread / math.sqrt(block.noise)
             stack.append(rows)
-        if sum(map(len, stack)) * self.dimension**2 > MOST_WORK:
+        if sum(map(len, stack)) * self.dimension**2 > SHARED_WORK:
             raise Infeasible(
                 "the noise of the blocks of this plan differs by so many orders of magnitude that they "
                 "cannot be solved together; use weights that differ less"

@@ -7,6 +7,7 @@ from functools import partial, reduce
 import numpy as np
 from numpy.typing import NDArray
 
+from residua._limits import COMBINED_CANDIDATES, LISTED_QUERIES, LOOKED_UP_WAYS
 from residua.answering.blocks import Blocks, Layer, Measured, Shape, ascending
 from residua.answering.independent.parts import Part, PartCache, not_together, parts_of
 from residua.answering.protocol import (
@@ -70,8 +71,6 @@ Pieces = Sequence[tuple[float, list[Part]]]
 """Noise variance and parts for each block that a table has a piece in; every part has one family."""
 
 ROUNDING = 1e-12  # relative; figures this close are one figure
-FEW = 2_000_000  # queries up to which going through all is quicker than choosing candidates
-MOST_COMBINED = 50_000_000  # products of candidates that are gone through
 
 
 def largest_of(known: PartCache, pieces: Pieces, families: int) -> float:
@@ -85,9 +84,9 @@ def largest_of(known: PartCache, pieces: Pieces, families: int) -> float:
         here = (part for _, parts in pieces for part in parts if part.places == (place,))
         figures = {part.key: known.listed(part) for part in here}
         listed.append(np.stack(list(figures.values())))  # (kinds, queries)
-    all_few = math.prod(each.shape[1] for each in listed) <= FEW
+    all_few = math.prod(each.shape[1] for each in listed) <= LISTED_QUERIES
     candidates = [np.arange(each.shape[1]) if all_few else _undominated(each) for each in listed]
-    if math.prod(map(len, candidates)) > MOST_COMBINED:
+    if math.prod(map(len, candidates)) > COMBINED_CANDIDATES:
         return math.nan
     grid = np.zeros([len(chosen) for chosen in candidates])
     for noise, parts in pieces:
@@ -231,9 +230,6 @@ def _even(shape: Shape) -> bool:
     return bool(np.ptp(variances) <= ROUNDING * variances.max())
 
 
-MOST_WAYS = 12  # attributes of a table, all of whose subsets are looked up
-
-
 class Independent(TableByTable):
     """Blocks on different subsets of attributes, each centred under the measures.
 
@@ -297,7 +293,7 @@ class Independent(TableByTable):
         Those with the same families and measures on their attributes, and blocks of the same shapes and noise
         on all subsets of them, have the same variances, up to order. Where that is not known, every table.
         """
-        if isinstance(part, TableRun) and part.joint is None and part.ways <= MOST_WAYS:
+        if isinstance(part, TableRun) and part.joint is None and part.ways <= LOOKED_UP_WAYS:
             yield from (part[at] for at in examples_of(self.known, part).tolist())
         else:
             yield from super().examples(part)

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from residua._limits import KEPT_VARIANCES, SCRATCH
 from residua.answering.blocks import Layer, Shape
 from residua.errors import NotInSpan
 from residua.linalg.centring import VANISHING, Measure, centred_columns, project
@@ -27,7 +28,6 @@ Array = NDArray[np.float64]
 MeasuredBlock = tuple[tuple[int, ...], int, Shape]
 """One shape of a block: the attributes it measures, its number, and itself."""
 
-SCRATCH = 20_000_000  # numbers held at once while rows are multiplied out
 CANCELLED = 1e-16  # of a query's squared length: what is smaller has no digits to tell its direction by
 
 
@@ -268,7 +268,6 @@ def _held(
 
 
 SPAN_TOLERANCE = 1e-12  # of a query's squared length: what rounding may leave outside the row space
-LISTED = 50_000_000  # numbers kept of variances already listed, and of sums of them
 
 
 class PartCache:
@@ -351,7 +350,7 @@ class PartCache:
 
     def _has_room_for(self, figures: Array) -> bool:
         """Whether so many more numbers may be kept; then they count."""
-        if self._listed + figures.size > LISTED:
+        if self._listed + figures.size > KEPT_VARIANCES:
             return False
         self._listed += figures.size
         return True

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from residua._limits import COUNTED_CELLS, COVERING_TERMS, DENSE_NUMBERS, EVERY_SUBSET, MARGINAL_TERMS
 from residua.answering.blocks import Placed
 from residua.answering.nested import Subset
 from residua.errors import Infeasible
@@ -23,16 +24,10 @@ from residua.methods.hdmm.weighing import Weighing, best_weights
 from residua.privacy import NoiseLaw
 from residua.privacy.laws import unit_variance
 from residua.strategy.build import of_blocks
-from residua.strategy.counted import MOST_CELLS
 from residua.strategy.strategy import Strategy
 from residua.workload import Table, Workload
 
 Array = NDArray[np.float64]
-
-MOST_TERMS = 60_000
-MOST_COVERING = 2_000  # unions of groups of one size that are considered
-ALL_SUBSETS = 14  # attributes up to which every subset may be measured
-DENSE = 20_000_000  # numbers up to which a full matrix is held
 
 
 def marginals(work: Workload, law: NoiseLaw, progress: Progress | None = None) -> Draft:
@@ -85,7 +80,7 @@ def _weighing(
     terms = _terms(work, residuals)
     own = {subset for group in work.groups() for subset in _own_terms(group, kernels, demand)}
     asked = np.array([subset in own for subset in terms])
-    fits = len(terms) * len(residuals) <= DENSE
+    fits = len(terms) * len(residuals) <= DENSE_NUMBERS
     gives = _gives(terms, residuals, kernels) if fits else _sparse_gives(terms, residuals, kernels)
     return Weighing(gives, np.array([demand[residual] for residual in residuals]), law, terms, asked)
 
@@ -143,7 +138,7 @@ def _terms(work: Workload, residuals: Sequence[Subset]) -> list[Subset]:
     """Attributes of every term that is considered."""
     used = sorted({at for residual in residuals for at in residual})
     sizes = work.schema.sizes
-    if len(used) <= ALL_SUBSETS:
+    if len(used) <= EVERY_SUBSET:
         subsets = [each for ways in range(len(used) + 1) for each in combinations(used, ways)]
     else:
         wanted = set(residuals)
@@ -151,22 +146,22 @@ def _terms(work: Workload, residuals: Sequence[Subset]) -> list[Subset]:
             tuple(sorted((*residual, at)))
             for residual in residuals
             for at in used
-            if at not in residual and len(wanted) * len(used) <= MOST_TERMS
+            if at not in residual and len(wanted) * len(used) <= MARGINAL_TERMS
         }
         ways = max(map(len, residuals))
         subsets = sorted(grown | set(_covering(used, ways)), key=lambda each: (len(each), each))
-    return [each for each in subsets if math.prod(sizes[at] for at in each) <= MOST_CELLS]
+    return [each for each in subsets if math.prod(sizes[at] for at in each) <= COUNTED_CELLS]
 
 
 def _refuse_large(work: Workload, residuals: Iterable[Subset]) -> None:
     """Infeasible if a residual that is asked about is in no marginal that can be counted."""
     for residual in residuals:
         cells = math.prod(work.schema.sizes[at] for at in residual)
-        if cells > MOST_CELLS:
+        if cells > COUNTED_CELLS:
             names = " x ".join(work.schema.names[at] for at in residual)
             raise Infeasible(
-                f"a table of {cells:,} cells, {names}, is asked for, more than the {MOST_CELLS:,} that are "
-                "counted; use coarser attributes or fewer of them in one table"
+                f"a table of {cells:,} cells, {names}, is asked for, more than the {COUNTED_CELLS:,} that "
+                "are counted; use coarser attributes or fewer of them in one table"
             )
 
 
@@ -174,7 +169,7 @@ def _covering(used: Sequence[int], ways: int) -> Iterator[Subset]:
     """Unions of so many groups of attributes: few large marginals that together contain all small ones."""
     for size in range(2, len(used) // ways + 1):
         groups = [tuple(used[start : start + size]) for start in range(0, len(used), size)]
-        if math.comb(len(groups), ways) <= MOST_COVERING:
+        if math.comb(len(groups), ways) <= COVERING_TERMS:
             for chosen in combinations(groups, min(ways, len(groups))):
                 yield tuple(sorted(at for group in chosen for at in group))
 

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from residua._limits import EXCHANGED_PAIRS
 from residua.answering.nested import Subset
 from residua.methods.draft import Progress
 from residua.methods.hdmm.p_identity import downhill
@@ -27,7 +28,6 @@ FEW_TERMS, MOST_STARTS, FEW_STARTS = 300, 20, 3
 NEGLIGIBLE = 1e-6  # of the largest weight: a term below it is dropped where nothing needs it
 MOVES = 60
 MOVE_GAIN = 1e-4  # relative; terms are exchanged until that gains less
-MOST_PAIRS = 20_000
 MOST_AT_ONCE = 50  # exchanges that are made before the next steps downhill
 CHUNK = 2_000  # exchanges that are looked at together
 NOTHING = 1e-12  # of the largest precision: what rounding leaves of none
@@ -213,8 +213,8 @@ def _moves(problem: Weighing, weights: Array, place: dict[Subset, int]) -> Itera
             target = place.get(tuple(sorted(subset ^ {each})))
             if target is not None:
                 yield at, at, target
-    if len(alive) * len(alive) > 2 * MOST_PAIRS:
-        order = np.argsort(-weights[alive])[: int(math.sqrt(2 * MOST_PAIRS))]
+    if len(alive) * len(alive) > 2 * EXCHANGED_PAIRS:
+        order = np.argsort(-weights[alive])[: int(math.sqrt(2 * EXCHANGED_PAIRS))]
         alive = [alive[number] for number in order.tolist()]
     for number, at in enumerate(alive):
         for other in alive[number + 1 :]:

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from residua._limits import JOINT_ENTRIES, JOINT_WORK
 from residua.answering.blocks import Layer, Shape
 from residua.linalg.centring import Measure
 from residua.linalg.matrices import distinct_rows, independent_rows, pseudo_inverse
@@ -39,7 +40,6 @@ Integers = NDArray[np.int64]
 
 PARTS = (0.0, 0.35, 0.7, 1.0)  # of the way from uniform weights to those that are best for one attribute
 START_GAP = 1e-3
-MOST_ENTRIES = 2_000_000  # of the query matrix of one attribute
 LIGHTEST = 1e-6  # weight of a query, in units of an equal share
 
 
@@ -58,7 +58,7 @@ def free_kinds(work: Workload, orbits: Orbits) -> dict[int, int]:
     for _, group in examples(work, orbits):
         for factor in group.factors:
             kinds = orbits.kinds[list(factor.attributes)].tolist()
-            if len(kinds) > 1 or factor.queries.count * factor.queries.cells > MOST_ENTRIES:
+            if len(kinds) > 1 or factor.queries.count * factor.queries.cells > JOINT_ENTRIES:
                 tied.update(kinds)
             elif not factor.queries.invariant:
                 found[kinds[0]] = factor.queries.cells
@@ -136,7 +136,6 @@ def weighted(
     return Workload(work.schema, tuple(parts))
 
 
-MOST_WORK = 2e9  # multiplications of one product with the Hessian
 MOST_EVALUATIONS = 100
 PATIENCE = 12  # evaluations in which the gap must halve
 FIXED_POINT_STEPS = 3
@@ -164,7 +163,7 @@ def joined(
         return None
     found, count = gathered(work, caps, strategy.measures, orbits)
     blocks = [found[key] for key in orbits.numbers]
-    if total_work(blocks) > MOST_WORK:
+    if total_work(blocks) > JOINT_WORK:
         return None
     search = JointSearch(blocks, orbits.many, count, tolerance, progress)
     search.run()

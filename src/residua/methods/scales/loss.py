@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from residua._limits import LOSS_BLOCKS, LOSS_NAMES
 from residua.bounds import all_invariant
 from residua.decompose import decompose
 from residua.errors import Infeasible, NotConverged, WorkloadError
@@ -33,8 +34,6 @@ Array = NDArray[np.float64]
 Loss = Callable[[Any], Any]
 """From the mean variance of the queries of each name to a scalar cvxpy expression; see `named_variances`."""
 
-MOST_NAMES = 2_000
-MOST_BLOCKS = 20_000  # kinds of blocks, each a variable of the conic solver
 TRIES = 20  # points at which a loss is tried for being increasing
 STEP = 0.1  # by which one variance grows there
 SOLVER_ERROR = 1e-7  # relative, of the conic solver's values
@@ -70,7 +69,7 @@ def _cvxpy() -> Any:
 
 
 def _names(work: Workload) -> list[str]:
-    if work.tables > MOST_NAMES and any(part.name is None for part in work.parts):
+    if work.tables > LOSS_NAMES and any(part.name is None for part in work.parts):
         raise WorkloadError(
             f"a loss of one variance per name needs few names, and the workload has {work.tables:,} tables "
             "without names of their own; give a run one, as in rs.marginals(schema, ways=2, name='pairs')"
@@ -95,10 +94,10 @@ class _LossProblem:
         strategy = draft.strategy
         marks = [part.name for part in work.parts]
         orbits = Orbits.of_blocks(kinds_of(work, marks), [layer.subsets for layer in strategy.layers])
-        if len(orbits.many) > MOST_BLOCKS:
+        if len(orbits.many) > LOSS_BLOCKS:
             raise Infeasible(
                 f"the tables need {len(orbits.many):,} different kinds of blocks, and a loss of your own can "
-                f"be planned for {MOST_BLOCKS:,}; use objective='max_variance', or fewer tables"
+                f"be planned for {LOSS_BLOCKS:,}; use objective='max_variance', or fewer tables"
             )
         tables = table_kinds(work, strategy, orbits, marks, listing=False)
         return cls(work, names, strategy, draft, orbits, tables, _rows_by_name(work, names, tables, orbits))

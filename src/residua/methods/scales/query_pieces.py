@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from residua._limits import EXCHANGED_SUBSETS, PIECE_CELLS, PIECE_ENTRIES, PIECE_QUERIES, SYMMETRY_ENTRIES
 from residua.linalg.centring import VANISHING, Measure, project
 from residua.linalg.matrices import distinct_rows, independent_rows, join
 from residua.strategy.build import centred_span, product_span
@@ -24,9 +25,6 @@ Array = NDArray[np.float64]
 
 
 Listed = tuple[object, frozenset[tuple[tuple[int, ...], Queries]]]
-
-MOST_LOOKED_AT = 30_000_000  # subsets that exchanges are tried on; a run with more keeps its attributes apart
-MOST_LISTED = 2_000_000  # of a query matrix that is looked through for being symmetric
 
 
 def kinds_of(work: Workload, marks: Sequence[object]) -> Integers:
@@ -50,7 +48,7 @@ def kinds_of(work: Workload, marks: Sequence[object]) -> Integers:
             for at in part.attributes:
                 roles[at].append((number, part.queries_of(at)))
         else:
-            few = len(part) * len(part.attributes) * max(len(runs), 1) <= MOST_LOOKED_AT
+            few = len(part) * len(part.attributes) * max(len(runs), 1) <= EXCHANGED_SUBSETS
             checked += [part] if few else []
             for at in part.attributes:
                 roles[at].append((number, part.queries_of(at), None if few else at))
@@ -118,7 +116,7 @@ class _Listed:
 def _symmetric(queries: Queries) -> bool:
     """Whether every query on two attributes stays as it is when they change places."""
     rows, columns = queries.sizes
-    if rows != columns or queries.count * queries.cells > MOST_LISTED:
+    if rows != columns or queries.count * queries.cells > SYMMETRY_ENTRIES:
         return False
     tensor = queries.matrix().reshape(-1, rows, rows)
     return bool(np.array_equal(tensor, tensor.transpose(0, 2, 1)))
@@ -194,11 +192,6 @@ class Orbits:
         return self.numbers[tuple(sorted(self.kinds[list(attributes)].tolist()))]
 
 
-MOST_QUERIES = 20_000  # of one table
-MOST_CELLS = 4_000  # of one block
-MOST_ENTRIES = 40_000_000  # of all pieces
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class Entry:
     """Where rows of a block come from: a table, and the places kept of each of its factors.
@@ -249,10 +242,10 @@ def affordable(work: Workload, orbits: Orbits) -> bool:
     entries = 0
     for _, group in examples(work, orbits):
         shape = [work.schema.sizes[at] for at in group.attributes]
-        if math.prod(shape) > MOST_CELLS or group.count > MOST_QUERIES or not group.listable:
+        if math.prod(shape) > PIECE_CELLS or group.count > PIECE_QUERIES or not group.listable:
             return False
         entries += group.count * math.prod(size + 1 for size in shape)
-    return entries <= MOST_ENTRIES
+    return entries <= PIECE_ENTRIES
 
 
 def examples(work: Workload, orbits: Orbits) -> Iterator[tuple[int, Table]]:

@@ -13,6 +13,7 @@ from string import ascii_letters
 import numpy as np
 from numpy.typing import NDArray
 
+from residua._limits import CENTRING_WORK, WEIGHED_CLASSES
 from residua.bounds import all_invariant
 from residua.decompose import decompose
 from residua.linalg.centring import Measure, project
@@ -51,7 +52,6 @@ Integers = NDArray[np.int64]
 
 
 EXACT = 1e-9  # gap of shapes that symmetry determines
-MOST_KINDS = 300  # kinds of tables for whose weights blocks are solved again
 
 
 def block_targets(work: Workload, caps: Caps, tolerance: float, progress: Progress | None = None) -> Draft:
@@ -168,7 +168,7 @@ class _Problem:
         if tables.simple:  # the shapes of products do not depend on the weights of tables
             wide = max(layer.subsets.shape[1] for layer in self.strategy.layers)
             return float(means.lower * (1 + self.tolerance / 4) ** -wide)
-        return self._solved_again(tables, means.prices) if len(tables.many) <= MOST_KINDS else 0.0
+        return self._solved_again(tables, means.prices) if len(tables.many) <= WEIGHED_CLASSES else 0.0
 
     def _solved_again(self, tables: TableKinds, prices: Array) -> float:
         """The bound of blocks solved for these shares of the kinds of tables."""
@@ -216,7 +216,6 @@ def _weighted(part: Table | TableRun, cap: float | Array) -> Table | TableRun:
 OUTER_STEPS = 8
 LEAST_GAIN = 1e-4  # of the logarithm of the root of the cost, for another step
 INNER_GAP = 1e-5  # the slope is that of the optimum, and misleads away from it
-MOST_WORK = 1e8  # of one product with the Hessian; above, the search would take minutes
 
 
 def best_measures(
@@ -227,7 +226,7 @@ def best_measures(
     if not free or not affordable(work, orbits):
         return None
     search = _Centring(work, caps, orbits, free, progress)
-    if search.size() > MOST_WORK:
+    if search.size() > CENTRING_WORK:
         return None
     return search.run()
 

@@ -13,6 +13,7 @@ from itertools import product
 import numpy as np
 from numpy.typing import NDArray
 
+from residua._limits import SEARCHED_QUERIES
 from residua.answering.independent.answerer import Independent
 from residua.answering.independent.parts import Part, parts_of
 from residua.errors import Infeasible
@@ -28,7 +29,6 @@ Integers = NDArray[np.int64]
 
 ROUNDING = 1e-12  # relative; figures this close are one figure
 FEW = 16  # queries of a table that are all listed at once; more than bind make the search slow
-MOST_LISTED = 50_000_000  # queries of a table that are gone through
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -240,7 +240,7 @@ class _Builder:
         whole = math.prod(weight_of(factor.queries) for factor in group.factors)
         self._add_means(np.array([self.count]), numbers[None], np.array(sums)[None] / whole)
         if self.listing:
-            _refuse_many(group.count if group.listable else MOST_LISTED + 1, group)
+            _refuse_many(group.count if group.listable else SEARCHED_QUERIES + 1, group)
             self.others[self.count] = Listed(numbers, np.stack([self._grid(parts) for _, parts in pieces]))
 
     def _pieces(self, group: Table) -> Iterator[tuple[tuple[int, ...], list[Part]]]:
@@ -324,7 +324,7 @@ def _undominated(figures: Array) -> NDArray[np.intp]:
 
 
 def _refuse_many(queries: int, part: Table | TableRun) -> None:
-    if queries > MOST_LISTED:
+    if queries > SEARCHED_QUERIES:
         name = part.name if part.name is not None else next(iter(part.names()))
         raise Infeasible(
             f"table {name!r} has {spelled(queries)} queries that may be the least accurate, too many to go "

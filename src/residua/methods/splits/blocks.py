@@ -8,6 +8,16 @@ from itertools import combinations
 import numpy as np
 from numpy.typing import NDArray
 
+from residua._limits import (
+    FREE_ATTRIBUTES,
+    FREE_CELLS,
+    FREE_RANK,
+    FREE_SHARED,
+    HEAVY_STEP,
+    SPLIT_CELLS,
+    SPLIT_WORK,
+    STEP_WORK,
+)
 from residua.decompose import Asked, Attributes, Placed
 from residua.linalg.matrices import independent_rows, join, spread
 from residua.methods.splits.free import FreeTables, Key, Use
@@ -16,10 +26,6 @@ from residua.workload import Table, TableRun, Workload
 
 Array = NDArray[np.float64]
 Integers = NDArray[np.int64]
-
-
-MOST_CELLS = 700  # of a block of several products that is solved at every step
-MOST_WORK = 4e8  # sum of cells^3 of all such blocks
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -126,7 +132,7 @@ def patterns(asked: Asked, sizes: Sequence[int], free: FreeTables | None) -> lis
     for at in sorted(range(len(made)), key=lambda at: math.prod(made[at].sizes)):
         width = math.prod(made[at].sizes)
         spent += 0.0 if made[at].uses else float(width) ** 3
-        if not made[at].uses and (width > MOST_CELLS or spent > MOST_WORK):
+        if not made[at].uses and (width > SPLIT_CELLS or spent > SPLIT_WORK):
             made[at] = replace(made[at], large=True)
     return made
 
@@ -194,13 +200,6 @@ def _span(
 
 Part = Table | TableRun
 
-FEW_ATTRIBUTES = 5  # up to this many, pieces may also sit on blocks of other tables
-MOST_BLOCK = 4_096  # cells of a block that free tables touch
-MOST_SHARED = 4_000  # dimensions that several blocks see
-STEP_WORK = 4e8  # rank^2 * cells of all distinct blocks that are solved at each step
-HEAVY_STEP = 4e7  # the same in small schemas, where more steps are taken
-ALL_FREE = 200  # rank of a product table that is split freely, in a small schema
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Division:
@@ -220,8 +219,8 @@ def divide(work: Workload) -> Division:
     listed = [(at, group) for at, part in enumerate(work.parts) for group in _groups(part)]
     joint = [group for _, group in listed if is_joint(group)]
     widest = max((_ways(part) for part in work.parts), default=0)
-    light = [group for _, group in listed if is_joint(group) or _rank(group) <= ALL_FREE]
-    beyond = bool(joint) and len(work.attributes) <= FEW_ATTRIBUTES and _fits(light, work, widest)
+    light = [group for _, group in listed if is_joint(group) or _rank(group) <= FREE_RANK]
+    beyond = bool(joint) and len(work.attributes) <= FREE_ATTRIBUTES and _fits(light, work, widest)
     chosen = light if beyond else _lightest(joint, widest)
     taken = {id(group) for group in chosen}
     parts: list[Part] = []
@@ -253,7 +252,7 @@ def _groups(part: Part) -> list[Table]:
     """The tables of a part, where it has joint families or is small."""
     if isinstance(part, Table):
         return [part]
-    return list(part) if part.joint is not None or len(part) <= 2**FEW_ATTRIBUTES else []
+    return list(part) if part.joint is not None or len(part) <= 2**FREE_ATTRIBUTES else []
 
 
 def _ways(part: Part) -> int:
@@ -298,9 +297,9 @@ def _fits(groups: Sequence[Table], work: Workload, widest: int) -> bool:
     # Pieces may also sit on the blocks of tables that stay centred, which then are solved at every step.
     centred = [_cells(group) for group in work.groups() if group not in groups]
     return (
-        max([*centred, *map(_cells, groups)]) <= MOST_BLOCK
+        max([*centred, *map(_cells, groups)]) <= FREE_CELLS
         and _work(groups, widest) + sum(float(cells) ** 3 for cells in centred) <= HEAVY_STEP
-        and _shared(inner, dict(enumerate(work.schema.sizes))) <= MOST_SHARED
+        and _shared(inner, dict(enumerate(work.schema.sizes))) <= FREE_SHARED
     )
 
 
@@ -318,8 +317,8 @@ def _lightest(joint: Sequence[Table], widest: int) -> list[Table]:
             for factor in group.factors:
                 sizes.update(zip(factor.attributes, factor.queries.sizes, strict=True))
         more = inner | {block for block in family_of(alike) if len(block) < len(alike[0].attributes)}
-        heavy = spent + _work(alike, widest) > STEP_WORK or _cells(alike[0]) > MOST_BLOCK
-        if not heavy and _shared(more, sizes) <= MOST_SHARED:
+        heavy = spent + _work(alike, widest) > STEP_WORK or _cells(alike[0]) > FREE_CELLS
+        if not heavy and _shared(more, sizes) <= FREE_SHARED:
             chosen += alike
             inner = more
             spent += _work(alike, widest)

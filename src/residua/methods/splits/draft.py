@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from residua._limits import BOUND_CELLS, HEAVY_WORK
 from residua.answering.blocks import Layer, Shape
 from residua.bounds import product_dual_or_nothing, svd_or_nothing
 from residua.decompose import Attributes, Decomposition, SimpleBlocks, decompose, gather
@@ -141,8 +142,6 @@ FILLS = (0.03, 0.003, 0.0003)  # of a typical query, in every direction: less an
 LAST_FILL = 3e-5  # of the plan itself: what keeps every direction measurable
 STEPS = 60  # with each filling
 HEAVY_STEPS = 30
-HEAVY_WORK = 5e7  # work of one step from which there are fewer
-BOUND_CELLS = 1_500  # joint cells up to which the singular value bound takes seconds
 
 
 def split(work: Workload, kinds: Sequence[int], tolerance: float, progress: Progress | None) -> Draft | None:

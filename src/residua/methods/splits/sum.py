@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from residua._limits import FILLED_WORK, HELD_WORK
 from residua.decompose import Asked, Attributes
 from residua.linalg.centring import Measure, project, standing_rows
 from residua.methods.splits.blocks import Pattern, patterns
@@ -24,8 +25,6 @@ Array = NDArray[np.float64]
 INNER_GAP = 1e-6  # the slope is that of the optimum, and misleads away from it
 FILLED_GAP = 1e-5  # filled blocks are smooth, and forgive more
 HEAVY_GAP = 1e-4
-HEAVY_WORK = 1e7  # rank^2 * cells of a filled block from which that must do
-LARGE_WORK = 2e7  # rank^2 * cells of a piece on several attributes from which its shape is held
 TINY = 1e-300
 
 
@@ -149,7 +148,7 @@ class BlockSum:
         root = self._standing(piece, rows)
         if not len(root):
             return Alone(0.0, np.zeros_like(rows))
-        if len(kept) > 1 and len(root) ** 2 * root.shape[1] > LARGE_WORK:
+        if len(kept) > 1 and len(root) ** 2 * root.shape[1] > HELD_WORK:
             size = float(np.linalg.norm(rows))
             if piece not in self._held:
                 spectrum = np.linalg.svd(root, compute_uv=False)
@@ -295,7 +294,7 @@ def _gap(root: Array, fill: float) -> float:
     """How well a block is solved at each step."""
     if not fill:
         return INNER_GAP
-    return HEAVY_GAP if len(root) ** 2 * root.shape[1] > HEAVY_WORK else FILLED_GAP
+    return HEAVY_GAP if len(root) ** 2 * root.shape[1] > FILLED_WORK else FILLED_GAP
 
 
 class _Slopes:

@@ -12,10 +12,10 @@ from dataclasses import dataclass
 import numpy as np
 from sqlglot import exp
 
+from residua._limits import CELL_CLASSES
 from residua.errors import WorkloadError
 from residua.linalg.classes import Classes, spread_over, together, told_apart
 from residua.schema import Categorical
-from residua.workload.combined import MOST_KINDS
 from residua.workload.sql.columns import Columns
 from residua.workload.sql.reading import bare, quoted, shown
 from residua.workload.sql.values import Mask, Value, among, compared, number_of
@@ -223,12 +223,12 @@ def _fewer(kinds: Sequence[Classes], mask: Mask) -> tuple[tuple[Classes, ...], M
 
 
 def _refuse_large(columns: Columns, node: exp.Expression, attributes: tuple[int, ...], kinds: int) -> None:
-    if kinds > MOST_KINDS:
+    if kinds > CELL_CLASSES:
         names = " x ".join(columns.schema.names[at] for at in attributes)
         raise columns.source.refusal(
             node,
             f"this condition ties {names} together in {kinds:,} combinations of kinds of cells, more than "
-            f"the {MOST_KINDS:,} that are held; conditions joined by AND come apart, and so does NOT (A OR "
+            f"the {CELL_CLASSES:,} that are held; conditions joined by AND come apart, and so does NOT (A OR "
             "B): count that and the total, and take A OR B as their difference",
         )
 

@@ -8,6 +8,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from residua._limits import SQL_ENTRIES
 from residua.errors import WorkloadError
 from residua.linalg.classes import Classes, spread_over, together
 from residua.linalg.matrices import join
@@ -23,8 +24,6 @@ from residua.workload.tables import Factor
 from residua.workload.views import cells_of_classes, coarsened, kinds_of
 
 Mask = NDArray[np.bool_]
-
-MOST_ENTRIES = 10_000_000  # of queries that are held cell by cell; 80 MB
 
 
 class Selection(Protocol):
@@ -169,7 +168,7 @@ def _words(schema: Schema, member: Factor) -> list[str]:
 
 
 def _refuse_large(entries: int, what: str) -> None:
-    if entries > MOST_ENTRIES:
+    if entries > SQL_ENTRIES:
         raise WorkloadError(
-            f"{what} take {entries:,} numbers to hold, more than {MOST_ENTRIES:,}; take coarser groups"
+            f"{what} take {entries:,} numbers to hold, more than {SQL_ENTRIES:,}; take coarser groups"
         )

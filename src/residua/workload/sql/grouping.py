@@ -7,14 +7,13 @@ from itertools import combinations, product
 import numpy as np
 from sqlglot import exp
 
+from residua._limits import GROUPING_SETS
 from residua.schema.coding import short
 from residua.workload.queries import Identity, Queries
 from residua.workload.sql.columns import Columns
 from residua.workload.sql.conditions import constant, region_of
 from residua.workload.sql.factors import compressed
 from residua.workload.sql.reading import bare, shown
-
-MOST_SETS = 4_096  # grouping sets of one statement: CUBE of 12 columns
 
 SUPPORTED = "groups are columns and CASE .. END on one column"
 
@@ -112,9 +111,9 @@ class Grouper:
         return self.items[int(text) - 1]
 
     def _refuse_many(self, node: exp.Expression, sets: int) -> None:
-        if sets > MOST_SETS:
+        if sets > GROUPING_SETS:
             raise self.columns.source.refusal(
-                node, f"this makes {sets:,} grouping sets, more than {MOST_SETS:,} in one statement"
+                node, f"this makes {sets:,} grouping sets, more than {GROUPING_SETS:,} in one statement"
             )
 
 

@@ -9,6 +9,7 @@ import sqlglot
 from sqlglot import Token, TokenType, exp
 from sqlglot.errors import ParseError, SqlglotError
 
+from residua._limits import SQL_CELLS, SQL_WORDS
 from residua.errors import WorkloadError
 from residua.schema.coding import short
 
@@ -18,8 +19,6 @@ DIALECT = "duckdb"
 _OPTIONAL = {"AS", "ALL", "ASC", ",", ";"}
 _SPELLINGS = {"!=": "<>", "==": "="}
 
-MOST_WORDS = 20_000  # words and signs of one text; that many are read in a few seconds
-MOST_CELLS = 50_000_000  # cells that all conditions of one text look at
 
 _WORD = re.compile(r"'[^']*'|\w+|[^\w\s]")
 
@@ -40,20 +39,20 @@ class Source:
     def look_at(self, node: exp.Expression, cells: int) -> None:
         """Nothing, or the refusal of a text whose conditions look at too many cells in all."""
         self.looked_at[0] += cells
-        if self.looked_at[0] > MOST_CELLS:
+        if self.looked_at[0] > SQL_CELLS:
             raise self.refusal(
                 node,
-                f"up to here conditions look at {self.looked_at[0]:,} cells, more than {MOST_CELLS:,}; use "
+                f"up to here conditions look at {self.looked_at[0]:,} cells, more than {SQL_CELLS:,}; use "
                 "coarser attributes, fewer conditions, or several calls",
             )
 
     def statements(self) -> list[exp.Expression]:
         """The statements in the text, at least one."""
         words = sum(1 for _ in _WORD.finditer(self.text))
-        if words > MOST_WORDS:
+        if words > SQL_WORDS:
             raise self.refusal_at(
                 0,
-                f"{words:,} words and signs are more than the {MOST_WORDS:,} that are read at once; use "
+                f"{words:,} words and signs are more than the {SQL_WORDS:,} that are read at once; use "
                 "several calls, BETWEEN for neighbours, or rs.buckets and rs.linear for long lists",
             )
         try:

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from residua._limits import MASK_CELLS
 from residua.errors import DataError, SchemaError, WorkloadError
 from residua.schema import OTHER, Attribute, Binned, Categorical, Integer
 from residua.schema.attributes import plain
@@ -17,8 +18,6 @@ from residua.schema.coding import hint, listing, short
 
 Mask = NDArray[np.bool_]
 Value = str | bool | int | float
-
-MOST_CELLS = 5_000_000  # of one attribute; masks are held cell by cell
 
 
 def among(name: str, attribute: Attribute, values: Sequence[Value]) -> tuple[Mask, Mask]:
@@ -130,8 +129,8 @@ def number_of(text: str) -> int | float | None:
 
 
 def _refuse_large(name: str, attribute: Attribute) -> None:
-    if attribute.size > MOST_CELLS:
+    if attribute.size > MASK_CELLS:
         raise WorkloadError(
             f"attribute {name!r} has {attribute.size:,} cells; conditions select cells one by one, up to "
-            f"{MOST_CELLS:,}"
+            f"{MASK_CELLS:,}"
         )
