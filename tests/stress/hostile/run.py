@@ -31,6 +31,7 @@ import bases
 import lines
 import mutants
 import numpy as np
+import pyarrow as pa
 import specs
 import texts
 
@@ -385,6 +386,7 @@ def _stop(number: int, frame: object) -> None:
 def work(kind: str, first: int, count: int, seed: int, folder: Path, report: int) -> None:
     """Try cases, and say of each that it begins and what became of it."""
     warnings.simplefilter("ignore")
+    pa.array(["packages that are loaded once", "count against no case"]).to_pandas()
     signal.signal(signal.SIGPROF, _stop)
     with open("/proc/self/statm") as statm:
         held = int(statm.read().split()[0]) * resource.getpagesize()
