@@ -15,7 +15,7 @@ from _timing import Limits, timed
 
 import residua as rs
 from residua.engines import DuckDB
-from residua.engines.limits import bytes_of
+from residua.engines.sources import bytes_of
 
 ATTRIBUTES = 10
 

@@ -22,10 +22,7 @@ FIGURES = ("value", "stddev", "lower", "upper")
 
 
 def arrow_schema(
-    schema: Schema,
-    simulated: bool,
-    figures: Sequence[str] = FIGURES,
-    notes: Mapping[str, str] | None = None,
+    schema: Schema, simulated: bool, figures: Sequence[str] = FIGURES, notes: Mapping[str, str] | None = None
 ) -> "pyarrow.Schema":
     """Columns of the answers: table, each attribute, query, and the figures; with notes in the metadata."""
     import pyarrow as pa

@@ -30,11 +30,7 @@ COUNTIES = (
 LEVELS = (rs.zcdp("0.01"), rs.zcdp("0.05"), rs.zcdp("0.25"))
 SHOWN = 1  # of the levels: the one that the later sections are about
 DELTA = "1e-6"
-BASELINES = {
-    "identity": "every cell",
-    "hierarchical": "trees of sums",
-    "wavelet": "Haar wavelets",
-}
+BASELINES = {"identity": "every cell", "hierarchical": "trees of sums", "wavelet": "Haar wavelets"}
 NORMAL_95 = 1.96
 PEOPLE = 100_000
 COUNTY_SHARES = (0.19, 0.16, 0.13, 0.04, 0.15, 0.12, 0.08, 0.09, 0.04)

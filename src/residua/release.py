@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     import pyarrow
 
     from residua.postprocess import Fact, Processed
-    from residua.postprocess.make import Unbiased
+    from residua.postprocess.processed import Unbiased
     from residua.postprocess.synthetic import Synthetic
 
 Array = NDArray[np.float64]
@@ -213,13 +213,13 @@ class Release:
         `facts` are made by `residua.known` and `residua.impossible`. Errors are found by that many simulated
         releases, when they are first asked for.
         """
-        from residua.postprocess.make import nonnegative
+        from residua.postprocess.processed import nonnegative
 
         return nonnegative(self._unbiased(), facts, replicates)
 
     def rounded(self, facts: "Fact | Iterable[Fact]" = (), *, replicates: int = 20) -> "Processed":
         """Whole non-negative numbers which add up, near those of `nonnegative`; biased."""
-        from residua.postprocess.make import rounded
+        from residua.postprocess.processed import rounded
 
         return rounded(self._unbiased(), facts, replicates)
 
@@ -245,7 +245,7 @@ class Release:
         return synthetic(self._unbiased(), rows, facts, chosen, oracle, iterations, replicates, seed)
 
     def _unbiased(self) -> "Unbiased":
-        from residua.postprocess.make import Unbiased, seed_of
+        from residua.postprocess.processed import Unbiased, seed_of
 
         seed = seed_of(self.estimates.arrays)
         return Unbiased(self.plan, self._estimator, self.hash, self.simulated, seed)

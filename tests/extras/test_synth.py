@@ -6,10 +6,9 @@ import pyarrow.parquet as pq
 import pytest
 
 import residua as rs
-from residua.postprocess.covariances import PieceErrors
 from residua.postprocess.facts import Facts
-from residua.postprocess.graphical import Query, load_mbi
-from residua.postprocess.observations import observations
+from residua.postprocess.graphical import Query, load_mbi, observations
+from residua.postprocess.pieces import PieceErrors
 
 SCHEMA = rs.Schema(age=rs.Integer(18, 22), sex=rs.Categorical("F", "M"), place=rs.Categorical("a", "b", "c"))
 WORK = rs.table(SCHEMA, ["age", "sex"]) + rs.table(SCHEMA, ["sex", "place"])

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 import residua as rs
 from residua.engines import DuckDB, Memory
-from residua.engines.recode import code_in_sql
+from residua.engines.sources import code_in_sql
 
 WIDTHS = {
     "TINYINT": (pa.int8(), -(2**7), 2**7 - 1),

@@ -6,9 +6,8 @@ from hypothesis import strategies as st
 
 import residua as rs
 from residua.postprocess.facts import Facts
-from residua.postprocess.rounding import controlled, rounded_tables, shared_out
-from residua.postprocess.separable import with_margins, with_total
-from residua.postprocess.stacks import Stack, TableSet, subsets_of
+from residua.postprocess.margins import controlled, rounded_tables, shared_out, with_margins, with_total
+from residua.postprocess.pieces import Stack, TableSet, subsets_of
 
 SMALL = settings(max_examples=60)
 

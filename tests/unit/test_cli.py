@@ -12,9 +12,9 @@ from typer.testing import CliRunner
 import residua as rs
 from residua._text import columns
 from residua.cli import app
-from residua.cli.progress import progress_bar
+from residua.cli.output import progress_bar
 from residua.report.budgets import scaled
-from residua.report.figures import decimals_for
+from residua.report.words import decimals_for
 
 SPEC = """\
 schema:

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 import residua as rs
 from residua import engines
 from residua.engines import DuckDB, Memory
-from residua.engines.limits import bytes_of
+from residua.engines.sources import bytes_of
 
 TEXT = rs.Schema(
     a=rs.Categorical(

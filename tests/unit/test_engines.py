@@ -11,9 +11,9 @@ import pyarrow as pa
 import pytest
 
 import residua as rs
-from residua.engines import Memory, MemoryEngine, count_marginals, counts, kernel, workers
-from residua.engines.packing import fields_of, unpack
-from residua.engines.passes import passes, sum_down
+from residua.engines import Memory, MemoryEngine, count_marginals, counts, kernel, memory
+from residua.engines.marginals import passes, sum_down
+from residua.engines.spark import fields_of, unpack
 
 SIZES = (3, 2, 4, 3)
 
@@ -198,7 +198,7 @@ def test_progress_is_a_hundred_steps_whatever_an_engine_says(codes, cells, fract
 @pytest.fixture
 def eager(monkeypatch):
     """Helpers start for any amount of work, and blocks are short."""
-    monkeypatch.setattr(workers, "WORTHWHILE", 1e-12)
+    monkeypatch.setattr(memory, "WORTHWHILE", 1e-12)
     monkeypatch.setattr(rs.engines.memory, "ROWS", 64)
 
 
@@ -215,7 +215,7 @@ def test_helpers_are_not_asked_where_there_is_nothing_to_count(codes, eager):
 
 
 def test_a_helper_that_ends_early_is_an_error_and_no_wrong_count(codes, eager):
-    with workers.counting(SIZES, [(0, 1)], 10**9, 2) as tally:
+    with memory.counting(SIZES, [(0, 1)], 10**9, 2) as tally:
         os.kill(tally._helpers[0]._process.pid, signal.SIGKILL)
         for _ in range(50):
             tally.add(list(codes.T.astype(np.uint8)))
@@ -226,7 +226,7 @@ def test_a_helper_that_ends_early_is_an_error_and_no_wrong_count(codes, eager):
 def test_an_interruption_ends_the_helpers(codes, eager, monkeypatch):
     started = []
 
-    class Watched(workers.Helper):
+    class Watched(memory.Helper):
         def __init__(self, *task):
             super().__init__(*task)
             started.append(self)
@@ -234,7 +234,7 @@ def test_an_interruption_ends_the_helpers(codes, eager, monkeypatch):
     def stop(words, part):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(workers, "Helper", Watched)
+    monkeypatch.setattr(memory, "Helper", Watched)
     with pytest.raises(KeyboardInterrupt):
         MemoryEngine(codes, SIZES, processes=3).tally([(0,)], stop)
     assert len(started) == 2
@@ -242,7 +242,7 @@ def test_an_interruption_ends_the_helpers(codes, eager, monkeypatch):
 
 
 def test_helpers_start_only_where_they_save_seconds():
-    with workers.counting(SIZES, [(0,)], 10**6, 8) as tally:
+    with memory.counting(SIZES, [(0,)], 10**6, 8) as tally:
         assert isinstance(tally, kernel.Tally)
 
 

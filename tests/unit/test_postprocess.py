@@ -5,7 +5,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import residua as rs
-from residua.postprocess.simulation import noise_of
+from residua.postprocess.processed import noise_of
 
 SCHEMA = rs.Schema(age=rs.Integer(0, 7), sex=rs.Categorical("F", "M"), place=rs.Categorical("a", "b", "c"))
 WORK = rs.marginals(SCHEMA, ways=2) + rs.table(SCHEMA, {"age": rs.prefix, "sex": rs.identity}, name="up to")

@@ -8,15 +8,23 @@ import numpy as np
 import pytest
 
 import residua as rs
-from residua.postprocess.covariances import PieceError, PieceErrors, Square
 from residua.postprocess.facts import Facts
-from residua.postprocess.make import nonnegative
+from residua.postprocess.margins import with_margins, with_total
 from residua.postprocess.nonnegative import STIFFNESS, nonnegative_tables
-from residua.postprocess.pieces import centred, piece, spread
-from residua.postprocess.separable import with_margins, with_total
-from residua.postprocess.splitting import Splitting
-from residua.postprocess.stacks import Stack, TableSet, largest_sets, shaped
-from residua.postprocess.whole_table import nonnegative_whole, tied_attributes
+from residua.postprocess.pieces import (
+    PieceError,
+    PieceErrors,
+    Square,
+    Stack,
+    TableSet,
+    centred,
+    largest_sets,
+    piece,
+    shaped,
+    spread,
+)
+from residua.postprocess.processed import nonnegative
+from residua.postprocess.splitting import Splitting, nonnegative_whole, tied_attributes
 
 SIZES = (4, 3, 2, 5)
 SCHEMA = rs.Schema.of_sizes(SIZES)

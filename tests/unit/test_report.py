@@ -14,9 +14,8 @@ from residua.privacy.conversions import text_above
 from residua.report import plan_contents, release_contents, write_report
 from residua.report.budgets import FACTORS, scaled
 from residua.report.charts import SERIES, themed, tidy
-from residua.report.figures import decimals_for
 from residua.report.page import page_of
-from residua.report.words import SCOPES, headline, methods_paragraph
+from residua.report.words import SCOPES, decimals_for, headline, methods_paragraph
 
 SCHEMA = rs.Schema(
     age=rs.Integer(0, 9),

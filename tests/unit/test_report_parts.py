@@ -11,11 +11,9 @@ from hypothesis import strategies as st
 
 import residua as rs
 from residua.privacy import Privacy
-from residua.report.figures import decimals_for, figure, percent, percent_above
-from residua.report.gather import room_for
-from residua.report.pictures import asked_words, picture_of
-from residua.report.shares import MOST_SHARES, energy_by_subset, shares_of
-from residua.report.words import detection_limit, gap_text
+from residua.report.budgets import MOST_SHARES, energy_by_subset, shares_of
+from residua.report.gather import asked_words, picture_of, room_for
+from residua.report.words import decimals_for, detection_limit, figure, gap_text, percent, percent_above
 
 
 @pytest.mark.parametrize("sizes", [(3,), (2, 4), (3, 2, 2)])

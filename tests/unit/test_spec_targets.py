@@ -7,7 +7,7 @@ from typer.testing import CliRunner
 
 import residua as rs
 from residua.cli.app import app
-from residua.cli.targets import written_targets
+from residua.cli.planning import written_targets
 from residua.spec import SpecError, load_spec
 
 SPEC = """\

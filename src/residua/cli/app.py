@@ -12,7 +12,7 @@ import typer
 from typer.core import TyperGroup
 
 from residua._text import visible
-from residua.cli import answering, budgets, drafting, planning, processing, releasing, showing
+from residua.cli import budgets, drafting, planning, reading, releasing
 from residua.errors import ResiduaError
 from residua.version import __version__
 
@@ -72,12 +72,12 @@ def residua(
 app.command("init")(drafting.init)
 app.command("plan")(planning.plan)
 app.command("release")(releasing.release)
-app.command("answer")(answering.answer)
-app.command("tables")(processing.tables)
-app.command("synthetic")(processing.synthetic)
-app.command("report")(showing.report)
+app.command("answer")(reading.answer)
+app.command("tables")(reading.tables)
+app.command("synthetic")(reading.synthetic)
+app.command("report")(reading.report)
 app.add_typer(budgets.app, name="budget")
-app.command("demo")(showing.demo)
+app.command("demo")(reading.demo)
 
 
 def main() -> None:

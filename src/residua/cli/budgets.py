@@ -8,7 +8,7 @@ from typing import Annotated, Any, NamedTuple
 import typer
 
 from residua._text import columns, counted
-from residua.cli.screens import AsJson, show, show_json
+from residua.cli.output import AsJson, show, show_json
 from residua.errors import FileFormatError, LedgerError
 from residua.ledger import Finding, Ledger
 from residua.privacy import Budget, Neighbours, Unit, approx_dp, gdp, privacy_cost, pure_dp, zcdp

@@ -1,5 +1,10 @@
-"""Drafts of specs: what is known about the columns of a data file, written for a person to complete."""
+"""Drafts of specs: what is known about the columns of a data file, written for a person to complete.
 
+How a text file is written, its delimiter and its encoding, is as given or as its first bytes show.
+"""
+
+import codecs
+import csv
 import json
 import os
 import re
@@ -9,21 +14,137 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from residua.cli.dialects import Dialect, dialect_of
-from residua.engines.sources import find_files, is_parquet
+from residua.engines.sources import CSV, DELIMITERS, find_files, is_parquet
 from residua.errors import DataError
 from residua.spec import TO_CONFIRM
 
 if TYPE_CHECKING:
     import pyarrow
 
+SAMPLE = 1 << 16  # bytes that show an encoding
+MARKS = {
+    codecs.BOM_UTF8: "utf-8",
+    codecs.BOM_UTF32_LE: "utf-32",  # before UTF-16, whose mark it begins with
+    codecs.BOM_UTF32_BE: "utf-32",
+    codecs.BOM_UTF16_LE: "utf-16",
+    codecs.BOM_UTF16_BE: "utf-16",
+}
+TAB = ("tab", "\\t")
 MOST_LABELS = 200
 MOST_INTEGERS = 1000
 BINS = 10
 EMPTY = f"; {TO_CONFIRM} what empty values mean (residua: {{outside: drop}}, or other)"
-
 _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_./-]*")
 _OTHER_TYPES = {"yes", "no", "y", "n", "true", "false", "on", "off", "null"}  # to YAML, these are not text
+_TEMPLATE = """\
+# {heading}
+# Everything here is published with the tables, so it must be public knowledge, never a fact of this data.
+# Where it says {confirm}, fill in what is known without looking at the data.
+# Leave out columns that are not in any table: names, addresses, numbers of persons.
+schema:
+  fields:
+{fields}
+
+# Which tables to publish. Other entries, each with a name or a weight if you like:
+#   {{families: {{age: prefix, sex: identity}}}}                       cumulative counts of ages, for each sex
+#   {{columns: [age, sex]}}                                          every combination
+#   {{all: [1-way, 2-way], numeric: prefix, categorical: identity}}  all tables on one or two columns
+#   {{sql: "SELECT sex, COUNT(*) FROM people GROUP BY sex"}}
+tables:
+- marginals: up to {ways}
+
+# How much privacy this release may spend, and whose: the most records that one person can have.
+privacy:
+  definition: zcdp   # or gdp (mu), approx_dp (epsilon, delta), pure_dp (epsilon), privacy_cost (cost)
+  rho: 0.1
+  unit: {{max_records: {max_records}, neighbours: add_remove}}
+
+{data}ledger: budget.db   # make it once: residua budget create budget.db --zcdp 1 --dataset NAME
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Dialect:
+    """A delimiter, and an encoding by Python's name for it."""
+
+    delimiter: str
+    encoding: str
+
+    @property
+    def is_utf_8(self) -> bool:
+        """Whether the file can be counted as it is."""
+        return self.encoding == "utf-8"
+
+    def describe(self) -> str:
+        """Both in words."""
+        return (
+            f"separated by {'tabs' if self.delimiter == chr(9) else repr(self.delimiter)}, in {self.charset}"
+        )
+
+    @property
+    def charset(self) -> str:
+        """The encoding by the name that other programs have for it."""
+        return self.encoding.upper().replace("-LE", "LE").replace("-BE", "BE")
+
+
+def dialect_of(path: Path, delimiter: str | None, encoding: str | None) -> Dialect:
+    """The dialect of a text file; what is not given is found."""
+    if delimiter is not None:
+        delimiter = "\t" if delimiter in TAB else delimiter
+        if len(delimiter) != 1 or delimiter in '"\r\n':
+            raise DataError(f"a delimiter is one character, such as ';', or 'tab', not {delimiter!r}")
+    known = _encoding(path) if encoding is None else _named(encoding)
+    if delimiter is None:
+        # The one that gives most columns, and of several the one that the ending stands for.
+        usual = CSV[path.suffix.lower()]
+        delimiter = max((usual, *DELIMITERS), key=lambda each: _width(path, each, known))
+    if not _width(path, delimiter, known):
+        raise DataError(f"{path} cannot be read: it has no first line that names the columns")
+    return Dialect(delimiter, known)
+
+
+def _named(encoding: str) -> str:
+    try:
+        name = codecs.lookup(encoding).name
+        "".encode(name)  # not every codec is one of text
+    except LookupError:
+        raise DataError(
+            f"there is no encoding {encoding!r}; there are utf-8, utf-16, cp1252, latin-1 and others"
+        ) from None
+    return "utf-8" if name == "utf-8-sig" else name
+
+
+def _encoding(path: Path) -> str:
+    """The encoding that the first bytes of a file show."""
+    try:
+        with open(path, "rb") as file:
+            sample = file.read(SAMPLE)
+    except OSError as error:
+        raise DataError(f"{path} cannot be read: {error.strerror}") from error
+    for mark, encoding in MARKS.items():
+        if sample.startswith(mark):
+            return encoding
+    if sample[1::2].count(0) > len(sample) / 4:  # letters of most scripts' headers are in the first 256
+        return "utf-16-le"
+    if sample[::2].count(0) > len(sample) / 4:
+        return "utf-16-be"
+    try:
+        codecs.getincrementaldecoder("utf-8")().decode(sample, final=len(sample) < SAMPLE)
+    except UnicodeDecodeError:
+        return "cp1252"
+    return "utf-8"
+
+
+def _width(path: Path, delimiter: str, encoding: str) -> int:
+    """How many columns the header has; 0 where this cannot be its delimiter."""
+    try:
+        with open(path, encoding="utf-8-sig" if encoding == "utf-8" else encoding, newline="") as file:
+            rows = csv.reader(file, delimiter=delimiter, strict=True)
+            return next((len(row) for row in rows if row), 0)
+    except csv.Error:
+        return 0
+    except (OSError, UnicodeError) as error:
+        raise DataError(f"{path} cannot be read: {error}; if need be, give --encoding") from error
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,33 +184,6 @@ class Draft:
             max_records=self.max_records,
             data=data,
         )
-
-
-_TEMPLATE = """\
-# {heading}
-# Everything here is published with the tables, so it must be public knowledge, never a fact of this data.
-# Where it says {confirm}, fill in what is known without looking at the data.
-# Leave out columns that are not in any table: names, addresses, numbers of persons.
-schema:
-  fields:
-{fields}
-
-# Which tables to publish. Other entries, each with a name or a weight if you like:
-#   {{families: {{age: prefix, sex: identity}}}}                       cumulative counts of ages, for each sex
-#   {{columns: [age, sex]}}                                          every combination
-#   {{all: [1-way, 2-way], numeric: prefix, categorical: identity}}  all tables on one or two columns
-#   {{sql: "SELECT sex, COUNT(*) FROM people GROUP BY sex"}}
-tables:
-- marginals: up to {ways}
-
-# How much privacy this release may spend, and whose: the most records that one person can have.
-privacy:
-  definition: zcdp   # or gdp (mu), approx_dp (epsilon, delta), pure_dp (epsilon), privacy_cost (cost)
-  rho: 0.1
-  unit: {{max_records: {max_records}, neighbours: add_remove}}
-
-{data}ledger: budget.db   # make it once: residua budget create budget.db --zcdp 1 --dataset NAME
-"""
 
 
 def quoted(text: str) -> str:

@@ -10,9 +10,19 @@ from residua._measure import measure
 from residua._plan import Plan
 from residua._text import columns, counted
 from residua.cli.budgets import REMEDY, open_ledger
-from residua.cli.files import check_table_file, refuse_confusion, refuse_to_replace, write_answers
-from residua.cli.progress import progress_bar
-from residua.cli.screens import SIMULATED, AsJson, Force, Formulas, show, show_json
+from residua.cli.output import (
+    SIMULATED,
+    AsJson,
+    Force,
+    Formulas,
+    check_table_file,
+    progress_bar,
+    refuse_confusion,
+    refuse_to_replace,
+    show,
+    show_json,
+    write_answers,
+)
 from residua.engines import DuckDB, find_files
 from residua.errors import DataError, LedgerError
 from residua.ledger import Ledger

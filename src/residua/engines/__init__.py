@@ -1,16 +1,21 @@
 """Exact counts of marginals, wherever the data is; nothing else is asked of the data.
 
 `Memory`, `DuckDB` and `Spark` are ways of counting with their settings; `engine_for` chooses one by the data.
+Those that the data at hand do not need are not loaded.
 """
 
-from residua.engines.choice import engine_for
-from residua.engines.derived import Derived, engine_with
-from residua.engines.duckdb import DuckDB
-from residua.engines.marginals import count_marginals, counts
+import os
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+from residua.engines.marginals import Derived, Engine, Opener, Progress, count_marginals, counts, engine_with
 from residua.engines.memory import Memory, MemoryEngine
-from residua.engines.protocol import Engine, Opener, Progress
-from residua.engines.sources import find_files
-from residua.engines.spark import Spark
+from residua.schema.coding import is_a
+
+if TYPE_CHECKING:
+    from residua.engines.duckdb import DuckDB
+    from residua.engines.sources import find_files
+    from residua.engines.spark import Spark
 
 __all__ = [
     "Derived",
@@ -27,3 +32,29 @@ __all__ = [
     "engine_with",
     "find_files",
 ]
+
+
+def engine_for(data: object) -> Opener:
+    """DuckDB for paths and DuckDB relations, Spark for its data frames, memory for everything else.
+
+    >>> engine_for("people.parquet"), engine_for({"age": [1, 2]})
+    (DuckDB(memory_limit=None, threads=None), Memory(processes=None))
+    """
+    if isinstance(data, str | os.PathLike) or is_a(data, "duckdb", "DuckDBPyRelation"):
+        from residua.engines.duckdb import DuckDB
+
+        return DuckDB()
+    if is_a(data, "pyspark", "DataFrame"):
+        from residua.engines.spark import Spark
+
+        return Spark()
+    return Memory()
+
+
+if not TYPE_CHECKING:  # for a type checker every name is imported above, and no other exists
+
+    def __getattr__(name: str) -> object:
+        rooms = {"DuckDB": "duckdb", "Spark": "spark", "find_files": "sources"}
+        if name not in rooms:
+            raise AttributeError(f"module 'residua.engines' has no attribute {name!r}")
+        return getattr(import_module(f"residua.engines.{rooms[name]}"), name)

@@ -14,16 +14,19 @@ from typing import TYPE_CHECKING, Any, Never
 import numpy as np
 from numpy.typing import NDArray
 
-from residua.engines.coding import block_of
-from residua.engines.derived import Derived, extended
-from residua.engines.kernel import Integers, Set, Tally
-from residua.engines.limits import bytes_of
-from residua.engines.memory import CELLS_AT_ONCE
-from residua.engines.plain_text import is_utf8
-from residua.engines.protocol import Progress
-from residua.engines.recode import code_in_sql
-from residua.engines.sources import Source, file_source, find_files, is_parquet, relation_source
-from residua.engines.workers import Workers, counting
+from residua.engines.kernel import Integers, Set, Tally, block_of
+from residua.engines.marginals import Derived, Progress, extended
+from residua.engines.memory import CELLS_AT_ONCE, Workers, counting
+from residua.engines.sources import (
+    Source,
+    bytes_of,
+    code_in_sql,
+    file_source,
+    find_files,
+    is_parquet,
+    is_utf8,
+    relation_source,
+)
 from residua.errors import DataError, Infeasible
 from residua.linalg.matrices import processors
 from residua.schema import Schema

@@ -2,7 +2,7 @@
 
 Blocks are short, so that the codes and the places computed from them stay in the cache. Attribute sets that
 begin alike share the work of their common beginning. Needs numpy and nothing else of this package: helper
-processes (`crew.py`) run this file by itself.
+processes run this file by itself.
 """
 
 import json
@@ -18,7 +18,6 @@ from numpy.typing import NDArray
 Integers = NDArray[np.int64]
 Block = Sequence[NDArray[Any]]  # for each attribute, the codes of some records, unsigned, (records,)
 Set = tuple[int, ...]  # attributes, by their positions
-
 ROWS = 65_536  # records of a block: its codes and one array of places fit a second-level cache
 
 
@@ -108,6 +107,19 @@ def serve(source: IO[bytes], target: IO[bytes]) -> None:
             block[at] = np.frombuffer(source.read(records * kind.itemsize), dtype=kind)
         tally.add([block[at] if at in used else block[used[0]] for at in range(len(sizes))])
     target.write(tally.flat.data)
+
+
+def block_of(codes: Sequence[NDArray[Any]], sizes: Sequence[int]) -> Block:
+    """The codes in the narrowest types, without the records that have a negative one.
+
+    >>> block_of([np.array([0, -1, 2], np.int32), np.array([1, 1, 0], np.uint8)], (3, 2))
+    [array([0, 2], dtype=uint8), array([1, 0], dtype=uint8)]
+    """
+    signed = [each for each in codes if each.dtype.kind == "i"]
+    if any((each < 0).any() for each in signed):
+        kept = np.logical_and.reduce([each >= 0 for each in signed])
+        codes = [each[kept] for each in codes]
+    return [each.astype(narrowest(size), copy=False) for each, size in zip(codes, sizes, strict=True)]
 
 
 if __name__ == "__main__":

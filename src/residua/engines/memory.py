@@ -1,23 +1,152 @@
-"""Counting records in memory: pandas, polars and Arrow tables, mappings of columns, arrays of codes."""
+"""Counting records in memory, on several processors where there is much to count.
 
-from collections.abc import Sequence
+Threads do not help: numpy counts while it holds the interpreter's lock. A helper is a new interpreter that
+runs `kernel.py`, gets blocks of codes through a pipe and answers with its counts. No main module is imported
+again, nothing is pickled, and the data go to no file. Helpers start only where they save seconds.
+"""
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from queue import Full, Queue
+from threading import Thread
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from residua.engines.coding import block_of
-from residua.engines.derived import Derived, extended
-from residua.engines.kernel import ROWS, Block, Integers, Set, narrowest
-from residua.engines.protocol import Progress
-from residua.engines.workers import counting
+from residua.engines import kernel
+from residua.engines.kernel import ROWS, Block, Integers, Set, Tally, block_of, narrowest
+from residua.engines.marginals import Derived, Progress, extended
 from residua.errors import DataError, Infeasible
 from residua.linalg.matrices import processors
 from residua.schema import Schema
 from residua.schema.coding import is_a, shape_of
 
+STEP = 1.7e-9  # seconds to count one record in one set
+WORTHWHILE = 2.0  # seconds of counting for each helper
+AHEAD = 4  # blocks that wait for a helper
 CELLS_AT_ONCE = 20_000_000  # 160 megabytes of counts
+
+
+@contextmanager
+def counting(
+    sizes: Sequence[int], sets: Sequence[Set], records: int, processes: int
+) -> Iterator["Tally | Workers"]:
+    """Something to add blocks to: one tally, or several workers where there is much to count.
+
+    Leaving the context, in whatever way, ends the helpers.
+    """
+    seconds = records * len(sets) * STEP
+    helpers = min(processes - 1, int(seconds / WORTHWHILE))
+    if helpers < 1:
+        yield Tally(sizes, sets)
+        return
+    crew = Workers(sizes, sets, helpers)
+    try:
+        yield crew
+    finally:
+        crew.close()
+
+
+class Workers:
+    """A tally of its own and helpers that take over blocks as long as they keep up."""
+
+    def __init__(self, sizes: Sequence[int], sets: Sequence[Set], helpers: int) -> None:
+        self._own = Tally(sizes, sets)
+        self._used = sorted({at for each in sets for at in each})
+        self._helpers = [Helper(sizes, sets) for _ in range(helpers)]
+
+    def add(self, block: Block) -> None:
+        """Have the records of a block counted, of at most `kernel.ROWS` of them; the block is not copied."""
+        if not len(block[0]) or not self._used:
+            self._own.add(block)
+            return
+        mine = [np.ascontiguousarray(block[at]) for at in self._used]
+        if not any(helper.offer(mine) for helper in self._helpers):
+            self._own.add(block)
+
+    def finish(self) -> list[Integers]:
+        """The counts of every set, over all blocks."""
+        for helper in self._helpers:
+            helper.stop()
+        for helper in self._helpers:
+            self._own.flat += helper.counts(len(self._own.flat))
+        return self._own.finish()
+
+    def close(self) -> None:
+        """End the helpers, whatever they are doing."""
+        for helper in self._helpers:
+            helper.close()
+
+
+class Helper:
+    """One more interpreter that counts what it is offered."""
+
+    def __init__(self, sizes: Sequence[int], sets: Sequence[Set]) -> None:
+        # -P: the folder of kernel.py has modules that are named like packages.
+        command = [sys.executable, "-P", kernel.__file__]
+        # A session of its own: an interruption from the keyboard is this process's to handle.
+        self._process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True
+        )
+        self._blocks: Queue[Block | None] = Queue(AHEAD)
+        self._task = json.dumps({"sizes": list(sizes), "sets": [list(each) for each in sets]}) + "\n"
+        self._writer = Thread(target=self._write, daemon=True)
+        self._writer.start()
+
+    def offer(self, block: Block) -> bool:
+        """Whether the helper takes the block."""
+        try:
+            self._blocks.put_nowait(block)
+        except Full:
+            return False
+        return True
+
+    def stop(self) -> None:
+        """Tell the helper that there are no more blocks."""
+        self._blocks.put(None)
+
+    def counts(self, cells: int) -> Integers:
+        """What the helper has counted, shape (cells,); waits for it."""
+        assert self._process.stdout is not None
+        answer = self._process.stdout.read()
+        if self._process.wait() != 0 or len(answer) != 8 * cells:
+            raise Infeasible(
+                f"a helper process that counts ended early (exit code {self._process.returncode}), perhaps "
+                "for lack of memory; count in one process with engine=rs.engines.Memory(processes=1)"
+            )
+        return np.frombuffer(answer, dtype=np.int64)
+
+    def close(self) -> None:
+        """End the process; nothing happens where it has ended."""
+        self._process.kill()
+        self._process.wait()
+        while self._writer.is_alive():
+            self.offer([])
+            self._writer.join(0.01)
+        for pipe in (self._process.stdin, self._process.stdout):
+            if pipe is not None:
+                with suppress(BrokenPipeError):  # of what was still to be written
+                    pipe.close()
+
+    def _write(self) -> None:
+        """Pass the blocks on; after a broken pipe, take them without passing them on."""
+        pipe = self._process.stdin
+        assert pipe is not None
+        try:
+            pipe.write(self._task.encode())
+            while block := self._blocks.get():
+                pipe.write(len(block[0]).to_bytes(8, "little"))
+                for codes in block:
+                    pipe.write(codes.data)
+            pipe.close()
+        except BrokenPipeError:
+            while self._blocks.get():
+                pass
 
 
 class MemoryEngine:

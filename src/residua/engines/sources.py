@@ -1,21 +1,42 @@
 """Data that DuckDB reads: files and relations, as columns at the places where the schema wants them.
 
 Columns are found by their exact names in the file itself and then go by their positions: DuckDB takes 'Age'
-and 'age' for the same name and renames the second of two columns that share one.
+and 'age' for the same name and renames the second of two columns that share one. Whole numbers in an integer
+column and labels in a text column are most of all data, and SQL codes them on the way; every other column
+comes out as it is and is coded by its attribute (claim E-002).
+
+Python reads, slowly, the text files that DuckDB does not: bytes that are not UTF-8, and headers with line
+breaks. Where it would read something in another way than DuckDB, it refuses the file: what a record means
+must not depend on whether another one has an odd byte (claim E-005).
 """
 
+import codecs
+import csv
 import glob
+import io
 import os
-from collections.abc import Callable, Sequence
+import re
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from residua.engines.plain_text import PlainText, header_of
-from residua.engines.recode import quoted_text
-from residua.errors import DataError
+from residua.engines.kernel import narrowest
+from residua.errors import DataError, Infeasible
+from residua.schema import Categorical, Hierarchy, Integer, Schema
 from residua.schema.coding import places_of
 
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+# UBIGINT and HUGEINT are left to the attribute: they do not fit the BIGINT that is computed with.
+INTEGERS = frozenset({"TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLINT", "UINTEGER"})
+SPELT_OUT = 20_000  # labels in one statement
+TYPES = {1: "UTINYINT", 2: "USMALLINT", 4: "UINTEGER"}
+CHUNK = 1 << 20  # bytes looked at together
+# DuckDB leaves out spaces before a quote, and takes a lone control character for a null unless it is quoted.
+TWO_WAYS = re.compile(' +"|\x01$')
 CSV = {".csv": ",", ".tsv": "\t", ".txt": ","}
 DELIMITERS = (",", ";", "\t", "|")
 PARQUET = {".parquet", ".pq"}
@@ -23,6 +44,165 @@ DATABASES = {".duckdb", ".ddb", ".db", ".sqlite", ".sqlite3"}
 BUFFER = 8_000_000  # bytes of a text file read at a time: DuckDB's 32 megabytes are no faster
 SAMPLE = 1 << 16  # bytes of a text file from which its number of records is guessed
 UNKNOWN = 10_000_000  # records of a relation, for decisions about speed only
+UNITS = {
+    "": 1,
+    "K": 10**3,
+    "M": 10**6,
+    "G": 10**9,
+    "T": 10**12,
+    "KI": 2**10,
+    "MI": 2**20,
+    "GI": 2**30,
+    "TI": 2**40,
+}
+
+
+def bytes_of(limit: str | int) -> int:
+    """The number of bytes of an amount like '500MB' or '2GiB'.
+
+    >>> bytes_of("1.5GB"), bytes_of("2 MiB"), bytes_of(4096)
+    (1500000000, 2097152, 4096)
+    """
+    if isinstance(limit, int) and not isinstance(limit, bool) and limit > 0:
+        return limit
+    parts = re.fullmatch(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([KMGT]?I?)B\s*", str(limit).upper())
+    if parts is None or parts[2] not in UNITS:
+        raise Infeasible(f"memory_limit={limit!r} is no amount of memory; write '500MB' or '2GiB'")
+    return int(float(parts[1]) * UNITS[parts[2]])
+
+
+def code_in_sql(schema: Schema, position: int, column: str, type_name: str) -> str | None:
+    """SQL for the cell of a column's value, or None where the attribute has to code it.
+
+    `column` is the column as SQL names it. The result is NULL for a record to drop and for a value that the
+    policy refuses, and an unsigned integer otherwise.
+
+    >>> from residua.schema import Integer
+    >>> code_in_sql(Schema(age=Integer(1, 9)), 0, "c0", "INTEGER")
+    'CASE WHEN c0::BIGINT BETWEEN 1 AND 9 THEN c0::BIGINT - 1 END::UTINYINT'
+    """
+    attribute = schema.attributes[position]
+    code = None
+    if isinstance(attribute, Integer) and type_name in INTEGERS:
+        value = f"{column}::BIGINT"
+        low, high = f"{attribute.low}", f"{attribute.high}"
+        ends = ""
+        if attribute.outside == "clip":
+            ends = f"WHEN {value} < {low} THEN 0 WHEN {value} > {high} THEN {attribute.size - 1} "
+        code = f"CASE WHEN {value} BETWEEN {low} AND {high} THEN {value} - {low} {ends}END"
+    elif isinstance(attribute, Categorical | Hierarchy) and type_name == "VARCHAR":
+        labels = _labels(attribute)
+        if labels is not None:
+            code = f"enum_code(TRY_CAST({column} AS ENUM({', '.join(map(quoted_text, labels))})))"
+    if code is None:
+        return None
+    kind = TYPES[narrowest(attribute.size)().itemsize]
+    if attribute.other is not None:
+        code = f"COALESCE({code}, {attribute.other})"
+    return f"{code}::{kind}"
+
+
+def _labels(attribute: Categorical | Hierarchy) -> Sequence[str] | None:
+    """The text of each cell, in the order of the cells, where no other text means a cell as well."""
+    if isinstance(attribute, Categorical):
+        labels = [str(value) for value in attribute.values] if attribute.type == "text" else None
+    else:
+        # A leaf of a deeper tree may be written as its name or as its path.
+        labels = [path[0] for path in attribute.paths] if len(attribute.levels) == 1 else None
+    if labels is None or len(labels) > SPELT_OUT or any("\0" in label for label in labels):
+        return None
+    return labels
+
+
+def quoted_text(text: str) -> str:
+    """A text as SQL writes it."""
+    return "'" + text.replace("'", "''") + "'"
+
+
+def header_of(path: Path, delimiter: str) -> tuple[list[str], int]:
+    """The names of the columns, and the number of lines that they take up."""
+    try:
+        with _opened(path) as file:
+            reader = csv.reader(file, delimiter=delimiter, strict=True)
+            for row in reader:
+                if row:
+                    names = [_bytes(name).decode(errors="surrogateescape") for name in row]
+                    if any("\0" in name for name in names):
+                        raise DataError(
+                            f"{path} is not UTF-8: zero bytes are between its letters, as in UTF-16; write "
+                            f"it anew, as by iconv -f UTF-16 -t UTF-8 {path}"
+                        )
+                    return names, reader.line_num
+    except (OSError, csv.Error) as error:
+        raise DataError(f"{path} cannot be read as CSV ({error})") from error
+    raise DataError(f"{path} cannot be read as CSV (it is empty; the first line should name the columns)")
+
+
+def is_utf8(path: str) -> bool:
+    """Whether all of a file is UTF-8."""
+    decoder = codecs.getincrementaldecoder("utf-8")()
+    try:
+        with open(path, "rb") as file:
+            while chunk := file.read(CHUNK):
+                decoder.decode(chunk)
+        decoder.decode(b"", final=True)
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+@dataclass(frozen=True, slots=True)
+class PlainText:
+    """Some columns of a text file, by their places among `width`; stands in for a relation of DuckDB."""
+
+    path: Path
+    delimiter: str
+    width: int
+    places: Sequence[int]
+
+    def to_arrow_reader(self, length: int) -> "pa.RecordBatchReader":
+        """The records, so many at a time, every field as bytes."""
+        import pyarrow as pa
+
+        schema = pa.schema([(f"c{at}", pa.binary()) for at in range(len(self.places))])
+        return pa.RecordBatchReader.from_batches(schema, self._batches(schema, length))
+
+    def _batches(self, schema: "pa.Schema", length: int) -> Iterator["pa.RecordBatch"]:
+        import pyarrow as pa
+
+        rows = self._rows()
+        while some := list(islice(rows, length)):
+            arrays = [pa.array([_bytes(row[at]) for row in some], pa.binary()) for at in self.places]
+            yield pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+    def _rows(self) -> Iterator[list[str]]:
+        """The fields of every record; a byte is a character."""
+        with _opened(self.path) as file:
+            reader = csv.reader(file, delimiter=self.delimiter, strict=True)
+            try:
+                rows = filter(None, reader)  # without blank lines
+                next(rows, None)  # the header
+                for row in rows:
+                    if len(row) != self.width:
+                        raise csv.Error(f"{len(row)} fields, where the header has {self.width}")
+                    if any(map(TWO_WAYS.match, row)):
+                        raise csv.Error("a quote after spaces, or a control character by itself")
+                    yield row
+            except csv.Error as error:
+                where = f"line {reader.line_num:,}: {error}"
+                raise DataError(f"{self.path} cannot be read as CSV ({where})") from error
+
+
+def _opened(path: Path) -> io.TextIOWrapper:
+    """A file as text in which every byte is a character, without a mark of its byte order."""
+    file = open(path, "rb")  # noqa: SIM115  # closed with the text that it becomes
+    if file.read(3) != codecs.BOM_UTF8:
+        file.seek(0)
+    return io.TextIOWrapper(file, encoding="latin-1", newline="")
+
+
+def _bytes(field: str) -> bytes:
+    return field.encode("latin-1")
 
 
 @dataclass(frozen=True, slots=True)

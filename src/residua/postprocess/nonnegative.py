@@ -17,12 +17,10 @@ from numpy.typing import NDArray
 
 from residua.errors import WorkloadError
 from residua.linalg.matrices import threads_for
-from residua.postprocess.covariances import PieceErrors
 from residua.postprocess.facts import Facts
-from residua.postprocess.pieces import centred, spread
-from residua.postprocess.separable import with_margins, with_total
+from residua.postprocess.margins import with_margins, with_total
+from residua.postprocess.pieces import PieceErrors, Stack, Subset, TableSet, centred, spread, subsets_of
 from residua.postprocess.splitting import Splitting
-from residua.postprocess.stacks import Stack, Subset, TableSet, subsets_of
 
 Array = NDArray[np.float64]
 

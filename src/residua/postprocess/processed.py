@@ -1,9 +1,14 @@
-"""Post-processed tables as a user holds them: biased, marked so, and with errors found by simulation."""
+"""Post-processed tables as a user holds them: biased, marked so, and with errors found by simulation.
+
+Post-processed tables are taken for the truth, noise of the plan's own law is added, and all is post-processed
+again. The differences estimate bias and noise together (parametric bootstrap, claim P-107).
+"""
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,10 +16,22 @@ from numpy.typing import DTypeLike, NDArray
 
 from residua._limits import MOST_ANSWERS, SIMULATED_CELLS
 from residua._plan import Plan, refuse_foreign
-from residua.answering.estimator import apply_queries
-from residua.answers import arrow_schema, diagonalised, listed_names, record_batches, write_parquet
-from residua.errors import Infeasible, WorkloadError
-from residua.postprocess.stacks import TableSet
+from residua.answering.blocks import Measured
+from residua.answering.estimator import Estimator, apply_queries
+from residua.answers import (
+    arrow_schema,
+    diagonalised,
+    listed_names,
+    record_batches,
+    write_parquet,
+)
+from residua.errors import DataError, Infeasible, NotInSpan, WorkloadError
+from residua.postprocess.facts import Fact, Facts
+from residua.postprocess.margins import rounded_tables
+from residua.postprocess.nonnegative import nonnegative_tables
+from residua.postprocess.pieces import PieceErrors, Stack, TableSet, shaped, subsets_of
+from residua.postprocess.splitting import nonnegative_whole, tied_attributes
+from residua.strategy.strategy import Strategy
 from residua.workload import Table, Workload, table
 from residua.workload.queries import spelled
 
@@ -23,7 +40,6 @@ if TYPE_CHECKING:
     import pyarrow
 
 Array = NDArray[np.float64]
-
 FIGURES = ("value", "error")
 
 
@@ -208,3 +224,131 @@ def answers_from(tables: TableSet, group: Table) -> Array:
     order = np.argsort(group.attributes)
     cells = tables.marginal(tuple(sorted(group.attributes))).transpose(np.argsort(order))
     return apply_queries(cells, group.factors).reshape(-1)
+
+
+def noisy(tables: TableSet, noise: Estimator) -> TableSet:
+    """Tables with noise as a release would have it."""
+    return TableSet(
+        tuple(
+            Stack(stack.subsets, stack.cells + noise.marginals(stack.subsets, stack.sizes))
+            for stack in tables.stacks
+        )
+    )
+
+
+def noise_of(strategy: Strategy, generator: np.random.Generator) -> Measured:
+    """Noise of the law that a strategy has, and no data, in units of its matrices."""
+    found = []
+    for number, rows in strategy.runs():
+        layer = strategy.layers[number]
+        shapes = (strategy.shapes[at] for at in layer.shapes[rows[0]].tolist())
+        size = (len(rows), int(np.prod([len(shape.matrix) for shape in shapes], dtype=np.int64)))
+        variances = np.broadcast_to(layer.noise[rows][:, None], size)
+        if strategy.law == "gaussian":
+            drawn = np.sqrt(variances) * generator.standard_normal(size)
+        elif strategy.grain is None:
+            drawn = np.sqrt(variances / 2) * generator.laplace(size=size)
+        else:
+            drawn = _whole_laplace(variances * layer.multiplier**2, generator) / layer.multiplier
+        found.append((number, rows, drawn))
+    return found
+
+
+def _whole_laplace(variances: Array, generator: np.random.Generator) -> Array:
+    """Integers with probabilities in proportion to exp(-|k|/scale): two geometric ones, subtracted."""
+    chance = -np.expm1(-2 * np.arcsinh(1 / np.sqrt(2 * variances)))  # 1 - exp(-1/scale)
+    return np.asarray(generator.geometric(chance) - generator.geometric(chance), dtype=np.float64)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Unbiased:
+    """What post-processing starts from: a plan and its least-squares estimates. `seed` is for simulations."""
+
+    plan: Plan
+    estimator: Estimator
+    release_hash: str
+    simulated: bool
+    seed: int
+
+    def tables(self, work: Workload | None = None) -> TableSet:
+        """Unbiased estimates of marginals on a workload's (by default the plan's) largest attribute sets."""
+        work = self.plan.workload if work is None else work
+        tied = tied_attributes(self.plan.strategy)
+        if tied is not None:
+            subsets, sizes = subsets_of([tied]), [self.plan.schema.sizes[at] for at in tied]
+            return TableSet((Stack(subsets, self.estimator.marginals(subsets, sizes)),))
+        return TableSet(
+            tuple(Stack(subsets, self.estimator.marginals(subsets, sizes)) for subsets, sizes in shaped(work))
+        )
+
+    def noise(self, number: int) -> Estimator:
+        """Least squares of noise alone, the same for the same measurements and number."""
+        strategy = self.plan.strategy
+        measured = noise_of(strategy, np.random.default_rng([self.seed, number]))
+        return Estimator(strategy.answerer, strategy.estimates(measured))
+
+
+def seed_of(cells: Iterable[Array]) -> int:
+    """A seed that depends on the measurements only, so that simulations can be repeated."""
+    digest = sha256(b"".join(np.ascontiguousarray(each).tobytes() for each in cells)).digest()
+    return int.from_bytes(digest[:8], "little")
+
+
+def nonnegative(source: Unbiased, given: Fact | Iterable[Fact], replicates: int) -> Processed:
+    """The nearest non-negative tables that agree with each other."""
+    return _processed("non-negative", source, given, replicates, whole=False)
+
+
+def rounded(source: Unbiased, given: Fact | Iterable[Fact], replicates: int) -> Processed:
+    """Whole numbers near the non-negative tables."""
+    return _processed("whole", source, given, replicates, whole=True)
+
+
+def _processed(
+    kind: str, source: Unbiased, given: Fact | Iterable[Fact], replicates: int, *, whole: bool
+) -> Processed:
+    plan = source.plan
+    checked_replicates(replicates)
+    facts = Facts.of(given, plan.schema)
+    refuse_without_total(plan, facts)
+    errors = PieceErrors(plan.strategy, plan.schema)
+
+    def made(tables: TableSet) -> TableSet:
+        found = nearest(tables, plan, errors, facts)
+        return rounded_tables(found, facts) if whole else found
+
+    tables = made(source.tables())
+
+    def again(number: int) -> TableSet:
+        return made(noisy(tables, source.noise(number)))
+
+    return Processed(
+        kind, plan, tables, source.release_hash, source.simulated, facts.words, replicates, again
+    )
+
+
+def nearest(tables: TableSet, plan: Plan, errors: PieceErrors, facts: Facts) -> TableSet:
+    """The nearest non-negative tables, in the way that suits the plan's measurements."""
+    if tied_attributes(plan.strategy) is not None:
+        return nonnegative_whole(tables, plan.strategy, facts)
+    return nonnegative_tables(tables, errors, facts)
+
+
+def checked_replicates(replicates: object) -> int:
+    """The number of simulations, refused unless it is one."""
+    if not isinstance(replicates, int) or isinstance(replicates, bool) or replicates < 0:
+        raise DataError(f"replicates is a number of simulations, such as 20, not {replicates!r}")
+    return replicates
+
+
+def refuse_without_total(plan: Plan, facts: Facts) -> None:
+    """Stop if nobody knows how many records there are."""
+    if facts.margin(()) is not None:
+        return
+    try:
+        plan.strategy.total(Table("total", ()), weighted=False)
+    except NotInSpan as error:
+        raise NotInSpan(
+            "the plan does not measure the number of records, which non-negative tables add up to; publish "
+            "it too, or give it as a public fact: rs.known(rs.marginals(schema, ways=0), 1000)"
+        ) from error

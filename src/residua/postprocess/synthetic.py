@@ -13,14 +13,17 @@ from residua._limits import SYNTHETIC_ROWS
 from residua._plan import Plan
 from residua.answers import write_parquet
 from residua.errors import DataError
-from residua.postprocess.covariances import PieceErrors
 from residua.postprocess.facts import Fact, Facts
-from residua.postprocess.graphical import Codes, Graphical
-from residua.postprocess.make import Unbiased, checked_replicates, nearest, refuse_without_total
-from residua.postprocess.observations import observations
-from residua.postprocess.processed import Processed
-from residua.postprocess.simulation import noisy
-from residua.postprocess.stacks import Stack, TableSet
+from residua.postprocess.graphical import Codes, Graphical, observations
+from residua.postprocess.pieces import PieceErrors, Stack, TableSet
+from residua.postprocess.processed import (
+    Processed,
+    Unbiased,
+    checked_replicates,
+    nearest,
+    noisy,
+    refuse_without_total,
+)
 from residua.schema import Integer, Schema
 from residua.workload import Workload
 

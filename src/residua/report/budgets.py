@@ -1,14 +1,24 @@
-"""The same plan at other budgets: what more or less privacy would buy."""
+"""What the budget buys: the same plan at other budgets, and the share that each set of attributes took.
+
+Shares are of the privacy cost, which adds up (claim V-002).
+"""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from fractions import Fraction
+from itertools import product
 from typing import TypeVar
 
+import numpy as np
+from numpy.typing import NDArray
+
+from residua.answering.blocks import Shape, batched_rows
+from residua.answering.coupled.kinds import Touches
+from residua.linalg.matrices import distinct_rows
 from residua.privacy import Budget, budget_from_manifest
 from residua.privacy.conversions import exact_text
-from residua.report.contents import BudgetPoint
-from residua.report.sources import SourcePlan
+from residua.report.contents import BudgetPoint, Share, SourcePlan
+from residua.strategy.strategy import Strategy
 from residua.workload import Workload
 
 FACTORS = {
@@ -20,8 +30,12 @@ FACTORS = {
 }
 DELTA = "1e-6"
 MOST_SEARCHED = 2_000  # tables whose largest error is looked for
-
 PlanKind = TypeVar("PlanKind", bound=SourcePlan)
+Array = NDArray[np.float64]
+MOST_SHARES = 12
+NEGLIGIBLE = 1e-9  # of the whole: what rounding leaves of nothing
+_Run = tuple[NDArray[np.int32], Array]
+"""Attributes of some blocks, (blocks, attributes), and the cost of each."""
 
 
 def points_of(plan: SourcePlan, tables: Sequence[Workload]) -> tuple[BudgetPoint, ...]:
@@ -94,3 +108,104 @@ def budget_words(budget: Budget) -> str:
 
 def _short(value: Fraction) -> str:
     return f"{float(value):.4g}".replace("e-0", "e-")
+
+
+def shares_of(plan: SourcePlan) -> tuple[Share, ...]:
+    """The largest shares of the privacy, each with its attributes, and the rest by number of attributes."""
+    runs = list(_costs(plan.strategy))
+    whole = math.fsum(float(costs.sum()) for _, costs in runs)
+    every = np.sort(np.concatenate([costs for _, costs in runs]))
+    least = float(every[-MOST_SHARES]) if len(every) > MOST_SHARES else 0.0
+    named, rest = _divided(runs, max(least, NEGLIGIBLE * whole), whole, plan.schema.names)
+    return (*sorted(named, key=lambda share: -share.fraction), *rest)
+
+
+def _costs(strategy: Strategy) -> Iterator[_Run]:
+    """The cost of each block, shared out among the subsets of its attributes that it asks about."""
+    found: dict[int, list[_Run]] = {}
+    for domain in range(len(strategy.domains)):
+        blocks = strategy.blocks(domain)
+        touches = Touches(blocks)
+        for layer in blocks.layers:
+            if touches.centred(layer):
+                found.setdefault(layer.subsets.shape[1], []).append((layer.subsets, layer.costs))
+                continue
+            for _, rows in batched_rows(blocks.measures, [layer]):
+                shapes = [blocks.shapes[at] for at in layer.shapes[rows[0]].tolist()]
+                for asked, fraction in _energies(shapes, layer.layout):
+                    own = layer.subsets[rows][:, sorted(asked)]
+                    found.setdefault(len(asked), []).append((own, layer.costs[rows] * fraction))
+    for ways in sorted(found):
+        subsets = np.concatenate([subsets for subsets, _ in found[ways]])
+        first, inverse = distinct_rows(subsets.astype(np.int64))
+        costs = np.bincount(inverse, weights=np.concatenate([costs for _, costs in found[ways]]))
+        yield subsets[first], np.asarray(costs, dtype=np.float64)
+
+
+def _energies(
+    shapes: Sequence[Shape], layout: Sequence[tuple[int, ...]]
+) -> list[tuple[tuple[int, ...], float]]:
+    """For sets of a block's places: the share of its squared entries that asks about them."""
+    parts: list[tuple[tuple[int, ...], float]] = [((), 1.0)]
+    for shape, places in zip(shapes, layout, strict=True):
+        own = energy_by_subset(shape.matrix, shape.sizes)
+        parts = [
+            (asked + tuple(places[axis] for axis in more), fraction * part)
+            for asked, fraction in parts
+            for more, part in own
+            if fraction * part > NEGLIGIBLE
+        ]
+    return parts
+
+
+def energy_by_subset(matrix: Array, sizes: Sequence[int]) -> list[tuple[tuple[int, ...], float]]:
+    """The share of a matrix' squared entries in each space of queries that are centred along some axes.
+
+    `matrix` is (rows, cells). Along each axis a rotation puts the mean first; what is then beyond the first
+    place along exactly the axes of a set belongs to that set, and the squares add up to those of the matrix.
+
+    >>> energy_by_subset(np.eye(2), [2])
+    [((), 0.5), ((0,), 0.5)]
+    """
+    tensor = matrix.reshape(len(matrix), *sizes)
+    for axis, size in enumerate(sizes, start=1):
+        tensor = np.moveaxis(np.moveaxis(tensor, axis, -1) @ _mean_first(size), -1, axis)
+    squares = np.sum(tensor * tensor, axis=0)
+    whole = float(squares.sum())
+    found = []
+    for kept in product((False, True), repeat=len(sizes)):
+        place = tuple(slice(1, None) if keep else slice(0, 1) for keep in kept)
+        asked = tuple(axis for axis, keep in enumerate(kept) if keep)
+        found.append((asked, round(float(squares[place].sum()) / whole, 15)))
+    return found
+
+
+def _mean_first(size: int) -> Array:
+    """An orthonormal basis of one axis as columns, the constant one first."""
+    start = np.eye(size)
+    start[:, 0] = 1.0
+    return np.asarray(np.linalg.qr(start)[0])
+
+
+def _divided(
+    runs: Sequence[_Run], least: float, whole: float, names: Sequence[str]
+) -> tuple[list[Share], list[Share]]:
+    """Blocks that are named one by one, as many as there is room for, and the others together."""
+    named: list[Share] = []
+    others: dict[int, tuple[int, float]] = {}
+    for subsets, costs in runs:
+        chosen = np.flatnonzero(costs >= least)[: MOST_SHARES - len(named)]
+        for at in chosen.tolist():
+            words = " x ".join(names[attribute] for attribute in sorted(subsets[at].tolist()))
+            named.append(Share(words or "the number of records", 1, float(costs[at]) / whole))
+        left = np.delete(costs, chosen)
+        left = left[left > NEGLIGIBLE * whole]
+        if len(left):
+            ways = subsets.shape[1]
+            blocks, spent = others.get(ways, (0, 0.0))
+            others[ways] = blocks + len(left), spent + float(left.sum())
+    rest = [
+        Share(f"other sets of {ways} attribute{'s' * (ways != 1)}", blocks, spent / whole)
+        for ways, (blocks, spent) in sorted(others.items())
+    ]
+    return named, rest

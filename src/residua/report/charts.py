@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from residua.errors import ResiduaError
 from residua.report.contents import Contents, Numbers, Picture, Sheet
-from residua.report.figures import level_text
-from residua.report.words import share_words
+from residua.report.words import level_text, share_words
 
 if TYPE_CHECKING:
     import altair
@@ -167,9 +166,7 @@ def table_chart(sheet: Sheet, numbers: Numbers, picture: Picture, level: float) 
         for series, place in zip(picture.series, line, strict=True)
     ]
     several = len(picture.series) > 1
-    encoding: dict[str, Any] = {
-        "y": alt.Y("label:N", sort=None, title=None, axis=alt.Axis(labelLimit=170)),
-    }
+    encoding: dict[str, Any] = {"y": alt.Y("label:N", sort=None, title=None, axis=alt.Axis(labelLimit=170))}
     colour: Any = alt.value(SERIES[0])
     if several:
         names = [_short(name) for name in picture.series]

@@ -1,17 +1,82 @@
-"""What a report says, as plain data: every figure as the plan or the release gives it, nothing rounded."""
+"""What a report says, as plain data: every figure as the plan or the release gives it, nothing rounded.
+
+It asks plans and releases, neither of which is imported here, what `SourcePlan` and `SourceRelease` list.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from residua._summary import Certificate
-from residua.privacy import NoiseLaw, Privacy
+from residua._figures import Figures
+from residua._summary import Certificate, TableSummary
+from residua.fitness import Fitness
+from residua.kernel.measurement import Measurement
+from residua.privacy import Budget, NoiseLaw, Privacy
+from residua.schema import Schema
+from residua.strategy.strategy import Strategy
+from residua.workload import Workload
+
+if TYPE_CHECKING:
+    import numpy as np
+    import pyarrow
+    from numpy.typing import NDArray
 
 Array = NDArray[np.float64]
 Facts = tuple[tuple[str, str], ...]
 """Names of things and what is known about them, in words."""
+
+
+class SourcePlan(Protocol):
+    """A plan, as far as a report needs to know it."""
+
+    @property
+    def workload(self) -> Workload: ...
+    @property
+    def schema(self) -> Schema: ...
+    @property
+    def budget(self) -> Budget: ...
+    @property
+    def method(self) -> str: ...
+    @property
+    def strategy(self) -> Strategy: ...
+    @property
+    def batches(self) -> list[Measurement]: ...
+    @property
+    def certificate(self) -> Certificate: ...
+    @property
+    def ideal(self) -> Figures: ...
+    @property
+    def rmse(self) -> float: ...
+    @property
+    def total_variance(self) -> float: ...
+    @property
+    def max_variance(self) -> float: ...
+    @property
+    def privacy(self) -> Privacy: ...
+    @property
+    def hash(self) -> str: ...
+    @property
+    def targets(self) -> Fitness | None: ...
+    def summary(self, work: Workload | None = None) -> list[TableSummary]: ...
+    def variances(self, work: Workload) -> "NDArray[np.float64]": ...
+    def rescale(self, budget: Budget) -> Self: ...
+
+
+class SourceRelease(Protocol):
+    """A release, as far as a report needs to know it."""
+
+    @property
+    def plan(self) -> SourcePlan: ...
+    @property
+    def audit(self) -> Mapping[str, Any]: ...
+    @property
+    def simulated(self) -> bool: ...
+    @property
+    def hash(self) -> str: ...
+    def answers(self, work: Workload | None = None, *, level: float = 0.95) -> "pyarrow.Table": ...
 
 
 @dataclass(frozen=True, slots=True, eq=False)

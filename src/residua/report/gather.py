@@ -12,18 +12,80 @@ from residua._summary import OBJECTIVE_WORDS
 from residua.errors import WorkloadError
 from residua.fitness import Fitness
 from residua.privacy.laws import interval_margin
-from residua.report.budgets import budget_words, largest_of, points_of
-from residua.report.contents import Contents, Facts, Goal, Numbers, Sheet, TargetMet
-from residua.report.pictures import asked_words, picture_of
-from residua.report.shares import shares_of
-from residua.report.sources import SourcePlan, SourceRelease
+from residua.report.budgets import budget_words, largest_of, points_of, shares_of
+from residua.report.contents import (
+    Contents,
+    Facts,
+    Goal,
+    Numbers,
+    Picture,
+    Sheet,
+    SourcePlan,
+    SourceRelease,
+    TargetMet,
+)
 from residua.schema import Schema
 from residua.version import __version__
-from residua.workload import Table, Workload
+from residua.workload import Factor, Identity, Table, Workload
+from residua.workload.groupings import Partition
 
+MOST_LINES = 40
+MOST_SERIES = 4
+_ASKED = {
+    "identity": "each {0}",
+    "prefix": "{0} up to each value",
+    "ranges": "every range of {0}",
+    "circular": "every range of {0}, going round",
+    "total": "",
+    "predicates": "every set of values of {0}",
+}
 MOST_TABLES = 2_000  # of which the report says anything one by one
 MOST_NUMBERS = 60_000  # that are listed: about 7 MB of page
 MOST_CURVES = 4  # tables with a curve of their own
+
+
+def picture_of(group: Table, schema: Schema) -> Picture | None:
+    """The layout of a table's picture, or None where it would not be readable.
+
+    The factor with the most queries gives the lines; all others together give the series.
+    """
+    counts = [factor.queries.count for factor in group.factors]
+    if not counts or group.count == 1:
+        return None
+    main = int(np.argmax(counts))
+    others = [at for at in range(len(counts)) if at != main]
+    if counts[main] > MOST_LINES or math.prod(counts[at] for at in others) > MOST_SERIES:
+        return None
+    places = np.moveaxis(np.arange(group.count).reshape(counts), main, 0).reshape(counts[main], -1)
+    series = [""]
+    for at in others:
+        words = labels_of(group.factors[at], schema)
+        series = [", ".join(filter(None, (before, word))) for before in series for word in words]
+    axis = " x ".join(schema.names[at] for at in group.factors[main].attributes)
+    return Picture(axis, tuple(labels_of(group.factors[main], schema)), tuple(series), places)
+
+
+def labels_of(factor: Factor, schema: Schema) -> list[str]:
+    """Words for each query of a factor; only the label where it asks for one cell."""
+    if isinstance(factor.queries, Identity):
+        return list(schema.attributes[factor.attributes[0]].labels())
+    return [factor.describe(index, schema) for index in range(factor.queries.count)]
+
+
+def asked_words(group: Table, schema: Schema) -> str:
+    """What a table asks for, without the names of families: `each sex; age up to each value`."""
+    words = [_factor_words(factor, schema) for factor in group.factors]
+    return "; ".join(filter(None, words)) or "the number of records"
+
+
+def _factor_words(factor: Factor, schema: Schema) -> str:
+    name = " and ".join(schema.names[at] for at in factor.attributes)
+    queries = factor.queries
+    if queries.title in _ASKED:
+        return _ASKED[queries.title].format(name)
+    if isinstance(queries, Partition):
+        return f"each {queries.level} of {name}" if queries.level else f"{queries.count:,} groups of {name}"
+    return f"{queries.count:,} {'count' if queries.count == 1 else 'counts'} by {name}"
 
 
 def plan_contents(plan: SourcePlan, *, level: float = 0.95, title: str | None = None) -> Contents:

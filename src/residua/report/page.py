@@ -1,13 +1,20 @@
-"""The page of a report: one file of HTML that asks nothing of any network."""
+"""A report as files: one page of HTML that asks nothing of any network, and its pictures if asked for."""
 
 import hashlib
+import os
 from base64 import b64encode
 from importlib.resources import files
+from pathlib import Path
 
+from residua import _files
 from residua._text import counted
+from residua.errors import FileFormatError
 from residua.report import markup as html
+from residua.report.charts import pictures_of
 from residua.report.contents import Contents
 from residua.report.sections import Pictures, sections_of
+
+Name = str | os.PathLike[str]
 
 
 def page_of(contents: Contents, pictures: Pictures) -> str:
@@ -52,3 +59,17 @@ def _subtitle(contents: Contents) -> str:
             "and must not be published.</p>\n"
         )
     return line
+
+
+def write_report(contents: Contents, path: Name, plots: Name | None = None) -> None:
+    """Write the page, and to the folder `plots` each of its pictures as an SVG file."""
+    target = Path(path)
+    if target.is_dir():
+        raise FileFormatError(f"{target} is a folder; name a file for the report, such as report.html")
+    pictures = pictures_of(contents)
+    _files.write_text(target, page_of(contents, pictures))
+    if plots is not None:
+        folder = Path(plots)
+        folder.mkdir(parents=True, exist_ok=True)
+        for name, svg in pictures.items():
+            _files.write_text(folder / f"{name}.svg", svg)

@@ -1,18 +1,117 @@
-"""The sentences of a report: what the privacy means, how wrong a number may be, and the methods paragraph."""
+"""The sentences of a report: what the privacy means, how wrong a number may be, and the methods paragraph.
+
+Numbers stand in it as people read them, with as many digits as mean something.
+"""
 
 import math
+from fractions import Fraction
 from statistics import NormalDist
 
 from residua._text import counted
 from residua.privacy import Privacy
 from residua.privacy.conversions import text_above
 from residua.report.contents import Contents, Share
-from residua.report.figures import bound, decimals_for, figure, level_text, percent_above
 
 DELTAS = ("1e-4", "1e-6", "1e-9", "1e-12")
 METHODS_DELTA = "1e-6"
 APPROXIMATE = "approximate DP"
 FALSE_ALARMS = 0.05
+SCOPES = {
+    "all mechanisms": "every unbiased mechanism of the same privacy cost that puts its numbers together "
+    "linearly from measurements with Gaussian noise, whatever it measures",
+    "this block structure": "mechanisms that measure the same sets of attributes independently",
+    "all Laplace noise": "every unbiased mechanism that adds independent Laplace noise",
+}
+GLOSSARY = (
+    ("standard deviation", "usual size of the difference between a published number and the truth"),
+    ("typical error", "root mean square: the square root of the mean of the squared standard deviations"),
+    (
+        "interval",
+        "a range that holds the true number with the stated probability, over the draw of the noise",
+    ),
+    (
+        "total variance",
+        "sum of the squared standard deviations of all numbers, times their weights; what the plan makes "
+        "small",
+    ),
+    (
+        "privacy cost",
+        "what is spent: the squared distance, in standard deviations of the noise, that one record can "
+        "move what was measured",
+    ),
+    ("[0, 5)", "from 0 up to, but not including, 5"),
+    ("block", "what was measured of one set of attributes, apart from what smaller sets already tell"),
+    (
+        "certificate",
+        "a proof that no mechanism can be better than so much; the gap is how far this one is from that",
+    ),
+    (
+        "differential privacy, DP",
+        "a bound on how much the law of everything published can change with one record or person; it has "
+        "several definitions, each with figures of its own, and smaller figures are more private",
+    ),
+    (
+        "epsilon, delta",
+        "of pure DP (delta = 0) and approximate DP: any outcome becomes at most e to the epsilon times as "
+        "likely, plus a probability of delta",
+    ),
+    ("rho", "of zero-concentrated DP: half the privacy cost where the noise is Gaussian"),
+    (
+        "mu",
+        "of Gaussian DP: detecting it is as hard as telling two normal distributions apart that have "
+        "standard deviation 1 and means mu apart",
+    ),
+)
+
+
+def decimals_for(stddev: float) -> int:
+    """How many decimals of a number mean something, beside its standard deviation."""
+    if not 0 < stddev < math.inf:
+        return 1
+    return min(8, max(0, 1 - math.floor(math.log10(stddev))))
+
+
+def figure(number: float) -> str:
+    """Four digits, or a dash for what is not known.
+
+    >>> figure(12345.6), figure(0.123456), figure(float("nan"))
+    ('12,350', '0.1235', '-')
+    """
+    if math.isnan(number):
+        return "-"
+    places = max(0, 3 - math.floor(math.log10(abs(number)))) if number else 0
+    return f"{float(f'{number:.4g}'):,.{min(places, 8)}f}" if 1e-4 <= abs(number) < 1e15 else f"{number:.4g}"
+
+
+def bound(number: float) -> str:
+    """A figure that must not be understated: six digits, rounded up."""
+    return text_above(Fraction(number))
+
+
+def percent(fraction: float) -> str:
+    """A share as a percentage of at most four digits.
+
+    >>> percent(0.12345), percent(1.0), percent(2e-6)
+    ('12.3%', '100%', '0.0002%')
+    """
+    if fraction >= 0.9995:
+        return "100%" if fraction < 1.0005 else f"{100 * fraction:.3g}%"
+    return f"{100 * fraction:.1f}%" if fraction >= 0.001 else f"{float(f'{100 * fraction:.1g}'):.12g}%"
+
+
+def percent_above(fraction: float) -> str:
+    """A probability that must not be understated: a percentage with one decimal, rounded up.
+
+    >>> percent_above(0.0912)
+    '9.2%'
+    """
+    tenths = math.ceil(fraction * 1000 * (1 - 1e-12))
+    return f"{tenths // 10}%" if tenths % 10 == 0 else f"{tenths // 10}.{tenths % 10}%"
+
+
+def level_text(level: float) -> str:
+    """A confidence level as people write it: `95%`."""
+    return f"{100 * level:.6g}%"
 
 
 def detection_limit(privacy: Privacy, false_alarms: float) -> float:
@@ -244,52 +343,3 @@ def near_text(gap: float) -> str:
     ('at most 1.24%', 'less than 0.001%')
     """
     return "less than 0.001%" if gap < 1e-5 else f"at most {gap_text(gap)}"
-
-
-SCOPES = {
-    "all mechanisms": "every unbiased mechanism of the same privacy cost that puts its numbers together "
-    "linearly from measurements with Gaussian noise, whatever it measures",
-    "this block structure": "mechanisms that measure the same sets of attributes independently",
-    "all Laplace noise": "every unbiased mechanism that adds independent Laplace noise",
-}
-
-GLOSSARY = (
-    ("standard deviation", "usual size of the difference between a published number and the truth"),
-    ("typical error", "root mean square: the square root of the mean of the squared standard deviations"),
-    (
-        "interval",
-        "a range that holds the true number with the stated probability, over the draw of the noise",
-    ),
-    (
-        "total variance",
-        "sum of the squared standard deviations of all numbers, times their weights; what the plan makes "
-        "small",
-    ),
-    (
-        "privacy cost",
-        "what is spent: the squared distance, in standard deviations of the noise, that one record can "
-        "move what was measured",
-    ),
-    ("[0, 5)", "from 0 up to, but not including, 5"),
-    ("block", "what was measured of one set of attributes, apart from what smaller sets already tell"),
-    (
-        "certificate",
-        "a proof that no mechanism can be better than so much; the gap is how far this one is from that",
-    ),
-    (
-        "differential privacy, DP",
-        "a bound on how much the law of everything published can change with one record or person; it has "
-        "several definitions, each with figures of its own, and smaller figures are more private",
-    ),
-    (
-        "epsilon, delta",
-        "of pure DP (delta = 0) and approximate DP: any outcome becomes at most e to the epsilon times as "
-        "likely, plus a probability of delta",
-    ),
-    ("rho", "of zero-concentrated DP: half the privacy cost where the noise is Gaussian"),
-    (
-        "mu",
-        "of Gaussian DP: detecting it is as hard as telling two normal distributions apart that have "
-        "standard deviation 1 and means mu apart",
-    ),
-)

@@ -1,20 +1,101 @@
-"""Files that commands write: never over another one unless told, and whole or not at all."""
+"""What commands show and write: text for the terminal, JSON for programs, files whole or not at all."""
 
+import json
+import math
 import re
-from collections.abc import Iterable, Sequence
+import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from itertools import islice
 from pathlib import Path
-from typing import IO, TYPE_CHECKING
+from typing import IO, TYPE_CHECKING, Annotated, Any
+
+import typer
 
 from residua._files import Target, whole_file
+from residua._text import Row, columns, counted, visible
 from residua.errors import DataError, FileFormatError
+from residua.methods.draft import Progress
 from residua.release import Release
 from residua.workload import Workload
 
 if TYPE_CHECKING:
     import pyarrow
 
+SIMULATED = "SIMULATED: for tests only; the noise is predictable and protects nobody."
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for programs instead of text.")]
+Force = Annotated[bool, typer.Option("--force", help="Replace files that exist.")]
+Formulas = Annotated[
+    bool,
+    typer.Option(
+        "--formulas", help="CSV: no quote before texts that a spreadsheet would run as formulas (=, +, -, @)."
+    ),
+]
 FORMULA = "^[=+\\-@\t\r\n＝＋－＠]"  # what spreadsheets take for the beginning of one
 NUMBER = r"^[+-]?\d+(\.\d+)?([eE][+-]?\d+)?$"  # and what they do not
+
+
+def show(lines: Iterable[str]) -> None:
+    """Print lines to standard output."""
+    for line in lines:
+        typer.echo(visible(line))
+
+
+def tables_screen(
+    work: Workload, head: Row, rows_of: Callable[[Workload], Iterable[Row]], most: int, file: str
+) -> Iterator[str]:
+    """The first `most` tables, and of each the rows that `rows_of` gives; `file` would hold all of them."""
+    for group in islice(work.groups(), most):
+        yield ""
+        yield f"{group.name} ({counted(group.count, 'number', 'numbers')})"
+        yield from columns(head, rows_of(Workload(work.schema, (group,))))
+        if group.count > most:
+            yield f"  ... and {group.count - most:,} more; --rows or -o {file} shows them all"
+    if work.tables > most:
+        yield ""
+        more = counted(work.tables - most, "more table", "more tables")
+        yield f"... and {more}; -o {file} writes them all"
+
+
+def show_json(document: Any) -> None:
+    """Print a document as JSON to standard output; what is not a number is null."""
+    text = json.dumps(_jsonable(document), indent=1, ensure_ascii=False, allow_nan=False)
+    typer.echo("\n".join(_as_json_writes_it(line) for line in text.split("\n")))
+
+
+def _as_json_writes_it(line: str) -> str:
+    """A line without what a terminal would obey, every such character as its number."""
+    return "".join(each if visible(each) == each else json.dumps(each)[1:-1] for each in line)
+
+
+def _jsonable(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {str(key): _jsonable(inner) for key, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [_jsonable(inner) for inner in value]
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    return value if value is None or isinstance(value, str | int) else str(value)
+
+
+@contextmanager
+def progress_bar() -> Iterator[Progress | None]:
+    """A callback that draws on standard error where that is a terminal, otherwise None."""
+    if not sys.stderr.isatty():
+        yield None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, TextColumn, TimeElapsedColumn
+    from rich.progress import Progress as Bar
+
+    parts = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
+    with Bar(*parts, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("starting", total=1.0)
+
+        def draw(words: str, fraction: float) -> None:
+            bar.update(task, description=words, completed=fraction)
+
+        yield draw
 
 
 def refuse_to_replace(paths: list[Path], force: bool) -> None:

@@ -1,0 +1,275 @@
+"""What is read of a release: `residua answer`, `tables`, `synthetic`, `report`; and `residua demo`."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from residua._plan import Plan
+from residua._text import Row, columns, counted
+from residua.cli.output import (
+    SIMULATED,
+    AsJson,
+    Force,
+    Formulas,
+    check_table_file,
+    refuse_to_replace,
+    show,
+    show_json,
+    tables_screen,
+    write_answers,
+    write_csv,
+)
+from residua.cli.planning import plan_document
+from residua.errors import DataError
+from residua.postprocess import Processed
+from residua.privacy.conversions import text_above
+from residua.release import Release
+from residua.report.words import decimals_for
+from residua.workload import Workload, table
+from residua.workload.sql import sql as sql_workload
+
+ReleaseFile = Annotated[Path, typer.Argument(help="A release, as 'residua release' writes it.")]
+Replicates = Annotated[int, typer.Option(min=0, help="Simulations that errors are estimated from.")]
+
+
+def answer(
+    file: Annotated[Path, typer.Argument(help="A release, as 'residua release' writes it.")],
+    of: Annotated[
+        str | None, typer.Option("--table", help="A table's name, or columns with commas between: age,sex.")
+    ] = None,
+    sql: Annotated[
+        str | None, typer.Option(help="Counts, such as SELECT sex, COUNT(*) ... GROUP BY sex.")
+    ] = None,
+    level: Annotated[float, typer.Option(help="Confidence level of the intervals.")] = 0.95,
+    output: Annotated[
+        Path | None, typer.Option("-o", "--output", help="Write all rows to this .csv or .parquet file.")
+    ] = None,
+    rows: Annotated[int, typer.Option(min=1, help="Most rows to print of each table.")] = 40,
+    formulas: Formulas = False,
+    force: Force = False,
+    as_json: AsJson = False,
+) -> None:
+    """Show tables of a release, or any other query, with their errors.
+
+    \b
+    Examples:
+      residua answer people.release
+      residua answer people.release --table age,sex --level 0.9
+      residua answer people.release -o answers.parquet
+    """
+    if of is not None and sql is not None:
+        raise typer.BadParameter("give --table or --sql, not both")
+    if output is not None:
+        check_table_file(output)
+        refuse_to_replace([output], force)
+    found = Release.load(file)
+    work = _wanted(found, of, sql)
+    if output is not None:
+        write_answers(found, output, work, level, formulas=formulas)
+        written = f"Wrote {counted(work.count, 'answer', 'answers')} to {output}"
+        show_json({"answers": output}) if as_json else show([written])
+    elif as_json:
+        show_json(
+            {
+                "simulated": found.simulated,
+                "level": level,
+                "answers": found.answers(work, level=level).to_pylist(),
+            }
+        )
+    else:
+        show(list(_answers_screen(found, work, level, rows)))  # nothing is printed before all of it is known
+
+
+def _wanted(found: Release, of: str | None, sql: str | None) -> Workload:
+    """The tables that are asked for; by default the release's own."""
+    own, schema = found.plan.workload, found.plan.schema
+    if sql is not None:
+        return sql_workload(schema, sql)
+    if of is None:
+        return own
+    if of in own.names:
+        return own.select(of)
+    return table(schema, [of] if of in schema else [name.strip() for name in of.split(",")])
+
+
+def _answers_screen(found: Release, work: Workload, level: float, most: int) -> Iterator[str]:
+    if found.simulated:
+        yield SIMULATED
+    rho = text_above(found.plan.privacy.rho)
+    yield f"Measured {found.audit['time']} at rho = {rho}, protecting against {found.plan.unit.describe()}."
+    head = ("query", "value", "stddev", f"{100 * level:.4g}% interval")
+
+    def rows_of(table: Workload) -> list[Row]:
+        return [_answer_row(row) for row in found.answers(table, level=level).slice(0, most).to_pylist()]
+
+    yield from tables_screen(work, head, rows_of, most, "answers.csv")
+
+
+def _answer_row(row: dict[str, Any]) -> tuple[str, str, str, str]:
+    places = decimals_for(row["stddev"])
+    value, low, high = (f"{row[name]:,.{places}f}" for name in ("value", "lower", "upper"))
+    return row["query"] or "everybody", value, f"{row['stddev']:,.3g}", f"{low} to {high}"
+
+
+def tables(
+    file: ReleaseFile,
+    rounded: Annotated[bool, typer.Option("--rounded", help="Whole numbers that add up.")] = False,
+    output: Annotated[
+        Path | None, typer.Option("-o", "--output", help="Write all rows to this .csv or .parquet file.")
+    ] = None,
+    replicates: Replicates = 20,
+    rows: Annotated[int, typer.Option(min=1, help="Most rows to print of each table.")] = 40,
+    formulas: Formulas = False,
+    force: Force = False,
+    as_json: AsJson = False,
+) -> None:
+    """Show a release's tables without negative numbers, or rounded.
+
+    They agree on every margin and cost no privacy, but they are biased: statistics are done with the answers
+    of 'residua answer'.
+
+    \b
+    Examples:
+      residua tables people.release
+      residua tables people.release --rounded -o tables.csv
+    """
+    if output is not None:
+        check_table_file(output)
+        refuse_to_replace([output], force)
+    release = Release.load(file)
+    found = release.rounded(replicates=replicates) if rounded else release.nonnegative(replicates=replicates)
+    if output is not None:
+        _write(found, output, formulas)
+        written = f"Wrote {counted(found.plan.workload.count, 'number', 'numbers')} to {output}"
+        show_json({"tables": output, "note": found.note}) if as_json else show([written, found.note])
+    elif as_json:
+        document = {"simulated": found.simulated, "biased": True, "release": found.release_hash}
+        show_json(document | {"note": found.note, "answers": found.answers().to_pylist()})
+    else:
+        show(list(_tables_screen(found, rows)))  # nothing is printed before all of it is known
+
+
+def _write(found: Processed, path: Path, formulas: bool) -> None:
+    if path.suffix.lower() == ".parquet":
+        found.write_answers(path)
+        return
+    work = found.plan.workload
+    marks = ["biased", "simulated"] if found.simulated else ["biased"]
+    tables = (found.answers(Workload(work.schema, (group,))) for group in work.groups())
+    write_csv(path, tables, marks, formulas=formulas)
+
+
+def _tables_screen(found: Processed, most: int) -> Iterator[str]:
+    if found.simulated:
+        yield SIMULATED
+    yield found.note
+
+    def rows_of(table: Workload) -> list[Row]:
+        return [_table_row(row) for row in found.answers(table).slice(0, most).to_pylist()]
+
+    yield from tables_screen(found.plan.workload, ("query", "value", "error"), rows_of, most, "tables.csv")
+
+
+def _table_row(row: dict[str, Any]) -> tuple[str, str, str]:
+    places = 0 if float(row["value"]).is_integer() else 1
+    return row["query"] or "everybody", f"{row['value']:,.{places}f}", f"{row['error']:,.3g}"
+
+
+def synthetic(
+    file: ReleaseFile,
+    output: Annotated[Path, typer.Option("-o", "--output", help="Write the records to this .parquet file.")],
+    rows: Annotated[
+        int | None, typer.Option(min=1, help="How many records; by default the number released.")
+    ] = None,
+    approximate: Annotated[
+        bool, typer.Option("--approximate", help="A mixture of products, for models that are too large.")
+    ] = False,
+    replicates: Replicates = 5,
+    seed: Annotated[int, typer.Option(help="For the draw of the records.")] = 0,
+    force: Force = False,
+    as_json: AsJson = False,
+) -> None:
+    """Write synthetic records that resemble what was released.
+
+    They are drawn from a graphical model of the released tables, which costs no privacy; what was not
+    measured is the model's invention. Needs the extra 'synth'.
+
+    \b
+    Examples:
+      residua synthetic people.release -o people.parquet
+      residua synthetic people.release -o few.parquet --rows 1000 --approximate
+    """
+    if output.suffix.lower() != ".parquet":
+        raise DataError(f"{output}: synthetic records are written to a file that ends in .parquet")
+    refuse_to_replace([output], force)
+    oracle = "approximate" if approximate else "exact"
+    found = Release.load(file).synthetic(rows, oracle=oracle, replicates=replicates, seed=seed)
+    found.write(output)
+    if as_json:
+        show_json({"rows": output, "records": len(found.codes), "biased": True, "note": found.note})
+    else:
+        show([f"Wrote {len(found.codes):,} synthetic records to {output}", found.note])
+
+
+def report(
+    file: Annotated[Path, typer.Argument(help="A plan (.plan) or a release.")],
+    output: Annotated[
+        Path | None, typer.Option("-o", "--output", help="Write one HTML page with tables and pictures.")
+    ] = None,
+    plots: Annotated[
+        Path | None, typer.Option(help="With -o: a folder for the pictures as SVG files too.")
+    ] = None,
+    title: Annotated[str | None, typer.Option(help="With -o: the title of the page.")] = None,
+    level: Annotated[float, typer.Option(help="With -o: confidence level of the intervals.")] = 0.95,
+    force: Force = False,
+    as_json: AsJson = False,
+) -> None:
+    """Explain a plan or a release in words, or on a page.
+
+    \b
+    Examples:
+      residua report people.plan
+      residua report people.release -o people.html
+    """
+    if output is not None:
+        refuse_to_replace([output], force)
+    elif plots is not None or title is not None:
+        raise typer.BadParameter("--plots and --title are for a page; give -o report.html too")
+    found = Plan.load(file) if file.suffix.lower() == ".plan" else Release.load(file)
+    if output is not None:
+        found.report(output, level=level, title=title, plots=plots)
+        show_json({"report": output}) if as_json else show([f"Wrote {output}"])
+        return
+    plan, audit = (found, None) if isinstance(found, Plan) else (found.plan, dict(found.audit))
+    if as_json:
+        show_json({"plan": plan_document(plan), "audit": audit})
+        return
+    show(plan.explain().splitlines())
+    if audit is not None:
+        rows = [(name, _words(value)) for name, value in audit.items() if name != "privacy" and value != ""]
+        show(["", "How it came to be", *columns(rows[0], rows[1:], left=(0, 1))])
+    show(["", f"Next: residua report {file} -o {file.stem}.html   (a page with tables and pictures)"])
+
+
+def _words(value: object) -> str:
+    if isinstance(value, dict):
+        return ", ".join(f"{key}: {inner}" for key, inner in value.items())
+    return "none" if value is None else str(value)
+
+
+def demo(
+    folder: Annotated[
+        Path | None, typer.Argument(help="Where to leave the files; a temporary folder if not given.")
+    ] = None,
+) -> None:
+    """Do all of it on 100,000 invented people.
+
+    \b
+    Example:
+      residua demo demo-files
+    """
+    from residua.demo import main
+
+    main(folder)
