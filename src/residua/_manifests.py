@@ -8,8 +8,8 @@ checked where they are put together: `workload.manifests`, `strategy.manifest`.
 
 import math
 import sys
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +18,7 @@ from residua.errors import FileFormatError
 
 Manifest = Mapping[str, Any]
 Arrays = Mapping[str, NDArray[Any]]
+Read = TypeVar("Read")
 
 LARGEST = 2**63 - 1  # of whole numbers that are not written as text
 MOST_DIGITS = 400  # of whole numbers that are
@@ -140,6 +141,18 @@ def checked_array(found: NDArray[Any], what: str, kinds: str, shape: Sequence[in
     if not fits or found.dtype.kind not in kinds:
         raise FileFormatError(f"the array {what} of {found.dtype} {found.shape} is not what it should be")
     return found
+
+
+def optional(read: Callable[[object, str], Read], manifest: object, key: str) -> Read | None:
+    """What `read` finds in a manifest under a key, or None where that is what it holds."""
+    return None if entry(manifest, key) is None else read(manifest, key)
+
+
+def storable(value: Any, arrays: dict[str, NDArray[Any]]) -> Any:
+    """A value as a manifest holds it: an array by the new key under which it was put into `arrays`."""
+    if isinstance(value, np.ndarray):
+        return stash(arrays, value)
+    return list(value) if isinstance(value, tuple) else value
 
 
 def stash(arrays: dict[str, NDArray[Any]], array: NDArray[Any]) -> str:

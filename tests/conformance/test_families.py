@@ -237,12 +237,6 @@ def test_answers_are_products_with_the_rows(case: Case, batch: tuple[int, ...]) 
     np.testing.assert_allclose(answers, x @ case.expected.T, rtol=1e-12, atol=1e-12)
 
 
-def test_means_are_answers_on_a_measure(case: Case) -> None:
-    np.testing.assert_allclose(case.queries.means(), case.expected.mean(axis=1), atol=1e-13)
-    measure = np.random.default_rng(6).dirichlet(np.ones(case.queries.cells))
-    np.testing.assert_allclose(case.queries.means(measure), case.expected @ measure, atol=1e-13)
-
-
 @pytest.mark.parametrize("batch", [(), (2,), (2, 3)])
 def test_quadratic_is_each_querys_variance(case: Case, batch: tuple[int, ...]) -> None:
     P = covariances(case.queries.cells, *batch)

@@ -55,30 +55,24 @@ class Combined(Queries):
 
     @property
     def sizes(self) -> tuple[int, ...]:
-        """Number of cells of each attribute."""
         return tuple(own.size for own in self.kinds)
 
     @property
     def count(self) -> int:
-        """Number of rows."""
         return self.coarse.count
 
     @property
     def title(self) -> str:
-        """`condition`."""
         return "condition"
 
     @property
     def weights(self) -> Array | None:
-        """Weight of each query's variance `(count,)`, or None where every weight is one."""
         return self.coarse.weights
 
     def magnitudes(self) -> tuple[float, float]:
-        """Those of the queries over kinds of cells."""
         return self.coarse.magnitudes()
 
     def gram(self, *, weighted: bool = True) -> Array:
-        """That of the kinds, spread over their cells."""
         self._refuse_large(self.cells)
         sizes = self.coarse.sizes
         tensor = self.coarse.gram(weighted=weighted).reshape(*sizes, *sizes)
@@ -86,7 +80,6 @@ class Combined(Queries):
         return np.asarray(tensor.reshape(self.cells, self.cells))
 
     def root(self) -> Array:
-        """That of the kinds, spread over their cells."""
         return self._spread(self.coarse.root())
 
     def centred_root(self, measures: Sequence[Measure], kept: Sequence[int]) -> Array:
@@ -109,50 +102,32 @@ class Combined(Queries):
         return np.asarray(spread_over(tensor, along, first=1).reshape(len(left), cells))
 
     def rows_at(self, indices: NDArray[np.int64]) -> Array:
-        """Rows of the kinds, spread over their cells."""
         return self._spread(self.coarse.rows_at(indices))
 
     def answers(self, x: ArrayLike) -> Array:
-        """Answers on the sums by kind."""
         vector = self._vectors(x)
         batch = vector.shape[:-1]
         tensor = summed_over(vector.reshape(*batch, *self.sizes), self.kinds, first=len(batch))
         return self.coarse.answers(tensor.reshape(*batch, -1))
 
-    def means(self, measure: ArrayLike | None = None) -> Array:
-        """Mean of every query under weights on the cells that sum to one (uniform), `(count,)`."""
-        if measure is not None:
-            return self.answers(measure)
-        mean = np.ones(1)
-        for own in self.kinds:
-            mean = np.multiply.outer(mean, own.members / own.size).reshape(-1)
-        return self.coarse.answers(mean)
-
     def quadratic(self, covariance: ArrayLike) -> Array:
-        """Variances under the covariance of the sums by kind."""
         return self.coarse.quadratic(self._summed(covariance))
 
     def trace(self, covariance: ArrayLike, *, weighted: bool = False) -> Array:
-        """Sum of the variances under the covariance of the sums by kind."""
         return self.coarse.trace(self._summed(covariance), weighted=weighted)
 
     def phrase(self, index: int, names: Sequence[str], attributes: Sequence[Attribute]) -> str:
-        """The query's own label, or `query 12`."""
         return self.coarse.phrase(index, names, attributes)
 
     def to_manifest(self, arrays: dict[str, NDArray[Any]]) -> dict[str, Any]:
-        """The record of the rows over the kinds, and the kind of each cell of each attribute."""
         kinds = [stash(arrays, own.classes) for own in self.kinds]
         return {**self.coarse.to_manifest(arrays), "kind": self.kind, "kinds": kinds}
 
     @classmethod
-    def from_manifest(cls, record: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> "Queries":
-        """The queries recorded."""
-        coarse = Explicit.from_manifest(record, arrays)
-        assert isinstance(coarse, Explicit)
-        names = texts(record, "kinds")
+    def from_manifest(cls, manifest: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> "Queries":
+        names = texts(manifest, "kinds")
         found = (kinds_of_record(fetch({"kinds": name}, "kinds", arrays), name) for name in names)
-        return cls(tuple(found), coarse)
+        return cls(tuple(found), Explicit.from_manifest(manifest, arrays))
 
     def _spread(self, rows: Array) -> Array:
         self._refuse_large(len(rows))

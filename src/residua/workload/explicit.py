@@ -2,65 +2,22 @@
 
 import hashlib
 import math
-from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
-from residua._manifests import checked_array, entry, fetch, stash, texts, wholes
+from residua._manifests import checked_array, entry, fetch, optional, storable, texts, wholes
 from residua.errors import WorkloadError
-from residua.linalg.matrices import independent_rows
 from residua.schema import Attribute
 from residua.workload import wording
 from residua.workload.queries import Array, Queries
 
 
-class _Listed(Queries):
-    """Queries that are held row by row."""
-
-    __slots__ = ()
-
-    @property
-    @abstractmethod
-    def rows_held(self) -> Array:
-        """All rows, shape `(count, cells)`."""
-
-    def gram(self, *, weighted: bool = True) -> Array:
-        """Product of the matrix with itself."""
-        A = self.rows_held
-        left = A if self.weights is None or not weighted else A * self.weights[:, None]
-        with np.errstate(over="ignore", invalid="ignore"):
-            gram = left.T @ A
-        if not np.isfinite(gram).all():
-            raise WorkloadError(f"{self!r}: the gram overflows; scale the rows or the weights down")
-        return np.asarray(0.5 * (gram + gram.T))
-
-    def magnitudes(self) -> tuple[float, float]:
-        """Those of its rows that are not zero."""
-        largest = np.abs(self.rows_held).max(axis=1)
-        found = 2 * np.log10(largest[largest > 0])
-        if self.weights is not None:
-            found = found + np.log10(self.weights[largest > 0])
-        return float(found.min()), float(found.max())
-
-    def root(self) -> Array:
-        """A root of the weighted gram in the row space of the matrix (W-010)."""
-        return independent_rows(self.rows_held, self.weights)
-
-    def rows_at(self, indices: NDArray[np.int64]) -> Array:
-        """Rows of the matrix."""
-        return np.asarray(self.rows_held[indices])
-
-    def answers(self, x: ArrayLike) -> Array:
-        """Product with the matrix."""
-        return np.asarray(self._vectors(x) @ self.rows_held.T)
-
-
 @dataclass(frozen=True, slots=True, repr=False, eq=False)
-class Explicit(_Listed):
+class Explicit(Queries):
     """Any queries on one marginal, a row of numbers each, with optional weights of their variances.
 
     `labels` word the queries and do not enter equality.
@@ -99,58 +56,59 @@ class Explicit(_Listed):
 
     @property
     def sizes(self) -> tuple[int, ...]:
-        """Number of cells of each attribute."""
         return self.shape
 
     @property
     def count(self) -> int:
-        """Number of rows."""
-        return int(self.values.shape[0])
+        return len(self.values)
 
     @property
     def weights(self) -> Array | None:
-        """Weight of each query's variance `(count,)`, or None where every weight is one."""
         return self.row_weights
 
-    @property
-    def rows_held(self) -> Array:
-        """The matrix, read-only."""
+    def matrix(self) -> Array:
+        """The rows as they are held, read-only."""
         return self.values
+
+    def rows_at(self, indices: NDArray[Any]) -> Array:
+        return np.asarray(self.values[indices])
+
+    def magnitudes(self) -> tuple[float, float]:
+        """Those of its rows that are not zero."""
+        largest = np.abs(self.values).max(axis=1)
+        found = 2 * np.log10(largest[largest > 0])
+        if self.weights is not None:
+            found = found + np.log10(self.weights[largest > 0])
+        return float(found.min()), float(found.max())
 
     def phrase(self, index: int, names: Sequence[str], attributes: Sequence[Attribute]) -> str:
         """`query 12`, or the query's own label."""
         return f"query {index}" if self.labels is None else self.labels[index]
 
     def to_manifest(self, arrays: dict[str, NDArray[Any]]) -> dict[str, Any]:
-        """Kind, sizes, matrix and weights, and words where there are some."""
-        weights = None if self.weights is None else stash(arrays, self.weights)
-        record = {
-            "kind": self.kind,
-            "sizes": list(self.shape),
-            "matrix": stash(arrays, self.values),
-            "weights": weights,
-        }
-        return record if self.labels is None else {**record, "labels": list(self.labels)}
+        weights, matrix = storable(self.weights, arrays), storable(self.values, arrays)
+        manifest = {"kind": self.kind, "sizes": list(self.shape), "matrix": matrix, "weights": weights}
+        return manifest if self.labels is None else {**manifest, "labels": list(self.labels)}
 
     @classmethod
-    def from_manifest(cls, record: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> "Queries":
-        """The matrix recorded."""
-        sizes = wholes(record, "sizes", least=1)
-        matrix = checked_array(fetch(record, "matrix", arrays), "of queries", "f", (None, math.prod(sizes)))
-        weights = None if entry(record, "weights") is None else fetch(record, "weights", arrays)
+    def from_manifest(cls, manifest: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> "Explicit":
+        sizes = wholes(manifest, "sizes", least=1)
+        matrix = checked_array(fetch(manifest, "matrix", arrays), "of queries", "f", (None, math.prod(sizes)))
+        weights = None if entry(manifest, "weights") is None else fetch(manifest, "weights", arrays)
         if weights is not None:
             checked_array(weights, "of weights", "f", (len(matrix),))
-        return cls(sizes, matrix, weights, texts(record, "labels") if "labels" in record else None)
+        return cls(sizes, matrix, weights, texts(manifest, "labels") if "labels" in manifest else None)
 
 
 @dataclass(frozen=True, slots=True, repr=False, eq=False)
-class Sets(_Listed):
+class Sets(Queries):
     """Sets of cells of one attribute that may overlap; `labels` word them and do not enter equality."""
 
     members: NDArray[np.bool_]  # (count, cells)
     labels: tuple[str, ...] | None = None
 
     kind = "sets"
+    saved = ("members", "labels")
 
     def __post_init__(self) -> None:
         members = np.array(self.members, dtype=np.bool_, order="C")
@@ -169,23 +127,21 @@ class Sets(_Listed):
 
     @property
     def sizes(self) -> tuple[int, ...]:
-        """Number of cells of the one attribute."""
-        return (int(self.members.shape[1]),)
+        return (self.members.shape[1],)
 
     @property
     def count(self) -> int:
-        """Number of sets."""
-        return int(self.members.shape[0])
+        return len(self.members)
 
     @property
     def title(self) -> str:
-        """`buckets`."""
         return "buckets"
 
-    @property
-    def rows_held(self) -> Array:
-        """One where the cell is in the set."""
+    def matrix(self) -> Array:
         return self.members.astype(np.float64)
+
+    def rows_at(self, indices: NDArray[Any]) -> Array:
+        return np.asarray(self.members[indices], dtype=np.float64)
 
     def phrase(self, index: int, names: Sequence[str], attributes: Sequence[Attribute]) -> str:
         """`sex in {F, M}`, or the set's own label."""
@@ -193,16 +149,10 @@ class Sets(_Listed):
             return f"{names[0]} in {self.labels[index]}"
         return wording.cell_set(names[0], attributes[0], np.flatnonzero(self.members[index]).tolist())
 
-    def to_manifest(self, arrays: dict[str, NDArray[Any]]) -> dict[str, Any]:
-        """Kind, members and words."""
-        labels = None if self.labels is None else list(self.labels)
-        return {"kind": self.kind, "members": stash(arrays, self.members), "labels": labels}
-
     @classmethod
-    def from_manifest(cls, record: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> "Queries":
-        """The sets recorded."""
-        words = None if entry(record, "labels") is None else texts(record, "labels")
-        return cls(checked_array(fetch(record, "members", arrays), "of sets", "b", (None, None)), words)
+    def from_manifest(cls, manifest: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> "Queries":
+        members = checked_array(fetch(manifest, "members", arrays), "of sets", "b", (None, None))
+        return cls(members, optional(texts, manifest, "labels"))
 
 
 def _refuse_bad_rows(values: Array, sizes: tuple[int, ...]) -> None:

@@ -4,9 +4,8 @@ A family knows no attribute yet; `bind` puts it on one (or two) and gives `Queri
 """
 
 import math
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TypeGuard
 
 import numpy as np
@@ -21,15 +20,17 @@ from residua.workload.intervals import Circular, Prefix, Ranges, Width
 from residua.workload.queries import Identity, Predicates, Queries, Total
 
 
-class Family(ABC):
-    """A kind of queries, not yet on any attribute."""
+@dataclass(frozen=True, slots=True, repr=False)
+class Family:
+    """A kind of queries, not yet on any attribute: known by how it is written, which names all its numbers.
 
-    __slots__ = ()
+    `make` gives the queries on some attributes; it also takes the words that open its errors. `arity` is how
+    many attributes one of its queries looks at.
+    """
 
-    @property
-    def arity(self) -> int:
-        """Number of attributes that one of its queries looks at."""
-        return 1
+    word: str
+    make: Callable[[Sequence[Attribute], str], Queries] = field(compare=False)
+    arity: int = 1
 
     def bind(self, *attributes: Attribute, names: Sequence[str] = ()) -> Queries:
         """The queries on these attributes; `names` are used in errors only.
@@ -40,158 +41,38 @@ class Family(ABC):
         """
         if len(attributes) != self.arity:
             raise WorkloadError(f"{self!r} looks at {self.arity} attribute(s), not {len(attributes)}")
-        who = f"attribute {names[0]!r}: " if names else ""
-        return self._bind(attributes, who)
-
-    @abstractmethod
-    def _bind(self, attributes: Sequence[Attribute], who: str) -> Queries: ...
-
-
-@dataclass(frozen=True, slots=True, repr=False)
-class _Plain(Family):
-    """A family that the sizes determine."""
-
-    word: str
-    make: Callable[..., Queries]
-    attributes: int = 1
-
-    @property
-    def arity(self) -> int:
-        """Number of attributes that one of its queries looks at."""
-        return self.attributes
-
-    def _bind(self, attributes: Sequence[Attribute], who: str) -> Queries:
-        return self.make(*(attribute.size for attribute in attributes))
+        return self.make(attributes, f"attribute {names[0]!r}: " if names else "")
 
     def __repr__(self) -> str:
         return self.word
 
 
-@dataclass(frozen=True, slots=True, repr=False)
-class _Width(Family):
-    cells: int
-
-    def _bind(self, attributes: Sequence[Attribute], who: str) -> Queries:
-        size = attributes[0].size
-        if self.cells > size:
-            raise WorkloadError(f"{who}{self!r} is wider than its {size} cells")
-        return Width(size, self.cells)
-
-    def __repr__(self) -> str:
-        return f"width({self.cells})"
+def _sized(queries: Callable[..., Queries]) -> Callable[[Sequence[Attribute], str], Queries]:
+    return lambda attributes, who: queries(*(attribute.size for attribute in attributes))
 
 
-@dataclass(frozen=True, slots=True, repr=False)
-class _Level(Family):
-    level: str
-
-    def _bind(self, attributes: Sequence[Attribute], who: str) -> Queries:
-        attribute = attributes[0]
-        if not isinstance(attribute, Hierarchy):
-            raise WorkloadError(f"{who}{self!r} needs a Hierarchy, not {type(attribute).__name__}")
-        if self.level not in attribute.levels:
-            known = f"; it has {listing(attribute.levels)}"
-            raise WorkloadError(
-                f"{who}there is no level {self.level!r}{hint(self.level, attribute.levels)}{known}"
-            )
-        return Partition(attribute.level_of(self.level), self.level)
-
-    def __repr__(self) -> str:
-        return f"level({self.level!r})"
-
-
-@dataclass(frozen=True, slots=True, repr=False)
-class _Cuts(Family):
-    """Buckets of an ordered attribute: below the first cut, between cuts, from the last cut on."""
-
-    edges: tuple[int | float, ...]
-
-    def _bind(self, attributes: Sequence[Attribute], who: str) -> Queries:
-        attribute = attributes[0]
-        if not isinstance(attribute, Integer | Binned):
-            example = ", ".join(repr((label,)) for label in attribute.labels()[:2])
-            raise WorkloadError(f"{who}{self!r} needs numbers; group labels like buckets({example})")
-        inside = attribute.inner_size
-        firsts = [self._first_cell(attribute, edge, inside, who) for edge in self.edges]
-        classes = np.full(attribute.size, -1, dtype=np.int64)
-        classes[:inside] = np.searchsorted(firsts, np.arange(inside), side="right")
-        return Partition(classes)
-
-    def _first_cell(self, attribute: Integer | Binned, edge: int | float, inside: int, who: str) -> int:
-        """The first cell from the cut on; both sides of a cut have cells."""
-        if isinstance(attribute, Binned):
-            if edge not in attribute.edges:
-                raise WorkloadError(
-                    f"{who}cut {edge} of {self!r} is not an edge of its bins: {listing(attribute.edges)}"
-                )
-            first = attribute.edges.index(edge)
-        elif edge == int(edge):
-            first = int(edge) - attribute.low
-        else:
-            raise WorkloadError(
-                f"{who}cut {edge} of {self!r} falls between whole numbers; use {math.ceil(edge)}"
-            )
-        if not 0 < first < inside:
-            raise WorkloadError(f"{who}cut {edge} of {self!r} leaves one side empty")
-        return first
-
-    def __repr__(self) -> str:
-        return f"buckets({', '.join(map(repr, self.edges))})"
-
-
-@dataclass(frozen=True, slots=True, repr=False)
-class _Sets(Family):
-    """Buckets of labels, which may overlap and need not cover."""
-
-    groups: tuple[tuple[object, ...], ...]
-    labels: tuple[str, ...] | None
-
-    def _bind(self, attributes: Sequence[Attribute], who: str) -> Queries:
-        attribute = attributes[0]
-        members = np.zeros((len(self.groups), attribute.size), dtype=np.bool_)
-        for row, group in zip(members, self.groups, strict=True):
-            for value in group:
-                row[_cell(attribute, value, who)] = True
-        if members.sum(axis=0).max() > 1:
-            return Sets(members, self.labels)
-        classes: NDArray[np.int64] = np.where(members.any(axis=0), members.argmax(axis=0), -1)
-        return Partition(classes, None, self.labels)
-
-    def __repr__(self) -> str:
-        if self.labels is None:
-            return f"buckets({', '.join(map(repr, self.groups))})"
-        return f"buckets({dict(zip(self.labels, self.groups, strict=True))!r})"
-
-
-def _cell(attribute: Attribute, value: object, who: str) -> int:
-    try:
-        return attribute.cell(value)
-    except SchemaError as error:
-        raise WorkloadError(f"{who}{error}") from error
-
-
-identity = _Plain("identity", Identity)
+identity = Family("identity", _sized(Identity))
 """One query per cell: the marginal itself."""
 
-total = _Plain("total", Total)
+total = Family("total", _sized(Total))
 """One query that counts everybody, whatever the cell."""
 
-prefix = _Plain("prefix", Prefix)
+prefix = Family("prefix", _sized(Prefix))
 """Cumulative counts: cells up to each cell."""
 
-ranges = _Plain("ranges", Ranges)
+ranges = Family("ranges", _sized(Ranges))
 """Every run of neighbouring cells."""
 
-circular = _Plain("circular", Circular)
+circular = Family("circular", _sized(Circular))
 """Every run of cells on a circle, such as months or hours: each start, each length."""
 
-predicates = _Plain("predicates", Predicates)
+predicates = Family("predicates", _sized(Predicates))
 """Every set of cells."""
 
-affine = _Plain("affine", Affine, 2)
+affine = Family("affine", _sized(Affine), 2)
 """Of two attributes: the sum of the cell positions is at most c, for each c."""
 
-abs_diff = _Plain("abs_diff", AbsDiff, 2)
+abs_diff = Family("abs_diff", _sized(AbsDiff), 2)
 """Of two attributes: the cell positions differ by at most c, for each c."""
 
 
@@ -204,14 +85,30 @@ def width(cells: int) -> Family:
     """
     if not isinstance(cells, int) or isinstance(cells, bool) or cells < 1:
         raise WorkloadError(f"width({cells!r}): a width is a whole number of cells, at least 1")
-    return _Width(cells)
+
+    def make(attributes: Sequence[Attribute], who: str) -> Queries:
+        if cells > attributes[0].size:
+            raise WorkloadError(f"{who}width({cells}) is wider than its {attributes[0].size} cells")
+        return Width(attributes[0].size, cells)
+
+    return Family(f"width({cells})", make)
 
 
 def level(name: str) -> Family:
     """One query per node of a level of a hierarchy: `level("county")`."""
     if not isinstance(name, str):
         raise WorkloadError(f"level({name!r}): a level is named by its text")
-    return _Level(name)
+
+    def make(attributes: Sequence[Attribute], who: str) -> Queries:
+        (attribute,) = attributes
+        if not isinstance(attribute, Hierarchy):
+            raise WorkloadError(f"{who}level({name!r}) needs a Hierarchy, not {type(attribute).__name__}")
+        if name not in attribute.levels:
+            near = f"{hint(name, attribute.levels)}; it has {listing(attribute.levels)}"
+            raise WorkloadError(f"{who}there is no level {name!r}{near}")
+        return Partition(attribute.level_of(name), name)
+
+    return Family(f"level({name!r})", make)
 
 
 def buckets(*groups: object) -> Family:
@@ -227,7 +124,7 @@ def buckets(*groups: object) -> Family:
     """
     if len(groups) == 1 and isinstance(groups[0], Mapping):
         named = groups[0]
-        return _Sets(_label_groups(tuple(named.values())), tuple(map(str, named)))
+        return _grouped(_label_groups(tuple(named.values())), tuple(map(str, named)))
     if (
         len(groups) == 1
         and isinstance(groups[0], list)
@@ -235,8 +132,62 @@ def buckets(*groups: object) -> Family:
     ):
         groups = tuple(groups[0])
     if groups and all(map(_is_cut, groups)):
-        return _Cuts(_cuts(groups))
-    return _Sets(_label_groups(groups), None)
+        return _cut(_cuts(groups))
+    return _grouped(_label_groups(groups), None)
+
+
+def _cut(edges: tuple[int | float, ...]) -> Family:
+    """Buckets of an ordered attribute: below the first cut, between cuts, from the last cut on."""
+    word = f"buckets({', '.join(map(repr, edges))})"
+
+    def make(attributes: Sequence[Attribute], who: str) -> Queries:
+        (attribute,) = attributes
+        if not isinstance(attribute, Integer | Binned):
+            example = ", ".join(repr((label,)) for label in attribute.labels()[:2])
+            raise WorkloadError(f"{who}{word} needs numbers; group labels like buckets({example})")
+        inside = attribute.inner_size
+        firsts = [_first_cell(attribute, edge, f"{who}cut {edge} of {word}") for edge in edges]
+        classes = np.full(attribute.size, -1, dtype=np.int64)
+        classes[:inside] = np.searchsorted(firsts, np.arange(inside), side="right")
+        return Partition(classes)
+
+    return Family(word, make)
+
+
+def _first_cell(attribute: Integer | Binned, edge: int | float, cut: str) -> int:
+    """The first cell from the cut on; both sides of a cut have cells."""
+    if isinstance(attribute, Binned):
+        if edge not in attribute.edges:
+            raise WorkloadError(f"{cut} is not an edge of its bins: {listing(attribute.edges)}")
+        first = attribute.edges.index(edge)
+    elif edge == int(edge):
+        first = int(edge) - attribute.low
+    else:
+        raise WorkloadError(f"{cut} falls between whole numbers; use {math.ceil(edge)}")
+    if not 0 < first < attribute.inner_size:
+        raise WorkloadError(f"{cut} leaves one side empty")
+    return first
+
+
+def _grouped(groups: tuple[tuple[object, ...], ...], labels: tuple[str, ...] | None) -> Family:
+    """Buckets of labels, which may overlap and need not cover."""
+    named = None if labels is None else dict(zip(labels, groups, strict=True))
+    inside = ", ".join(map(repr, groups)) if named is None else repr(named)
+
+    def make(attributes: Sequence[Attribute], who: str) -> Queries:
+        members = np.zeros((len(groups), attributes[0].size), dtype=np.bool_)
+        for row, group in zip(members, groups, strict=True):
+            for value in group:
+                try:
+                    row[attributes[0].cell(value)] = True
+                except SchemaError as error:
+                    raise WorkloadError(f"{who}{error}") from error
+        if members.sum(axis=0).max() > 1:
+            return Sets(members, labels)
+        classes: NDArray[np.int64] = np.where(members.any(axis=0), members.argmax(axis=0), -1)
+        return Partition(classes, None, labels)
+
+    return Family(f"buckets({inside})", make)
 
 
 def _cuts(groups: Sequence[object]) -> tuple[int | float, ...]:

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from residua._manifests import checked_array, entry, fetch, stash, text, texts, wholes
+from residua._manifests import checked_array, fetch, optional, text, texts, wholes
 from residua.errors import FileFormatError, WorkloadError
 from residua.schema import Attribute, Hierarchy
 from residua.workload import wording
@@ -30,6 +30,11 @@ def summed(x: Array, classes: NDArray[np.int64], axis: int) -> Array:
     return sums
 
 
+def summed_square(P: Array, classes: NDArray[np.int64]) -> Array:
+    """The covariance of sums by class."""
+    return summed(summed(P, classes, -1), classes, -2)
+
+
 @dataclass(frozen=True, slots=True, repr=False, eq=False)
 class Partition(Queries):
     """One query per class of cells; a cell is in at most one class and no class is empty.
@@ -44,6 +49,7 @@ class Partition(Queries):
     _key: tuple[int, bytes] = field(init=False)
 
     kind = "partition"
+    saved = ("classes", "level", "labels")
 
     def __post_init__(self) -> None:
         classes = np.array(self.classes, dtype=np.int64)
@@ -66,17 +72,14 @@ class Partition(Queries):
 
     @property
     def sizes(self) -> tuple[int, ...]:
-        """Number of cells of the one attribute."""
         return (self.classes.size,)
 
     @property
     def count(self) -> int:
-        """Number of classes."""
         return self._key[0]
 
     @property
     def title(self) -> str:
-        """`level('county')` or `buckets`."""
         return "buckets" if self.level is None else f"level({self.level!r})"
 
     def gram(self, *, weighted: bool = True) -> Array:
@@ -88,17 +91,14 @@ class Partition(Queries):
         """The matrix itself: classes do not overlap."""
         return self.rows(0, self.count)
 
-    def rows_at(self, indices: NDArray[np.int64]) -> Array:
-        """One where the cell is in the class."""
+    def rows_at(self, indices: NDArray[Any]) -> Array:
         return np.asarray((indices[:, None] == self.classes).astype(np.float64))
 
     def answers(self, x: ArrayLike) -> Array:
-        """Sums by class."""
         return summed(self._vectors(x), self.classes, -1)
 
     def quadratic(self, covariance: ArrayLike) -> Array:
-        """Sums of the covariance over pairs of cells of one class."""
-        by_class = summed(summed(self._squares(covariance), self.classes, -1), self.classes, -2)
+        by_class = summed_square(self._squares(covariance), self.classes)
         return np.diagonal(by_class, axis1=-2, axis2=-1).copy()
 
     def phrase(self, index: int, names: Sequence[str], attributes: Sequence[Attribute]) -> str:
@@ -110,22 +110,10 @@ class Partition(Queries):
             return f"{names[0]} in {self.labels[index]}"
         return wording.cells(names[0], attribute, np.flatnonzero(self.classes == index).tolist())
 
-    def to_manifest(self, arrays: dict[str, NDArray[Any]]) -> dict[str, Any]:
-        """Kind, classes and words."""
-        labels = None if self.labels is None else list(self.labels)
-        return {
-            "kind": self.kind,
-            "classes": stash(arrays, self.classes),
-            "level": self.level,
-            "labels": labels,
-        }
-
     @classmethod
-    def from_manifest(cls, record: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> "Queries":
-        """The partition recorded."""
-        level = None if entry(record, "level") is None else text(record, "level")
-        words = None if entry(record, "labels") is None else texts(record, "labels")
-        return cls(checked_array(fetch(record, "classes", arrays), "of classes", "i", (None,)), level, words)
+    def from_manifest(cls, manifest: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> "Queries":
+        classes = checked_array(fetch(manifest, "classes", arrays), "of classes", "i", (None,))
+        return cls(classes, optional(text, manifest, "level"), optional(texts, manifest, "labels"))
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -135,13 +123,14 @@ class _Scores(Queries):
     first: int
     second: int
 
+    saved = ("sizes",)
+
     def __post_init__(self) -> None:
         if min(self.first, self.second) < 1:
             raise WorkloadError(f"{self.kind} needs at least one cell each, not {self.sizes}")
 
     @property
     def sizes(self) -> tuple[int, ...]:
-        """Number of cells of each of the two attributes."""
         return (self.first, self.second)
 
     @property
@@ -158,27 +147,18 @@ class _Scores(Queries):
         """The matrix itself: its rows grow strictly."""
         return self.rows(0, self.count)
 
-    def rows_at(self, indices: NDArray[np.int64]) -> Array:
-        """One where the score is at most the index."""
+    def rows_at(self, indices: NDArray[Any]) -> Array:
         return (self.scores <= indices[:, None]).astype(np.float64)
 
     def answers(self, x: ArrayLike) -> Array:
-        """Cumulative sums by score."""
         return np.cumsum(summed(self._vectors(x), self.scores, -1), axis=-1)
 
     def quadratic(self, covariance: ArrayLike) -> Array:
-        """Prefix variances of the covariance summed by score."""
-        by_score = summed(summed(self._squares(covariance), self.scores, -1), self.scores, -2)
-        return Prefix(self.count).quadratic(by_score)
-
-    def to_manifest(self, arrays: dict[str, NDArray[Any]]) -> dict[str, Any]:
-        """Kind and sizes."""
-        return {"kind": self.kind, "sizes": list(self.sizes)}
+        return Prefix(self.count).quadratic(summed_square(self._squares(covariance), self.scores))
 
     @classmethod
-    def from_manifest(cls, record: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> "Queries":
-        """The family on the sizes recorded."""
-        sizes = wholes(record, "sizes", least=1)
+    def from_manifest(cls, manifest: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> "Queries":
+        sizes = wholes(manifest, "sizes", least=1)
         if len(sizes) != 2:
             raise FileFormatError(f"{cls.kind} is recorded on two sizes, not {len(sizes)}")
         return cls(sizes[0], sizes[1])
@@ -192,16 +172,13 @@ class Affine(_Scores):
 
     @property
     def count(self) -> int:
-        """`n1 + n2 - 1`."""
         return self.first + self.second - 1
 
     @property
     def scores(self) -> NDArray[np.int64]:
-        """`i + j`."""
         return np.add.outer(np.arange(self.first), np.arange(self.second)).ravel()
 
     def phrase(self, index: int, names: Sequence[str], attributes: Sequence[Attribute]) -> str:
-        """`a0 + a1 <= 5`."""
         return wording.sum_at_most(names, attributes, index)
 
 
@@ -213,14 +190,11 @@ class AbsDiff(_Scores):
 
     @property
     def count(self) -> int:
-        """`max(n1, n2)`."""
         return max(self.first, self.second)
 
     @property
     def scores(self) -> NDArray[np.int64]:
-        """`|i - j|`."""
         return np.abs(np.subtract.outer(np.arange(self.first), np.arange(self.second))).ravel()
 
     def phrase(self, index: int, names: Sequence[str], attributes: Sequence[Attribute]) -> str:
-        """`|a0 - a1| <= 2`."""
         return wording.difference_at_most(names, attributes, index)

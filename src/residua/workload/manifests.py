@@ -8,7 +8,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from residua._limits import TABLE_ATTRIBUTES
-from residua._manifests import checked_array, entry, fetch, number, stash, submanifests, text, whole, wholes
+from residua._manifests import (
+    checked_array,
+    fetch,
+    number,
+    optional,
+    stash,
+    submanifests,
+    text,
+    whole,
+    wholes,
+)
 from residua.errors import FileFormatError, WorkloadError
 from residua.schema import Attribute, Hierarchy, Schema
 from residua.workload.combined import Combined
@@ -184,7 +194,7 @@ def _read_tables(
         raise FileFormatError(f"a saved workload has tables on {subsets.shape[1]} attributes")
     if (np.diff(np.sort(subsets, axis=1), axis=1) == 0).any():
         raise FileFormatError("a saved workload has a table with an attribute twice")
-    name = None if entry(item, "name") is None else text(item, "name")
+    name = optional(text, item, "name")
     weight = checked_weight(number(item, "weight"), "a saved run of tables")
     if "joint" in item:
         rows = list(zip(subsets.tolist(), _numbers(item, "joint", arrays, len(subsets)), strict=True))

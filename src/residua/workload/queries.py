@@ -15,8 +15,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from residua._limits import CHUNK_ENTRIES, MATRIX_ENTRIES, PREDICATE_CELLS_LISTED, PREDICATE_CELLS_WEIGHED
-from residua._manifests import whole
+from residua._manifests import storable, whole
 from residua.errors import WorkloadError
+from residua.linalg.matrices import independent_rows
 from residua.schema import Attribute
 from residua.workload import wording
 
@@ -26,8 +27,8 @@ Array = NDArray[np.float64]
 class Queries(ABC):
     """A set of linear queries on the cells of one marginal.
 
-    A subclass supplies `sizes`, `count`, `gram`, `root`, `rows_at`, `answers`, `phrase` and its record; the
-    base derives the rest, and a subclass overrides what it can do faster. Queries are numbered from 0;
+    A subclass supplies `sizes`, `count`, `rows_at`, `phrase` and what files hold of it; the base derives the
+    rest from the rows, and a subclass overrides what it has in closed form. Queries are numbered from 0;
     cells are row-major over `sizes`.
     """
 
@@ -35,6 +36,9 @@ class Queries(ABC):
 
     kind: ClassVar[str]
     """The word that names the family in saved files."""
+
+    saved: ClassVar[tuple[str, ...]] = ()
+    """The attributes that its manifest holds, arrays by name."""
 
     invariant: ClassVar[bool] = False
     """Whether swapping any two cells leaves the gram as it is."""
@@ -55,10 +59,7 @@ class Queries(ABC):
     @property
     def cells(self) -> int:
         """Number of cells of the marginal."""
-        product = 1
-        for size in self.sizes:
-            product *= size
-        return product
+        return math.prod(self.sizes)
 
     @property
     def title(self) -> str:
@@ -83,39 +84,29 @@ class Queries(ABC):
         return 0.0, 0.0
 
     @abstractmethod
-    def gram(self, *, weighted: bool = True) -> Array:
-        """Sum over the queries of `weight * q' q`, shape `(cells, cells)`."""
-
-    @abstractmethod
-    def root(self) -> Array:
-        """Matrix `R`, shape `(rank, cells)`, of independent rows with `R' R` the weighted gram."""
-
-    @abstractmethod
-    def rows_at(self, indices: NDArray[np.int64]) -> Array:
+    def rows_at(self, indices: NDArray[Any]) -> Array:
         """Rows of the query matrix at these indices, shape `(len(indices), cells)`."""
 
     @abstractmethod
     def phrase(self, index: int, names: Sequence[str], attributes: Sequence[Attribute]) -> str:
         """Words for the query at a valid index; see `describe`."""
 
-    @abstractmethod
     def to_manifest(self, arrays: dict[str, NDArray[Any]]) -> dict[str, Any]:
         """JSON-able description; arrays go into `arrays` under new keys that it refers to."""
+        return {"kind": self.kind} | {name: storable(getattr(self, name), arrays) for name in self.saved}
 
     @classmethod
     @abstractmethod
-    def from_manifest(cls, record: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> "Queries":
-        """The queries that `record` described."""
-
-    def mean_gram(self) -> Array:
-        """Unweighted gram over the number of queries, shape `(cells, cells)`; it never overflows."""
-        return self.gram(weighted=False) / self.count
+    def from_manifest(cls, manifest: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> "Queries":
+        """The queries that a manifest describes."""
 
     def rows(self, start: int, stop: int) -> Array:
         """Rows `start..stop-1` of the query matrix, shape `(stop - start, cells)`."""
         if not 0 <= start <= stop <= self.count:
-            raise IndexError(f"{self!r} has no rows {start}..{stop}")
-        return self.rows_at(np.arange(start, stop, dtype=np.int64))
+            raise IndexError(f"{self!r} has no rows {spelled(start)}..{spelled(stop)}")
+        if stop < 2**62:
+            return self.rows_at(np.arange(start, stop, dtype=np.int64))
+        return self.rows_at(np.array(range(start, stop), dtype=object))
 
     def matrix(self) -> Array:
         """All rows, shape `(count, cells)`; refused above 50 million entries."""
@@ -126,22 +117,34 @@ class Queries(ABC):
             )
         return self.rows(0, self.count)
 
-    @abstractmethod
+    def gram(self, *, weighted: bool = True) -> Array:
+        """Sum over the queries of `weight * q' q`, shape `(cells, cells)`."""
+        A = self.matrix()
+        left = A if self.weights is None or not weighted else A * self.weights[:, None]
+        with np.errstate(over="ignore", invalid="ignore"):
+            gram = left.T @ A
+        if not np.isfinite(gram).all():
+            raise WorkloadError(f"{self!r}: the gram overflows; scale the rows or the weights down")
+        return np.asarray(0.5 * (gram + gram.T))
+
+    def mean_gram(self) -> Array:
+        """Unweighted gram over the number of queries, shape `(cells, cells)`; it never overflows."""
+        return self.gram(weighted=False) / self.count
+
+    def root(self) -> Array:
+        """Matrix `R`, shape `(rank, cells)`, of independent rows with `R' R` the weighted gram (W-010)."""
+        return independent_rows(self.matrix(), self.weights)
+
     def answers(self, x: ArrayLike) -> Array:
         """Answer of every query on `x`, shape `(..., cells)` to `(..., count)`."""
-
-    def means(self, measure: ArrayLike | None = None) -> Array:
-        """Mean of every query under weights on the cells that sum to one (uniform), `(count,)`."""
-        if measure is None:
-            measure = np.full(self.cells, 1.0 / self.cells)
-        return self.answers(measure)
+        return np.asarray(self._vectors(x) @ self.matrix().T)
 
     def quadratic(self, covariance: ArrayLike) -> Array:
         """Variance `q P q'` of every query, from `(..., cells, cells)` to `(..., count)`."""
         P = self._squares(covariance)
         batch = P.shape[:-2]
         out = np.empty((*batch, self.count))
-        step = max(1, CHUNK_ENTRIES // max(1, self.cells * int(np.prod(batch, dtype=np.int64))))
+        step = max(1, CHUNK_ENTRIES // max(1, self.cells * math.prod(batch)))
         for start in range(0, self.count, step):
             stop = min(start + step, self.count)
             block = self.rows(start, stop)
@@ -161,18 +164,18 @@ class Queries(ABC):
         return self.phrase(position, names, attributes)
 
     def _vectors(self, x: ArrayLike) -> Array:
-        vector = np.asarray(x, dtype=np.float64)
-        if vector.ndim < 1 or vector.shape[-1] != self.cells:
-            raise WorkloadError(f"{self!r} needs arrays of shape (..., {self.cells}), not {vector.shape}")
-        return vector
+        return self._shaped(x, self.cells)
 
     def _squares(self, covariance: ArrayLike) -> Array:
-        square = np.asarray(covariance, dtype=np.float64)
-        if square.ndim < 2 or square.shape[-2:] != (self.cells, self.cells):
+        return self._shaped(covariance, self.cells, self.cells)
+
+    def _shaped(self, values: ArrayLike, *shape: int) -> Array:
+        array = np.asarray(values, dtype=np.float64)
+        if array.shape[-len(shape) :] != shape:
             raise WorkloadError(
-                f"{self!r} needs arrays of shape (..., {self.cells}, {self.cells}), not {square.shape}"
+                f"{self!r} needs arrays of shape (..., {', '.join(map(str, shape))}), not {array.shape}"
             )
-        return square
+        return array
 
     def __repr__(self) -> str:
         return f"{self.title} on {' x '.join(map(str, self.sizes))} cells"
@@ -180,9 +183,11 @@ class Queries(ABC):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class SizedQueries(Queries):
-    """Queries on one attribute that its number of cells determines."""
+    """Queries on one attribute that its number of cells determines; one for each, unless a family differs."""
 
     size: int
+
+    saved: ClassVar[tuple[str, ...]] = ("size",)
 
     def __post_init__(self) -> None:
         if self.size < 1:
@@ -190,17 +195,15 @@ class SizedQueries(Queries):
 
     @property
     def sizes(self) -> tuple[int, ...]:
-        """Number of cells of the one attribute."""
         return (self.size,)
 
-    def to_manifest(self, arrays: dict[str, NDArray[Any]]) -> dict[str, Any]:
-        """The family's kind and size."""
-        return {"kind": self.kind, "size": self.size}
+    @property
+    def count(self) -> int:
+        return self.size
 
     @classmethod
-    def from_manifest(cls, record: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> "Queries":
-        """The family on as many cells as recorded."""
-        return cls(whole(record, "size"))
+    def from_manifest(cls, manifest: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> "Queries":
+        return cls(*(whole(manifest, name) for name in cls.saved))
 
 
 def spelled(count: int) -> str:
@@ -209,9 +212,7 @@ def spelled(count: int) -> str:
     >>> spelled(1204), spelled(2**1000)
     ('1,204', 'about 1e301')
     """
-    if count < 10**15:
-        return f"{count:,}"
-    return f"about 1e{round(math.log10(count))}"
+    return f"{count:,}" if count < 10**15 else f"about 1e{round(math.log10(count))}"
 
 
 class Identity(SizedQueries):
@@ -219,78 +220,48 @@ class Identity(SizedQueries):
 
     __slots__ = ()
     kind = "identity"
-    invariant = True
-    circulant = True
-
-    @property
-    def count(self) -> int:
-        """As many queries as cells."""
-        return self.size
+    invariant = circulant = True
 
     def gram(self, *, weighted: bool = True) -> Array:
-        """The identity matrix."""
         return np.eye(self.size)
 
     def root(self) -> Array:
-        """The identity matrix."""
         return np.eye(self.size)
 
-    def rows_at(self, indices: NDArray[np.int64]) -> Array:
-        """Unit vectors."""
+    def rows_at(self, indices: NDArray[Any]) -> Array:
         return np.asarray((indices[:, None] == np.arange(self.size)).astype(np.float64))
 
     def answers(self, x: ArrayLike) -> Array:
-        """A copy of the counts."""
         return self._vectors(x).copy()
 
     def quadratic(self, covariance: ArrayLike) -> Array:
-        """The diagonal of the covariance."""
         return np.diagonal(self._squares(covariance), axis1=-2, axis2=-1).copy()
 
-    def trace(self, covariance: ArrayLike, *, weighted: bool = False) -> Array:
-        """The trace of the covariance."""
-        return np.asarray(np.sum(self.quadratic(covariance), axis=-1))
-
     def phrase(self, index: int, names: Sequence[str], attributes: Sequence[Attribute]) -> str:
-        """`sex = F`."""
         return wording.one_cell(names[0], attributes[0], index)
 
 
 class Total(SizedQueries):
-    """The one query that counts everybody."""
+    """The one query that counts everybody; it asks nothing of the cell."""
 
     __slots__ = ()
     kind = "total"
-    invariant = True
-    circulant = True
+    invariant = circulant = True
 
     @property
     def count(self) -> int:
-        """One query."""
         return 1
 
     def gram(self, *, weighted: bool = True) -> Array:
-        """All ones."""
         return np.ones((self.size, self.size))
 
     def root(self) -> Array:
-        """A row of ones."""
         return np.ones((1, self.size))
 
-    def rows_at(self, indices: NDArray[np.int64]) -> Array:
-        """Rows of ones."""
+    def rows_at(self, indices: NDArray[Any]) -> Array:
         return np.ones((len(indices), self.size))
 
-    def answers(self, x: ArrayLike) -> Array:
-        """The sum of the counts."""
-        return np.asarray(np.sum(self._vectors(x), axis=-1, keepdims=True))
-
-    def quadratic(self, covariance: ArrayLike) -> Array:
-        """The sum of the covariance."""
-        return np.asarray(np.sum(self._squares(covariance), axis=(-2, -1))[..., None])
-
     def phrase(self, index: int, names: Sequence[str], attributes: Sequence[Attribute]) -> str:
-        """Nothing: the query does not look at the attribute."""
         return ""
 
 
@@ -299,17 +270,14 @@ class Predicates(SizedQueries):
 
     __slots__ = ()
     kind = "predicates"
-    invariant = True
-    circulant = True
+    invariant = circulant = True
 
     @property
     def count(self) -> int:
-        """Two to the number of cells."""
         return 1 << self.size
 
     @property
     def listable(self) -> bool:
-        """Up to 20 cells."""
         return self.size <= PREDICATE_CELLS_LISTED
 
     def gram(self, *, weighted: bool = True) -> Array:
@@ -327,22 +295,13 @@ class Predicates(SizedQueries):
         scale = math.sqrt(math.ldexp(1.0, self.size - 2))
         return scale * (np.eye(self.size) + 1.0 / (1.0 + math.sqrt(self.size + 1.0)))
 
-    def rows(self, start: int, stop: int) -> Array:
+    def rows_at(self, indices: NDArray[Any]) -> Array:
         """The bits of the indices, which may be longer than a machine integer."""
-        if not 0 <= start <= stop <= self.count:
-            raise IndexError(f"{self!r} has no rows {spelled(start)}..{spelled(stop)}")
-        if stop <= 1 << 62:
-            return self.rows_at(np.arange(start, stop, dtype=np.int64))
-        bits = [[(index >> cell) & 1 for cell in range(self.size)] for index in range(start, stop)]
-        return np.array(bits, dtype=np.float64).reshape(stop - start, self.size)
-
-    def rows_at(self, indices: NDArray[np.int64]) -> Array:
-        """The bits of the indices."""
-        shifts = np.minimum(np.arange(self.size, dtype=np.int64), 63)
-        return ((indices[:, None] >> shifts) & 1).astype(np.float64)
+        places = np.arange(self.size, dtype=indices.dtype)
+        shifts = places if indices.dtype == object else np.minimum(places, 63)
+        return np.asarray((indices[:, None] >> shifts) & 1, dtype=np.float64)
 
     def answers(self, x: ArrayLike) -> Array:
-        """Sums over every set; refused above 20 cells."""
         self._refuse_list()
         vector = self._vectors(x)
         out = np.zeros((*vector.shape[:-1], 1))
@@ -351,7 +310,7 @@ class Predicates(SizedQueries):
         return out
 
     def quadratic(self, covariance: ArrayLike) -> Array:
-        """Variances of every set; refused above 20 cells."""
+        """Each cell doubles the sets: those with it gain its variance and covariances with those without."""
         self._refuse_list()
         P = self._squares(covariance)
         both = P + np.swapaxes(P, -1, -2)
@@ -364,15 +323,7 @@ class Predicates(SizedQueries):
             cross = np.concatenate([later, later + both[..., cell + 1 :, cell, None]], axis=-1)
         return out
 
-    def trace(self, covariance: ArrayLike, *, weighted: bool = False) -> Array:
-        """`2^(n-2)` times the covariance's trace plus its sum."""
-        self._refuse_overflow()
-        P = self._squares(covariance)
-        inner = np.trace(P, axis1=-2, axis2=-1) + np.sum(P, axis=(-2, -1))
-        return np.asarray(math.ldexp(1.0, self.size - 2) * inner)
-
     def phrase(self, index: int, names: Sequence[str], attributes: Sequence[Attribute]) -> str:
-        """`sex in {F, M}`."""
         members = [cell for cell in range(self.size) if (index >> cell) & 1]
         return wording.cell_set(names[0], attributes[0], members)
 

@@ -30,9 +30,11 @@ def up_to(name: str, attribute: Attribute, cell: int) -> str:
 
 
 def run(name: str, attribute: Attribute, start: int, end: int) -> str:
-    """`age in 3..9`, both ends included; one cell is `age = 3`."""
+    """`age in 3..9`, both ends included; one cell is `age = 3`; past the last cell, runs go round."""
     if start == end:
         return one_cell(name, attribute, start)
+    if end >= attribute.size:
+        return f"{name} in {attribute.label(start)}..{attribute.label(end - attribute.size)}, going round"
     if end == attribute.other:
         return f"{run(name, attribute, start, end - 1)} or {attribute.label(end)}"
     if isinstance(attribute, Binned):
@@ -40,11 +42,6 @@ def run(name: str, attribute: Attribute, start: int, end: int) -> str:
         low = f"{name} >= {plain(edges[start])}"
         return f"{low} and < {plain(edges[end + 1])}" if end + 1 < len(edges) else low
     return f"{name} in {attribute.label(start)}..{attribute.label(end)}"
-
-
-def arc(name: str, attribute: Attribute, start: int, end: int) -> str:
-    """`month in 11..2, going round`: from `start` past the last cell to `end`."""
-    return f"{name} in {attribute.label(start)}..{attribute.label(end)}, going round"
 
 
 def cells(name: str, attribute: Attribute, members: Sequence[int]) -> str:
