@@ -19,7 +19,6 @@ from pathlib import Path
 import numpy as np
 
 import residua as rs
-from residua.answering.estimator import Estimator
 from residua.release import Release
 from residua.workload import TableRun
 
@@ -44,7 +43,7 @@ def step(name: str, allowed: float, call: Callable[[], object]) -> tuple[object,
 
 def reconstruct_all(release: Release) -> int:
     """Answer every table; the number of answers."""
-    estimator = Estimator(release.plan.strategy.answerer, release.estimates)
+    estimator = release.plan.strategy.answerer.estimator(release.estimates)
     count = 0
     for part in release.plan.workload.parts:
         if isinstance(part, TableRun):

@@ -58,7 +58,7 @@ def disagreement(parts: Sequence[Told], both: Told) -> Disagreement:
 
 def _estimator(told: Told) -> Estimator:
     strategy, measured = told
-    return Estimator(strategy.answerer, strategy.estimates(measured))
+    return strategy.answerer.estimator(strategy.estimates(measured))
 
 
 def _squares(strategy: Strategy, own: Estimator, whole: Estimator) -> Iterator[tuple[Array, int]]:

@@ -16,8 +16,7 @@ from residua import _files
 from residua._limits import MOST_ANSWERS
 from residua._manifests import entry, flag, submanifest, submanifests, text
 from residua._plan import Content, Plan, refuse_foreign
-from residua.answering.estimator import Estimator
-from residua.answering.protocol import Estimates
+from residua.answering.estimator import Estimates, Estimator
 from residua.answers import arrow_schema, diagonalised, listed_names, record_batches, write_parquet
 from residua.errors import FileFormatError, ResiduaError, WorkloadError
 from residua.measurements import Measurements
@@ -98,7 +97,7 @@ class Release:
 
     @cached_property
     def _estimator(self) -> Estimator:
-        return Estimator(self.plan.strategy.answerer, self.estimates)
+        return self.plan.strategy.answerer.estimator(self.estimates)
 
     def values(self, work: Workload | None = None) -> Array:
         """Unbiased answers to all queries of a workload (by default the plan's), shape (count,)."""
@@ -314,7 +313,7 @@ def _fitted(
     joint = [table.tolist() for table in estimates.tables] == [[strategy.attributes()]]
     if estimates.measures is None and not joint:
         raise FileFormatError("the estimates do not belong to the plan they are stored with")
-    numbers = fitted(strategy, Estimator(strategy.answerer, estimates).marginals)
+    numbers = fitted(strategy, strategy.answerer.estimator(estimates).marginals)
     return Measurements(tuple(own * strategy.layers[layer].multiplier for layer, _, own in numbers))
 
 

@@ -322,7 +322,7 @@ def check(answerer: Answerer, strategy: Strategy, sizes: tuple[int, ...], seed: 
     twin = Twin.of(strategy, sizes, seed)
     asked = tables(np.random.default_rng([seed, 1]), strategy, sizes)
     answered = [group for group in asked if twin.answers(group)]
-    estimator = Estimator(answerer, answerer.estimates(twin.measured))
+    estimator = answerer.estimator(answerer.estimates(twin.measured))
     for group in answered:
         check_table(answerer, estimator, twin, group)
     for left, right in pairwise(answered):
@@ -424,7 +424,7 @@ def test_runs_of_tables_are_answered_as_each_of_them_is(name, seed):
     strategy = drawn(name, seed)
     schema = rs.Schema.of_sizes(strategy.sizes)
     estimates = strategy.estimates(Twin.of(strategy, strategy.sizes, seed).measured)
-    estimator = Estimator(strategy.answerer, estimates)
+    estimator = strategy.answerer.estimator(estimates)
     twin = Twin.of(strategy, strategy.sizes, seed)
     for family in (rs.identity, rs.ranges, rs.total):
         (run,) = rs.all_tables(schema, 1, family).parts
@@ -506,7 +506,7 @@ def test_blocks_that_see_classes_of_cells_are_answered_as_blocks_over_cells(name
     over, numbers = as_cells(strategy, measured, sizes, range(len(sizes)))
     general = Coupled(over.blocks())
     twin = Twin.of(strategy, sizes, seed)
-    estimator = Estimator(general, general.estimates(numbers))
+    estimator = general.estimator(general.estimates(numbers))
     for group in tables(np.random.default_rng([seed, 1]), strategy, sizes):
         if twin.answers(group):
             check_table(general, estimator, twin, group)
@@ -544,7 +544,7 @@ def test_blocks_that_see_cells_beside_such_are_answered_as_blocks_over_cells(nam
     assert ranks[0] + ranks[1] == ranks[None]
     check(strategy.answerer, strategy, schema.sizes, 1)
     twin = Twin.of(strategy, schema.sizes, 1)
-    estimator = Estimator(strategy.answerer, strategy.estimates(twin.measured))
+    estimator = strategy.answerer.estimator(strategy.estimates(twin.measured))
     for group in work.groups():
         assert twin.answers(group)
         check_table(strategy.answerer, estimator, twin, group)

@@ -8,9 +8,8 @@ import pytest
 
 import residua as rs
 from residua.answering.blocks import Layer, Memory, Shape
-from residua.answering.coupled import answerer as coupled_answerer
+from residua.answering.coupled import division as coupled_division
 from residua.answering.coupled import figures as coupled_figures
-from residua.answering.coupled import kinds as coupled_kinds
 from residua.answering.coupled import system as coupled_system
 from residua.answering.coupled.answerer import Coupled
 from residua.answering.coupled.coordinates import contrasts, coordinates, lifted, subsets_of, touched
@@ -225,7 +224,7 @@ def test_forty_attributes_in_all_pairs_share_361_dimensions():
 
 def test_blocks_that_meet_no_other_are_never_multiplied_out(monkeypatch):
     """Three-way blocks of 27 cells stay products where pairs of 9 cells overlap."""
-    monkeypatch.setattr(coupled_kinds, "MULTIPLIED_CELLS", 9)
+    monkeypatch.setattr(coupled_division, "MULTIPLIED_CELLS", 9)
     schema = rs.Schema.of_sizes([3] * 4)
     three = querysmasher(rs.all_tables(schema, 3, rs.prefix), 1e-4).strategy
     pairs = all_pairs(3, 4)
@@ -347,7 +346,7 @@ def test_too_many_shared_dimensions_are_refused_with_the_way_out(monkeypatch):
 
 
 def test_a_block_too_large_to_be_multiplied_out_is_refused_with_the_way_out(monkeypatch):
-    monkeypatch.setattr(coupled_kinds, "MULTIPLIED_CELLS", 99)
+    monkeypatch.setattr(coupled_division, "MULTIPLIED_CELLS", 99)
     with pytest.raises(Infeasible, match=r"a block of 100 cells .* coarser attributes"):
         coupled(all_pairs(10, 3)).totals(group_of(rs.marginals(rs.Schema.of_sizes([10] * 3), ways=1)))
 
@@ -355,7 +354,7 @@ def test_a_block_too_large_to_be_multiplied_out_is_refused_with_the_way_out(monk
 def test_the_largest_of_too_many_queries_is_not_known(monkeypatch):
     strategy = coupled(all_pairs(3, 2))
     schema = rs.Schema.of_sizes([3, 3])
-    monkeypatch.setattr(coupled_answerer, "COUPLED_QUERIES", 8)
+    monkeypatch.setattr(Coupled, "most_listed", 8)
     assert math.isnan(strategy.largest(group_of(rs.marginals(schema, ways=2))))
     assert strategy.largest(group_of(rs.marginals(schema, ways=1))) > 0
     with pytest.raises(NotInSpan):

@@ -14,7 +14,6 @@ from residua._plan import Plan
 from residua._summary import certified
 from residua.answering.blocks import Layer, Shape
 from residua.answering.coupled.answerer import Coupled
-from residua.answering.estimator import Estimator
 from residua.errors import Infeasible, NotInSpan
 from residua.kernel.cost import added_cost, separate_cost
 from residua.kernel.measurement import record_limit
@@ -280,6 +279,6 @@ def test_centred_blocks_answered_as_overlapping_ones_give_the_same_release():
     release = measured(plan, 4)
     numbers = release.measurements.in_units(plan.strategy)
     general = Coupled(plan.strategy.blocks())
-    same = Estimator(general, general.estimates(numbers))
+    same = general.estimator(general.estimates(numbers))
     answers = np.concatenate([same.answers(group) for group in work.groups()])
     assert np.array_equal(answers, release.values())

@@ -8,7 +8,6 @@ import pytest
 
 import residua as rs
 from residua.answering.coupled.answerer import Coupled
-from residua.answering.estimator import Estimator
 
 pytestmark = pytest.mark.filterwarnings(
     "ignore:a release that no ledger paid for:residua.DifferentDataWarning"
@@ -72,7 +71,7 @@ def test_answers_of_both_are_those_of_least_squares_over_both() -> None:
         for at, release in enumerate(releases)
         for layer, rows, values in release.measurements.in_units(strategy)
     ]
-    estimator = Estimator(three, three.estimates(numbers))
+    estimator = three.estimator(three.estimates(numbers))
     for group in PAIRS.groups():
         found = estimator.answers(group)
         means = np.mean([release._estimator.answers(group) for release in releases], axis=0)

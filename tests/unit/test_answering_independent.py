@@ -8,7 +8,6 @@ from numpy.typing import NDArray
 
 import residua as rs
 from residua.answering.independent import answerer
-from residua.answering.protocol import TableByTable
 from residua.decompose import decompose
 from residua.linalg.centring import Measure
 from residua.methods.blocks import Optimal, solve_blocks
@@ -30,7 +29,9 @@ def strategy_for(work: rs.Workload) -> Strategy:
 
 
 def totals_by_table(strategy: Strategy, part: Table | TableRun) -> tuple[float, float]:
-    return TableByTable.totals(strategy.answerer, part)
+    tables = list(part) if isinstance(part, TableRun) else [part]
+    weighted, plain = ([strategy.total(each, weighted=w) for each in tables] for w in (True, False))
+    return sum(weighted), sum(plain)
 
 
 # --- runs of tables ----------------------------------------------------------------------------------------

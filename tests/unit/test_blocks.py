@@ -104,7 +104,7 @@ def block_values(draft: Draft, work: rs.Workload) -> dict[tuple[int, ...], float
     """Weighted variance that each block causes at noise 1."""
     values: dict[tuple[int, ...], float] = {}
     for group in work.groups():
-        for attributes, _, parts in draft.strategy.answerer._measured_pieces(group):
+        for attributes, _, parts in draft.strategy.answerer.pieces(group):
             value = group.weight * math.prod(part.total(weighted=True) for part in parts)
             values[attributes] = values.get(attributes, 0.0) + value
     return values

@@ -1,16 +1,17 @@
 """The ingredients of a strategy: distinct matrices, and runs of blocks that use them."""
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, reduce
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from residua.linalg.centring import VANISHING, Measure
-from residua.linalg.matrices import distinct_rows, inverse_gram, pseudo_inverse
+from residua.linalg.matrices import distinct_rows, inverse_gram, join, pseudo_inverse, spread
+from residua.workload import Factor
 
 Array = NDArray[np.float64]
 Subsets = NDArray[np.int32]
@@ -84,9 +85,8 @@ class Shape:
         """
         key = (tuple(measures), whole)
         if key not in self._centred:
-            self._centred[key] = all(
-                self._vanishes(axis, measure, whole) for axis, measure in enumerate(measures)
-            )
+            axes = enumerate(measures)
+            self._centred[key] = all(self._vanishes(axis, measure, whole) for axis, measure in axes)
         return self._centred[key]
 
     @cached_property
@@ -96,15 +96,18 @@ class Shape:
     def _vanishes(self, axis: int, measure: Measure, whole: bool) -> bool:
         """Whether the means along an axis are zero."""
         means = np.tensordot(self.matrix.reshape(-1, *self.sizes), measure.vector(), axes=(1 + axis, 0))
-        lengths = np.linalg.norm(self.matrix, axis=1)
-        allowed = (WHOLE_TOUCHED if whole else TOUCHED) * lengths
-        if np.any(np.linalg.norm(means.reshape(len(lengths), -1), axis=1) > allowed):
+        if self.stands_out(means.reshape(len(self.matrix), -1), whole=whole):
             return False
         if not whole:
             return True
         numbers = measure.whole_numbers()
         rows = self.whole_rows(sum(map(abs, numbers)))
         return not np.any(np.tensordot(rows, np.array(numbers, dtype=rows.dtype), axes=(1 + axis, 0)))
+
+    def stands_out(self, parts: Array, *, whole: bool) -> bool:
+        """Whether some part of a row, (rows, k), is larger than what rounding leaves of zero."""
+        allowed = (WHOLE_TOUCHED if whole else TOUCHED) * np.linalg.norm(self.matrix, axis=1)
+        return bool(np.any(np.linalg.norm(parts, axis=1) > allowed))
 
     def whole_rows(self, growth: int) -> NDArray[Any]:
         """Integer rows, (rows, sizes...), in a type that holds numbers `growth` times as large."""
@@ -175,6 +178,11 @@ class Blocks:
     def __len__(self) -> int:
         return sum(len(layer.noise) for layer in self.layers)
 
+    def centred(self, layer: Layer) -> bool:
+        """Whether every block of a layer is centred along all its attributes."""
+        uses = shape_uses(self.measures, layer)
+        return all(self.shapes[number].is_centred(own, whole=self.whole) for number, own in uses)
+
     def each(self) -> Iterator[tuple[tuple[int, ...], tuple["Placed", ...], float]]:
         """Every block: its attributes, ascending, its factors and its noise."""
         for layer in self.layers:
@@ -215,17 +223,30 @@ class Placed:
         return self.shape.gram_inverse[1]
 
 
-def batched_rows(measures: Sequence[Measure], layers: Sequence[Layer]) -> Iterator[tuple[int, Integers]]:
-    """Runs of blocks that measure alike: for each, in order, its layer and the rows of its blocks there."""
+def _codes(measures: Sequence[Measure], layer: Layer) -> Integers:
+    """For each place of each block a number of its attribute's measure."""
     numbers = {measure: number for number, measure in enumerate(dict.fromkeys(measures))}
-    measured = np.array([numbers[measure] for measure in measures], dtype=np.int64)
-    for number, layer in enumerate(layers):
-        if not layer.layout:
-            yield number, np.arange(len(layer.noise), dtype=np.int64)
-            continue
-        first, inverse = distinct_rows(np.concatenate([layer.shapes, measured[layer.subsets]], axis=1))
-        for kind in range(len(first)):
-            yield number, np.flatnonzero(inverse == kind).astype(np.int64)
+    codes = np.array([numbers[measure] for measure in measures], dtype=np.int64)
+    return np.asarray(codes[layer.subsets].reshape(layer.subsets.shape))
+
+
+def block_classes(measures: Sequence[Measure], layer: Layer) -> Iterator[Integers]:
+    """Rows of the blocks of a layer that have equal shapes under equal measures, class by class."""
+    if not layer.layout:
+        yield np.arange(len(layer.noise), dtype=np.int64)
+        return
+    first, inverse = distinct_rows(np.concatenate([layer.shapes, _codes(measures, layer)], axis=1))
+    for number in range(len(first)):
+        yield np.flatnonzero(inverse == number).astype(np.int64)
+
+
+def shape_uses(measures: Sequence[Measure], layer: Layer) -> Iterator[tuple[int, tuple[Measure, ...]]]:
+    """The shapes of a layer by number, with the measures of the attributes that each is used on."""
+    codes = _codes(measures, layer)
+    for column, places in zip(layer.shapes.T, layer.layout, strict=True):
+        own = list(places)
+        for row in distinct_rows(np.column_stack([column, codes[:, own]]))[0].tolist():
+            yield int(column[row]), tuple(measures[at] for at in layer.subsets[row, own].tolist())
 
 
 def by_block(measured: Measured) -> dict[tuple[int, int], Array]:
@@ -241,3 +262,19 @@ def ascending(cells: Array, sizes: Sequence[int], order: Sequence[int]) -> Array
     """Cells of blocks, (blocks, cells) with axes in `order`, as (blocks, sizes...) with axes ascending."""
     tensor = cells.reshape(len(cells), *sizes).transpose(0, *(1 + np.argsort(order)))
     return np.ascontiguousarray(tensor)
+
+
+def outer(tensors: Iterable[Array], places: Sequence[int] | None = None) -> Array:
+    """Outer product, with the axes of all; those in the order of their `places`, if given."""
+    result: Array = np.asarray(reduce(np.multiply.outer, tensors, np.ones(())))
+    return result if places is None else result.transpose(np.argsort(places))
+
+
+def rows_over(
+    factors: Iterable[Factor], attributes: Sequence[int], sizes: Sequence[int], *, listed: bool = True
+) -> Array:
+    """Queries of some factors over the joint cells of attributes: all of them, or rows with their gram."""
+    factors = list(factors)
+    rows = join(factor.queries.matrix() if listed else factor.queries.root() for factor in factors)
+    places = [attributes.index(at) for factor in factors for at in factor.attributes]
+    return spread(rows, [sizes[place] for place in places], places, sizes)

@@ -4,7 +4,6 @@ import numpy as np
 
 from residua.answering.blocks import Blocks
 from residua.answering.coupled.answerer import Coupled
-from residua.answering.coupled.kinds import Touches
 from residua.answering.diagonal import Diagonal
 from residua.answering.independent.answerer import Independent
 from residua.answering.kronecker import Kronecker
@@ -17,8 +16,7 @@ def answerer_for(blocks: Blocks) -> Answerer:
     """The quickest answerer that suits the blocks; all give the same figures."""
     if len(blocks) == 1:
         return Kronecker(blocks)
-    touches = Touches(blocks)
-    if all(touches.centred(layer) for layer in blocks.layers):
+    if all(map(blocks.centred, blocks.layers)):
         return Independent(blocks) if _all_different(blocks) else Coupled(blocks)
     halves = halves_of(blocks)
     if halves is not None:

@@ -15,9 +15,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from residua.answering.blocks import Measured
+from residua.answering.estimator import Estimates, Estimator
 from residua.answering.independent.parts import not_together
-from residua.answering.protocol import Answerer, Estimates, TableByTable
-from residua.errors import NotInSpan
+from residua.answering.protocol import Answerer, not_in_span
+from residua.errors import Infeasible
 from residua.linalg.classes import Classes
 from residua.workload import Combined, Explicit, Factor, Queries, Table, TableRun, Total
 from residua.workload.union import Merged, Order
@@ -107,11 +108,8 @@ class QuerySplit:
         nearest = np.rint(weights)
         weights = np.where(np.abs(weights - nearest) < ROUNDING, nearest, weights)
         if np.any(np.abs(weights @ self.beyond(self.rows) - apart) > ROUNDING * (sizes + 1)):
-            raise NotInSpan(
-                f"table {group.name!r} asks for more than the plan measures by kinds of cells; add the table "
-                "to the workload before planning",
-                self.asked_of(group),
-            )
+            told = f"table {group.name!r} asks for more than the plan measures by kinds of cells"
+            raise not_in_span(told, self.asked_of(group))
         lifted = weights @ self.rows
         rest = np.where(np.abs(asked - lifted) > ROUNDING * (sizes + 1), asked - lifted, 0.0)
         if not weights.any():
@@ -195,11 +193,11 @@ def _contrasts(size: int) -> Array:
     return np.asarray(basis)
 
 
-class Coarsened(TableByTable):
+class Coarsened(Answerer):
     """One part by classes of cells; or one by cells, then one by classes.
 
-    The `lifts` say how queries are split between two parts; each is about attributes of its own. `layers`
-    has for each part the numbers of its layers among those of the strategy.
+    The `query_splits` say how queries are split between two parts; each is about attributes of its own.
+    `layers` has for each part the numbers of its layers among those of the strategy.
     """
 
     def __init__(
@@ -221,38 +219,30 @@ class Coarsened(TableByTable):
         found = ((at, *self.views[at].group(asked)) for at, asked in pairs if asked is not None)
         return Asked(tuple(found), split.order)
 
-    def variances(self, group: Table) -> Array:
-        """Variance of each query's answer, shape (count,)."""
-        return self.split(group).added_up(lambda at, asked: self.answerers[at].variances(asked))
-
-    def total(self, group: Table, *, weighted: bool) -> float:
-        """Sum of the variances; with `weighted`, each times the group's and the query's weight."""
-        found = self.split(group).parts
-        return math.fsum(self.answerers[at].total(asked, weighted=weighted) for at, asked, _ in found)
-
-    def totals(self, part: Table | TableRun) -> tuple[float, float]:
-        """Weighted and unweighted sum of the variances of one table, or of a run of tables at once."""
-        if isinstance(part, TableRun):
-            seen = self.run(part)
-            if seen is not None:
-                return self.answerers[0].totals(seen)
-        return super().totals(part)
-
     def run(self, tables: TableRun) -> TableRun | None:
         """A run of tables as the first part sees it; None if not all of it is asked of that part."""
-        if all(_all_settled(lift, tables) for lift in self.query_splits):
+        if all(_all_settled(split, tables) for split in self.query_splits):
             return self.views[0].tables(tables)
         return None
 
+    def variances(self, group: Table) -> Array:
+        return self.split(group).added_up(lambda at, asked: self.answerers[at].variances(asked))
+
+    def summed(self, group: Table, *, weighted: bool) -> float:
+        found = self.split(group).parts
+        return math.fsum(self.answerers[at].summed(asked, weighted=weighted) for at, asked, _ in found)
+
+    def totals(self, part: Table | TableRun) -> tuple[float, float]:
+        seen = self.run(part) if isinstance(part, TableRun) else None
+        return super().totals(part) if seen is None else self.answerers[0].totals(seen)
+
     def largest(self, group: Table) -> float:
-        """Largest variance of the group's queries; nan if there are too many to go through."""
         found = self.split(group).parts
         if len(found) == 1:
             return self.answerers[found[0][0]].largest(found[0][1])
-        return float(self.variances(group).max()) if group.listable else math.nan
+        return super().largest(group)
 
-    def covariance(self, left: Table, right: Table) -> Array:
-        """Covariance of the answers of two groups, shape (left.count, right.count)."""
+    def covariances(self, left: Table, right: Table) -> Array:
         one, two = self.split(left), self.split(right)
         result = np.zeros((left.count, right.count))
         for at, rows, orders in one.parts:
@@ -263,17 +253,47 @@ class Coarsened(TableByTable):
         return two.order.arranged(one.order.arranged(result), axis=1)
 
     def estimates(self, measured: Measured) -> Estimates:
-        """The estimates of each part from its own numbers."""
         parts = []
         for answerer, mine in zip(self.answerers, self._layers, strict=True):
             own = [(mine.index(layer), rows, values) for layer, rows, values in measured if layer in mine]
             parts.append(answerer.estimates(own))
         return Estimates((), (), None, tuple(parts))
 
+    def estimator(self, estimates: Estimates) -> Estimator:
+        return _SplitEstimator(self, estimates)
+
     def notes(self) -> Iterator[str]:
-        """What each part has to say."""
         for answerer in self.answerers:
             yield from answerer.notes()
+
+
+class _SplitEstimator(Estimator):
+    """Answers from the estimates of each part."""
+
+    def __init__(self, coarsened: Coarsened, estimates: Estimates) -> None:
+        super().__init__(estimates)
+        self._coarsened = coarsened
+        pairs = zip(coarsened.answerers, estimates.parts, strict=True)
+        self._parts = [own.estimator(found) for own, found in pairs]
+
+    def of_domain(self, number: int) -> Estimator:
+        return self._parts[number]
+
+    def by_classes(self, subsets: NDArray[np.int32], classes: Sequence[Classes]) -> Array:
+        raise Infeasible(
+            "this release was measured by kinds of cells and not by cells, which post-processing starts "
+            "from; plan the tables to be processed by themselves"
+        )
+
+    def answers(self, group: Table) -> Array:
+        return self._coarsened.split(group).added_up(lambda at, asked: self._parts[at].answers(asked))
+
+    def run(self, tables: TableRun) -> Iterator[tuple[NDArray[np.intp], Array]]:
+        seen = self._coarsened.run(tables)
+        if seen is not None:
+            yield from self._parts[0].run(seen)
+        else:
+            yield from ((np.array([at]), self.answers(group)[None]) for at, group in enumerate(tables))
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -7,19 +7,20 @@ on few joint cells, X itself is diagonalised.
 """
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property, reduce
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
 from residua._limits import DIAGONAL_CELLS, DIAGONAL_COORDINATES, DIAGONAL_TERMS
-from residua.answering.blocks import Blocks, Measured, by_block
+from residua.answering.blocks import Blocks, Measured, ascending, by_block, outer, rows_over
 from residua.answering.coupled.answerer import Coupled
-from residua.answering.protocol import Estimates, TableByTable, refuse_large_covariance
-from residua.errors import NotInSpan, WorkloadError
-from residua.linalg.matrices import join, spread
+from residua.answering.estimator import Estimates
+from residua.answering.protocol import Answerer, not_in_span
+from residua.errors import WorkloadError
+from residua.linalg.matrices import along_axes, join
 from residua.workload import Factor, Table
 
 Array = NDArray[np.float64]
@@ -57,7 +58,8 @@ def diagonalised(grams: Sequence[Sequence[Array]], precisions: Sequence[float]) 
     along = [_diagonalised([term[axis] for term in grams]) for axis in range(len(cells))]
     split = [each for each in along if each is not None]
     if len(split) == len(cells):
-        diagonal = _sum_of_products([[each[2][t] for each in split] for t in range(len(grams))], precisions)
+        products = (p * outer(each[2][t] for each in split) for t, p in enumerate(precisions))
+        diagonal = np.asarray(sum(products))
         bases, ranges = tuple(each[0] for each in split), tuple(each[1] for each in split)
         # Sums of products of figures that are zero or far from it: none is what rounding leaves of zero.
         return Diagonalisation(bases, ranges, _inverted(diagonal, diagonal > 0), whole=False)
@@ -94,13 +96,6 @@ def _diagonalised(grams: Sequence[Array]) -> tuple[Array, Array, list[Array]] | 
     return turned, middle @ turned, diagonals
 
 
-def _sum_of_products(diagonals: Sequence[Sequence[Array]], precisions: Sequence[float]) -> Array:
-    total = np.zeros([len(each) for each in diagonals[0]])
-    for own, precision in zip(diagonals, precisions, strict=True):
-        total += precision * reduce(np.multiply.outer, own)
-    return total
-
-
 def _inverted(diagonal: Array, alive: NDArray[np.bool_]) -> Array:
     return np.divide(1.0, diagonal, out=np.zeros_like(diagonal), where=alive)
 
@@ -120,40 +115,23 @@ class Axis:
         """Number of joint cells."""
         return math.prod(self.sizes)
 
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Product:
-    """One block: a matrix for each axis, None where it asks for the total, and the noise variance.
-
-    `order` are the axes that it has a matrix for, in the order of its factors.
-    """
-
-    matrices: tuple[Array | None, ...]
-    noise: float
-    order: tuple[int, ...]
-
-    def matrix(self, axis: int, cells: int) -> Array:
-        """The matrix along an axis; a row of ones where it asks for the total."""
-        found = self.matrices[axis]
-        return np.ones((1, cells)) if found is None else found
-
-    def arranged(self, numbers: Array) -> Array:
-        """Measured numbers with an axis for each of ours."""
-        rows = [1 if matrix is None else len(matrix) for matrix in self.matrices]
-        tensor = numbers.reshape([rows[at] for at in self.order]).transpose(np.argsort(self.order))
-        return tensor.reshape(rows)
+    def asked(self, group: Table) -> list[Factor]:
+        """The factors of a table that look at our attributes alone."""
+        return [factor for factor in group.factors if set(factor.attributes) <= {*self.attributes}]
 
 
-class Diagonal(TableByTable):
+class Diagonal(Answerer):
     """Products over the same axes, each with independent noise of its own variance.
 
     Tables that look at other attributes, or at several axes together, are left to the general answerer.
     """
 
-    def __init__(
-        self, axes: Sequence[Axis], terms: Sequence[Product], frame: Diagonalisation, blocks: Blocks
-    ) -> None:
-        self.axes, self.terms, self.frame, self.blocks = tuple(axes), tuple(terms), frame, blocks
+    def __init__(self, axes: Sequence[Axis], frame: Diagonalisation, blocks: Blocks) -> None:
+        self.axes, self.frame, self.blocks = tuple(axes), frame, blocks
+        attributes = tuple(at for axis in axes for at in axis.attributes)
+        self.joint = Axis(attributes, tuple(size for axis in axes for size in axis.sizes))
+        self.seen = (self.joint,) if frame.whole else self.axes
+        """The axes of the frame."""
 
     @cached_property
     def general(self) -> Coupled:
@@ -162,10 +140,8 @@ class Diagonal(TableByTable):
 
     def _fits(self, *groups: Table) -> bool:
         """Whether every factor of these tables looks at one axis of the frame."""
-        parts = [self.axes] if self.frame.whole else [(axis,) for axis in self.axes]
-        known = [{at for axis in axes for at in axis.attributes} for axes in parts]
         return all(
-            any(set(factor.attributes) <= own for own in known) for each in groups for factor in each.factors
+            sum(len(axis.asked(group)) for axis in self.seen) == len(group.factors) for group in groups
         )
 
     @classmethod
@@ -173,147 +149,106 @@ class Diagonal(TableByTable):
         """The blocks as products over common axes, or None if those have no common diagonal form."""
         if len(blocks) > DIAGONAL_TERMS:
             return None
-        each = list(blocks.each())
-        found = {factor.attributes: factor.sizes for _, factors, _ in each for factor in factors}
+        terms = list(blocks.each())
+        found = {factor.attributes: factor.sizes for _, factors, _ in terms for factor in factors}
         axes = [Axis(attributes, sizes) for attributes, sizes in found.items()]
         attributes = [at for axis in axes for at in axis.attributes]
         if len(set(attributes)) < len(attributes):
             return None
-        terms = []
-        for _, factors, noise in each:
+        grams = []
+        for _, factors, _ in terms:
             mine = {factor.attributes: factor.matrix for factor in factors}
-            order = tuple(list(found).index(attributes) for attributes in mine)
-            terms.append(Product(tuple(mine.get(axis.attributes) for axis in axes), noise, order))
-        grams = [[_gram(term.matrix(at, axis.cells)) for at, axis in enumerate(axes)] for term in terms]
-        frame = diagonalised(grams, [1.0 / term.noise for term in terms])
-        return None if frame is None else cls(axes, terms, frame, blocks)
+            rows = (mine.get(axis.attributes, np.ones((1, axis.cells))) for axis in axes)
+            grams.append([np.asarray(each.T @ each) for each in rows])
+        frame = diagonalised(grams, [1.0 / noise for _, _, noise in terms])
+        return None if frame is None else cls(axes, frame, blocks)
 
     def variances(self, group: Table) -> Array:
-        """Variance of each query's answer, shape (count,)."""
         if not self._fits(group):
             return self.general.variances(group)
         self._refuse_outside(group)
-        parts = list(self._parts(group))
         tensor = self.frame.inverse
-        for axes, factors, basis in reversed(parts):  # the last axis of the tensor that is left, each time
-            squares = (self._rows(factors, axes, listed=True) @ basis) ** 2
-            tensor = np.tensordot(squares, tensor, axes=(1, len(parts) - 1))
-        counts = [factor.queries.count for _, factors, _ in parts for factor in factors]
-        order = [group.factors.index(factor) for _, factors, _ in parts for factor in factors]
+        for axis, basis in reversed(self._pairs):  # the last axis of the tensor that is left, each time
+            squares = (rows_over(axis.asked(group), axis.attributes, axis.sizes) @ basis) ** 2
+            tensor = np.tensordot(squares, tensor, axes=(1, len(self.seen) - 1))
+        factors = [factor for axis in self.seen for factor in axis.asked(group)]
+        order = [group.factors.index(factor) for factor in factors]
+        counts = [factor.queries.count for factor in factors]
         return np.asarray(tensor.reshape(counts).transpose(np.argsort(order)).reshape(-1))
 
-    def total(self, group: Table, *, weighted: bool) -> float:
-        """Sum of the variances; with `weighted`, each times the group's and the query's weight."""
+    def summed(self, group: Table, *, weighted: bool) -> float:
         if not self._fits(group):
-            return self.general.total(group, weighted=weighted)
+            return self.general.summed(group, weighted=weighted)
         self._refuse_outside(group)
-        lengths = self._lengths(group, weighted=weighted)
-        return _contracted(self.frame.inverse, lengths) * (group.weight if weighted else 1.0)
+        return _contracted(self.frame.inverse, self._lengths(group, weighted=weighted))
 
     def largest(self, group: Table) -> float:
-        """Largest variance of the group's queries; nan if there are too many to go through."""
-        if not self._fits(group):
-            return self.general.largest(group)
-        return float(self.variances(group).max()) if group.listable else math.nan
+        return super().largest(group) if self._fits(group) else self.general.largest(group)
 
-    def covariance(self, left: Table, right: Table) -> Array:
-        """Covariance of the answers of two groups, shape (left.count, right.count)."""
+    def covariances(self, left: Table, right: Table) -> Array:
         if not self._fits(left, right):
-            return self.general.covariance(left, right)
-        refuse_large_covariance(left, right)
-        cells = math.prod(axis.cells for axis in self.axes)
-        if cells > DIAGONAL_CELLS:
+            return self.general.covariances(left, right)
+        if self.joint.cells > DIAGONAL_CELLS:
             raise WorkloadError(
                 f"the covariance of tables {left.name!r} and {right.name!r} is too large: of a union of "
-                f"products it is computed on at most {DIAGONAL_CELLS:,} joint cells, and these are {cells:,}"
+                f"products it is computed on at most {DIAGONAL_CELLS:,} joint cells, and these are "
+                f"{self.joint.cells:,}"
             )
+        basis, seen = join(self.frame.bases), []
         for group in (left, right):
             self._refuse_outside(group)
-        basis = join(self.frame.bases)
-        seen = [self._rows(group.factors, self.axes, listed=True) @ basis for group in (left, right)]
+            seen.append(rows_over(group.factors, self.joint.attributes, self.joint.sizes) @ basis)
         return np.asarray((seen[0] * self.frame.inverse.reshape(-1)) @ seen[1].T)
 
     def estimates(self, measured: Measured) -> Estimates:
         """The marginal of all measured cells: `V D^+ V' sum_t A_t' y_t / v_t`, by axis (claim H-031)."""
-        frame, axes = self.frame, self.axes
-        total = np.zeros([axis.cells for axis in axes])
+        total = np.zeros([axis.cells for axis in self.axes])
         numbers = by_block(measured)
-        for term, place in zip(self.terms, sorted(numbers), strict=True):
-            tensor = term.arranged(numbers[place])
-            for at, axis in enumerate(axes):
-                tensor = _along(tensor, term.matrix(at, axis.cells).T, at)
-            total += tensor / term.noise
-        tensor = total.reshape(-1) if frame.whole else total
-        for at, basis in enumerate(frame.bases):
-            tensor = _along(tensor, basis.T, at)
-        tensor = tensor * frame.inverse
-        for at, basis in enumerate(frame.bases):
-            tensor = _along(tensor, basis, at)
-        order = [at for axis in axes for at in axis.attributes]
-        cells = tensor.reshape([size for axis in axes for size in axis.sizes]).transpose(np.argsort(order))
-        return Estimates.of(
-            [(np.array([sorted(order)], dtype=np.int32), np.ascontiguousarray(cells)[None])], None
-        )
+        for (_, factors, noise), place in zip(self.blocks.each(), sorted(numbers), strict=True):
+            cells = along_axes(numbers[place][None], [factor.matrix.T for factor in factors])
+            own = [self.axes.index(Axis(factor.attributes, factor.sizes)) for factor in factors]
+            tensor = cells.reshape([self.axes[at].cells for at in own]).transpose(np.argsort(own))
+            total += np.expand_dims(tensor, [at for at in range(total.ndim) if at not in own]) / noise
+        turned = along_axes(total.reshape(1, -1), [basis.T for basis in self.frame.bases])
+        cells = along_axes(turned * self.frame.inverse.reshape(-1), self.frame.bases)
+        order = self.joint.attributes
+        subsets = np.array([sorted(order)], dtype=np.int32)
+        return Estimates.of([(subsets, ascending(cells, self.joint.sizes, order))], None)
 
-    def _parts(self, group: Table) -> Iterator[tuple[tuple[Axis, ...], list[Factor], Array]]:
-        """For each axis of the frame the axes it stands for, the group's factors there, and its basis."""
-        split = [self.axes] if self.frame.whole else [(axis,) for axis in self.axes]
-        for axes, basis in zip(split, self.frame.bases, strict=True):
-            here = {at for axis in axes for at in axis.attributes}
-            yield axes, [factor for factor in group.factors if set(factor.attributes) <= here], basis
-
-    @staticmethod
-    def _rows(factors: Sequence[Factor], axes: Sequence[Axis], *, listed: bool) -> Array:
-        """Queries of some factors over all cells of some axes: all of them, or rows with their gram."""
-        order = [attribute for axis in axes for attribute in axis.attributes]
-        sizes = [size for axis in axes for size in axis.sizes]
-        rows = join(factor.queries.matrix() if listed else factor.queries.root() for factor in factors)
-        places = [order.index(attribute) for factor in factors for attribute in factor.attributes]
-        return spread(rows, [sizes[place] for place in places], places, sizes)
+    @property
+    def _pairs(self) -> list[tuple[Axis, Array]]:
+        """Each axis of the frame, with its basis."""
+        return list(zip(self.seen, self.frame.bases, strict=True))
 
     def _lengths(self, group: Table, *, weighted: bool) -> list[Array]:
-        """Sum of squares of every coordinate over the group's queries, for each axis of the frame."""
+        """Sum of squares of every coordinate over the table's queries, for each axis of the frame."""
         lengths = []
-        for axes, factors, basis in self._parts(group):
-            single = len(axes) == 1 and len(axes[0].attributes) == 1 and len(factors) == 1
-            if single:
+        for axis, basis in self._pairs:
+            factors = axis.asked(group)
+            if len(axis.attributes) == len(factors) == 1:
                 gram = factors[0].queries.gram(weighted=weighted)
                 lengths.append(np.einsum("ia,ij,ja->a", basis, gram, basis, optimize=True))
             else:
                 listed = not weighted and any(factor.queries.weights is not None for factor in factors)
-                rows = self._rows(factors, axes, listed=listed)
+                rows = rows_over(factors, axis.attributes, axis.sizes, listed=listed)
                 lengths.append(np.sum((rows @ basis) ** 2, axis=0))
         return lengths
 
     def _refuse_outside(self, group: Table) -> None:
-        """NotInSpan if a query of the group is not a combination of what is measured."""
-        for at, (axes, factors, basis) in enumerate(self._parts(group)):
-            rows = self._rows(factors, axes, listed=False)
-            left = rows - (rows @ basis) @ self.frame.ranges[at].T
+        """NotInSpan if a query of the table is not a combination of what is measured."""
+        told = f"table {group.name!r} asks for more than the plan's products measure"
+        for (axis, basis), reached in zip(self._pairs, self.frame.ranges, strict=True):
+            rows = rows_over(axis.asked(group), axis.attributes, axis.sizes, listed=False)
+            left = rows - (rows @ basis) @ reached.T
             if np.sum(left**2) > SPAN_TOLERANCE * np.sum(rows**2):
-                raise _not_in_span(group)
+                raise not_in_span(told)
         lengths = self._lengths(group, weighted=True)
         unseen = _contracted((self.frame.inverse == 0).astype(np.float64), lengths)
         if unseen > SPAN_TOLERANCE * math.prod(float(each.sum()) for each in lengths):
-            raise _not_in_span(group)
+            raise not_in_span(told)
 
 
 def _contracted(tensor: Array, vectors: list[Array]) -> float:
     for vector in reversed(vectors):
         tensor = tensor @ vector
     return float(tensor)
-
-
-def _not_in_span(group: Table) -> NotInSpan:
-    return NotInSpan(
-        f"table {group.name!r} asks for more than the plan's products measure; add the table to the workload "
-        "before planning"
-    )
-
-
-def _gram(rows: Array) -> Array:
-    return np.asarray(rows.T @ rows)
-
-
-def _along(tensor: Array, matrix: Array, axis: int) -> Array:
-    return np.asarray(np.moveaxis(np.tensordot(matrix, tensor, axes=(1, axis)), 0, axis))

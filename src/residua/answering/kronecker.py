@@ -1,41 +1,37 @@
-"""How one block meets one table: the smallest independent parts, and the figures of each."""
+"""One block: the inverse of a Kronecker product is a product of inverses (claim A-002).
+
+Factors of a table and of the block that share attributes are tied into the smallest independent parts;
+figures of the whole are products over parts.
+"""
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import partial, reduce
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
 
 from residua._limits import TIED_CELLS
-from residua.answering.blocks import Blocks, Measured, Placed, Shape, ascending
-from residua.answering.protocol import (
-    Estimates,
-    FactorCovariance,
-    Factored,
-    TableByTable,
-    refuse_large_covariance,
-)
-from residua.errors import NotInSpan, WorkloadError
-from residua.linalg.matrices import along_axes, join, spread, sum_out
+from residua.answering.blocks import Blocks, Measured, Placed, Shape, ascending, outer, rows_over
+from residua.answering.estimator import Estimates
+from residua.answering.protocol import Answerer, FactorCovariance, Factored, not_in_span
+from residua.errors import WorkloadError
+from residua.linalg.matrices import along_axes, join, sum_out
 from residua.workload import Factor, Table, Total
 from residua.workload.tables import TIMES
 
 Array = NDArray[np.float64]
-
+Strategies = tuple[Placed, ...]
 
 SPAN_TOLERANCE = 1e-10  # of a query's squared length: what rounding may leave outside the row space
 
 
-Strategies = tuple[Placed, ...]
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class ProductPart:
-    """Some factors of a group with the strategy factors they touch.
+    """Some factors of a table with the strategy factors they touch.
 
-    `square` is the covariance of the marginal on the group's attributes, in its order. Where there are things
+    `square` is the covariance of the marginal on the table's attributes, in its order. Where there are things
     that no measurement sees, `q whole q'` is a query's squared length over all cells and `q outside q'` that
     of its unseen part.
     """
@@ -50,22 +46,22 @@ class ProductPart:
     def of(cls, strategy: Strategies, factors: tuple[Factor, ...], name: str) -> "ProductPart":
         """The part of these factors of table `name`, refused if it ties too many cells together."""
         order = _axes(factors)
-        tied = len(strategy) > 1
         cells = math.prod(factor.queries.cells for factor in factors)
-        if tied and cells > TIED_CELLS:
+        if len(strategy) > 1 and cells > TIED_CELLS:
             raise WorkloadError(
                 f"table {name!r} joins attributes that are measured apart in {cells:,} cells, "
                 f"more than {TIED_CELLS:,}; ask about fewer cells, or plan this table with the others"
             )
-        square = marginal(strategy, [factor.inverse for factor in strategy], order)
+        square = _marginal(strategy, [factor.inverse for factor in strategy], order)
         if all(factor.projector is None for factor in strategy):
             return cls(strategy, factors, square)
+        widths = [ours.matrix.shape[1] for ours in strategy]
         seen = [
-            np.eye(ours.matrix.shape[1]) if ours.projector is None else ours.projector for ours in strategy
+            np.eye(width) if ours.projector is None else ours.projector
+            for ours, width in zip(strategy, widths, strict=True)
         ]
-        each = math.prod(ours.matrix.shape[1] for ours in strategy) // cells  # cells of ours per cell asked
-        whole = each * np.eye(cells)
-        return cls(strategy, factors, square, whole, whole - marginal(strategy, seen, order))
+        whole = math.prod(widths) // cells * np.eye(cells)  # so many cells of ours per cell asked
+        return cls(strategy, factors, square, whole, whole - _marginal(strategy, seen, order))
 
     def variances(self) -> Array:
         """Variance of each product of queries at noise 1, shape (count of each factor...)."""
@@ -101,60 +97,86 @@ class ProductPart:
             counts.append(listed.shape[-1])
         return result.reshape(counts)
 
+    def refuse_outside(self, name: str) -> None:
+        """NotInSpan if a query of table `name` is not a combination of what is measured."""
+        if self.whole is None or self.outside is None:
+            return
+        allowed = SPAN_TOLERANCE * self.squares(self.whole, spanning=True)
+        excess = self.squares(self.outside, spanning=True) - allowed
+        if excess.max() > 0:
+            title = TIMES.join(factor.queries.title for factor in self.factors)
+            listable = all(factor.queries.listable for factor in self.factors)
+            which = f"query {int(np.argmax(excess))}" if listable else "some query"
+            raise not_in_span(
+                f"table {name!r}: {which} of {title!r} is not a combination of the plan's measurements"
+            )
 
-def with_unmeasured(ours: Strategies, *groups: Table) -> Strategies:
-    """Our factors, and a total over each attribute that the groups ask about and we do not measure.
+
+def parts_of(ours: Strategies, group: Table) -> list[ProductPart]:
+    """The table's factors and ours, tied into the smallest independent parts; NotInSpan if we miss any."""
+    group = _without_unmeasured_totals(ours, group)
+    measured = _with_unmeasured(ours, group)
+    parts: list[ProductPart] = []
+    left = list(group.factors)
+    while left:
+        tied = [left.pop(0)]
+        touched = _touching(measured, _axes(tied))
+        while more := [f for f in left if any(set(f.attributes) & set(s.attributes) for s in touched)]:
+            tied += more
+            left = [f for f in left if f not in more]
+            touched = _touching(measured, _axes(tied))
+        tied.sort(key=group.factors.index)
+        parts.append(ProductPart.of(touched, tuple(tied), group.name))
+    for factor in _untouched(ours, parts):
+        if factor.projector is not None:
+            cells = len(factor.projector)
+            if cells - float(factor.projector.sum()) > SPAN_TOLERANCE * cells:
+                raise not_in_span(
+                    f"table {group.name!r} needs a total that the plan's measurements do not contain"
+                )
+    for part in parts:
+        part.refuse_outside(group.name)
+    return parts
+
+
+def _without_unmeasured_totals(ours: Strategies, group: Table) -> Table:
+    """The same queries: a total over an attribute that is not measured asks nothing."""
+    measured = _axes(ours)
+    kept = (f for f in group.factors if f.attributes[0] in measured or not isinstance(f.queries, Total))
+    return replace(group, factors=tuple(kept))
+
+
+def _with_unmeasured(ours: Strategies, *groups: Table) -> Strategies:
+    """Our factors, and a total over each attribute that the tables ask about and we do not measure.
 
     To measure nothing along an attribute is to measure its total there (claim A-003).
     """
     more = list(ours)
     for group in groups:
-        for axis, size in _sizes(group.factors):
-            if any(axis in factor.attributes for factor in more):
+        sizes = [size for factor in group.factors for size in factor.queries.sizes]
+        for axis, size in zip(group.attributes, sizes, strict=True):
+            if axis in _axes(more):
                 continue
             if size > TIED_CELLS:
-                raise NotInSpan(
-                    f"table {group.name!r} asks about an attribute of {size:,} cells that the plan does "
-                    "not measure; add the table to the workload before planning",
-                    (axis,),
-                )
+                asked = f"an attribute of {size:,} cells that the plan does not measure"
+                raise not_in_span(f"table {group.name!r} asks about {asked}", (axis,))
             more.append(Placed((axis,), Shape.of((size,), np.ones((1, size)))))
     return tuple(more)
 
 
-def parts_of(ours: Strategies, group: Table) -> list[ProductPart]:
-    """The group's factors and ours, tied into the smallest independent parts; NotInSpan if we miss any."""
-    group = without_unmeasured_totals(ours, group)
-    measured = with_unmeasured(ours, group)
-    parts: list[ProductPart] = []
-    left = list(group.factors)
-    while left:
-        tied = [left.pop(0)]
-        touched = touching(measured, _axes(tied))
-        while more := [f for f in left if any(set(f.attributes) & set(s.attributes) for s in touched)]:
-            tied += more
-            left = [f for f in left if f not in more]
-            touched = touching(measured, _axes(tied))
-        tied.sort(key=group.factors.index)
-        parts.append(ProductPart.of(touched, tuple(tied), group.name))
-    _refuse_outside(ours, parts, group.name)
-    return parts
-
-
-def without_unmeasured_totals(ours: Strategies, group: Table) -> Table:
-    """The same queries: a total over an attribute that is not measured asks nothing."""
-    measured = {axis for factor in ours for axis in factor.attributes}
-    kept = (f for f in group.factors if f.attributes[0] in measured or not isinstance(f.queries, Total))
-    return replace(group, factors=tuple(kept))
-
-
-def touching(ours: Strategies, axes: Iterable[int]) -> Strategies:
+def _touching(ours: Strategies, axes: Iterable[int]) -> Strategies:
     """Those of our factors that look at one of these attributes."""
     wanted = set(axes)
     return tuple(factor for factor in ours if wanted & set(factor.attributes))
 
 
-def marginal(strategy: Strategies, squares: list[Array], order: list[int]) -> Array:
+def _untouched(ours: Strategies, parts: Iterable[ProductPart]) -> Iterator[Placed]:
+    """Those of our factors that no part looks at."""
+    known = {id(factor) for part in parts for factor in part.strategy}
+    return (factor for factor in ours if id(factor) not in known)
+
+
+def _marginal(strategy: Strategies, squares: Sequence[Array], order: list[int]) -> Array:
     """Kronecker product of the squares, summed out to the attributes in `order`."""
     kept: list[int] = []
     sizes: list[int] = []
@@ -167,58 +189,15 @@ def marginal(strategy: Strategies, squares: list[Array], order: list[int]) -> Ar
     return sum_out(join(reduced), sizes, [kept.index(axis) for axis in order])
 
 
-def arranged(group: Table, parts: Sequence[ProductPart]) -> Array:
-    """Outer product of the parts' variances, in the order of the group's factors, flattened."""
-    places = [group.factors.index(factor) for part in parts for factor in part.factors]
-    outer: Array = reduce(np.multiply.outer, [part.variances() for part in parts], np.ones(()))
-    return np.asarray(outer.transpose(np.argsort(places)).reshape(-1))
-
-
-def measured_by(parts: Sequence[ProductPart]) -> list[Placed]:
-    """The strategy factors that some part touches."""
-    return [factor for part in parts for factor in part.strategy]
-
-
-def _refuse_outside(ours: Strategies, parts: Sequence[ProductPart], name: str) -> None:
-    asked = {id(factor) for factor in measured_by(parts)}
-    for factor in ours:
-        if id(factor) not in asked and factor.projector is not None:
-            cells = len(factor.projector)
-            if cells - float(factor.projector.sum()) > SPAN_TOLERANCE * cells:
-                raise NotInSpan(
-                    f"table {name!r} needs a total that the plan's measurements do not contain; "
-                    "add the table to the workload before planning"
-                )
-    for part in parts:
-        if part.whole is None or part.outside is None:
-            continue
-        allowed = SPAN_TOLERANCE * part.squares(part.whole, spanning=True)
-        excess = part.squares(part.outside, spanning=True) - allowed
-        if excess.max() > 0:
-            title = TIMES.join(factor.queries.title for factor in part.factors)
-            listable = all(factor.queries.listable for factor in part.factors)
-            which = f"query {int(np.argmax(excess))}" if listable else "some query"
-            raise NotInSpan(
-                f"table {name!r}: {which} of {title!r} is not a combination of the plan's measurements; "
-                "add the table to the workload before planning"
-            )
-
-
-def _axes(factors: Iterable[Factor]) -> list[int]:
+def _axes(factors: Iterable[Factor | Placed]) -> list[int]:
     return [axis for factor in factors for axis in factor.attributes]
 
 
-def _sizes(factors: Iterable[Factor]) -> Iterator[tuple[int, int]]:
-    """Each attribute with its number of cells."""
-    for factor in factors:
-        yield from zip(factor.attributes, factor.queries.sizes, strict=True)
-
-
-class Kronecker(TableByTable):
+class Kronecker(Answerer):
     """`(kron_s B_s) x` plus independent noise of one variance."""
 
     def __init__(self, blocks: Blocks) -> None:
-        ((self.attributes, self.factors, self.noise),) = blocks.each()
+        ((_, self.factors, self.noise),) = blocks.each()
         self._layer = blocks.layers[0]
 
     def estimates(self, measured: Measured) -> Estimates:
@@ -229,32 +208,27 @@ class Kronecker(TableByTable):
         return Estimates.of([(self._layer.subsets, ascending(cells, sizes, self._layer.order))], None)
 
     def variances(self, group: Table) -> Array:
-        """Variance of each query's answer, shape (count,)."""
         parts = parts_of(self.factors, group)
-        return arranged(group, parts) * self._scale(measured_by(parts))
+        places = [group.factors.index(factor) for part in parts for factor in part.factors]
+        return outer((part.variances() for part in parts), places).reshape(-1) * self._scale(parts)
 
-    def total(self, group: Table, *, weighted: bool) -> float:
-        """Sum of the variances; with `weighted`, each times the group's and the query's weight."""
-        result = group.weight if weighted else 1.0
+    def summed(self, group: Table, *, weighted: bool) -> float:
         parts = parts_of(self.factors, group)
-        result *= math.prod(part.total(weighted=weighted) for part in parts)
-        return result * self._scale(measured_by(parts))
+        return math.prod(part.total(weighted=weighted) for part in parts) * self._scale(parts)
 
     def largest(self, group: Table) -> float:
-        """Largest variance: the product of the largest of each part; nan if they cannot be gone through."""
+        """The product of the largest of each part."""
         parts = parts_of(self.factors, group)
         if not group.listable:
             return math.nan
-        return math.prod(float(part.variances().max()) for part in parts) * self._scale(measured_by(parts))
+        return math.prod(float(part.variances().max()) for part in parts) * self._scale(parts)
 
-    def covariance(self, left: Table, right: Table) -> Array:
-        """Covariance of the answers of two groups, shape (left.count, right.count)."""
-        refuse_large_covariance(left, right)
+    def covariances(self, left: Table, right: Table) -> Array:
         for group in (left, right):
             parts_of(self.factors, group)  # refuses what the measurements do not support
-        left, right = (without_unmeasured_totals(self.factors, group) for group in (left, right))
+        left, right = (_without_unmeasured_totals(self.factors, group) for group in (left, right))
         order = sorted({*left.attributes, *right.attributes})
-        touched = touching(with_unmeasured(self.factors, left, right), order)
+        touched = _touching(_with_unmeasured(self.factors, left, right), order)
         sizes = {
             axis: size for ours in touched for axis, size in zip(ours.attributes, ours.sizes, strict=True)
         }
@@ -264,9 +238,10 @@ class Kronecker(TableByTable):
                 f"the covariance of tables {left.name!r} and {right.name!r} needs {math.prod(width):,} joint "
                 f"cells, more than {TIED_CELLS:,}; ask for tables on fewer attributes, or for variances"
             )
-        square = marginal(touched, [ours.inverse for ours in touched], order)
-        rows = [_dense_rows(group, order, width) for group in (left, right)]
-        return np.asarray(rows[0] @ square @ rows[1].T) * self._scale(touched)
+        square = _marginal(touched, [ours.inverse for ours in touched], order)
+        rows = [rows_over(group.factors, order, width) for group in (left, right)]
+        scale = self._scale([ProductPart(touched, (), square)])
+        return np.asarray(rows[0] @ square @ rows[1].T) * scale
 
     def factored(self, subset: tuple[int, ...]) -> Factored | None:
         """Covariance of a marginal as a product of those of the factors that it touches."""
@@ -283,15 +258,7 @@ class Kronecker(TableByTable):
         complete = sum(len(each.attributes) for each in found) == len(subset)
         return Factored(scale, tuple(found)) if complete else Factored(0.0, ())
 
-    def _scale(self, asked: Iterable[Placed]) -> float:
-        """Noise variance times the variance of a total over each factor that is not among those asked."""
-        known = {id(factor) for factor in asked}
-        idle = (factor for factor in self.factors if id(factor) not in known)
+    def _scale(self, parts: Sequence[ProductPart]) -> float:
+        """Noise variance times the variance of a total over each factor that no part touches."""
+        idle = _untouched(self.factors, parts)
         return self.noise * math.prod(float(factor.inverse.sum()) for factor in idle)
-
-
-def _dense_rows(group: Table, order: list[int], sizes: list[int]) -> Array:
-    """The group's queries as rows over all cells of the strategy, shape (count, cells)."""
-    rows = join(factor.queries.matrix() for factor in group.factors)
-    places = [order.index(axis) for axis in group.attributes]
-    return spread(rows, [sizes[place] for place in places], places, sizes)

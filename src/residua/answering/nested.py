@@ -15,8 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from residua.answering.blocks import Blocks, Layer, Measured, Shape, ascending
+from residua.answering.estimator import Estimates
 from residua.answering.independent.answerer import Independent
-from residua.answering.protocol import Estimates
 from residua.linalg.centring import Measure
 from residua.linalg.matrices import along_axes
 

@@ -285,7 +285,7 @@ class Unbiased:
         """Least squares of noise alone, the same for the same measurements and number."""
         strategy = self.plan.strategy
         measured = noise_of(strategy, np.random.default_rng([self.seed, number]))
-        return Estimator(strategy.answerer, strategy.estimates(measured))
+        return strategy.answerer.estimator(strategy.estimates(measured))
 
 
 def seed_of(cells: Iterable[Array]) -> int:

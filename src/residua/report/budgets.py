@@ -12,8 +12,7 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from residua.answering.blocks import Shape, batched_rows
-from residua.answering.coupled.kinds import Touches
+from residua.answering.blocks import Shape, block_classes
 from residua.linalg.matrices import distinct_rows
 from residua.privacy import Budget, budget_from_manifest
 from residua.privacy.conversions import exact_text
@@ -125,12 +124,11 @@ def _costs(strategy: Strategy) -> Iterator[_Run]:
     found: dict[int, list[_Run]] = {}
     for domain in range(len(strategy.domains)):
         blocks = strategy.blocks(domain)
-        touches = Touches(blocks)
         for layer in blocks.layers:
-            if touches.centred(layer):
+            if blocks.centred(layer):
                 found.setdefault(layer.subsets.shape[1], []).append((layer.subsets, layer.costs))
                 continue
-            for _, rows in batched_rows(blocks.measures, [layer]):
+            for rows in block_classes(blocks.measures, layer):
                 shapes = [blocks.shapes[at] for at in layer.shapes[rows[0]].tolist()]
                 for asked, fraction in _energies(shapes, layer.layout):
                     own = layer.subsets[rows][:, sorted(asked)]

@@ -63,7 +63,7 @@ def joined(parts: Sequence[tuple[Strategy, Measured]]) -> tuple[Strategy, Number
         domains = tuple(replace(domain, measures=own) for domain, own in pairs)
         strategy = Strategy(domains, shapes, layers, first.law, None, first.query_splits)
         try:
-            shared = getattr(strategy.answerer, "shared", 0)
+            shared = strategy.answerer.shared
         except Infeasible as error:  # under these measures they share more than can be solved
             refused = error
             continue

@@ -264,8 +264,10 @@ def refuse_unfit(strategy: Strategy, sizes: Sequence[int]) -> None:
     for layer in strategy.layers:
         _refuse(layer.domain >= len(strategy.domains), "blocks of no domain")
         _check_layer(layer, strategy, strategy.domains[layer.domain].sizes)
+    each = [strategy.blocks(domain) for domain in range(len(strategy.domains))]
+    centred = all(blocks.centred(layer) for blocks in each for layer in blocks.layers)
     residuals = sum(len(layer.noise) * 2 ** layer.subsets.shape[1] for layer in strategy.layers)
-    _refuse(residuals > MOST_RESIDUALS and not _centred(strategy), "more residuals than can be gone through")
+    _refuse(residuals > MOST_RESIDUALS and not centred, "more residuals than can be gone through")
 
 
 def _refuse(wrong: bool, what: str) -> None:
@@ -311,16 +313,3 @@ def _check_layer(layer: Layer, strategy: Strategy, sizes: Sequence[int]) -> None
             met = cells[subsets[shapes[:, factor] == number][:, places]]  # (blocks, places)
             fits = len(own) == len(places) and bool((met == own).all())
             _refuse(not fits, "blocks of a shape that does not fit their attributes")
-
-
-def _centred(strategy: Strategy) -> bool:
-    """Whether every block touches one residual alone."""
-    for layer in strategy.layers:
-        measures = strategy.domains[layer.domain].measures
-        for factor, places in enumerate(layer.layout):
-            for row in np.unique(layer.shapes[:, factor], return_index=True)[1].tolist():
-                own = [measures[at] for at in layer.subsets[row][list(places)].tolist()]
-                shape = strategy.shapes[int(layer.shapes[row, factor])]
-                if not shape.is_centred(own, whole=strategy.grain is not None):
-                    return False
-    return True

@@ -7,7 +7,6 @@ sum is exact whatever the number of blocks; the parameter of a block's noise is 
 """
 
 import math
-from collections.abc import Iterator
 from dataclasses import replace
 from fractions import Fraction
 
@@ -15,11 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from residua._limits import FILLED_ROWS
-from residua.answering.blocks import Layer, Memory, Shape
+from residua.answering.blocks import Layer, Memory, Shape, shape_uses
 from residua.errors import Infeasible
 from residua.kernel.exact import column_norm, column_sum, largest_size
 from residua.linalg.centring import Measure
-from residua.linalg.matrices import distinct_rows
 from residua.privacy import NoiseLaw
 from residua.privacy.laws import integer_variances
 from residua.strategy.build import Spans
@@ -81,7 +79,7 @@ class _Rounding:
         self.cost = ideal.cost()
         self.uses: dict[int, dict[tuple[Measure, ...], None]] = {}
         for layer in ideal.layers:
-            for number, measures in _uses(layer, ideal.domains[layer.domain].measures):
+            for number, measures in shape_uses(ideal.domains[layer.domain].measures, layer):
                 self.uses.setdefault(number, {})[measures] = None
         self.centred = {
             number
@@ -167,17 +165,6 @@ class _Rounding:
         loose = not any(at in self.centred for at in np.unique(layer.shapes).tolist())
         wanted = max(even_bits(self.allowed), min(FEW_LOOSE_BITS, int(room)) if loose else 0)
         return int(2 ** max(0, wanted - int(narrowest / 2)))
-
-
-def _uses(layer: Layer, measures: tuple[Measure, ...]) -> Iterator[tuple[int, tuple[Measure, ...]]]:
-    """The shapes of a layer, with the measures of the attributes that each is used on."""
-    distinct = list(dict.fromkeys(measures))
-    numbers = {measure: at for at, measure in enumerate(distinct)}
-    kinds = np.array([numbers[measure] for measure in measures], dtype=np.int64)
-    for column, places in zip(layer.shapes.T, layer.layout, strict=True):
-        codes = np.column_stack([column, kinds[layer.subsets[:, list(places)]]])
-        for number, *own in codes[distinct_rows(codes)[0]].tolist():
-            yield number, tuple(distinct[kind] for kind in own)
 
 
 def entry_bits(law: NoiseLaw, cost: float, columns: float, factors: int) -> int:

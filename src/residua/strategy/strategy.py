@@ -22,10 +22,11 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from residua.answering.blocks import Blocks, Layer, Measured, Memory, Placed, Shape, batched_rows
+from residua.answering.blocks import Blocks, Layer, Measured, Memory, Placed, Shape, block_classes
 from residua.answering.choice import answerer_for
 from residua.answering.coarsened import Coarsened, QuerySplit
-from residua.answering.protocol import Answerer, Estimates
+from residua.answering.estimator import Estimates
+from residua.answering.protocol import Answerer
 from residua.linalg.centring import Measure
 from residua.privacy import NoiseLaw
 from residua.privacy.laws import variance_ratio
@@ -92,7 +93,7 @@ class Strategy:
     @property
     def residual_measures(self) -> tuple[Measure, ...] | None:
         """The measures under which estimates are centred; None where all cells are estimated at once."""
-        return getattr(self.answerer, "measures", None)
+        return self.answerer.measures
 
     def attributes(self) -> list[int]:
         """Attributes of the schema that some block looks at, ascending."""
@@ -148,7 +149,7 @@ class Strategy:
     def runs(self) -> Iterator[tuple[int, Integers]]:
         """Blocks that measure alike, in the order in which they are measured: layer, and rows there."""
         for number, layer in enumerate(self.layers):
-            for _, rows in batched_rows(self.domains[layer.domain].measures, [layer]):
+            for rows in block_classes(self.domains[layer.domain].measures, layer):
                 yield number, rows
 
     def estimates(self, measured: Measured) -> Estimates:

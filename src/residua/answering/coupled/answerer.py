@@ -10,11 +10,12 @@ from numpy.typing import NDArray
 from residua._limits import COUPLED_QUERIES
 from residua.answering.blocks import Blocks, Measured, by_block
 from residua.answering.coupled.coordinates import lifted
+from residua.answering.coupled.division import CoupledBlock, Residual, divided
 from residua.answering.coupled.figures import Coupling
-from residua.answering.coupled.kinds import CoupledBlock, Residual, divided
 from residua.answering.coupled.system import System
+from residua.answering.estimator import Estimates
 from residua.answering.independent.answerer import Independent, residuals_of
-from residua.answering.protocol import Estimates, TableByTable, refuse_large_covariance
+from residua.answering.protocol import Answerer
 from residua.workload import Table, TableRun
 
 Array = NDArray[np.float64]
@@ -64,8 +65,10 @@ def _turned(system: System, block: CoupledBlock, numbers: Array) -> Array:
     return np.asarray(numbers @ system.memory.of(block.kind, block.kind.reduce).left)
 
 
-class Coupled(TableByTable):
+class Coupled(Answerer):
     """Blocks on any subsets of attributes, centred or not, whose row spaces may overlap."""
+
+    most_listed = COUPLED_QUERIES
 
     def __init__(self, blocks: Blocks) -> None:
         self.blocks, self.measures = blocks, blocks.measures
@@ -77,7 +80,6 @@ class Coupled(TableByTable):
         self.shared = self.system.dimension
 
     def notes(self) -> Iterator[str]:
-        """How many blocks are answered together."""
         together = f"{len(self.division.coupled):,} of these blocks overlap and are answered together"
         yield f"{together}; they share {self.system.dimension:,} dimensions"
 
@@ -92,37 +94,22 @@ class Coupled(TableByTable):
         return Estimates.of((*residuals, *coupled_residuals(self.system, by_block(measured))), self.measures)
 
     def variances(self, group: Table) -> Array:
-        """Variance of each query's answer, shape (count,)."""
         result = self.alone.variances(group)
         more = self.coupled.variances(group)
         return result if more is None else result + more.reshape(-1)
 
-    def total(self, group: Table, *, weighted: bool) -> float:
-        """Sum of the variances; with `weighted`, each times the group's and the query's weight."""
-        more = self.coupled.total(group, weighted=weighted) * (group.weight if weighted else 1.0)
-        return self.alone.total(group, weighted=weighted) + more
+    def summed(self, group: Table, *, weighted: bool) -> float:
+        return self.alone.summed(group, weighted=weighted) + self.coupled.total(group, weighted=weighted)
 
-    def totals(self, part: Table | TableRun) -> tuple[float, float]:
-        """Weighted and unweighted sum of the variances of one table, or of a run of tables at once."""
-        if isinstance(part, Table) or part.joint is not None:
-            return super().totals(part)
-        weighted, plain = self.alone.totals(part)
-        more = math.fsum(self.coupled.total(group, weighted=False) for group in part)
-        return weighted + part.weight * more, plain + more
+    def run_total(self, tables: TableRun) -> float | None:
+        alone = self.alone.run_total(tables) or 0.0
+        return alone + math.fsum(self.coupled.total(group, weighted=False) for group in tables)
 
     def largest(self, group: Table) -> float:
-        """Largest variance of the group's queries; nan if there are too many to go through."""
-        if not self.coupled.asks(group):
-            return self.alone.largest(group)
-        self.total(group, weighted=False)  # refuses what is not measured, however many queries there are
-        if not group.listable or group.count > COUPLED_QUERIES:
-            return math.nan
-        return float(self.variances(group).max())
+        return super().largest(group) if self.coupled.asked(group) else self.alone.largest(group)
 
-    def covariance(self, left: Table, right: Table) -> Array:
-        """Covariance of the answers of two groups, shape (left.count, right.count)."""
-        refuse_large_covariance(left, right)
-        result = self.alone.covariance(left, right)
+    def covariances(self, left: Table, right: Table) -> Array:
+        result = self.alone.covariances(left, right)
         more = self.coupled.covariance(left, right)
         return result if more is None else result + more
 

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from residua.answering.blocks import TOUCHED, WHOLE_TOUCHED, Shape
+from residua.answering.blocks import Shape
 from residua.linalg.centring import Measure
 from residua.linalg.matrices import pseudo_inverse
 
@@ -78,9 +78,7 @@ def touched(shape: Shape, measures: Sequence[Measure], *, whole: bool) -> frozen
 
 
 def _has_part(shape: Shape, measures: Sequence[Measure], kept: Places, *, whole: bool) -> bool:
-    lengths = np.linalg.norm(shape.matrix, axis=1)
-    parts = np.linalg.norm(coordinates(shape.matrix, shape.sizes, measures, kept), axis=1)
-    if np.any(parts > (WHOLE_TOUCHED if whole else TOUCHED) * lengths):
+    if shape.stands_out(coordinates(shape.matrix, shape.sizes, measures, kept), whole=whole):
         return True
     gone = [axis for axis in range(len(shape.sizes)) if axis not in kept]
     return whole and bool(np.any(_whole_part(shape, gone, kept, measures)))

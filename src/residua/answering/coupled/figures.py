@@ -11,11 +11,12 @@ from numpy.typing import NDArray
 from residua._limits import COVARIANCE_CELLS, KEPT_FIGURES, SCRATCH
 from residua.answering.blocks import Memory
 from residua.answering.coupled.coordinates import subsets_of
+from residua.answering.coupled.division import Residual
 from residua.answering.coupled.system import Indices, System
 from residua.answering.coupled.tables import Asked, Empty, Meeting, outer
 from residua.answering.independent.parts import CANCELLED, SPAN_TOLERANCE
 from residua.answering.kronecker import ProductPart
-from residua.errors import NotInSpan
+from residua.answering.protocol import not_in_span
 from residua.workload import Factor, Table
 from residua.workload.union import refuse_wide
 
@@ -264,21 +265,15 @@ class Coupling:
                     result = result + self.system.blocks[number].noise * (rows @ columns.T)
         return result
 
-    def asks(self, group: Table) -> bool:
-        """Whether the table may ask something of coupled blocks."""
-        return any(
-            found in self.system.owners or found in self.system.places
-            for found in subsets_of(sorted(group.attributes))
-        )
+    def asked(self, group: Table) -> list[Residual]:
+        """The residuals of coupled blocks that a table may ask something of."""
+        residuals = subsets_of(sorted(group.attributes))
+        return [found for found in residuals if found in self.system.owners or found in self.system.places]
 
     def _met(self, group: Table) -> Met | None:
         """How a table meets the blocks, refused if it asks for more than they measure."""
         system = self.system
-        asked = [
-            found
-            for found in subsets_of(sorted(group.attributes))
-            if found in system.owners or found in system.places
-        ]
+        asked = self.asked(group)
         if not asked:
             return None
         owners = tuple(sorted({system.owners[found] for found in asked if found in system.owners}))
@@ -312,8 +307,5 @@ class Coupling:
             lost = np.sum((needed @ unseen) ** 2, axis=1)
             outside = float(np.max(lost / lengths, initial=0.0))
         if outside > SPAN_TOLERANCE:
-            raise NotInSpan(
-                f"table {group.name!r} asks for more than the plan measures; add the table to the workload "
-                "before planning",
-                sorted(group.attributes),
-            )
+            told = f"table {group.name!r} asks for more than the plan measures"
+            raise not_in_span(told, sorted(group.attributes))

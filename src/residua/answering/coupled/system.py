@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from residua._limits import SHARED_DIMENSIONS, SHARED_WORK
 from residua.answering.blocks import Memory
 from residua.answering.coupled.coordinates import Places, dimension
-from residua.answering.coupled.kinds import CoupledBlock, Kind, Residual
+from residua.answering.coupled.division import CoupledBlock, Kind, Residual
 from residua.errors import Infeasible
 from residua.linalg.centring import Measure
 from residua.linalg.matrices import threads_for

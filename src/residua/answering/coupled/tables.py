@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from residua.answering.blocks import Memory
 from residua.answering.coupled.coordinates import Places, coordinates, dimension, subsets_of
-from residua.answering.coupled.kinds import Kind
+from residua.answering.coupled.division import Kind
 from residua.answering.independent.parts import CANCELLED
 from residua.linalg.centring import VANISHING, Measure
 from residua.workload import Queries

@@ -2,21 +2,16 @@
 
 import math
 from collections.abc import Iterator, Sequence
-from functools import partial, reduce
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
 
 from residua._limits import COMBINED_CANDIDATES, LISTED_QUERIES, LOOKED_UP_WAYS
-from residua.answering.blocks import Blocks, Layer, Measured, Shape, ascending
+from residua.answering.blocks import Blocks, Layer, Measured, Shape, ascending, outer
+from residua.answering.estimator import Estimates
 from residua.answering.independent.parts import Part, PartCache, not_together, parts_of
-from residua.answering.protocol import (
-    Estimates,
-    FactorCovariance,
-    Factored,
-    TableByTable,
-    refuse_large_covariance,
-)
+from residua.answering.protocol import Answerer, FactorCovariance, Factored
 from residua.linalg.centring import Measure, centred_columns
 from residua.linalg.matrices import along_axes, distinct_rows
 from residua.workload import Factor, Identity, Table, TableRun, Total
@@ -92,7 +87,7 @@ def largest_of(known: PartCache, pieces: Pieces, families: int) -> float:
     for noise, parts in pieces:
         rows = {part.places[0]: known.listed(part) for part in parts}
         figures_of = [rows[place][chosen] for place, chosen in enumerate(candidates)]
-        grid += noise * reduce(np.multiply.outer, figures_of, np.ones(()))
+        grid += noise * outer(figures_of)
     return float(grid.max())
 
 
@@ -108,11 +103,6 @@ def _undominated(figures: Array) -> NDArray[np.intp]:
         above = heights[:, left] > heights[:, [best]] + ROUNDING
         left = left[above.any(axis=0)]
     return np.array(chosen, dtype=np.intp)
-
-
-def total_of_run(known: PartCache, tables: TableRun) -> float:
-    """Sum of the variances of all queries of all tables; their families have one attribute each."""
-    return known.of_run(tables, _RunTotal(known, tables).sums)[0]
 
 
 def least_accurate(known: PartCache, tables: TableRun) -> int | None:
@@ -230,7 +220,7 @@ def _even(shape: Shape) -> bool:
     return bool(np.ptp(variances) <= ROUNDING * variances.max())
 
 
-class Independent(TableByTable):
+class Independent(Answerer):
     """Blocks on different subsets of attributes, each centred under the measures.
 
     `elsewhere` are subsets whose pieces are answered by other blocks: they are passed over here.
@@ -241,47 +231,37 @@ class Independent(TableByTable):
         self.known = PartCache(blocks.measures, blocks.shapes, blocks.layers, elsewhere)
 
     def variances(self, group: Table) -> Array:
-        """Variance of each query's answer, shape (count,)."""
         grid = np.zeros([factor.queries.count for factor in group.factors])
-        for noise, parts in self._pieces(group):
-            grids = [self.known.listed(part) for part in parts]
-            grid += noise * _outer(parts, grids)
+        for _, noise, parts in self.pieces(group):
+            places = [place for part in parts for place in part.places]
+            grid += noise * outer(map(self.known.listed, parts), places)
         return grid.reshape(-1)
 
-    def total(self, group: Table, *, weighted: bool) -> float:
-        """Sum of the variances; with `weighted`, each times the group's and the query's weight."""
-        sums = [
+    def summed(self, group: Table, *, weighted: bool) -> float:
+        return math.fsum(
             noise * math.prod(self.known.summed(part, weighted=weighted) for part in parts)
-            for noise, parts in self._pieces(group)
-        ]
-        return math.fsum(sums) * (group.weight if weighted else 1.0)
+            for _, noise, parts in self.pieces(group)
+        )
 
-    def totals(self, part: Table | TableRun) -> tuple[float, float]:
-        """Weighted and unweighted sum of the variances of one table, or of a run of tables at once."""
-        if isinstance(part, Table) or part.joint is not None:
-            return super().totals(part)
-        total = total_of_run(self.known, part)
-        return part.weight * total, total
+    def run_total(self, tables: TableRun) -> float | None:
+        return self.known.of_run(tables, _RunTotal(self.known, tables).sums)[0]
 
     def largest(self, group: Table) -> float:
-        """Largest variance of the group's queries; nan if there are too many to go through."""
-        pieces = list(self._pieces(group))
+        pieces = [(noise, parts) for _, noise, parts in self.pieces(group)]
         if not group.listable:
             return math.nan
-        alike = tuple((noise, tuple((part.places, part.key) for part in parts)) for noise, parts in pieces)
-        return self.known.largest(alike, lambda: self._largest(group, pieces))
+        key = tuple((noise, tuple((part.places, part.key) for part in parts)) for noise, parts in pieces)
+        return self.known.largest(key, lambda: self._largest(group, pieces))
 
-    def _largest(self, group: Table, pieces: list[tuple[float, list[Part]]]) -> float:
+    def _largest(self, group: Table, pieces: Pieces) -> float:
         if any(len(part.places) > 1 for _, parts in pieces for part in parts):
             return float(self.variances(group).max())
         return largest_of(self.known, pieces, len(group.factors))
 
-    def covariance(self, left: Table, right: Table) -> Array:
-        """Covariance of the answers of two groups, shape (left.count, right.count)."""
-        refuse_large_covariance(left, right)
-        ours = {attributes: parts for attributes, _, parts in self._measured_pieces(left)}
+    def covariances(self, left: Table, right: Table) -> Array:
+        ours = {attributes: parts for attributes, _, parts in self.pieces(left)}
         result = np.zeros((left.count, right.count))
-        for attributes, noise, parts in self._measured_pieces(right):
+        for attributes, noise, parts in self.pieces(right):
             if attributes in ours:
                 rows = _coefficients(ours[attributes], left)
                 result += noise * (rows @ _coefficients(parts, right).T)
@@ -309,29 +289,26 @@ class Independent(TableByTable):
 
     def estimates(self, measured: Measured) -> Estimates:
         """Each block's residual from its own numbers."""
-        return Estimates.of(residuals_of(self.blocks, measured), self.measures)
+        return Estimates.of(residuals_of(self.blocks, measured), self.blocks.measures)
 
     def factored(self, subset: tuple[int, ...]) -> Factored | None:
         """Covariance of a residual as a product of those of its block's factors."""
         noise, measured = self.known.block(subset)
         factors = []
         for attributes, number, shape in measured:
-            measures = tuple(self.measures[at] for at in attributes)
+            measures = tuple(self.blocks.measures[at] for at in attributes)
             square = partial(_residual_square, shape, measures)
             factors.append(FactorCovariance(attributes, shape.sizes, (number, measures), square))
-        means = tuple(self.measures[at].vector() for at in subset)
+        means = tuple(self.blocks.measures[at].vector() for at in subset)
         return Factored(noise or 0.0, tuple(factors), means)
 
-    def _pieces(self, group: Table) -> Iterator[tuple[float, list[Part]]]:
-        """Noise variance and parts for each block that the group's queries have a piece in."""
-        return ((noise, parts) for _, noise, parts in self._measured_pieces(group))
-
-    def _measured_pieces(self, group: Table) -> Iterator[tuple[tuple[int, ...], float, list[Part]]]:
+    def pieces(self, group: Table) -> Iterator[tuple[tuple[int, ...], float, list[Part]]]:
+        """Attributes, noise variance and parts for each block that the table's queries have a piece in."""
         for kept, attributes in splits(group):
             if self.known.is_elsewhere(attributes):
                 continue
             noise, measured = self.known.block(attributes)
-            parts = list(parts_of(group.factors, kept, self.measures, measured))
+            parts = list(parts_of(group.factors, kept, self.blocks.measures, measured))
             if any(self.known.vanishes(part) for part in parts):
                 continue  # whatever the block measures, or if there is none: nothing is asked of it
             if noise is None:
@@ -345,13 +322,6 @@ def _residual_square(shape: Shape, measures: Sequence[Measure]) -> Array:
     """`C (B'B)^+ C'`, the covariance of the residual that a shape measures with noise 1."""
     kernel = centred_columns(shape.inverse, shape.sizes, measures)
     return np.asarray(kernel @ kernel.T)
-
-
-def _outer(parts: list[Part], grids: list[Array]) -> Array:
-    """Outer product of the parts' figures, in the order of the table's factors."""
-    places = [place for part in parts for place in part.places]
-    outer: Array = reduce(np.multiply.outer, grids, np.ones(()))
-    return np.asarray(outer.transpose(np.argsort(places)))
 
 
 def _coefficients(parts: list[Part], group: Table) -> Array:

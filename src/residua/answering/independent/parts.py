@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from residua._limits import KEPT_VARIANCES, SCRATCH
 from residua.answering.blocks import Layer, Shape
+from residua.answering.protocol import not_in_span
 from residua.errors import NotInSpan
 from residua.linalg.centring import VANISHING, Measure, centred_columns, project
 from residua.linalg.classes import Classes, summed_over
@@ -364,17 +365,10 @@ class PartCache:
         if key not in self._known:
             self._known[key] = part.outside()
         if self._known[key] > SPAN_TOLERANCE:
-            raise NotInSpan(
-                f"table {name!r} asks for more than the plan measures; add the table to the workload "
-                "before planning",
-                attributes,
-            )
+            raise not_in_span(f"table {name!r} asks for more than the plan measures", attributes)
 
 
 def not_together(name: str, attributes: Sequence[int]) -> NotInSpan:
     """The error for a table that has a piece in a block which is not measured."""
-    return NotInSpan(
-        f"table {name!r} asks about attributes together that the plan does not measure together; add the "
-        "table to the workload before planning",
-        attributes,
-    )
+    told = f"table {name!r} asks about attributes together that the plan does not measure together"
+    return not_in_span(told, attributes)

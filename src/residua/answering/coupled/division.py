@@ -6,7 +6,7 @@ alone, is answered as independent blocks are, and is never multiplied out. All o
 
 import math
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 
@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from residua._limits import MULTIPLIED_CELLS
-from residua.answering.blocks import Blocks, Layer, Shape
+from residua.answering.blocks import Blocks, Layer, Shape, block_classes
 from residua.answering.coupled.coordinates import Places, Reduced, coordinates, dimension, reduced, touched
 from residua.errors import Infeasible
 from residua.linalg.centring import Measure
@@ -95,23 +95,23 @@ class Division:
         """Which blocks in these rows of a layer stand alone."""
         return ~np.isin(rows, [block.row for block in self.coupled if block.layer == layer])
 
-    def any_alone(self, layer: int, rows: Integers) -> bool:
-        """Whether one of the blocks in these rows of a layer stands alone."""
-        return bool(self.is_alone(layer, rows).any())
-
 
 def divided(blocks: Blocks) -> Division:
     """Which blocks stand alone and which are coupled."""
-    touches = Touches(blocks)
+    touches = _Touched(blocks)
     counts: Counter[Residual] = Counter()
     coupled: list[_Found] = []
     centred: list[Integers] = []  # rows of each layer whose blocks touch their own residual alone
     for number, layer in enumerate(blocks.layers):
         whole = frozenset([tuple(range(layer.subsets.shape[1]))])
-        kinds = list(touches.of(layer))
-        rows = [mine for mine, found in kinds if found == whole]
-        centred.append(np.sort(np.concatenate([*rows, np.zeros(0, dtype=np.int64)])))
-        coupled += [(number, row, found) for mine, found in kinds if found != whole for row in mine.tolist()]
+        alone_rows = [np.zeros(0, dtype=np.int64)]
+        for rows in block_classes(blocks.measures, layer):
+            found = touches.of_block(layer, int(rows[0]))
+            if found == whole:
+                alone_rows.append(rows)
+            else:
+                coupled += [(number, row, found) for row in rows.tolist()]
+        centred.append(np.sort(np.concatenate(alone_rows)))
     for number, row, found in coupled:
         counts.update(_residuals(blocks.layers[number], row, found))
     alone = []
@@ -182,47 +182,23 @@ def _coupled(
     return CoupledBlock(number, row, attributes, float(layer.noise[row]), kind)
 
 
-class Touches:
+class _Touched:
     """The residuals that blocks touch, found once for equal shapes under equal measures."""
 
     def __init__(self, blocks: Blocks) -> None:
         self.blocks = blocks
-        self.measures = list(dict.fromkeys(blocks.measures))
-        numbers = {measure: number for number, measure in enumerate(self.measures)}
-        self.measure_of = np.array([numbers[measure] for measure in blocks.measures], dtype=np.int64)
-        self.known: dict[tuple[int, tuple[int, ...]], frozenset[Places]] = {}
+        self.known: dict[tuple[int, tuple[Measure, ...]], frozenset[Places]] = {}
 
-    def of(self, layer: Layer) -> Iterator[tuple[Integers, frozenset[Places]]]:
-        """Rows of blocks of one kind, and the residuals, as places, that each of them touches."""
-        kinds = self.measure_of[layer.subsets].reshape(layer.subsets.shape)
-        codes = np.concatenate([layer.shapes, kinds], axis=1)
-        if not codes.shape[1]:
-            yield np.arange(len(codes)), frozenset([()])
-            return
-        first, inverse = distinct_rows(codes)
-        for number, row in enumerate(first.tolist()):
-            yield np.flatnonzero(inverse == number), self._of_block(layer, row, kinds[row])
-
-    def centred(self, layer: Layer) -> bool:
-        """Whether every block of a layer is centred along all its attributes."""
-        kinds = self.measure_of[layer.subsets].reshape(layer.subsets.shape)
-        for column, places in zip(layer.shapes.T, layer.layout, strict=True):
-            codes = np.column_stack([column, kinds[:, list(places)]])
-            for number, *own in codes[distinct_rows(codes)[0]].tolist():
-                measures = [self.measures[kind] for kind in own]
-                if not self.blocks.shapes[number].is_centred(measures, whole=self.blocks.whole):
-                    return False
-        return True
-
-    def _of_block(self, layer: Layer, row: int, kinds: Integers) -> frozenset[Places]:
+    def of_block(self, layer: Layer, row: int) -> frozenset[Places]:
+        """The residuals, as places, that a block touches."""
+        measures = [self.blocks.measures[at] for at in layer.subsets[row].tolist()]
         each = []
         for number, places in zip(layer.shapes[row].tolist(), layer.layout, strict=True):
-            key = (number, tuple(kinds[list(places)].tolist()))
-            if key not in self.known:
-                measures = [self.measures[kind] for kind in key[1]]
+            own = tuple(measures[place] for place in places)
+            if (number, own) not in self.known:
                 whole = self.blocks.whole
-                self.known[key] = touched(self.blocks.shapes[number], measures, whole=whole)
-            each.append([tuple(places[axis] for axis in kept) for kept in self.known[key]])
+                self.known[number, own] = touched(self.blocks.shapes[number], own, whole=whole)
+            each.append([tuple(places[axis] for axis in kept) for kept in self.known[number, own]])
         return frozenset(tuple(sorted(sum(parts, ()))) for parts in product(*each))
 
 
