@@ -251,3 +251,17 @@ def test_a_misspelt_key_is_refused_at_its_own_line(written, number, key):
     message = refusal(written("\n".join(lines)))
     # A key of 'families' is the name of a column, which is looked up once the table is made.
     assert f", line {number + 1}," in message or "is not in the schema" in message
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        '"\\0"',
+        '{fields: [{name: a, type: string, residua: {hierarchy: {levels: [x], path: "a\\0b"}}}]}',
+    ],
+)
+def test_what_no_file_is_called_is_refused_with_its_line(tmp_path, schema):
+    path = tmp_path / "odd.yaml"
+    path.write_text(f"schema: {schema}\ntables: [{{marginals: 1}}]\nprivacy: {{definition: gdp, mu: 1}}\n")
+    with pytest.raises(SpecError, match=r"odd\.yaml, line 1.*is not the name of a file"):
+        load_spec(path)

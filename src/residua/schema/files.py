@@ -212,7 +212,7 @@ def _read_hierarchy(kind: str, tree: object, folder: Path, outside: Any) -> Hier
     if ("path" in tree) == ("rows" in tree):
         raise SchemaError("residua.hierarchy needs either path, a CSV file, or rows, a list of paths")
     if "path" in tree:
-        return Hierarchy.load(folder / str(tree["path"]), levels=tree["levels"], outside=outside)
+        return Hierarchy.load(beside(folder, str(tree["path"])), levels=tree["levels"], outside=outside)
     rows = tree["rows"]
     if not isinstance(rows, list) or not all(isinstance(row, list) for row in rows):
         raise SchemaError("residua.hierarchy.rows should be a list of lists, one for each leaf")
@@ -236,6 +236,13 @@ def _check_keys(where: str, section: Mapping[str, Any], known: Sequence[str]) ->
     for key in section:
         if key not in known:
             raise SchemaError(f"{where} has no key {short(key)}{hint(key, known)}; it takes {listing(known)}")
+
+
+def beside(folder: Path, name: str) -> Path:
+    """The file of this name, seen from a folder; the SchemaError for what no file is called."""
+    if "\0" in name:
+        raise SchemaError(f"{name!r} is not the name of a file")
+    return folder / name
 
 
 def _read_yaml(path: Path, where: str) -> tuple[object, list[int]]:

@@ -14,7 +14,7 @@ from residua.planning import plan, same_queries
 from residua.privacy import Budget, Unit
 from residua.schema import Schema
 from residua.schema.coding import listing
-from residua.schema.files import attributes_from_fields
+from residua.schema.files import attributes_from_fields, beside
 from residua.spec.document import Document, Place, SpecError, read_document
 from residua.workload import Family, Workload, all_tables, identity, marginals, table
 from residua.workload.sql import sql
@@ -158,7 +158,7 @@ def _schema(document: Document, written: object) -> Schema:
     place: Place = ("schema",)
     try:
         if isinstance(written, str):
-            return Schema.load(document.path.parent / written)
+            return Schema.load(beside(document.path.parent, written))
         fields = written.get("fields") if isinstance(written, dict) else None
         if not isinstance(written, dict) or not isinstance(fields, list):
             raise SchemaError(
