@@ -8,16 +8,21 @@ from residua.decompose import decompose, uniform
 from residua.methods.blocks import Optimal, solve_blocks
 from residua.methods.scales import targets as scales_centring
 from residua.methods.scales.joint_dual import free_kinds
-from residua.methods.scales.query_pieces import Orbits, blocks_of_kind, gathered, kinds_of
+from residua.methods.scales.query_pieces import Orbits, blocks_of_kind, gathered
 from residua.methods.scales.targets import _Centring
 from residua.solve.newton import newton_steps
+from residua.workload.symmetry import attribute_orbits
 
 sizes = rs.Schema.of_sizes
 
 
+def orbits(work, marks):
+    return attribute_orbits(work.schema, work.parts, marks)
+
+
 def orbits_of(work, marks):
     layers = solve_blocks(decompose(work), work.schema.sizes, Optimal(), 1e-3).strategy.layers
-    return Orbits.of_blocks(kinds_of(work, marks), [layer.subsets for layer in layers])
+    return Orbits.of_blocks(work, marks, layers)
 
 
 def test_all_marginals_on_equal_attributes_have_one_kind_of_block_for_each_size():
@@ -50,22 +55,22 @@ def test_all_marginals_on_equal_attributes_have_one_kind_of_block_for_each_size(
     ],
 )
 def test_attributes_are_of_one_kind_where_exchanging_them_changes_nothing(work, marks, kinds):
-    assert kinds_of(work, marks).tolist() == kinds
+    assert orbits(work, marks).tolist() == kinds
 
 
 def test_a_run_that_leaves_some_tables_out_tells_their_attributes_apart():
     whole = rs.marginals(sizes([2] * 4), ways=2)
     part = whole.parts[0]
     without_one = rs.Workload(whole.schema, (part.take(np.arange(1, 6)),))  # all pairs but a0 x a1
-    assert kinds_of(without_one, [1.0]).tolist() == [0, 0, 1, 1]
+    assert orbits(without_one, [1.0]).tolist() == [0, 0, 1, 1]
     chain = rs.Workload(whole.schema, (part.take(np.array([0, 3, 5])),))  # a0-a1, a1-a2, a2-a3
-    assert kinds_of(chain, [1.0]).tolist() == [0, 1, 2, 3]
+    assert orbits(chain, [1.0]).tolist() == [0, 1, 2, 3]
 
 
 def test_queries_that_are_not_symmetric_tell_their_two_attributes_apart():
     rows = np.zeros((1, 9))
     rows[0, 1] = 1.0
-    assert kinds_of(rs.linear(sizes([3, 3]), ("a0", "a1"), rows), [1.0]).tolist() == [0, 1]
+    assert orbits(rs.linear(sizes([3, 3]), ("a0", "a1"), rows), [1.0]).tolist() == [0, 1]
 
 
 def test_the_blocks_of_a_kind_are_counted_without_listing_them():

@@ -10,7 +10,7 @@ import residua as rs
 from residua.decompose import gather
 from residua.linalg.matrices import integer_kernel
 from residua.methods.named import querysmasher
-from residua.methods.smasher import kinds_of
+from residua.methods.smasher import roles_in
 from residua.methods.splits.sum import BlockSum
 from residua.workload import Explicit, Factor, Table
 
@@ -65,14 +65,14 @@ def test_attributes_used_differently_have_weights_of_their_own() -> None:
     schema = rs.Schema.of_sizes([6, 6, 6])
     work = rs.all_tables(schema, ways=1, family=rs.prefix)
     work += rs.table(schema, {"a0": rs.prefix, "a1": rs.prefix})
-    assert kinds_of(work, by_weight=True) == [0, 0, 1]
+    assert roles_in(work, by_weight=True) == [0, 0, 1]
 
 
 def test_attributes_weighted_differently_share_weights_only_where_asked() -> None:
     schema = rs.Schema.of_sizes([6, 6])
     work = 2.0 * rs.table(schema, {"a0": rs.prefix}) + rs.table(schema, {"a1": rs.prefix})
-    assert kinds_of(work, by_weight=True) == [0, 1]
-    assert kinds_of(work, by_weight=False) == [0, 0]
+    assert roles_in(work, by_weight=True) == [0, 1]
+    assert roles_in(work, by_weight=False) == [0, 0]
 
 
 def hybrid() -> rs.Workload:
@@ -97,7 +97,7 @@ def test_the_sum_of_blocks_is_that_of_querysmasher_and_its_slopes_are_difference
     make: Callable[[], rs.Workload],
 ) -> None:
     work = make()
-    kinds = kinds_of(work, by_weight=True)
+    kinds = roles_in(work, by_weight=True)
     total = BlockSum(gather(work.parts, kinds), work.schema.sizes)
     assert total.at({})[0] ** 2 == pytest.approx(querysmasher(work, 1e-6).value, rel=1e-5)
     rng = np.random.default_rng(3)

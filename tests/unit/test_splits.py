@@ -11,7 +11,7 @@ import residua as rs
 from residua.decompose import gather
 from residua.linalg.matrices import spread
 from residua.methods.named import querysmasher
-from residua.methods.smasher import kinds_of
+from residua.methods.smasher import roles_in
 from residua.methods.splits import split
 from residua.methods.splits.blocks import divide
 from residua.methods.splits.free import FreeTables
@@ -94,7 +94,7 @@ def test_splits_of_small_tables_are_within_one_and_a_half_percent_of_the_optimum
     family: rs.workload.Family, attributes: int
 ) -> None:
     work = pairs(4, attributes, family)
-    draft = split(work, kinds_of(work, by_weight=False), GAP, None)
+    draft = split(work, roles_in(work, by_weight=False), GAP, None)
     assert draft is not None
     assert isinstance(draft.strategy, Strategy)
     best = optimum(work)
@@ -118,7 +118,7 @@ def test_random_explicit_tables_are_within_four_percent_of_the_optimum() -> None
 
 def test_forty_attributes_share_three_blocks_and_gain_six_percent() -> None:
     work = pairs(10, 40)
-    draft = split(work, kinds_of(work, by_weight=False), GAP, None)
+    draft = split(work, roles_in(work, by_weight=False), GAP, None)
     assert draft is not None
     assert isinstance(draft.strategy, Strategy)
     assert len(draft.strategy.shapes) == 2
@@ -132,7 +132,7 @@ def test_tables_of_different_weights_share_one_split() -> None:
         for at, names in enumerate(combinations(schema.names, 2))
     ]
     work = sum(tables[1:], start=tables[0])
-    draft = split(work, kinds_of(work, by_weight=False), GAP, None)
+    draft = split(work, roles_in(work, by_weight=False), GAP, None)
     assert draft is not None
     assert draft.value is not None
     uniform = querysmasher(work, GAP).value

@@ -1,20 +1,20 @@
-"""A workload as single attributes, pairs of attributes and wider tables, attributes alike put together.
+"""A workload as single attributes, pairs of attributes and wider tables, symmetric attributes put together.
 
-Attributes are *exchangeable* where swapping any two leaves all single attributes and pairs as they are; they
-form a class. Attributes of one *kind* share their cell weights, which is a choice, not a symmetry.
+Attributes of one *orbit* can be exchanged without changing what single attributes and pairs are asked; those
+of one *role* share their cell weights, which is a choice, not a symmetry (see `workload.symmetry`).
 """
 
 import math
-from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import combinations_with_replacement, pairwise, permutations
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
 
-from residua.linalg.matrices import join, spread, unchanged_by_swap
+from residua.linalg.matrices import join, spread
 from residua.workload import Queries, Table, TableRun, Workload
+from residua.workload.symmetry import attribute_orbits, roles, symmetric
 
 Array = NDArray[np.float64]
 
@@ -22,19 +22,18 @@ Array = NDArray[np.float64]
 Factors = tuple[tuple[tuple[int, ...], Queries], ...]
 """The families of a table on a pair: the places in the pair that each is on, ascending by first place."""
 
-Asked = frozenset[tuple[Factors, float]]
+Tables = tuple[tuple[Factors, float], ...]
 """Tables on one pair, each with its weight."""
 
 Pair = tuple[int, int]
-Alone = Mapping[int, Mapping[Queries, float]]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PairKind:
-    """Equal tables on pairs of attributes of two kinds; every such pair has the same rows."""
+    """Equal tables on pairs of attributes of two roles; every such pair has the same rows."""
 
-    kinds: Pair
-    tables: tuple[tuple[Factors, float], ...]
+    roles: Pair
+    tables: Tables
 
     def factors(self) -> tuple[Queries, Queries] | None:
         """The two families, where there is one table and it is a product of them."""
@@ -58,25 +57,25 @@ class PairKind:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Structure:
-    """What is asked of single attributes and pairs: by class, by kind, and how often.
+    """What is asked of single attributes and pairs: by orbit, by role, and how often.
 
-    `kind_of`, `members` and `alone` have an entry for each class: its kind, its number of attributes, and the
-    families that each of them is asked alone, with weights. `sizes` has the cells of each kind. `pairs` has
-    for some pairs of classes (the first not above the second) the number of a pair kind in `pair_kinds`.
-    `total` is the weight of tables without attributes, `kinds` the kind of each attribute of the schema.
+    `role_of`, `members` and `alone` have an entry for each orbit: its role, its number of attributes, and the
+    families that each of them is asked alone, with weights. `sizes` has the cells of each role. `pairs` has
+    for some pairs of orbits (the first not above the second) the number of a pair kind in `pair_kinds`.
+    `total` is the weight of tables without attributes, `roles` the role of each attribute of the schema.
     """
 
-    kind_of: tuple[int, ...]
+    role_of: tuple[int, ...]
     members: tuple[int, ...]
     alone: tuple[Mapping[Queries, float], ...]
     sizes: tuple[int, ...]
     pairs: Mapping[Pair, int]
     pair_kinds: tuple[PairKind, ...]
     total: float
-    kinds: tuple[int, ...]
+    roles: tuple[int, ...]
 
     def times(self, pair: Pair) -> int:
-        """Number of pairs of attributes of two classes."""
+        """Number of pairs of attributes of two orbits."""
         one, two = pair
         count = self.members[one]
         return count * (count - 1) // 2 if one == two else count * self.members[two]
@@ -89,10 +88,10 @@ class Structure:
         return counts
 
     def attributes(self) -> list[int]:
-        """Number of attributes of each kind, as far as tables on up to two attributes ask about them."""
+        """Number of attributes of each role, as far as tables on up to two attributes ask about them."""
         counts = [0] * len(self.sizes)
-        for kind, members in zip(self.kind_of, self.members, strict=True):
-            counts[kind] += members
+        for role, members in zip(self.role_of, self.members, strict=True):
+            counts[role] += members
         return counts
 
     @property
@@ -106,32 +105,28 @@ def structure_of(work: Workload, heaviest: float) -> Structure:
 
     Leaving out tables never raises an optimum, so a bound for the rest is a bound.
     """
-    total, alone, meets = _read(work, heaviest)
-    sizes = work.schema.sizes
-    kinds = _kinds(alone, meets, sizes)
-    classes = _classes(sorted({*alone, *(at for at, _ in meets)}), alone, meets, sizes)
-    known: dict[object, int] = {}
-    found: list[PairKind] = []
+    small = [part for part in work.parts if ways_of(part) <= 2]
+    marks = [part.weight for part in small]
+    role, orbit = roles(work.schema, small, marks), attribute_orbits(work.schema, small, marks)
+    members = [np.flatnonzero(orbit == number).tolist() for number in range(orbit.max(initial=-1) + 1)]
+    total, alone, meets = _read(small, orbit, members)
+    pair_kinds: dict[tuple[Pair, Tables], int] = {}
     pairs: dict[Pair, int] = {}
-    for one, two in combinations_with_replacement(range(len(classes)), 2):
-        first, second = classes[one][0], classes[two][-1]
-        tables = meets.get((first, second), frozenset())
-        if tables:
-            number = known.setdefault((kinds[first], kinds[second], tables), len(found))
-            if number == len(found):
-                found.append(PairKind((kinds[first], kinds[second]), tuple(sorted(tables, key=repr))))
-            pairs[one, two] = number
-    heads = [members[0] for members in classes]
-    cells = {kind: sizes[at] for at, kind in enumerate(kinds)}
+    for (one, two), tables in sorted(meets.items()):
+        kept = _affordable(tables, heaviest)
+        if kept:
+            key = ((role[members[one][0]], role[members[two][0]]), kept)
+            pairs[one, two] = pair_kinds.setdefault(key, len(pair_kinds))
+    cells = dict(zip(role, work.schema.sizes, strict=True))
     return Structure(
-        tuple(kinds[head] for head in heads),
-        tuple(map(len, classes)),
-        tuple(alone.get(head, {}) for head in heads),
-        tuple(cells[kind] for kind in range(len(cells))),
+        tuple(role[own[0]] for own in members),
+        tuple(map(len, members)),
+        tuple(alone.get(number, {}) for number in range(len(members))),
+        tuple(cells[number] for number in range(len(cells))),
         pairs,
-        tuple(found),
+        tuple(PairKind(pair, tables) for pair, tables in pair_kinds),
         total,
-        kinds,
+        tuple(role),
     )
 
 
@@ -140,95 +135,49 @@ def ways_of(part: Table | TableRun) -> int:
     return part.ways if isinstance(part, TableRun) else len(part.attributes)
 
 
-def _read(work: Workload, heaviest: float) -> tuple[float, Alone, dict[Pair, Asked]]:
-    """Weight of the total, what is asked of each attribute alone, and of each pair, in both orders."""
+def _read(
+    small: Sequence[Table | TableRun], orbit: NDArray[np.int64], members: Sequence[Sequence[int]]
+) -> tuple[float, dict[int, dict[Queries, float]], dict[Pair, dict[Factors, float]]]:
+    """Weight of the total; what is asked of one attribute of each orbit; and of a pair of each two orbits."""
     total = 0.0
     alone: dict[int, dict[Queries, float]] = {}
     pairs: dict[Pair, dict[Factors, float]] = {}
-    same: dict[Queries, bool] = {}
-    for group in (group for part in work.parts if ways_of(part) <= 2 for group in _groups(part)):
-        if not group.factors:
-            total += group.weight
-        elif len(group.attributes) == 1:
-            own = alone.setdefault(group.attributes[0], {})
-            queries = group.factors[0].queries
-            own[queries] = own.get(queries, 0.0) + group.weight
-        else:
-            for one, two in permutations(group.attributes):
-                tables = pairs.setdefault((one, two), {})
-                factors = _placed(group, (one, two), same)
-                tables[factors] = tables.get(factors, 0.0) + group.weight
-    kept = {pair: _affordable(tables, heaviest) for pair, tables in pairs.items()}
-    return total, alone, {pair: tables for pair, tables in kept.items() if tables}
+    for table in (table for part in small for table in (part if isinstance(part, TableRun) else (part,))):
+        attributes = sorted(table.attributes, key=lambda at: (orbit[at], at))
+        orbits = [int(orbit[at]) for at in attributes]
+        if not attributes:
+            total += table.weight
+        elif attributes[0] != members[orbits[0]][0]:
+            continue
+        elif len(attributes) == 1:
+            own, queries = alone.setdefault(orbits[0], {}), table.factors[0].queries
+            own[queries] = own.get(queries, 0.0) + table.weight
+        elif attributes[1] == members[orbits[1]][-1]:
+            tables = pairs.setdefault((orbits[0], orbits[1]), {})
+            factors = _placed(table, attributes)
+            tables[factors] = tables.get(factors, 0.0) + table.weight
+    return total, alone, pairs
 
 
-def _groups(part: Table | TableRun) -> Iterable[Table]:
-    return part if isinstance(part, TableRun) else (part,)
-
-
-def _placed(group: Table, pair: Pair, same: dict[Queries, bool]) -> Factors:
-    """The families of a table by place in the pair; `same` remembers which joint ones may be turned."""
-    if len(group.factors) == 2:
-        first, second = sorted(group.factors, key=lambda factor: pair.index(factor.attributes[0]))
+def _placed(table: Table, pair: Sequence[int]) -> Factors:
+    """The families of a table by place in the pair; joint ones in ascending order where that is the same."""
+    if len(table.factors) == 2:
+        first, second = sorted(table.factors, key=lambda factor: pair.index(factor.attributes[0]))
         return ((0,), first.queries), ((1,), second.queries)
-    (factor,) = group.factors
+    (factor,) = table.factors
     places, queries = tuple(pair.index(at) for at in factor.attributes), factor.queries
-    if places == (1, 0) and queries.sizes[0] == queries.sizes[1]:
-        if queries not in same:
-            same[queries] = unchanged_by_swap(queries.root(), queries.sizes[0])
-        if same[queries]:
-            places = (0, 1)
+    if places == (1, 0) and symmetric(queries):
+        places = (0, 1)
     return ((places, queries),)
 
 
-def _affordable(tables: Mapping[Factors, float], heaviest: float) -> Asked:
+def _affordable(tables: Mapping[Factors, float], heaviest: float) -> Tables:
     """All tables of a pair; where that is too much work, the product of most weight, or nothing."""
-    whole = PairKind((0, 0), tuple(tables.items()))
+    whole = PairKind((0, 0), tuple(sorted(tables.items(), key=repr)))
     if whole.factors() is not None or whole.work() <= heaviest:
-        return frozenset(tables.items())
-    products = [(factors, weight) for factors, weight in tables.items() if len(factors) == 2]
-    return frozenset([max(products, key=lambda each: each[1])]) if products else frozenset()
-
-
-def _kinds(alone: Alone, meets: Mapping[Pair, Asked], sizes: Sequence[int]) -> tuple[int, ...]:
-    """A number for each attribute of the schema, equal for those that are used alike."""
-    uses: list[Counter[object]] = [Counter() for _ in sizes]
-    for (at, _), tables in meets.items():
-        uses[at][frozenset((tuple(queries for _, queries in each), weight) for each, weight in tables)] += 1
-    numbers: dict[object, int] = {}
-    keys = [
-        (size, frozenset(alone.get(at, {}).items()), frozenset(uses[at].items()))
-        for at, size in enumerate(sizes)
-    ]
-    return tuple(numbers.setdefault(key, len(numbers)) for key in keys)
-
-
-def _classes(
-    used: Sequence[int], alone: Alone, meets: Mapping[Pair, Asked], sizes: Sequence[int]
-) -> list[list[int]]:
-    """Attributes in classes that are exchangeable; where there is doubt, each by itself."""
-    keyed: dict[object, list[int]] = {}
-    for at in used:
-        keyed.setdefault((sizes[at], frozenset(alone.get(at, {}).items())), []).append(at)
-    classes = list(keyed.values())
-    while True:
-        clashes = {number for pair in _clashes(classes, meets) for number in pair}
-        if not any(len(classes[number]) > 1 for number in clashes):
-            return classes
-        classes = [
-            part
-            for number, members in enumerate(classes)
-            for part in ([[at] for at in members] if number in clashes else [members])
-        ]
-
-
-def _clashes(classes: Sequence[Sequence[int]], meets: Mapping[Pair, Asked]) -> Iterator[Pair]:
-    """Pairs of classes whose members do not all meet in the same tables."""
-    nothing: Asked = frozenset()
-    for one, two in combinations_with_replacement(range(len(classes)), 2):
-        pairs = ((left, right) for left in classes[one] for right in classes[two] if left != right)
-        if len({meets.get(pair, nothing) for pair in pairs}) > 1:
-            yield one, two
+        return whole.tables
+    products = [(factors, weight) for factors, weight in whole.tables if len(factors) == 2]
+    return (max(products, key=lambda each: each[1]),) if products else ()
 
 
 def _rows(factors: Factors) -> Array:
@@ -266,7 +215,7 @@ class Layout:
 
     def __init__(self, structure: Structure) -> None:
         self.structure = structure
-        self.widths = [structure.sizes[kind] - 1 for kind in structure.kind_of]
+        self.widths = [structure.sizes[kind] - 1 for kind in structure.role_of]
         ends = np.cumsum([1, *self.widths]).tolist()
         self.places = [slice(start, stop) for start, stop in pairwise(ends)]
         self.dimension = int(ends[-1])

@@ -37,7 +37,7 @@ class Problem:
     def of(cls, structure: Structure) -> "Problem":
         """The rows of a structure, made once."""
         alone = []
-        for kind, tables in zip(structure.kind_of, structure.alone, strict=True):
+        for kind, tables in zip(structure.role_of, structure.alone, strict=True):
             rows = [math.sqrt(weight) * queries.root() for queries, weight in tables.items()]
             alone.append(np.concatenate([np.zeros((0, structure.sizes[kind])), *rows]))
         pairs = tuple(kind.roots() for kind in structure.pair_kinds)
@@ -53,7 +53,7 @@ class Problem:
 
     def leaf(self, number: int, axes: Sequence[Axis]) -> Leaf:
         """A pair kind under these weights."""
-        one, two = (axes[kind] for kind in self.structure.pair_kinds[number].kinds)
+        one, two = (axes[kind] for kind in self.structure.pair_kinds[number].roles)
         rows = self.pairs[number]
         if len(rows) == 1:
             return Listed.of(rows[0], one, two)
@@ -69,7 +69,7 @@ class Evaluation:
         self._leaves = [problem.leaf(number, axes) for number in range(len(problem.pairs))]
         self._uses = structure.uses()
         squares = []
-        for kind, rows in zip(structure.kind_of, problem.alone, strict=True):
+        for kind, rows in zip(structure.role_of, problem.alone, strict=True):
             parts = np.column_stack([rows @ axes[kind].weights, rows @ axes[kind].centred])
             squares.append(parts.T @ parts)
         self._singles = self.layout.of_singles(structure.total, squares)
@@ -132,7 +132,7 @@ class Evaluation:
         for point, weight, inverse in zip(
             self._nodes.points.tolist(), self._nodes.weights.tolist(), self._inverses, strict=True
         ):
-            for at, (kind, count) in enumerate(zip(structure.kind_of, structure.members, strict=True)):
+            for at, (kind, count) in enumerate(zip(structure.role_of, structure.members, strict=True)):
                 scale = weight * count
                 sums[kind].along += scale * (
                     np.eye(self.layout.widths[at]) - point * self.layout.own(inverse, at)
@@ -141,7 +141,7 @@ class Evaluation:
             for number, local in self.layout.by_kind(inverse).items():
                 gathered[number].add(Node(point, weight, local, self._uses[number]))
         for pair_kind, gathering in zip(structure.pair_kinds, gathered, strict=True):
-            for kind, slopes in zip(pair_kind.kinds, gathering.sums(), strict=True):
+            for kind, slopes in zip(pair_kind.roles, gathering.sums(), strict=True):
                 sums[kind].add(slopes)
         counts = structure.attributes()
         return [
@@ -179,7 +179,7 @@ def product_dual(work: Workload) -> float:
     if not isinstance(work, Workload):
         raise WorkloadError(f"a bound is on a workload, such as rs.marginals(schema, ways=2), not {work!r}")
     structure = structure_of(work, PAIR_WORK)
-    shared = 1 + sum(structure.sizes[kind] - 1 for kind in structure.kind_of)
+    shared = 1 + sum(structure.sizes[kind] - 1 for kind in structure.role_of)
     if shared > PAIR_SHARED:
         raise Infeasible(
             f"tables on up to two attributes share {shared:,} dimensions, more than the {PAIR_SHARED:,} that "
@@ -192,7 +192,7 @@ def product_dual(work: Workload) -> float:
         values = []
         for weights in (uniform, _Search(problem).best(uniform)):
             axes = [Axis.of(each) for each in weights]
-            values.append(Evaluation(problem, axes).value + _wide_roots(wide, structure.kinds, axes))
+            values.append(Evaluation(problem, axes).value + _wide_roots(wide, structure.roles, axes))
     return (max(values) * (1 - ROUNDING)) ** 2
 
 

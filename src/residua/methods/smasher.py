@@ -9,12 +9,8 @@ small whole numbers so that the plan can be measured in integers; tables with jo
 """
 
 import math
-from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
-
-import numpy as np
-from numpy.typing import NDArray
 
 from residua._limits import CELL_CLASSES, DENSE_CELLS, UNION_WORK
 from residua.decompose import decompose, gather
@@ -26,11 +22,10 @@ from residua.methods.splits import split
 from residua.methods.splits.blocks import is_joint
 from residua.methods.splits.draft import least, whole_measures
 from residua.methods.splits.sum import BlockSum
-from residua.workload import Queries, Table, TableRun, Workload
+from residua.workload import Workload
+from residua.workload.symmetry import roles
 from residua.workload.union import common_product
 from residua.workload.views import combined_factors
-
-Array = NDArray[np.float64]
 
 OUTER_STEPS = 60
 
@@ -53,9 +48,9 @@ def _candidates(work: Workload, tolerance: float, progress: Progress | None) -> 
         found = dense(work, tolerance, progress)
         yield replace(found, value=math.fsum(found.strategy.totals(part)[0] for part in work.parts))
         return
-    kinds = kinds_of(work, by_weight=not joint)
-    free = split(work, kinds, tolerance, progress) if joint else None
-    yield centred(work, kinds, tolerance, progress) if free is None else free
+    own = roles_in(work, by_weight=not joint)
+    free = split(work, own, tolerance, progress) if joint else None
+    yield centred(work, own, tolerance, progress) if free is None else free
 
 
 def centred(work: Workload, kinds: list[int], tolerance: float, progress: Progress | None) -> Draft:
@@ -66,33 +61,9 @@ def centred(work: Workload, kinds: list[int], tolerance: float, progress: Progre
     return solve_blocks(decompose(work, measures), work.schema.sizes, Optimal(), tolerance, progress)
 
 
-def kinds_of(work: Workload, *, by_weight: bool) -> list[int]:
-    """A number for each attribute, equal for those with the same families in the same numbers of tables.
-
-    They share one split. With `by_weight`, tables must have the same weights, too.
-    """
-    uses: list[Counter[object]] = [Counter() for _ in work.schema.sizes]
-    for part in work.parts:
-        for at, queries, ways, tables in _uses(part):
-            uses[at][queries, ways, part.weight if by_weight else None] += tables
-    numbers: dict[object, int] = {}
-    keys = [(size, frozenset(used.items())) for size, used in zip(work.schema.sizes, uses, strict=True)]
-    return [numbers.setdefault(key, len(numbers)) for key in keys]
-
-
-def _uses(part: Table | TableRun) -> Iterator[tuple[int, Queries, int, int]]:
-    """Attribute, its family, number of attributes of the table, number of such tables."""
-    if isinstance(part, Table):
-        for factor in part.factors:
-            for at in factor.attributes:
-                yield at, factor.queries, len(part.attributes), 1
-    elif part.joint is not None:
-        for row, queries in zip(part.subsets.tolist(), part.joint, strict=True):
-            for at in row:
-                yield at, queries, part.ways, 1
-    else:
-        for at in part.attributes:
-            yield at, part.queries_of(at), part.ways, int(np.sum(part.subsets == at))
+def roles_in(work: Workload, *, by_weight: bool) -> list[int]:
+    """The role of each attribute: those of one role share a split. With `by_weight`, weights count."""
+    return roles(work.schema, work.parts, [part.weight if by_weight else 1.0 for part in work.parts])
 
 
 def _union_work(work: Workload) -> float:

@@ -21,7 +21,6 @@ from residua.methods.scales.query_pieces import (
     Block,
     Orbits,
     affordable,
-    examples,
     gathered,
     integer_rows,
     total_work,
@@ -33,6 +32,7 @@ from residua.strategy.build import whole_span
 from residua.strategy.integers import completed, independent_integers
 from residua.strategy.strategy import Strategy
 from residua.workload import Explicit, Factor, Queries, Table, TableRun, Workload
+from residua.workload.symmetry import representatives
 
 Array = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -55,7 +55,7 @@ def free_kinds(work: Workload, orbits: Orbits) -> dict[int, int]:
     """Kinds of attributes with a family that tells cells apart and none on several attributes, with sizes."""
     found: dict[int, int] = {}
     tied: set[int] = set()
-    for _, group in examples(work, orbits):
+    for _, group in representatives(work.parts, orbits.kinds):
         for factor in group.factors:
             kinds = orbits.kinds[list(factor.attributes)].tolist()
             if len(kinds) > 1 or factor.queries.count * factor.queries.cells > JOINT_ENTRIES:
@@ -68,7 +68,7 @@ def free_kinds(work: Workload, orbits: Orbits) -> dict[int, int]:
 def alone_on_attributes(work: Workload, orbits: Orbits, free: dict[int, int]) -> dict[int, Alone]:
     """Each free kind of attribute by itself, every query allowed the same variance."""
     asked: dict[int, dict[Queries, None]] = {kind: {} for kind in free}
-    for _, group in examples(work, orbits):
+    for _, group in representatives(work.parts, orbits.kinds):
         for factor in group.factors:
             kind = int(orbits.kinds[factor.attributes[0]])
             if kind in asked:

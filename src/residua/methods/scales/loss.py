@@ -22,7 +22,7 @@ from residua.linalg.matrices import threads_for
 from residua.methods.blocks import Optimal, solve_blocks
 from residua.methods.draft import Draft, Progress, Scope
 from residua.methods.scales.cutting_planes import with_noise
-from residua.methods.scales.query_pieces import Orbits, kinds_of, unweighted
+from residua.methods.scales.query_pieces import Orbits, unweighted
 from residua.methods.scales.variance_rows import TableKinds, table_kinds
 from residua.schema.coding import hint
 from residua.strategy.strategy import Strategy
@@ -93,7 +93,7 @@ class _LossProblem:
     def of(cls, work: Workload, names: list[str], draft: Draft) -> "_LossProblem":
         strategy = draft.strategy
         marks = [part.name for part in work.parts]
-        orbits = Orbits.of_blocks(kinds_of(work, marks), [layer.subsets for layer in strategy.layers])
+        orbits = Orbits.of_blocks(work, marks, strategy.layers)
         if len(orbits.many) > LOSS_BLOCKS:
             raise Infeasible(
                 f"the tables need {len(orbits.many):,} different kinds of blocks, and a loss of your own can "

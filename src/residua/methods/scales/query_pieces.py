@@ -6,140 +6,24 @@ attributes have 4 kinds of blocks, not 166,751.
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from residua._limits import EXCHANGED_SUBSETS, PIECE_CELLS, PIECE_ENTRIES, PIECE_QUERIES, SYMMETRY_ENTRIES
+from residua._limits import PIECE_CELLS, PIECE_ENTRIES, PIECE_QUERIES
+from residua.answering.blocks import Layer
 from residua.linalg.centring import VANISHING, Measure, project
 from residua.linalg.matrices import distinct_rows, independent_rows, join
 from residua.strategy.build import centred_span, product_span
-from residua.workload import Explicit, Factor, Queries, Table, TableRun, Workload
+from residua.workload import Explicit, Factor, Table, TableRun, Workload
+from residua.workload.symmetry import attribute_orbits, representatives, row_orbits
 from residua.workload.tables import splits
 
 Integers = NDArray[np.int64]
 Array = NDArray[np.float64]
-
-
-Listed = tuple[object, frozenset[tuple[tuple[int, ...], Queries]]]
-
-
-def kinds_of(work: Workload, marks: Sequence[object]) -> Integers:
-    """For each attribute of the schema the number of its kind, -1 where no table uses it.
-
-    `marks` has one entry per part of the workload: tables with different marks are never exchanged, and the
-    attributes of a part whose mark is None not at all.
-    """
-    runs = [part for part in work.parts if isinstance(part, TableRun) and part.joint is None]
-    listed = _Listed()
-    roles: dict[int, list[object]] = {at: [] for at in work.attributes}
-    checked: list[TableRun] = []
-    for number, (part, mark) in enumerate(zip(work.parts, marks, strict=True)):
-        if mark is None:
-            for at in part.attributes:
-                roles[at].append((number, at))
-        elif not isinstance(part, TableRun) or part.joint is not None:
-            for group in part if isinstance(part, TableRun) else (part,):
-                listed.add(group, (type(part), mark))
-        elif _complete(part):
-            for at in part.attributes:
-                roles[at].append((number, part.queries_of(at)))
-        else:
-            few = len(part) * len(part.attributes) * max(len(runs), 1) <= EXCHANGED_SUBSETS
-            checked += [part] if few else []
-            for at in part.attributes:
-                roles[at].append((number, part.queries_of(at), None if few else at))
-    kinds = np.full(len(work.schema), -1, dtype=np.int64)
-    first: dict[object, list[int]] = {}
-    number = 0
-    for at in work.attributes:
-        role = (work.schema.sizes[at], tuple(roles[at]), listed.role(at))
-        alike = first.setdefault(role, [])
-        same = next((one for one in alike if _exchangeable(one, at, listed, checked)), None)
-        if same is None:
-            alike.append(at)
-            kinds[at], number = number, number + 1
-        else:
-            kinds[at] = kinds[same]
-    return kinds
-
-
-def _exchangeable(one: int, two: int, listed: "_Listed", runs: Sequence[TableRun]) -> bool:
-    return listed.unchanged(one, two) and all(_unchanged(run, one, two) for run in runs)
-
-
-class _Listed:
-    """Tables looked at one by one: those with families on several attributes, and single ones."""
-
-    def __init__(self) -> None:
-        self._of: dict[int, Counter[Listed]] = {}
-        self._symmetric: dict[Queries, bool] = {}
-
-    def add(self, group: Table, mark: object) -> None:
-        """One more table."""
-        factors = frozenset((self._turned(f.attributes, f.queries), f.queries) for f in group.factors)
-        for at in group.attributes:
-            self._of.setdefault(at, Counter())[mark, factors] += 1
-
-    def role(self, at: int) -> object:
-        """Equal for attributes that are asked the same by equally many tables, whichever those are."""
-        asked: Counter[object] = Counter()
-        for (mark, factors), many in self._of.get(at, Counter()).items():
-            asked[mark, next(queries for attributes, queries in factors if at in attributes)] += many
-        return frozenset(asked.items())
-
-    def unchanged(self, one: int, two: int) -> bool:
-        """Whether the tables are the same after the two attributes change places."""
-        here = self._of.get(one, Counter()) | self._of.get(two, Counter())
-        places = {one: two, two: one}
-        there: Counter[Listed] = Counter()
-        for (mark, factors), many in here.items():
-            moved = frozenset(
-                (self._turned(tuple(places.get(at, at) for at in attributes), queries), queries)
-                for attributes, queries in factors
-            )
-            there[mark, moved] += many
-        return here == there
-
-    def _turned(self, attributes: tuple[int, ...], queries: Queries) -> tuple[int, ...]:
-        """The attributes, ascending where their order makes no difference to any query."""
-        if len(attributes) != 2 or attributes[0] < attributes[1]:
-            return attributes
-        if queries not in self._symmetric:
-            self._symmetric[queries] = _symmetric(queries)
-        return attributes[::-1] if self._symmetric[queries] else attributes
-
-
-def _symmetric(queries: Queries) -> bool:
-    """Whether every query on two attributes stays as it is when they change places."""
-    rows, columns = queries.sizes
-    if rows != columns or queries.count * queries.cells > SYMMETRY_ENTRIES:
-        return False
-    tensor = queries.matrix().reshape(-1, rows, rows)
-    return bool(np.array_equal(tensor, tensor.transpose(0, 2, 1)))
-
-
-def _complete(run: TableRun) -> bool:
-    """Whether the run has a table on every subset of its attributes, once."""
-    if len(run) != math.comb(len(run.attributes), run.ways):
-        return False
-    return run.ways == 0 or len(distinct_rows(np.sort(run.subsets, axis=1).astype(np.int64))[0]) == len(run)
-
-
-def _unchanged(run: TableRun, one: int, two: int) -> bool:
-    """Whether the subsets are the same after the two attributes change places."""
-    has_one, has_two = ((run.subsets == at).any(axis=1) for at in (one, two))
-    here = run.subsets[has_one != has_two].astype(np.int64)  # with both or none, a table stays as it is
-    if not len(here):
-        return True
-    swapped = np.where(here == one, two, np.where(here == two, one, here))
-    rows = np.sort(np.concatenate([here, swapped]), axis=1)
-    _, inverse = distinct_rows(rows)
-    balance = np.bincount(inverse, weights=np.repeat([1.0, -1.0], len(here)))
-    return bool(np.all(balance == 0))
 
 
 def unweighted(work: Workload) -> Workload:
@@ -172,16 +56,14 @@ class Orbits:
     numbers: dict[tuple[int, ...], int]
 
     @classmethod
-    def of_blocks(cls, kinds: Integers, subsets: Sequence[NDArray[np.int32]]) -> "Orbits":
-        """The kinds of the blocks on these subsets, one array per layer."""
+    def of_blocks(cls, work: Workload, marks: Sequence[object], layers: Sequence[Layer]) -> "Orbits":
+        """The orbits of the blocks of these layers, for a workload with a mark for each part."""
+        kinds = attribute_orbits(work.schema, work.parts, marks)
         numbers: dict[tuple[int, ...], int] = {}
         found = []
-        for layer in subsets:
-            codes = np.sort(kinds[layer], axis=1)
-            first, inverse = (
-                distinct_rows(codes) if codes.shape[1] else (np.zeros(1, int), np.zeros(len(codes), int))
-            )
-            keys = [tuple(row) for row in codes[first].tolist()]
+        for subsets in (layer.subsets for layer in layers):
+            first, inverse = row_orbits(kinds, subsets)
+            keys = [tuple(sorted(row)) for row in kinds[subsets[first]].tolist()]
             ids = np.array([numbers.setdefault(key, len(numbers)) for key in keys], dtype=np.int64)
             found.append(ids[inverse])
         many = np.bincount(np.concatenate(found), minlength=len(numbers)).astype(np.float64)
@@ -240,26 +122,12 @@ def total_work(blocks: Iterable[Block]) -> float:
 def affordable(work: Workload, orbits: Orbits) -> bool:
     """Whether no table has many queries or cells, nor all together, before anything is listed."""
     entries = 0
-    for _, group in examples(work, orbits):
+    for _, group in representatives(work.parts, orbits.kinds):
         shape = [work.schema.sizes[at] for at in group.attributes]
         if math.prod(shape) > PIECE_CELLS or group.count > PIECE_QUERIES or not group.listable:
             return False
         entries += group.count * math.prod(size + 1 for size in shape)
     return entries <= PIECE_ENTRIES
-
-
-def examples(work: Workload, orbits: Orbits) -> Iterator[tuple[int, Table]]:
-    """One table of each kind, with the number of the part it is from."""
-    for number, part in enumerate(work.parts):
-        if isinstance(part, Table):
-            yield number, part
-            continue
-        codes = np.sort(orbits.kinds[part.subsets], axis=1)
-        if part.joint is not None:
-            names = {queries: at for at, queries in enumerate(dict.fromkeys(part.joint))}
-            codes = np.column_stack([codes, [names[queries] for queries in part.joint]])
-        first = distinct_rows(codes)[0].tolist() if codes.shape[1] else [0]
-        yield from ((number, part[at]) for at in first)
 
 
 Blocks = dict[tuple[int, ...], Block]
@@ -271,7 +139,7 @@ def gathered(
 ) -> tuple[Blocks, int]:
     """What is asked of each kind of block; and how many weights the queries have."""
     found = _Gathered(work, measures, orbits)
-    for part, group in examples(work, orbits):
+    for part, group in representatives(work.parts, orbits.kinds):
         found.add(group, caps[part])
     return {key: found.block(key) for key in found.rows}, found.count
 

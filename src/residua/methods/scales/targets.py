@@ -37,7 +37,6 @@ from residua.methods.scales.query_pieces import (
     affordable,
     blocks_of_kind,
     gathered,
-    kinds_of,
     out_of_order,
     total_work,
     unweighted,
@@ -113,7 +112,7 @@ class _Problem:
         parts = decompose(asked, measures)
         draft = solve_blocks(parts, work.schema.sizes, Optimal(), EXACT if invariant else tolerance, progress)
         strategy = draft.strategy
-        orbits = Orbits.of_blocks(kinds_of(work, marks), [layer.subsets for layer in strategy.layers])
+        orbits = Orbits.of_blocks(work, marks, strategy.layers)
         return cls(work, caps, tolerance, progress, marks, invariant, strategy, draft.spans, orbits)
 
     def shared_out(self, strategy: Strategy) -> _Shared:

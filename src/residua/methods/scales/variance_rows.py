@@ -17,11 +17,11 @@ from residua._limits import SEARCHED_QUERIES
 from residua.answering.independent.answerer import Independent
 from residua.answering.independent.parts import Part, parts_of
 from residua.errors import Infeasible
-from residua.linalg.matrices import distinct_rows
 from residua.methods.scales.query_pieces import Orbits
 from residua.strategy.strategy import Strategy
 from residua.workload import Factor, Predicates, Prefix, Queries, Table, TableRun, Workload
 from residua.workload.queries import spelled
+from residua.workload.symmetry import row_orbits
 from residua.workload.tables import splits
 
 Array = NDArray[np.float64]
@@ -151,8 +151,7 @@ class _Builder:
     def _run(self, run: "_Run", part: Table | TableRun, *, whole: bool) -> Integers:
         """Kinds of the tables of a run, in arrays; with `whole`, queries that others exceed are kept."""
         ways = run.subsets.shape[1]
-        codes = np.sort(self.orbits.kinds[run.subsets], axis=1)
-        first, inverse = distinct_rows(codes) if ways else _only(len(codes))
+        first, inverse = row_orbits(self.orbits.kinds, run.subsets)
         subsets = run.subsets[first]
         figures = {at: self._figures(at, queries, whole=whole) for at, queries in run.queries.items()}
         blocks = np.stack(
@@ -284,10 +283,6 @@ def _run(part: Table | TableRun) -> _Run | None:
         return None
     subsets = np.array([part.attributes], dtype=np.int32).reshape(1, -1)
     return _Run(subsets, {factor.attributes[0]: factor.queries for factor in part.factors})
-
-
-def _only(count: int) -> tuple[Integers, Integers]:
-    return np.zeros(1, dtype=np.int64), np.zeros(count, dtype=np.int64)
 
 
 def _one_shape_each(strategy: Strategy, kinds: Integers) -> Integers | None:
