@@ -117,7 +117,7 @@ def test_scaling_by_a_power_of_two_changes_no_other_bit(exponent: int) -> None:
 
 def test_stopping_early_carries_a_true_bracket(monkeypatch: pytest.MonkeyPatch) -> None:
     best = solve_cells(prefix(32))
-    monkeypatch.setattr(solver, "MOST_EVALUATIONS", 3)
+    monkeypatch.setattr(solver.Search, "most_evaluations", 3)
     early = solve_cells(prefix(32))
     assert early.gap > 1e-6
     with pytest.raises(
@@ -134,7 +134,7 @@ def test_a_tolerance_out_of_reach_ends_with_the_best_bracket() -> None:
     with pytest.raises(NotConverged):
         solution.require(1e-16)
     assert solution.gap < 1e-9
-    assert solution.evaluations < solver.MOST_EVALUATIONS
+    assert solution.evaluations < solver.Search.most_evaluations
 
 
 @pytest.mark.parametrize("start", [np.zeros(8), np.full(8, np.nan), np.eye(8)[3], np.full(8, 1e-320)])

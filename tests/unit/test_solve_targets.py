@@ -92,7 +92,7 @@ def test_the_same_call_gives_the_same_bits() -> None:
 
 def test_stopping_early_carries_a_true_bracket(monkeypatch: pytest.MonkeyPatch) -> None:
     best = solve_targets(np.eye(16), prefix(16), np.ones(16))
-    monkeypatch.setattr(solver, "MOST_EVALUATIONS", 4)
+    monkeypatch.setattr(solver.Search, "most_evaluations", 4)
     early = solve_targets(np.eye(16), prefix(16), np.ones(16))
     with pytest.raises(NotConverged, match="the target solver stopped") as caught:
         early.require(1e-6)

@@ -8,8 +8,8 @@ from numpy.typing import NDArray
 from residua.answering.blocks import Placed, Shape
 from residua.linalg.matrices import spread, threads_for
 from residua.methods.draft import Draft, Progress
-from residua.solve.cells import Progress as SolverProgress
 from residua.solve.cells import Solution, solve_cells, solve_circulant
+from residua.solve.newton import Progress as SolverProgress
 from residua.strategy.build import integer_span, of_blocks, product_span
 from residua.strategy.integers import independent_integers
 from residua.workload import Queries, Workload

@@ -1,21 +1,19 @@
 """What a solver returns: a mechanism, and the proof of how good it is."""
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from residua.errors import NotConverged
 from residua.linalg.matrices import jacobi_svd
-from residua.solve.newton import newton_steps, worth_another_step
+from residua.solve.newton import Bracketed, LogLandscape, Progress, Search
 
 Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)
-class Solution:
+class Solution(Bracketed):
     """A mechanism for one set of queries, with a bracket on the best one there is.
 
     `strategy` is B, shape (rank, cells): measuring `Bx` with independent noise of variance 1 is the
@@ -31,23 +29,6 @@ class Solution:
     upper: float
     evaluations: int
 
-    @property
-    def gap(self) -> float:
-        """Relative width of the bracket: no mechanism beats this one by more."""
-        return self.upper / self.lower - 1.0 if self.lower > 0 else math.inf
-
-    def require(self, tolerance: float, what: str = "the solver") -> "Solution":
-        """Itself, if its gap is at most `tolerance`; otherwise raise NotConverged with the bracket."""
-        if self.gap <= tolerance:
-            return self
-        raise NotConverged(
-            f"{what} stopped at a relative gap of {self.gap:.2e} instead of {tolerance:.0e} after "
-            f"{self.evaluations} evaluations; the optimum is certainly between {self.lower:.9g} and "
-            f"{self.upper:.9g}. Ask for a larger gap, or spread the weights of the queries less widely.",
-            lower=self.lower,
-            upper=self.upper,
-        )
-
 
 UNIT_ROUNDOFF = float(np.finfo(np.float64).eps) / 2
 
@@ -56,7 +37,7 @@ SMALLEST_RATIO = 1e-60  # of the smallest to the largest t: its cube must not un
 
 
 @dataclass(frozen=True, slots=True)
-class Bracket:
+class Bracket(LogLandscape, Bracketed):
     """Bounds on the optimum from one evaluation, and what a next step needs.
 
     `scales` is t, shape (rank,), `trace` its sum; `directions` is Z = U'R, shape (rank, cells); `slopes` is
@@ -72,23 +53,16 @@ class Bracket:
     slopes: Array
     blur: float
 
-    @property
-    def gap(self) -> float:
-        """Relative width of the bracket; infinite where nothing is proved."""
-        return self.upper / self.lower - 1.0 if self.lower > 0 else np.inf
-
-    def hessian_times(self, direction: Array) -> Array:
-        """Second derivative of `-2 log trace` with respect to v, applied to a direction (S-005)."""
+    def bend_times(self, direction: Array) -> Array:
+        """For `-2 log trace` as a function of v (S-005)."""
         z = self.directions
         inner = self._coupling() * ((z * direction) @ z.T)
-        bend = np.einsum("ai,ai->i", z, inner @ z)
-        return np.asarray(bend + 0.5 * self.slopes * (self.slopes @ direction))
+        return np.asarray(np.einsum("ai,ai->i", z, inner @ z))
 
-    def hessian_diagonal(self) -> Array:
-        """Diagonal of that second derivative, shape (cells,)."""
+    def bend_diagonal(self) -> Array:
+        """Its diagonal, shape (cells,)."""
         squares = self.directions**2
-        bend = np.einsum("ai,ai->i", squares, self._coupling() @ squares)
-        return np.asarray(bend + 0.5 * self.slopes**2)
+        return np.asarray(np.einsum("ai,ai->i", squares, self._coupling() @ squares))
 
     def _coupling(self) -> Array:
         t = self.scales
@@ -163,12 +137,8 @@ def _reached(root: Array, weights: Array, left: Array, scales: Array, costs: Arr
 
 
 DEFAULT_TOLERANCE = 1e-6
-PATIENCE = 20  # evaluations in which the gap must halve
-MOST_EVALUATIONS = 400
 BLUR_SHARE = 0.25  # of the tolerance: above this, rounding is in the way and brackets are made precisely
 FIXED_POINT_STEPS = 2
-
-Progress = Callable[[int, float], None]
 
 
 def solve_cells(
@@ -192,8 +162,9 @@ def solve_cells(
     weights = np.full(len(support), 1.0 / len(support))
     if start is not None:
         weights = _usable(start[support], weights)
-    weights = search.fixed_point(weights)
-    if not search.done:
+    for _ in range(FIXED_POINT_STEPS):
+        weights = search.fixed_point(weights, 1) if search.keep_going() else weights
+    if search.gap > tolerance:
         search.newton(weights)
     return search.solution(support, root.shape[1], exponent)
 
@@ -207,69 +178,30 @@ def _usable(start: Array, uniform: Array) -> Array:
     return np.asarray(0.999 * positive / total + 0.001 * uniform)
 
 
-class _Search:
-    """The best bounds seen so far; every evaluation goes through `look`."""
+class _Search(Search):
+    """Newton steps on `sum v - 2 log tr S`, whose optimum has sum v = 1."""
 
     def __init__(self, root: Array, tolerance: float, progress: Progress | None) -> None:
-        self.root = root
-        self.tolerance = tolerance
-        self.progress = progress
-        self.precise = False
-        self.lower = 0.0
-        self.lower_weights = np.ones(root.shape[1])
-        self.best: Bracket | None = None
-        self.gaps: list[float] = []
+        super().__init__(tolerance, progress)
+        self.root, self.precise = root, False
 
     def look(self, weights: Array) -> Bracket:
         seen = bracket(self.root, weights, precise=self.precise)
         if not self.precise and (seen.blur > BLUR_SHARE * self.tolerance or seen.upper == np.inf):
             self.precise = True
             seen = bracket(self.root, weights, precise=True)
-        if seen.lower > self.lower:
-            self.lower, self.lower_weights = seen.lower, weights / weights.sum()
-        if self.best is None or seen.upper < self.best.upper:
-            self.best = seen
-        self.gaps.append(self.best.upper / self.lower - 1.0 if self.lower > 0 else np.inf)
-        if self.progress is not None:
-            self.progress(len(self.gaps), self.gap)
+        self.keep(seen.lower, weights / weights.sum(), seen.upper, seen)
         return seen
-
-    @property
-    def gap(self) -> float:
-        return self.gaps[-1] if self.gaps else np.inf
-
-    @property
-    def done(self) -> bool:
-        return self.gap <= self.tolerance
-
-    def keep_going(self) -> bool:
-        return worth_another_step(self.gaps, self.tolerance, MOST_EVALUATIONS, PATIENCE)
-
-    def fixed_point(self, weights: Array) -> Array:
-        """Weights (sum 1) after the first steps."""
-        for _ in range(FIXED_POINT_STEPS):
-            seen = self.look(weights)
-            if self.done:
-                break
-            weights = weights * seen.slopes
-        return weights
-
-    def newton(self, weights: Array) -> None:
-        """Newton steps on `sum v - 2 log tr S`, whose optimum has sum v = 1."""
-        price = np.ones(len(weights))
-        newton_steps(self.look, weights, price, self.gap, self.tolerance, self.keep_going)
 
     def solution(self, support: NDArray[np.intp], cells: int, exponent: int) -> Solution:
         """The best of both bounds, on all cells and for the root as it was before scaling."""
-        if self.best is None:
-            raise ValueError("no evaluation was made")
         local = self.best.strategy()
         strategy = np.zeros((local.shape[0], cells))
         strategy[:, support] = local
         weights = np.zeros(cells)
-        weights[support] = self.lower_weights
-        lower, upper = (math.ldexp(bound, 2 * exponent) for bound in (self.lower, self.best.upper))
-        return Solution(strategy, weights, lower, upper, len(self.gaps))
+        weights[support] = self.weights
+        lower, upper = (math.ldexp(bound, 2 * exponent) for bound in (self.lower, self.upper))
+        return Solution(strategy, weights, lower, upper, self.evaluations)
 
 
 RANK_RATIO = 1e-10

@@ -8,11 +8,14 @@ the diagonal of the system here. The Hessian is never formed: conjugate gradient
 Weights may be held to several sums at once; then conjugate gradients are projected (claim J-005).
 """
 
+import math
 from collections.abc import Callable, Sequence
-from typing import Protocol
+from typing import Any, Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
+
+from residua.errors import NotConverged
 
 Array = NDArray[np.float64]
 
@@ -69,17 +72,111 @@ def newton_steps(
         target = max(shrink * float(weights @ slack), LAST_TARGET * tolerance * value) / len(start)
 
 
-def worth_another_step(gaps: Sequence[float], tolerance: float, most: int, patience: int) -> bool:
-    """Whether to go on after evaluations with these gaps, of which there may be `most`.
+class LogLandscape:
+    """A landscape of `-2 log f`: its second derivative is a `bend` and half the square of the slopes."""
 
-    Not where the last one is small enough, nor where `patience` evaluations did not halve it.
+    __slots__ = ()
+    slopes: Array
 
-    >>> worth_another_step([1.0, 0.7, 0.6], 0.1, 100, 2), worth_another_step([1.0, 0.7, 0.4], 0.1, 100, 2)
-    (False, True)
+    def bend_times(self, direction: Array) -> Array:
+        """The bend applied to a direction."""
+        raise NotImplementedError
+
+    def bend_diagonal(self) -> Array:
+        """The diagonal of the bend, or what is near it."""
+        raise NotImplementedError
+
+    def hessian_times(self, direction: Array) -> Array:
+        """Second derivative applied to a direction, shape (weights,)."""
+        return self.bend_times(direction) + 0.5 * self.slopes * float(self.slopes @ direction)
+
+    def hessian_diagonal(self) -> Array:
+        """Diagonal of the second derivative, shape (weights,)."""
+        return self.bend_diagonal() + 0.5 * self.slopes**2
+
+
+class Bracketed:
+    """What is certainly between a lower and an upper bound, after some evaluations."""
+
+    __slots__ = ()
+    lower: float
+    upper: float
+    evaluations: int
+
+    @property
+    def gap(self) -> float:
+        """Relative width of the bracket: nothing beats what was found by more."""
+        return self.upper / self.lower - 1.0 if self.lower > 0 else math.inf
+
+    def require(self, tolerance: float, what: str = "the solver") -> Self:
+        """Itself, if its gap is at most `tolerance`; otherwise raise NotConverged with the bracket."""
+        if self.gap <= tolerance:
+            return self
+        raise NotConverged(
+            f"{what} stopped at a relative gap of {self.gap:.2e} instead of {tolerance:.0e} after "
+            f"{self.evaluations} evaluations; the optimum is certainly between {self.lower:.9g} and "
+            f"{self.upper:.9g}. Ask for a larger gap, or spread the weights of the queries less widely.",
+            lower=self.lower,
+            upper=self.upper,
+        )
+
+
+Progress = Callable[[int, float], None]
+"""Called with the number of evaluations so far and the gap."""
+
+
+class Search(Bracketed):
+    """The best bounds seen so far; every evaluation goes through `look`, which hands them to `keep`.
+
+    `weights` prove the lower bound, `best` reaches the upper one.
     """
-    if gaps and (gaps[-1] <= tolerance or len(gaps) >= most):
-        return False
-    return len(gaps) <= patience or gaps[-1] <= 0.5 * gaps[-1 - patience]
+
+    most_evaluations = 400
+    patience = 20  # evaluations in which the gap must halve
+
+    def __init__(self, tolerance: float, progress: Progress | None = None) -> None:
+        self.tolerance, self.progress = tolerance, progress
+        self.lower, self.upper = 0.0, math.inf
+        self.weights = np.empty(0)
+        self.best: Any = None
+        self.gaps: list[float] = []
+
+    def look(self, weights: Array) -> Landscape:
+        """The landscape at these weights."""
+        raise NotImplementedError
+
+    def keep(self, lower: float, weights: Array, upper: float, seen: object) -> None:
+        """Remember each bound that is the best yet."""
+        if lower > self.lower:
+            self.lower, self.weights = lower, weights
+        if self.best is None or upper < self.upper:
+            self.upper, self.best = upper, seen
+        self.gaps.append(self.gap)
+        if self.progress is not None:
+            self.progress(len(self.gaps), self.gap)
+
+    def fixed_point(self, weights: Array, steps: int) -> Array:
+        """Weights after steps that multiply each by its slope."""
+        for _ in range(steps):
+            weights = weights * self.look(weights).slopes
+        return weights
+
+    def newton(self, weights: Array, price: Array | None = None, pieces: Sequence[int] = ()) -> None:
+        """Newton steps from these weights until the gap is reached or no step helps any more."""
+        price = np.ones(len(weights)) if price is None else price
+        newton_steps(self.look, weights, price, self.gap, self.tolerance, self.keep_going, pieces)
+
+    @property
+    def evaluations(self) -> int:  # type: ignore[override]
+        """Points looked at."""
+        return len(self.gaps)
+
+    def keep_going(self) -> bool:
+        """Whether the gap is not reached, may be, and was halved in the last evaluations."""
+        gaps = self.gaps
+        if gaps and (gaps[-1] <= self.tolerance or len(gaps) >= self.most_evaluations):
+            return False
+        return len(gaps) <= self.patience or gaps[-1] <= 0.5 * gaps[-1 - self.patience]
 
 
 class _Sums:

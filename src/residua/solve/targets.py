@@ -14,19 +14,17 @@ from numpy.typing import NDArray
 
 from residua.errors import NotConverged
 from residua.linalg.matrices import graded_root, jacobi_svd
-from residua.solve.cells import GRADED, SMALLEST_RATIO, UNIT_ROUNDOFF, Progress, Solution
-from residua.solve.newton import newton_steps, worth_another_step
+from residua.solve.cells import GRADED, SMALLEST_RATIO, UNIT_ROUNDOFF
+from residua.solve.newton import Bracketed, LogLandscape, Progress, Search
 
 Array = NDArray[np.float64]
 
 
-PATIENCE = 20  # evaluations in which the gap must halve
-MOST_EVALUATIONS = 400
 FIXED_POINT_STEPS = 3
 
 
 @dataclass(frozen=True, slots=True)
-class TargetSolution:
+class TargetSolution(Bracketed):
     """A mechanism that meets every target, and a bracket on the least privacy cost that can.
 
     `strategy` is B, shape (rank, cells): measuring `Bx` with independent noise of variance 1 meets every
@@ -41,17 +39,6 @@ class TargetSolution:
     lower: float
     upper: float
     evaluations: int
-
-    @property
-    def gap(self) -> float:
-        """Relative width of the bracket on the privacy cost."""
-        return self.upper / self.lower - 1.0 if self.lower > 0 else np.inf
-
-    def require(self, tolerance: float, what: str = "the target solver") -> "TargetSolution":
-        """Itself, if its gap is at most `tolerance`; otherwise raise NotConverged with the bracket."""
-        bare = Solution(self.strategy, self.cell_weights, self.lower, self.upper, self.evaluations)
-        bare.require(tolerance, what)
-        return self
 
 
 def solve_targets(
@@ -71,14 +58,13 @@ def solve_targets(
     rows = coefficients / np.sqrt(targets)[:, None]  # from here on every target is 1
     asked = np.flatnonzero(np.any(rows != 0, axis=1))
     search = _TargetSearch(rows[asked], root[:, support], tolerance, progress)
-    weights = search.fixed_point()
-    price = np.ones(len(weights))
-    newton_steps(search.look, weights, price, search.gap, tolerance, search.keep_going)
+    equal = [np.full(length, 1 / length) for length in (len(asked), len(support))]
+    search.newton(search.fixed_point(np.concatenate(equal), FIXED_POINT_STEPS))
     return search.solution(targets, asked, support, root.shape[1])
 
 
 @dataclass(frozen=True, slots=True)
-class Sight:
+class Sight(LogLandscape):
     """The landscape of `-2 log || diag(u)^1/2 L R diag(v)^1/2 ||_*` at one (u, v), and its bracket.
 
     With K = F'F: `cell_directions` is F R, shape (rank, cells), `row_directions` is L F^-1, shape
@@ -94,25 +80,22 @@ class Sight:
     upper: float
     deviations: Array
 
-    def hessian_times(self, direction: Array) -> Array:
-        """Second derivative at (u, v), applied to a direction, shape (queries + cells,)."""
+    def bend_times(self, direction: Array) -> Array:
+        """For the landscape over (u, v), shape (queries + cells,)."""
         queries = len(self.row_directions)
         y, z = self.row_directions, self.cell_directions
         inner = (y.T * direction[:queries]) @ y - (z * direction[queries:]) @ z.T
         inner /= self._sums()
         rows = np.einsum("ja,ja->j", y @ inner, y)
         cells = np.einsum("ai,ai->i", z, inner @ z)
-        bend = np.concatenate([rows, -cells]) / self.scales.sum()
-        return np.asarray(bend + 0.5 * self.slopes * (self.slopes @ direction))
+        return np.asarray(np.concatenate([rows, -cells]) / self.scales.sum())
 
-    def hessian_diagonal(self) -> Array:
-        """Diagonal of the second derivative, shape (queries + cells,)."""
+    def bend_diagonal(self) -> Array:
+        """Its diagonal, shape (queries + cells,)."""
         rows, cells = self.row_directions**2, self.cell_directions**2
         over = 1.0 / self._sums()
-        bend = np.concatenate(
-            [np.einsum("ja,ja->j", rows @ over, rows), np.einsum("ai,ai->i", cells, over @ cells)]
-        )
-        return np.asarray(bend / self.scales.sum() + 0.5 * self.slopes**2)
+        parts = [np.einsum("ja,ja->j", rows @ over, rows), np.einsum("ai,ai->i", cells, over @ cells)]
+        return np.asarray(np.concatenate(parts) / self.scales.sum())
 
     def _sums(self) -> Array:
         return np.asarray(self.scales[:, None] + self.scales[None, :])
@@ -171,62 +154,33 @@ def _rounding_of(half: Array, back: Array, lengths: Array, scales: Array) -> tup
     return min(lost, 0.5), drift * float(np.sqrt(np.sum(1 / scales)))
 
 
-class _TargetSearch:
-    """The best bounds seen so far; every evaluation goes through `look`."""
+class _TargetSearch(Search):
+    """Steps first `u <- u * variance`, `v <- v * cost`, each part with sum 1, then Newton's."""
 
     def __init__(self, rows: Array, root: Array, tolerance: float, progress: Progress | None) -> None:
-        self.rows, self.root, self.tolerance, self.progress = rows, root, tolerance, progress
-        self.lower = 0.0
-        self.lower_weights = np.ones(len(rows) + root.shape[1])
-        self.best: Sight | None = None
-        self.gaps: list[float] = []
+        super().__init__(tolerance, progress)
+        self.rows, self.root = rows, root
 
     def look(self, weights: Array) -> Sight:
         u, v = np.split(weights, [len(self.rows)])
         seen = sight_of(self.rows, self.root, u, v)
-        if seen.lower > self.lower:
-            self.lower, self.lower_weights = seen.lower, weights
-        if self.best is None or seen.upper < self.best.upper:
-            self.best = seen
-        self.gaps.append(self.gap)
-        if self.progress is not None:
-            self.progress(len(self.gaps), self.gap)
+        self.keep(seen.lower, weights, seen.upper, seen)
         return seen
-
-    def fixed_point(self) -> Array:
-        """Weights after a few steps `u <- u * variance`, `v <- v * cost`, each part with sum 1."""
-        queries, cells = len(self.rows), self.root.shape[1]
-        weights = np.concatenate([np.full(queries, 1 / queries), np.full(cells, 1 / cells)])
-        for _ in range(FIXED_POINT_STEPS):
-            weights = weights * self.look(weights).slopes
-        return weights
-
-    @property
-    def gap(self) -> float:
-        if self.best is None or self.lower <= 0:
-            return np.inf
-        return self.best.upper / self.lower - 1.0
-
-    def keep_going(self) -> bool:
-        return worth_another_step(self.gaps, self.tolerance, MOST_EVALUATIONS, PATIENCE)
 
     def solution(
         self, targets: Array, asked: NDArray[np.intp], support: NDArray[np.intp], cells: int
     ) -> TargetSolution:
-        if self.best is None:
-            raise ValueError("no evaluation was made")
-        queries = len(self.rows)
         deviations = self.best.deviations
         strategy = np.zeros((len(self.best.scales), cells))
         strategy[:, support] = deviations.max() * self.best.cell_directions
-        u, v = np.split(self.lower_weights, [queries])
+        u, v = np.split(self.weights, [len(self.rows)])
         query_weights, cell_weights = np.zeros(len(targets)), np.zeros(cells)
         query_weights[asked] = u / u.sum() / targets[asked]
         cell_weights[support] = v / v.sum()
         variances = np.zeros(len(targets))
         variances[asked] = targets[asked] * (deviations / deviations.max()) ** 2
         return TargetSolution(
-            strategy, cell_weights, query_weights, variances, self.lower, self.best.upper, len(self.gaps)
+            strategy, cell_weights, query_weights, variances, self.lower, self.upper, self.evaluations
         )
 
 

@@ -5,7 +5,6 @@ is `maximise (sum_b sqrt(m_b sum_q u_q h_qb))^2 / sum_q u_q c_q` over u >= 0 (cl
 Newton steps as the dense problems, with sparse products only.
 """
 
-import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -13,11 +12,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from residua.errors import NotConverged
 from residua.methods.draft import Progress
 from residua.methods.scales.query_pieces import Orbits
 from residua.methods.scales.variance_rows import FEW, Listed, Product, TableKinds
-from residua.solve.newton import newton_steps, worth_another_step
+from residua.solve.newton import Bracketed, LogLandscape, Search
 from residua.strategy.strategy import Strategy
 
 Array = NDArray[np.float64]
@@ -25,12 +23,10 @@ Integers = NDArray[np.int64]
 
 
 ROUNDING = 1e-12  # relative error of sums and roots of positive numbers, generously
-MOST_EVALUATIONS = 300
-PATIENCE = 25  # evaluations in which the gap must halve
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Scales:
+class Scales(Bracketed):
     """Noise variances by kind of block that meet every cap, and what is proved about their cost.
 
     `lower <= least cost <= upper`, for the shapes at hand. `prices` are shares of the caps in the bound, one
@@ -41,22 +37,7 @@ class Scales:
     prices: Array
     lower: float
     upper: float
-
-    @property
-    def gap(self) -> float:
-        """Relative width of the bracket."""
-        return self.upper / self.lower - 1.0
-
-    def require(self, tolerance: float) -> "Scales":
-        """Itself, if its gap is at most `tolerance`; otherwise raise NotConverged."""
-        if self.gap <= tolerance:
-            return self
-        raise NotConverged(
-            f"the search for the blocks' noise stopped at a relative gap of {self.gap:.1e} instead of "
-            f"{tolerance:.0e}; ask for a larger gap",
-            lower=self.lower,
-            upper=self.upper,
-        )
+    evaluations: int
 
 
 def best_scales(rows: Any, many: Array, tolerance: float, start: Array | None = None) -> Scales:
@@ -66,15 +47,13 @@ def best_scales(rows: Any, many: Array, tolerance: float, start: Array | None = 
     each kind. `start` are prices to begin with.
     """
     search = _Search(rows, many, tolerance)
-    weights = np.full(rows.shape[0], 1 / rows.shape[0]) if start is None else start
-    for _ in range(3):
-        weights = weights * search.look(weights).slopes
-    newton_steps(search.look, weights, np.ones(len(weights)), search.gap, tolerance, search.keep_going)
-    return Scales(search.noise, search.prices, search.lower, search.upper)
+    equal = np.full(rows.shape[0], 1 / rows.shape[0])
+    search.newton(search.fixed_point(equal if start is None else start, 3))
+    return Scales(search.best, search.weights, search.lower, search.upper, search.evaluations)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _View:
+class _View(LogLandscape):
     """`-2 log sum_b sqrt(m_b (H'u)_b)` at one u: slopes and curvature, all by sparse products."""
 
     rows: Any
@@ -84,26 +63,23 @@ class _View:
     root: float
     slopes: Array
 
-    def hessian_times(self, direction: Array) -> Array:
-        bend = self.rows @ (self._curve() * (self.rows.T @ direction))
-        return np.asarray(bend + 0.5 * self.slopes * float(self.slopes @ direction))
+    def bend_times(self, direction: Array) -> Array:
+        return np.asarray(self.rows @ (self._curve() * (self.rows.T @ direction)))
 
-    def hessian_diagonal(self) -> Array:
-        return np.asarray(self.squares @ self._curve() + 0.5 * self.slopes**2)
+    def bend_diagonal(self) -> Array:
+        return np.asarray(self.squares @ self._curve())
 
     def _curve(self) -> Array:
         return np.asarray(np.sqrt(self.many / self.asked) / self.asked / (2 * self.root))
 
 
-class _Search:
-    """The best bounds seen so far; every evaluation goes through `look`."""
+class _Search(Search):
+    most_evaluations, patience = 300, 25
 
     def __init__(self, rows: Any, many: Array, tolerance: float) -> None:
-        self.rows, self.many, self.tolerance = rows, many, tolerance
+        super().__init__(tolerance)
+        self.rows, self.many = rows, many
         self.squares = rows.multiply(rows).tocsr()
-        self.lower, self.upper = 0.0, math.inf
-        self.noise, self.prices = np.ones(len(many)), np.ones(rows.shape[0])
-        self.gaps: list[float] = []
 
     def look(self, weights: Array) -> _View:
         asked = np.asarray(self.rows.T @ weights)
@@ -112,36 +88,12 @@ class _Search:
         root = float(np.sqrt(self.many * asked).sum())  # also the cost of this noise
         lower = root**2 / float(weights.sum()) * (1 - ROUNDING)
         largest = float(variances.max())
-        if lower > self.lower:
-            self.lower, self.prices = lower, weights / weights.sum()
-        if root * largest * (1 + ROUNDING) < self.upper:
-            self.upper, self.noise = root * largest * (1 + ROUNDING), noise / largest
-        self.gaps.append(self.gap)
+        self.keep(lower, weights / weights.sum(), root * largest * (1 + ROUNDING), noise / largest)
         return _View(self.rows, self.squares, self.many, asked, root, variances / root)
-
-    @property
-    def gap(self) -> float:
-        return self.upper / self.lower - 1.0 if self.lower > 0 else math.inf
-
-    def keep_going(self) -> bool:
-        return worth_another_step(self.gaps, self.tolerance, MOST_EVALUATIONS, PATIENCE)
 
 
 MOST_ROUNDS = 60
 NEW_ROWS = 3  # of one kind of table that are added in a round
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Rounds:
-    """Noise by kind of block that meets every cap, and the prices of the kinds of tables.
-
-    `lower` and `upper` bound the least cost for the shapes at hand; `prices` add up to 1.
-    """
-
-    noise: Array
-    prices: Array
-    lower: float
-    upper: float
 
 
 def in_rounds(
@@ -150,22 +102,27 @@ def in_rounds(
     caps: Sequence[float | Array],
     tolerance: float,
     progress: Progress | None = None,
-) -> Rounds:
-    """The cheapest noise that meets the caps, one entry per kind of table: a number, or one per query."""
+) -> Scales:
+    """The cheapest noise that meets the caps, one entry per kind of table: a number, or one per query.
+
+    Its prices are those of the kinds of tables.
+    """
     chosen = _Chosen(tables, caps)
     start: Array | None = None
     for number in range(MOST_ROUNDS):
         if progress is not None:
             progress("sharing out the privacy", number / MOST_ROUNDS)
         rows = chosen.rows(len(many))
-        found = best_scales(rows, many, tolerance / 3, start).require(tolerance)
+        found = best_scales(rows, many, tolerance / 3, start).require(
+            tolerance, "the search for the blocks' noise"
+        )
         worst = chosen.add_violated(found.noise, 1 + tolerance / 3)
         if worst <= 1 + tolerance / 3 or number == MOST_ROUNDS - 1:
             break
         start = _grown(found.prices, chosen.count)
     owners = chosen.owners()[: rows.shape[0]]
     prices = np.bincount(owners, weights=found.prices, minlength=len(tables.many)).astype(np.float64)
-    return Rounds(found.noise / worst, prices, found.lower, found.upper * worst)
+    return replace(found, noise=found.noise / worst, prices=prices, upper=found.upper * worst)
 
 
 def mean_rows(tables: TableKinds, many: Array, caps: Sequence[float | Array]) -> Any:

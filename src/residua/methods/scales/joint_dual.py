@@ -26,7 +26,7 @@ from residua.methods.scales.query_pieces import (
     total_work,
 )
 from residua.methods.splits.draft import whole_weights
-from residua.solve.newton import newton_steps, worth_another_step
+from residua.solve.newton import LogLandscape, Search
 from residua.solve.targets import Sight, sight_of, solve_targets
 from residua.strategy.build import whole_span
 from residua.strategy.integers import completed, independent_integers
@@ -136,8 +136,6 @@ def weighted(
     return Workload(work.schema, tuple(parts))
 
 
-MOST_EVALUATIONS = 100
-PATIENCE = 12  # evaluations in which the gap must halve
 FIXED_POINT_STEPS = 3
 
 
@@ -171,7 +169,7 @@ def joined(
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _View:
+class _View(LogLandscape):
     """The landscape of `-2 log sum_b sqrt(m_b) ||..||_*` at one point."""
 
     blocks: Sequence[Block]
@@ -180,19 +178,16 @@ class _View:
     count: int
     slopes: Array
 
-    def hessian_times(self, direction: Array) -> Array:
-        bends = []
-        for sight, own in zip(self.sights, _apart(self.blocks, direction, self.count), strict=True):
-            whole = sight.hessian_times(own)
-            bends.append(whole - 0.5 * sight.slopes * float(sight.slopes @ own))
-        return self._together(bends) + 0.5 * self.slopes * float(self.slopes @ direction)
+    def bend_times(self, direction: Array) -> Array:
+        pairs = zip(self.sights, _apart(self.blocks, direction, self.count), strict=True)
+        return self._together([sight.bend_times(own) for sight, own in pairs])
 
-    def hessian_diagonal(self) -> Array:
+    def bend_diagonal(self) -> Array:
         # Rows that share a weight also bend each other; their diagonal alone serves to precondition.
-        bends = [sight.hessian_diagonal() - 0.5 * sight.slopes**2 for sight in self.sights]
+        bends = [sight.bend_diagonal() for sight in self.sights]
         for bend, block in zip(bends, self.blocks, strict=True):
             bend[: len(block.rows)] *= block.shares
-        return self._together(bends) + 0.5 * self.slopes**2
+        return self._together(bends)
 
     def _together(self, bends: Sequence[Array]) -> Array:
         return _together(self.blocks, self.parts, bends, self.count)
@@ -218,8 +213,10 @@ def _together(blocks: Sequence[Block], parts: Array, values: Sequence[Array], co
     return np.concatenate([queries, *cells])
 
 
-class JointSearch:
-    """The best bounds seen so far; every evaluation goes through `look`."""
+class JointSearch(Search):
+    """The best weights of queries, and of the cells of each kind of block."""
+
+    most_evaluations, patience = 100, 12
 
     def __init__(
         self,
@@ -229,12 +226,10 @@ class JointSearch:
         tolerance: float,
         progress: Progress | None,
     ) -> None:
+        super().__init__(tolerance)
+        if progress is not None:
+            self.progress = lambda looks, _: progress("choosing shapes", min(1.0, looks / 20))
         self.blocks, self.roots, self.count = blocks, np.sqrt(many), count
-        self.tolerance, self.progress = tolerance, progress
-        self.lower, self.upper = 0.0, math.inf
-        self.best: tuple[Sight, ...] = ()
-        self.weights = np.empty(0)  # those that prove the bound, of queries and then of cells
-        self.gaps: list[float] = []
 
     def run(self, start: Array | None = None) -> None:
         """Search until the gap is reached, from these weights or from equal ones."""
@@ -247,7 +242,7 @@ class JointSearch:
             moved = weights * self.look(weights).slopes
             weights = np.concatenate([part / part.sum() for part in np.split(moved, ends)])
         price = np.concatenate([[1.0] * self.count, np.repeat(self.look(weights).parts, cells)])
-        newton_steps(self.look, weights, price, self.gap, self.tolerance, self.keep_going, pieces)
+        self.newton(weights, price, pieces)
 
     def look(self, weights: Array) -> _View:
         """The landscape at these weights; the bounds they give are kept if they are the best yet."""
@@ -265,23 +260,9 @@ class JointSearch:
         ends = self.count + np.cumsum([0] + [block.root.shape[1] for block in self.blocks])[:-1]
         cost = float(np.maximum.reduceat(slopes, ends).sum())
         upper = whole**2 * float(slopes[: self.count].max()) * cost
-        if proven**2 > self.lower:
-            self.lower, self.weights = float(proven**2), weights
-        if all(math.isfinite(sight.upper) for sight in sights) and upper < self.upper:
-            self.upper, self.best = upper, tuple(sights)
-        self.gaps.append(self.gap)
-        if self.progress is not None:
-            self.progress("choosing shapes", min(1.0, len(self.gaps) / 20))
+        reached = upper if all(math.isfinite(sight.upper) for sight in sights) else math.inf
+        self.keep(float(proven**2), weights, reached, sights)
         return _View(self.blocks, sights, parts, self.count, slopes)
-
-    @property
-    def gap(self) -> float:
-        """Relative distance of the best two bounds."""
-        return self.upper / self.lower - 1.0 if self.lower > 0 else math.inf
-
-    def keep_going(self) -> bool:
-        """Whether another step may bring the bounds closer."""
-        return worth_another_step(self.gaps, self.tolerance, MOST_EVALUATIONS, PATIENCE)
 
     def changes(self) -> list[Array]:
         """For each block the slope of the root of the bound in every entry of its pieces, (rows, cells)."""

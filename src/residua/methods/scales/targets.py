@@ -20,7 +20,7 @@ from residua.linalg.centring import Measure, project
 from residua.linalg.matrices import threads_for
 from residua.methods.blocks import Optimal, solve_blocks
 from residua.methods.draft import Caps, Draft, Progress, Scope
-from residua.methods.scales.cutting_planes import Rounds, best_scales, in_rounds, mean_rows, with_noise
+from residua.methods.scales.cutting_planes import Scales, best_scales, in_rounds, mean_rows, with_noise
 from residua.methods.scales.joint_dual import (
     PARTS,
     JointSearch,
@@ -79,7 +79,7 @@ class _Shared:
     """Noise for given shapes, by kind of block, and the tables that it serves."""
 
     tables: TableKinds
-    rounds: Rounds
+    rounds: Scales
 
 
 @dataclass(frozen=True, slots=True, eq=False)
