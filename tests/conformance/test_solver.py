@@ -9,11 +9,11 @@ import cvxpy as cp
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from solver_oracle import Verification, verify_solution, verify_targets
 
 from residua.linalg.matrices import independent_rows
 from residua.solve.cells import Solution, solve_cells
 from residua.solve.targets import TargetSolution, solve_targets
-from residua.solve.verify import Verification, verify_solution, verify_targets
 
 Array = NDArray[np.float64]
 Solver = Callable[[Array, Array], Solution | TargetSolution]

@@ -8,11 +8,11 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from numpy.typing import NDArray
+from solver_oracle import verify_solution, verify_targets
 
 from residua.linalg.matrices import independent_rows, join
 from residua.solve.cells import Solution, bracket, solve_cells
 from residua.solve.targets import TargetSolution, solve_targets
-from residua.solve.verify import verify_solution, verify_targets
 
 Array = NDArray[np.float64]
 

@@ -5,12 +5,12 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from solver_oracle import verify_solution
 
 from residua.errors import NotConverged
 from residua.linalg.matrices import independent_rows
 from residua.solve import cells as solver
 from residua.solve.cells import solve_cells
-from residua.solve.verify import verify_solution
 
 Array = NDArray[np.float64]
 

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from solver_oracle import verify_solution
 
 from residua.solve.cells import solve_cells, solve_circulant
-from residua.solve.verify import verify_solution
 
 Array = NDArray[np.float64]
 

@@ -4,10 +4,10 @@ import cvxpy as cp
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from solver_oracle import verify_targets
 
 from residua.linalg.matrices import row_space
 from residua.solve.targets import TargetSolution, refined, solve_targets
-from residua.solve.verify import verify_targets
 
 Array = NDArray[np.float64]
 

@@ -5,10 +5,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from solver_oracle import verify_solution, verify_targets
 
 from residua.solve.cells import Solution, solve_cells
 from residua.solve.targets import solve_targets
-from residua.solve.verify import verify_solution, verify_targets
 
 Array = NDArray[np.float64]
 
