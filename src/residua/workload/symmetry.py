@@ -77,7 +77,9 @@ def symmetric(queries: Queries) -> bool:
     """Whether every query on two attributes stays as it is when they change places."""
     one, two = queries.sizes
     return (
-        one == two and queries.count * queries.cells <= SYMMETRY_ENTRIES and unchanged_by_swap(queries.root(), one)
+        one == two
+        and queries.count * queries.cells <= SYMMETRY_ENTRIES
+        and unchanged_by_swap(queries.root(), one)
     )
 
 
