@@ -493,3 +493,11 @@ def test_the_examples_of_the_guide_run(capsys):
     printed = capsys.readouterr().out
     assert printed.startswith("5 212\n")
     assert "age in 18..99 and sex = F" in printed
+
+
+def test_a_condition_tied_to_wide_tables_is_read_at_once(within):
+    names = ("place", "code", "kids")
+    schema = rs.Schema({"age": rs.Integer(0, 99), **{name: rs.Integer(0, 2) for name in names}})
+    text = "SELECT COUNT(*) FROM t WHERE place <> 1 OR age != 0 OR code <> 1 GROUP BY place, age, code"
+    with within(2):
+        assert rs.sql(schema, text).count == 899

@@ -43,8 +43,11 @@ class Classes:
     def of(cls, marks: ArrayLike) -> "Classes":
         """Cells with equal marks, or equal rows of marks, are of one kind."""
         array = np.asarray(marks)
-        axis = 0 if array.ndim > 1 else None
-        return cls(np.unique(array, axis=axis, return_inverse=True)[1].reshape(-1))
+        if array.ndim == 1:
+            return cls(np.unique(array, return_inverse=True)[1])
+        rows = array.reshape(len(array), -1) + 0  # there is one zero, not two
+        seen: dict[bytes, int] = {}  # rows may be as long as a table: comparing columns takes minutes
+        return cls(np.array([seen.setdefault(row.tobytes(), len(seen)) for row in rows], dtype=np.int64))
 
     @classmethod
     def every(cls, size: int) -> "Classes":
