@@ -25,7 +25,7 @@ from threadpoolctl import threadpool_limits
 
 import residua as rs
 from residua.linalg.matrices import inverse_gram
-from residua.methods.baselines import hierarchical_matrix, identity_matrix, wavelet_matrix
+from residua.methods.baselines import hierarchical_matrix, wavelet_matrix
 from residua.solve.cells import bracket, solve_cells
 from residua.workload.queries import Predicates
 
@@ -103,7 +103,7 @@ def compare_predicates(table: Comparison) -> None:
     between = "between 1 and our optimum, shown"
     table.agrees(f"{name} SVDB_U", optimum.upper / mean, printed.supreme, between)
     gram = queries.mean_gram()
-    table.agrees(f"{name} Identity", error(identity_matrix(PREDICATE_CELLS), gram) / mean, printed.identity)
+    table.agrees(f"{name} Identity", error(np.eye(PREDICATE_CELLS), gram) / mean, printed.identity)
     tree, haar = (
         error(matrix(PREDICATE_CELLS), gram) / mean for matrix in (hierarchical_matrix, wavelet_matrix)
     )

@@ -43,12 +43,12 @@ if TYPE_CHECKING:
     from residua import bounds, engines
     from residua._combine import DifferentDataWarning, combine
     from residua._measure import measure
-    from residua._plan import Plan
     from residua.accuracy import half_width, stddev, variance
     from residua.ledger import Ledger
     from residua.methods.registry import register_method
     from residua.noise import simulated
     from residua.planning import compare, plan
+    from residua.plans import Plan
     from residua.postprocess import Fact, Processed, PublicFactWarning, impossible, known
     from residua.release import Release
     from residua.workload.manifests import register_family
@@ -123,7 +123,7 @@ _LATER = {
     "DifferentDataWarning": "residua._combine",
     "Fact": "residua.postprocess",
     "Ledger": "residua.ledger",
-    "Plan": "residua._plan",
+    "Plan": "residua.plans",
     "Processed": "residua.postprocess",
     "PublicFactWarning": "residua.postprocess",
     "Release": "residua.release",

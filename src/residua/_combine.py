@@ -10,12 +10,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from residua._agreement import Disagreement, Told, disagreement
-from residua._figures import Figures, totals_of
 from residua._limits import COMBINED_CELLS
-from residua._plan import Plan
-from residua._summary import certified
+from residua.accuracy.figures import Figures, certified, totals_of
 from residua.errors import Infeasible, SchemaError, WorkloadError
 from residua.measurements import Measurements
+from residua.plans import Plan
 from residua.privacy import Budget, privacy_cost, pure_dp
 from residua.privacy.laws import bound_divisor
 from residua.release import Release

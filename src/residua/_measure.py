@@ -16,7 +16,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from residua._calls import asks_for
-from residua._plan import Plan
 from residua.engines import Derived, Engine, Opener, count_marginals, engine_for, engine_with
 from residua.errors import BudgetError, DataError, LedgerError, WorkloadError
 from residua.kernel.cost import added_cost, replaced_cost
@@ -26,6 +25,7 @@ from residua.linalg.classes import JointClasses
 from residua.measurements import Measurements
 from residua.methods.draft import Progress
 from residua.noise import Law, Source, SystemSource, draw, simulated
+from residua.plans import Plan
 from residua.release import Release, audit_record
 from residua.strategy.counted import refuse_uncounted
 

@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 import residua as rs
-from residua._summary import percent_up
 from residua._text import columns
+from residua.accuracy.figures import percent_up
 from residua.answering.estimator import apply_queries
 from residua.linalg.matrices import threads_for
 from residua.spec import load_spec

@@ -15,11 +15,11 @@ from numpy.typing import DTypeLike, NDArray
 from residua import _files
 from residua._limits import MOST_ANSWERS
 from residua._manifests import entry, flag, submanifest, submanifests, text
-from residua._plan import Content, Plan, refuse_foreign
 from residua.answering.estimator import Estimates, Estimator
 from residua.answers import arrow_schema, diagonalised, listed_names, record_batches, write_parquet
 from residua.errors import FileFormatError, ResiduaError, WorkloadError
 from residua.measurements import Measurements
+from residua.plans import Content, Plan, refuse_foreign
 from residua.privacy import Privacy
 from residua.privacy.laws import interval_margin
 from residua.strategy.joining import fitted

@@ -526,7 +526,7 @@ def test_blocks_that_see_cells_beside_such_are_answered_as_blocks_over_cells(nam
     """Where both measure nothing in common (claim H-041); what else they do is in `test_coarsening_twins`."""
     schema = rs.Schema.of_sizes([3, 4, 2])
     work = rs.sql(schema, BESIDE[name]) + rs.marginals(schema, up_to=1)
-    monkeypatch.setattr("residua.methods.coarsening._all_by_kinds", lambda *_: None)
+    monkeypatch.setattr("residua.methods.coarsening._by_classes", lambda *_: None)
     strategy = rs.plan(work, rs.zcdp(1), method=method).strategy
     assert len(strategy.domains) == 2
     ranks = {

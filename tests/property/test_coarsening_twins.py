@@ -187,7 +187,7 @@ def check_plan(work, budget, *, beside):
     """The plan of a workload is right; with `beside` one that does not take all tables by the same kinds."""
     with pytest.MonkeyPatch.context() as patch:
         if beside:
-            patch.setattr(coarsening, "_all_by_kinds", _refused)
+            patch.setattr(coarsening, "_by_classes", _refused)
         plan = rs.plan(work, budget)
     check_twins(plan, work)
 

@@ -13,13 +13,12 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 import residua as rs
-from residua._figures import totals_of
+from residua.accuracy.figures import totals_of
 from residua.decompose import decompose
 from residua.linalg.centring import Measure
 from residua.methods.blocks import Optimal, solve_blocks
 from residua.methods.draft import Draft
-from residua.methods.named import residualplanner_plus
-from residua.methods.registry import methods_for
+from residua.methods.registry import methods_for, residualplanner_plus
 from residua.privacy import Budget
 from residua.schema import Attribute
 from residua.strategy.costs import record_cost

@@ -8,9 +8,9 @@ import pytest
 
 import residua as rs
 from residua.methods import smasher as module
+from residua.methods.blocks import querysmasher
 from residua.methods.dense import dense
 from residua.methods.draft import Draft
-from residua.methods.named import querysmasher
 
 GAP = 1e-4
 SIZES = [(60,), (30, 30), (50, 40), (10, 9), (9, 8, 7), (14, 14, 14), (5, 4, 4), (7, 7, 7, 7), (3, 4, 3, 4)]

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import residua as rs
-from residua.accuracy import Target, asked_of, weighted_caps
+from residua.accuracy.targets import Target, asked_of, weighted_caps
 
 SCHEMA = rs.Schema(age=rs.Integer(0, 4), sex=rs.Categorical("F", "M"))
 T1 = rs.table(SCHEMA, {"age": rs.prefix, "sex": rs.identity}, name="T1")

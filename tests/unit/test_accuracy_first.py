@@ -380,8 +380,8 @@ def test_the_largest_variance_of_marginals_is_the_same_by_every_method_of_blocks
     assert found.certificate.scope == "all mechanisms"
 
 
-@pytest.mark.parametrize("request", [{"targets": 5.0}, {"objective": "max_variance"}])
-def test_residualplanner_refuses_all_but_marginals_whatever_the_wish(request):
+@pytest.mark.parametrize("asked", [{"targets": 5.0}, {"objective": "max_variance"}])
+def test_residualplanner_refuses_all_but_marginals_whatever_is_asked(asked):
     work = rs.table(rs.Schema.of_sizes([4, 3]), a0=rs.prefix)
     with pytest.raises(rs.WorkloadError, match="plans marginals only"):
-        rs.plan(work, rs.privacy_cost(1), method="residualplanner", **request)
+        rs.plan(work, rs.privacy_cost(1), method="residualplanner", **asked)

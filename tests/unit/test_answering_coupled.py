@@ -16,7 +16,7 @@ from residua.answering.coupled.coordinates import contrasts, coordinates, lifted
 from residua.answering.kronecker import Kronecker
 from residua.errors import Infeasible, NotInSpan
 from residua.linalg.centring import Measure
-from residua.methods.named import querysmasher
+from residua.methods.blocks import querysmasher
 from residua.strategy.manifest import strategy_from_manifest, strategy_to_manifest
 from residua.strategy.strategy import Domain, Strategy
 

@@ -9,14 +9,13 @@ from scipy import stats
 
 import residua as rs
 from residua import _measure
-from residua._figures import Figures, totals_of
-from residua._plan import Plan
-from residua._summary import certified
+from residua.accuracy.figures import Figures, certified, totals_of
 from residua.answering.blocks import Layer, Shape
 from residua.answering.coupled.answerer import Coupled
 from residua.errors import Infeasible, NotInSpan
 from residua.kernel.cost import added_cost, separate_cost
 from residua.kernel.measurement import record_limit
+from residua.plans import Plan
 from residua.privacy import Unit
 from residua.strategy import rounding
 from residua.strategy.batches import batches_of

@@ -10,8 +10,8 @@ import residua as rs
 from residua.answering.independent import answerer
 from residua.decompose import decompose
 from residua.linalg.centring import Measure
-from residua.methods.blocks import Optimal, solve_blocks
-from residua.methods.named import fourier, querysmasher, residualplanner_plus
+from residua.methods.blocks import Optimal, querysmasher, solve_blocks
+from residua.methods.registry import fourier, residualplanner_plus
 from residua.strategy.costs import record_cost
 from residua.strategy.format_1 import strategy_of_format_1
 from residua.strategy.manifest import strategy_from_manifest, strategy_to_manifest

@@ -9,14 +9,14 @@ import pytest
 from numpy.typing import NDArray
 
 import residua as rs
-from residua._figures import totals_of
+from residua.accuracy.figures import totals_of
 from residua.decompose import decompose
 from residua.linalg.centring import Measure, project
 from residua.linalg.matrices import independent_rows
 from residua.methods import blocks
-from residua.methods.blocks import Fourier, Given, Optimal, solve_blocks, uniform_bound
+from residua.methods.blocks import Fourier, Given, Optimal, querysmasher, solve_blocks, uniform_bound
 from residua.methods.draft import Draft
-from residua.methods.named import fourier, querysmasher, residualplanner, residualplanner_plus
+from residua.methods.registry import fourier, residualplanner, residualplanner_plus
 from residua.workload import Family
 
 Array = NDArray[np.float64]

@@ -123,7 +123,7 @@ def test_a_condition_of_which_a_part_was_not_measured_is_refused():
     schema = rs.Schema.of_sizes([3, 3, 3])
     work = rs.table(schema, where="a0 = 1 OR a1 = 1 OR a2 = 1") + rs.marginals(schema, up_to=1)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(coarsening, "_all_by_kinds", _not_this_way)
+        patch.setattr(coarsening, "_by_classes", _not_this_way)
         plan = rs.plan(work, rs.zcdp(1))
     with pytest.raises(rs.NotInSpan, match=r"more than the plan measures by kinds of cells.*'a0', 'a1'"):
         plan.variances(rs.table(schema, where="a0 = 1 OR a1 = 1"))

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import residua as rs
-from residua._summary import Certificate, certified
+from residua.accuracy.figures import Certificate, certified
 
 SCHEMA = rs.Schema(age=rs.Integer(0, 9), sex=rs.Categorical("F", "M"), grade=rs.Integer(0, 3))
 ONE_WAY = rs.marginals(SCHEMA, ways=1)

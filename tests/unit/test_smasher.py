@@ -9,7 +9,7 @@ import pytest
 import residua as rs
 from residua.decompose import gather
 from residua.linalg.matrices import integer_kernel
-from residua.methods.named import querysmasher
+from residua.methods.blocks import querysmasher
 from residua.methods.smasher import roles_in
 from residua.methods.splits.sum import BlockSum
 from residua.workload import Explicit, Factor, Table

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 import residua as rs
 from residua.decompose import gather
 from residua.linalg.matrices import spread
-from residua.methods.named import querysmasher
+from residua.methods.blocks import querysmasher
 from residua.methods.smasher import roles_in
 from residua.methods.splits import split
 from residua.methods.splits.blocks import divide

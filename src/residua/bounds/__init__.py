@@ -6,10 +6,9 @@ for another budget.
 """
 
 from residua.bounds.product import product_dual, product_dual_or_nothing
-from residua.bounds.singular import all_invariant, dual, supreme_svd, svd, svd_or_nothing
+from residua.bounds.singular import dual, supreme_svd, svd, svd_or_nothing
 
 __all__ = [
-    "all_invariant",
     "dual",
     "product_dual",
     "product_dual_or_nothing",

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from residua.decompose import decompose
 from residua.errors import Infeasible, WorkloadError
 from residua.solve.cells import UNIT_ROUNDOFF, solve_cells
-from residua.workload import Queries, Table, TableRun, Workload
+from residua.workload import Workload
 from residua.workload.union import common_product, joint_rows, refuse_many_cells
 
 Array = NDArray[np.float64]
@@ -31,7 +31,7 @@ def svd(work: Workload) -> float:
     42845047
     """
     _refuse_other(work)
-    if all_invariant(work):
+    if work.invariant:
         return _invariant_svd(work)
     return _over_factors(work, _svd_of_root)
 
@@ -43,7 +43,7 @@ def supreme_svd(work: Workload, sets: Iterable[Iterable[int]] | None = None) -> 
     the best. `sets` are more sets of joint cells to try, row-major over the attributes in use.
     """
     best = svd(work) if sets is None else max(svd(work), _best_of_sets(work, sets))
-    if all_invariant(work):
+    if work.invariant:
         return best  # already the optimum (claim B-003)
     return max(best, _over_factors(work, _best_range))
 
@@ -54,7 +54,7 @@ def dual(work: Workload) -> float:
     Of a product of families, within 1e-5 for each factor.
     """
     _refuse_other(work)
-    if all_invariant(work):
+    if work.invariant:
         return _invariant_svd(work)
     return _over_factors(work, _dual_of_root)
 
@@ -131,25 +131,6 @@ def _around(start: int, stop: int, step: int, cells: int) -> Iterator[tuple[int,
         for b in (stop - step, stop, stop + step):
             if 0 <= a < b <= cells:
                 yield a, b
-
-
-def all_invariant(work: Workload) -> bool:
-    """Whether every family treats all cells alike, so that the singular value bound is reached (B-003)."""
-    return all(
-        queries.invariant
-        for part in work.parts
-        for queries in (_distinct(part) if isinstance(part, TableRun) else _of_group(part))
-    )
-
-
-def _distinct(tables: TableRun) -> Iterator[Queries]:
-    if tables.joint is not None:
-        return iter(set(tables.joint))
-    return iter({factor.queries for factor in tables.factors if factor is not None})
-
-
-def _of_group(group: Table) -> Iterator[Queries]:
-    return (factor.queries for factor in group.factors)
 
 
 def _invariant_svd(work: Workload) -> float:

@@ -7,11 +7,11 @@ from typing import Annotated, Any
 
 import typer
 
-from residua._plan import Plan
 from residua._text import columns
 from residua.accuracy import Target
 from residua.cli.output import AsJson, Force, progress_bar, refuse_to_replace, show, show_json
 from residua.errors import BudgetError
+from residua.plans import Plan
 from residua.report.budgets import DELTA, FACTORS, amount_of, at_budget, largest_of
 from residua.report.words import figure
 from residua.schema.coding import hint, short

@@ -6,7 +6,6 @@ from typing import Annotated, Any
 
 import typer
 
-from residua._plan import Plan
 from residua._text import Row, columns, counted
 from residua.cli.output import (
     SIMULATED,
@@ -23,6 +22,7 @@ from residua.cli.output import (
 )
 from residua.cli.planning import plan_document
 from residua.errors import DataError
+from residua.plans import Plan
 from residua.postprocess import Processed
 from residua.privacy.conversions import text_above
 from residua.release import Release

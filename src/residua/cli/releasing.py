@@ -7,7 +7,6 @@ import typer
 
 from residua._files import ByteCount, whole_file
 from residua._measure import measure
-from residua._plan import Plan
 from residua._text import columns, counted
 from residua.cli.budgets import REMEDY, open_ledger
 from residua.cli.output import (
@@ -26,6 +25,7 @@ from residua.cli.output import (
 from residua.engines import DuckDB, find_files
 from residua.errors import DataError, LedgerError
 from residua.ledger import Ledger
+from residua.plans import Plan
 from residua.release import Release, rehearsal
 from residua.spec import Spec, load_spec
 

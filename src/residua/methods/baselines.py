@@ -1,6 +1,7 @@
-"""Strategies for comparison that do not look at the workload: identity, hierarchical, wavelet.
+"""Strategies for comparison, for either law of noise.
 
-Each is a Kronecker product of one fixed matrix per attribute in use.
+Products of one fixed matrix per attribute that do not look at the workload (identity, hierarchical, HB,
+wavelet); the workload itself; and simple searches of others (GreedyH, eigen-design, DataCube).
 """
 
 import math
@@ -11,28 +12,22 @@ from numpy.typing import NDArray
 
 from residua._limits import BASELINE_CELLS, BASELINE_ENTRIES
 from residua.answering.blocks import Placed, Shape
-from residua.bounds import svd_or_nothing
 from residua.errors import Infeasible
 from residua.linalg.matrices import inverse_gram
 from residua.methods.draft import Draft
-from residua.methods.hdmm.demand import scope_of
+from residua.methods.hdmm.demand import lower_bound
 from residua.methods.hdmm.marginals import plain_kernels, weighing_of, weighted_strategy
 from residua.methods.hdmm.products import Products
 from residua.methods.hdmm.weighing import Weighing
 from residua.methods.hdmm.weighing import at_cost_one as weights_at_cost_one
 from residua.privacy import NoiseLaw
 from residua.privacy.laws import column_costs, unit_variance
-from residua.strategy.build import integer_span, of_blocks
+from residua.strategy.build import Spans, integer_span, of_blocks
 from residua.strategy.integers import independent_integers
 from residua.workload import Queries, Workload
 from residua.workload.union import refuse_many_cells
 
 Array = NDArray[np.float64]
-
-
-def identity_matrix(cells: int) -> Array:
-    """Every cell, shape (cells, cells)."""
-    return np.eye(cells)
 
 
 def hierarchical_matrix(cells: int, branching: int = 2) -> Array:
@@ -95,7 +90,7 @@ def hb_matrix(cells: int) -> Array:
     return rows if cells == 1 else rows[1:]
 
 
-def baseline(work: Workload, matrix: Callable[[int], Array], law: NoiseLaw = "gaussian") -> Draft:
+def _fixed(work: Workload, law: NoiseLaw, matrix: Callable[[int], Array]) -> Draft:
     """The product of `matrix(size)` over the attributes in use, scaled to cost 1."""
     factors = []
     for axis in work.attributes:
@@ -106,10 +101,12 @@ def baseline(work: Workload, matrix: Callable[[int], Array], law: NoiseLaw = "ga
                 f"{BASELINE_CELLS:,}"
             )
         factors.append(Placed((axis,), Shape.of((size,), at_cost_one(matrix(size), law))))
+    return _product(work, law, factors)
+
+
+def _product(work: Workload, law: NoiseLaw, factors: Sequence[Placed], spans: Spans | None = None) -> Draft:
     strategy = of_blocks(work.schema.sizes, [(factors, unit_variance(law))], law)
-    return Draft(
-        strategy, svd_or_nothing(work), "all Laplace noise" if law == "laplace" else "all mechanisms"
-    )
+    return Draft(strategy, *lower_bound(work, law), spans=spans or {})
 
 
 def at_cost_one(rows: Array, law: NoiseLaw) -> Array:
@@ -143,7 +140,7 @@ def workload_itself(work: Workload, law: NoiseLaw) -> Draft:
         for group in work.groups()
     ]
     strategy = of_blocks(work.schema.sizes, blocks, law)
-    return Draft(strategy.scaled(1 / strategy.cost()), svd_or_nothing(work), scope_of(law))
+    return Draft(strategy.scaled(1 / strategy.cost()), *lower_bound(work, law))
 
 
 def greedy_tree(work: Workload, law: NoiseLaw) -> Draft:
@@ -164,7 +161,7 @@ def datacube(work: Workload, law: NoiseLaw) -> Draft:
         raise Infeasible(f"{len(problem.terms):,} marginals are more than DataCube looks through")
     weights = weights_at_cost_one(law, _merged(problem))
     strategy = weighted_strategy(work, kernels, law, problem.by_term(weights))
-    return Draft(strategy, svd_or_nothing(work), scope_of(law))
+    return Draft(strategy, *lower_bound(work, law))
 
 
 def _by_axis(work: Workload, law: NoiseLaw, matrix_for: Callable[[Array], Array]) -> Draft:
@@ -176,11 +173,10 @@ def _by_axis(work: Workload, law: NoiseLaw, matrix_for: Callable[[Array], Array]
         tables = np.bincount(asked.families[:, at], asked.weights, minlength=len(axis.grams))
         gram = np.asarray(np.tensordot(tables, np.array(axis.grams), axes=1), dtype=np.float64)
         factors.append(Placed(axis.attributes, Shape.of(axis.sizes, at_cost_one(matrix_for(gram), law))))
-    strategy = of_blocks(work.schema.sizes, [(factors, unit_variance(law))], law)
-    return Draft(strategy, svd_or_nothing(work), scope_of(law), spans=_spans(work, factors))
+    return _product(work, law, factors, _spans(work, factors))
 
 
-def _spans(work: Workload, factors: Sequence[Placed]) -> dict[int, NDArray[np.int64] | None]:
+def _spans(work: Workload, factors: Sequence[Placed]) -> Spans:
     """Integer rows that span what is asked, for factors that do not measure all their cells."""
     spans: dict[int, NDArray[np.int64] | None] = {}
     for number, factor in enumerate(factors):
@@ -298,3 +294,15 @@ def _errors(problem: Weighing, chosen: Array, moves: NDArray[np.int64]) -> Array
         # Where nothing is left to measure the sums are infinite, and a cost of zero is no bargain.
         result[start : start + 2_000] = np.where(count > 0, cost, 1.0) * sums.sum(axis=1)
     return result
+
+
+BASELINES: dict[str, Callable[[Workload, NoiseLaw], Draft]] = {
+    "identity": lambda work, law: _fixed(work, law, np.eye),
+    "hierarchical": lambda work, law: _fixed(work, law, hierarchical_matrix),
+    "hb": lambda work, law: _fixed(work, law, hb_matrix),
+    "wavelet": lambda work, law: _fixed(work, law, wavelet_matrix),
+    "greedy": greedy_tree,
+    "eigen": eigen_design,
+    "datacube": datacube,
+    "workload": workload_itself,
+}

@@ -16,7 +16,7 @@ from residua.answering.coarsened import QuerySplit, query_split_of, split_by
 from residua.bounds import svd_or_nothing
 from residua.errors import Infeasible
 from residua.linalg.classes import Classes, JointClasses, together
-from residua.methods.draft import Draft, Progress
+from residua.methods.draft import Draft, best_of
 from residua.methods.hdmm.demand import scope_of
 from residua.privacy import NoiseLaw
 from residua.strategy.build import Spans, seen_by
@@ -24,7 +24,6 @@ from residua.strategy.strategy import Strategy
 from residua.workload import Table, TableRun, Workload
 from residua.workload.views import View, cells_of_classes, combined_factors, joint_classes, kinds_of
 
-Method = Callable[[Workload, float, Progress | None], Draft]
 Parts = Sequence[Table | TableRun]
 Subset = tuple[int, ...]
 
@@ -95,74 +94,38 @@ def _each_by_kinds(ties: "Ties") -> list[JointClasses]:
     return [JointClasses.of_one(at, own) for at, own in ties.kinds.items() if not own.trivial]
 
 
-def coarsened_draft(
-    method: Method, work: Workload, law: NoiseLaw, gap: float, progress: Progress | None = None
-) -> Draft:
-    """The best draft of a method for a workload that may have conditions joined across attributes."""
-    if not tied(work.parts):
-        return method(work, gap, progress)
-    planner = Planner(method, law, gap, progress)
-    found: list[tuple[float, Draft]] = []
-    refused: list[Infeasible] = []
-    for way in (_all_by_kinds, _beside_cells, _widely_beside_cells, _cell_by_cell):
-        if found and way in (_widely_beside_cells, _cell_by_cell):
-            break  # these are for what does not fit otherwise
-        try:
-            draft = way(planner, work)
-        except Infeasible as error:  # one way does not fit; another may
-            refused.append(error)
-            continue
-        if draft is not None:
-            total = _total(draft.strategy, work.parts)
-            found.append((total, draft))
-            if draft.scope != "this block structure" and total <= draft.lower_bound * (1 + PROVED):
-                break
-    if not found:
-        raise refused[0]
-    return min(found, key=lambda each: each[0])[1]
+Drafting = Callable[[Workload], Draft]
+"""A method with all that it needs but a workload."""
 
 
-@dataclass(frozen=True, slots=True)
-class Planner:
-    """A method with all that it needs but a workload."""
+def coarsened_draft(drafting: Drafting, work: Workload, law: NoiseLaw) -> Draft:
+    """The best draft for a workload with conditions joined across attributes.
 
-    method: Method
-    law: NoiseLaw
-    gap: float
-    progress: Progress | None
+    Over classes of cells; or beside the other tables, which are then measured cell by cell. Where neither
+    fits, attributes that conditions are grouped by are measured beside the cells as well, or all is planned
+    as it is, which is possible where other tables tell apart all that conditions look at.
+    """
+    reach = {at for group, _ in combined_factors(work.parts) for at in group.attributes}
+    return best_of(
+        work,
+        (lambda: _by_classes(drafting, work), lambda: _side_by_side(drafting, work, law, tied(work.parts))),
+        (lambda: _side_by_side(drafting, work, law, tuple(sorted(reach))), lambda: drafting(work)),
+        PROVED,
+    )
 
-    def draft(self, work: Workload) -> Draft:
-        """The method's draft."""
-        return self.method(work, self.gap, self.progress)
 
-
-def _all_by_kinds(planner: Planner, work: Workload) -> Draft | None:
-    """The draft for the workload over the kinds of cells that all its tables tell apart."""
+def _by_classes(drafting: Drafting, work: Workload) -> Draft:
+    """The draft for the workload over the classes of cells that all its tables tell apart."""
     coarse = coarse_workload(work)
-    draft = planner.draft(coarse.work)
+    draft = drafting(coarse.work)
     if not coarse.view.parts:
         return draft
     found, spans = seen_by([(draft.strategy, coarse.view, draft.spans)])
     return replace(draft, strategy=found, spans=spans)
 
 
-def _beside_cells(planner: Planner, work: Workload) -> Draft | None:
+def _side_by_side(drafting: Drafting, work: Workload, law: NoiseLaw, attributes: Subset) -> Draft | None:
     """Drafts for the conditions and for the other tables, side by side; None if there is one side only."""
-    return _side_by_side(planner, work, tied(work.parts))
-
-
-def _widely_beside_cells(planner: Planner, work: Workload) -> Draft | None:
-    """The same, with the attributes that conditions are grouped by measured beside the cells as well."""
-    attributes = {at for group, _ in combined_factors(work.parts) for at in group.attributes}
-    return _side_by_side(planner, work, tuple(sorted(attributes)))
-
-
-def _cell_by_cell(planner: Planner, work: Workload) -> Draft | None:
-    """The draft for the workload as it is, where other tables tell apart all that conditions look at."""
-    return planner.draft(work)
-
-
-def _side_by_side(planner: Planner, work: Workload, attributes: Subset) -> Draft | None:
     conditions, rest = _divided(work, attributes)
     lifted = [(lift, ties) for ties in conditions for lift in _query_splits(ties, rest)] if rest else []
     if not lifted:
@@ -173,11 +136,11 @@ def _side_by_side(planner: Planner, work: Workload, attributes: Subset) -> Draft
     fine = [*rest, *(split.fine for split in splits if split.fine is not None)]
     coarse = [split.coarse for split in splits if split.coarse is not None]
     works = [Workload(work.schema, tuple(fine)), _seen(Workload(work.schema, tuple(coarse)), view)]
-    drafts = [planner.draft(each) for each in works]
-    found, spans = _shared_out(drafts, works, view, query_splits, planner.law)
+    drafts = [drafting(each) for each in works]
+    found, spans = _shared_out(drafts, works, view, query_splits, law)
     bound = svd_or_nothing(Workload(work.schema, tuple(rest)))  # more queries never make it easier
-    if bound > 0 or planner.law == "laplace":
-        return Draft(found, bound, scope_of(planner.law), spans=spans)
+    if bound > 0 or law == "laplace":
+        return Draft(found, bound, scope_of(law), spans=spans)
     # No two mechanisms for the two sides do better, however they share the privacy (claim M-001).
     apart = math.fsum(math.sqrt(draft.lower_bound) for draft in drafts) ** 2
     return Draft(found, apart, "this block structure", spans=spans)
@@ -250,7 +213,7 @@ def _shared_out(
     law: NoiseLaw,
 ) -> tuple[Strategy, Spans]:
     """Both parts with the best shares of the privacy (claim H-032), and the spans of their shapes."""
-    totals = [_total(draft.strategy, own.parts) for draft, own in zip(drafts, works, strict=True)]
+    totals = [draft.total(own) for draft, own in zip(drafts, works, strict=True)]
     shares = np.array(totals) ** (1 / 3 if law == "laplace" else 1 / 2)
     shares = shares / shares.sum()
     parts = [
@@ -287,7 +250,3 @@ def _settled(parts: Parts, attributes: Subset) -> list[Subset]:
             rows = np.unique(np.sort(np.where(ours, part.subsets, -1), axis=1), axis=0)
             known |= {tuple(at for at in row if at >= 0) for row in rows.tolist()}
     return sorted(each for each in known if not any(set(each) < set(other) for other in known))
-
-
-def _total(strategy: Strategy, parts: Parts) -> float:
-    return math.fsum(strategy.totals(part)[0] for part in parts)

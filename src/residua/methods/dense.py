@@ -1,18 +1,30 @@
-"""The yardstick: the best mechanism of all, wherever the cells in use can be held in one matrix."""
+"""The yardstick: the best mechanism of all, wherever the cells in use can be held in one matrix.
+
+For the least total variance, or for the least privacy that meets a variance for every query. A workload whose
+tables are all multiples of one product of families is solved factor by factor, with the limit on each: values
+and bounds multiply (claims S-008 and G-002).
+"""
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
+from residua._limits import DENSE_CELLS, TARGET_ENTRIES, TARGET_QUERIES, TARGET_RANK
 from residua.answering.blocks import Placed, Shape
-from residua.linalg.matrices import spread, threads_for
-from residua.methods.draft import Draft, Progress
+from residua.errors import WorkloadError
+from residua.linalg.matrices import join, row_space, spread, threads_for
+from residua.methods.draft import Caps, Draft, Progress
 from residua.solve.cells import Solution, solve_cells, solve_circulant
 from residua.solve.newton import Progress as SolverProgress
-from residua.strategy.build import integer_span, of_blocks, product_span
+from residua.solve.targets import TargetSolution, refined, solve_targets
+from residua.strategy.build import Spans, integer_span, of_blocks, product_span
 from residua.strategy.integers import independent_integers
-from residua.workload import Queries, Workload
+from residua.strategy.strategy import Strategy
+from residua.workload import Queries, Table, TableRun, Workload
+from residua.workload.queries import spelled
+from residua.workload.tables import Factor
 from residua.workload.union import common_product, joint_rows, refuse_many_cells
 
 Array = NDArray[np.float64]
@@ -20,70 +32,84 @@ Integers = NDArray[np.int64]
 
 
 def dense(work: Workload, tolerance: float, progress: Progress | None = None) -> Draft:
-    """The optimal mechanism to a certified gap, for workloads on at most about 4,000 joint cells.
-
-    A workload whose tables are all multiples of one product of families is solved factor by factor
-    (values and bounds multiply, claim S-008), with the limit on each factor.
-    """
-    sizes, shared = work.schema.sizes, common_product(work)
-    if shared is not None:
-        weight, factors = shared
-        share = tolerance / max(len(factors), 1) / 2
-        solutions = [_solve(factor.queries, share, progress) for factor in factors]
-        strategies = [
-            Placed(factor.attributes, Shape.independent(factor.queries.sizes, solution.strategy))
-            for factor, solution in zip(factors, solutions, strict=True)
-        ]
-        lower = weight * math.prod(solution.lower for solution in solutions)
-        spans = {
-            at: None if (rows := integer_span(factor.queries)) is None else _independent(rows, solution)
-            for at, (factor, solution) in enumerate(zip(factors, solutions, strict=True))
-            if len(solution.strategy) < factor.queries.cells
-        }
-        return Draft(of_blocks(sizes, [(strategies, 1.0)]), lower, "all mechanisms", spans=spans)
-    joint = joint_rows(work)
-    solution = _certified(joint.root, tolerance, progress, f"{len(joint.attributes)} attributes")
-    strategy = Placed(joint.attributes, Shape.independent(joint.sizes, solution.strategy))
-    partial = len(solution.strategy) < math.prod(joint.sizes)
-    rows = joint_integer_rows(work) if partial else None
-    spans = {0: None if rows is None else _independent(rows, solution)} if partial else {}
-    return Draft(of_blocks(sizes, [([strategy], 1.0)]), solution.lower, "all mechanisms", spans=spans)
+    """The optimal mechanism to a certified gap, for workloads on at most about 4,000 joint cells."""
+    shared = common_product(work)
+    if shared is None:
+        joint = joint_rows(work)
+        solution = _least_total(joint.root, tolerance, progress, f"{len(joint.attributes)} attributes")
+        strategy, spans = _one_block(work, solution.strategy)
+        return Draft(strategy, solution.lower, "all mechanisms", spans=spans)
+    weight, factors = shared
+    share = tolerance / max(len(factors), 1) / 2
+    solutions = [_least_total_of(factor.queries, share, progress) for factor in factors]
+    strategy, spans = _product(work, factors, [solution.strategy for solution in solutions], 1.0)
+    lower = weight * math.prod(solution.lower for solution in solutions)
+    return Draft(strategy, lower, "all mechanisms", spans=spans)
 
 
-def joint_integer_rows(work: Workload) -> Integers | None:
+def _product(
+    work: Workload, factors: Sequence[Factor], matrices: Sequence[Array], variance: float
+) -> tuple[Strategy, Spans]:
+    """The product of one matrix a factor, and integer spans of those that do not measure all their cells."""
+    shapes = [
+        Placed(factor.attributes, Shape.independent(factor.queries.sizes, matrix))
+        for factor, matrix in zip(factors, matrices, strict=True)
+    ]
+    spans = {
+        at: _independent(integer_span(factor.queries), len(matrix))
+        for at, (factor, matrix) in enumerate(zip(factors, matrices, strict=True))
+        if len(matrix) < factor.queries.cells
+    }
+    return of_blocks(work.schema.sizes, [(shapes, variance)]), spans
+
+
+def _one_block(work: Workload, matrix: Array) -> tuple[Strategy, Spans]:
+    """One matrix over the joint cells, and its integer span if it does not measure all of them."""
+    sizes = tuple(work.schema.sizes[at] for at in work.attributes)
+    shape = Placed(work.attributes, Shape.independent(sizes, matrix))
+    partial = len(matrix) < math.prod(sizes)
+    spans = {0: _independent(_joint_integer_rows(work), len(matrix))} if partial else {}
+    return of_blocks(work.schema.sizes, [([shape], 1.0)]), spans
+
+
+def _joint_integer_rows(work: Workload) -> Integers | None:
     """Integer rows over the joint cells that span what the workload asks, or None."""
-    attributes = work.attributes
-    sizes = [work.schema.sizes[at] for at in attributes]
     rows = []
     for group in work.groups():
         span = product_span([integer_span(factor.queries) for factor in group.factors])
         if span is None:
             return None
-        places = [attributes.index(at) for at in group.attributes]
-        rows.append(spread(span.astype(np.float64), [sizes[at] for at in places], places, sizes))
+        rows.append(_over_joint_cells(work, group, span.astype(np.float64)))
     return np.concatenate(rows).astype(np.int64)
 
 
-def _independent(rows: Integers, solution: Solution) -> Integers | None:
-    return independent_integers(rows, len(solution.strategy))
+def _over_joint_cells(work: Workload, group: Table, rows: Array) -> Array:
+    attributes = work.attributes
+    sizes = [work.schema.sizes[at] for at in attributes]
+    places = [attributes.index(at) for at in group.attributes]
+    return spread(rows, [sizes[place] for place in places], places, sizes)
 
 
-def _solve(queries: Queries, tolerance: float, progress: Progress | None) -> Solution:
+def _independent(rows: Integers | None, rank: int) -> Integers | None:
+    return None if rows is None else independent_integers(rows, rank)
+
+
+def _least_total_of(queries: Queries, tolerance: float, progress: Progress | None) -> Solution:
     refuse_many_cells(queries.cells, repr(queries))
     if queries.circulant:
         closed = solve_circulant(queries.gram()[0])
         if closed is not None and closed.gap <= tolerance:
             return closed
-    return _certified(queries.root(), tolerance, progress, repr(queries))
+    return _least_total(queries.root(), tolerance, progress, repr(queries))
 
 
-def _certified(root: Array, tolerance: float, progress: Progress | None, what: str) -> Solution:
+def _least_total(root: Array, tolerance: float, progress: Progress | None, what: str) -> Solution:
     with threads_for(len(root)):
-        solution = solve_cells(root, tolerance, progress=told(progress, what, tolerance))
+        solution = solve_cells(root, tolerance, progress=_told(progress, what, tolerance))
     return solution.require(tolerance, f"the solver for {what}")
 
 
-def told(progress: Progress | None, what: str, tolerance: float) -> SolverProgress | None:
+def _told(progress: Progress | None, what: str, tolerance: float) -> SolverProgress | None:
     """What a solver tells its gap: a fraction of the way from 1 to the tolerance, in logarithms."""
     if progress is None:
         return None
@@ -93,3 +119,99 @@ def told(progress: Progress | None, what: str, tolerance: float) -> SolverProgre
         progress(f"solving {what}", min(part, 1.0))
 
     return tell
+
+
+def quick_for_targets(work: Workload, caps: Caps) -> bool:
+    """Whether the best of all mechanisms that meet variances can be found in minutes."""
+    factors = _product_with_one_target_each(work, caps)
+    if factors is not None:
+        pairs = [(factor.queries.count, factor.queries.cells) for factor in factors]
+    else:
+        pairs = [(work.count, math.prod(work.schema.sizes[at] for at in work.attributes))]
+    return all(
+        queries <= TARGET_QUERIES
+        and cells <= DENSE_CELLS
+        and queries * cells <= TARGET_ENTRIES
+        and min(queries, cells) <= TARGET_RANK
+        for queries, cells in pairs
+    )
+
+
+def dense_targets(
+    work: Workload, caps: Caps, tolerance: float, progress: Progress | None = None, refine: bool = False
+) -> Draft:
+    """The cheapest mechanism of all that meets every target, to a certified gap.
+
+    With `refine`, of all cheapest mechanisms the one with the least privacy profile (claim G-004).
+    """
+    factors = _product_with_one_target_each(work, caps)
+    if factors is not None and not refine:
+        return _product_targets(work, caps, factors, tolerance, progress)
+    rows, allowed = _listed_queries(work, caps)
+    solution = _cheapest(rows, allowed, tolerance, progress, f"{len(rows):,} queries", refine)
+    strategy, spans = _one_block(work, solution.strategy)
+    prices = _by_table(work, solution.query_weights * allowed)
+    return Draft(strategy, solution.lower, "all mechanisms", spans=spans, prices=prices)
+
+
+def _product_with_one_target_each(work: Workload, caps: Caps) -> tuple[Factor, ...] | None:
+    """The factors whose product every table is, where each table has one target; otherwise None."""
+    shared = common_product(work)
+    return None if shared is None or any(np.ndim(cap) for cap in caps) else shared[1]
+
+
+def _product_targets(
+    work: Workload, caps: Caps, factors: Sequence[Factor], tolerance: float, progress: Progress | None
+) -> Draft:
+    """The product of the factors' cheapest mechanisms; the strictest target pays for all."""
+    allowed, strictest = min((float(np.asarray(cap)), at) for at, cap in enumerate(caps))
+    share = tolerance / max(len(factors), 1) / 2
+    families = [factor.queries for factor in factors]
+    solutions = [
+        _cheapest(queries.matrix(), np.ones(queries.count), share, progress, repr(queries), False)
+        for queries in families
+    ]
+    strategy, spans = _product(work, factors, [solution.strategy for solution in solutions], allowed)
+    lower = math.prod(solution.lower for solution in solutions) / allowed
+    prices = tuple(np.zeros(len(part) if isinstance(part, TableRun) else 1) for part in work.parts)
+    prices[strictest][0] = 1.0
+    return Draft(strategy, lower, "all mechanisms", spans=spans, prices=prices)
+
+
+def _listed_queries(work: Workload, caps: Caps) -> tuple[Array, Array]:
+    """Every query as a row over the joint cells, (queries, cells), and what each may have for a variance."""
+    cells = math.prod(work.schema.sizes[at] for at in work.attributes)
+    refuse_many_cells(cells, "the attributes of this workload together")
+    if work.count > TARGET_QUERIES or work.count * cells > TARGET_ENTRIES:
+        raise WorkloadError(
+            f"{spelled(work.count)} queries on {cells:,} cells are too many for one matrix; use method 'auto'"
+        )
+    rows, allowed = [], []
+    for part, cap in zip(work.parts, caps, strict=True):
+        for group in part if isinstance(part, TableRun) else (part,):
+            matrix = join(factor.queries.matrix() for factor in group.factors)
+            rows.append(_over_joint_cells(work, group, matrix))
+            allowed.append(np.broadcast_to(cap, group.count))
+    return np.concatenate(rows), np.concatenate(allowed).astype(np.float64)
+
+
+def _by_table(work: Workload, paid: Array) -> tuple[Array, ...]:
+    """What the queries pay, added up for each table of each part; everything adds up to 1 (claim G-003)."""
+    ends = np.cumsum([group.count for group in work.groups()])
+    sums = np.add.reduceat(paid, np.concatenate([[0], ends[:-1]])) / paid.sum()
+    tables = [len(part) if isinstance(part, TableRun) else 1 for part in work.parts]
+    return tuple(np.split(sums, np.cumsum(tables)[:-1]))
+
+
+def _cheapest(
+    rows: Array, allowed: Array, tolerance: float, progress: Progress | None, what: str, refine: bool
+) -> TargetSolution:
+    """The solution for queries over cells, with its gap checked."""
+    basis = row_space(rows)
+    complete = basis.shape[1] == rows.shape[1]
+    root = np.eye(rows.shape[1]) if complete else np.ascontiguousarray(basis.T)
+    coefficients = rows if complete else rows @ basis
+    with threads_for(len(root)):
+        solution = solve_targets(coefficients, root, allowed, tolerance, _told(progress, what, tolerance))
+        solution = solution.require(tolerance, f"the solver for {what}")
+        return refined(coefficients, root, allowed, solution) if refine else solution

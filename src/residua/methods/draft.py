@@ -1,13 +1,17 @@
-"""What a method returns: a real strategy, and what is proved about it."""
+"""What a method is and what it returns: a real strategy, and what is proved about it."""
 
-from collections.abc import Callable, Mapping, Sequence
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from itertools import chain
+from typing import Literal, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from residua.errors import Infeasible
 from residua.strategy.strategy import Strategy
+from residua.workload import Workload
 
 Array = NDArray[np.float64]
 
@@ -45,3 +49,41 @@ class Draft:
     spans: Mapping[int, NDArray[np.int64] | None] = field(default_factory=dict)
     uniform_total: float | None = None
     prices: tuple[Array, ...] = ()
+
+    def total(self, work: Workload) -> float:
+        """Total weighted variance of its strategy."""
+        return math.fsum(self.strategy.totals(part)[0] for part in work.parts)
+
+
+class Method(Protocol):
+    """What a planning method is: from a workload to a draft at privacy cost 1."""
+
+    def __call__(self, work: Workload, gap: float, progress: Progress | None, /) -> Draft:
+        """The draft; `gap` is the relative distance from the optimum at which solving may stop."""
+
+
+Way = Callable[[], Draft | None]
+"""Makes a draft, or none where it does not apply; Infeasible where that takes too much."""
+
+
+def best_of(work: Workload, ways: Iterable[Way], otherwise: Iterable[Way] = (), proved: float = 0.0) -> Draft:
+    """The draft of the least total weighted variance; `otherwise` has ways for where no other one fits.
+
+    A draft within `proved` of what is possible for any mechanism is the last that is made.
+    """
+    found: list[tuple[float, Draft]] = []
+    refused: list[Infeasible] = []
+    for way in chain(ways, (way for way in otherwise if not found)):
+        try:
+            draft = way()
+        except Infeasible as error:  # one way does not fit; another may
+            refused.append(error)
+            continue
+        if draft is not None:
+            total = draft.total(work)
+            found.append((total, draft))
+            if draft.scope != "this block structure" and total <= draft.lower_bound * (1 + proved):
+                break
+    if not found:
+        raise refused[0]
+    return min(found, key=lambda each: each[0])[1]

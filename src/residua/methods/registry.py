@@ -1,24 +1,162 @@
-"""Every planning method by name, and how to add one."""
+"""Every planning method by name, the choice of the best one, and how to add one.
 
+The published divide-and-conquer methods are ways to solve blocks under uniform centring; those of HDMM and
+the strategies it is compared with plan noise of either law.
+"""
+
+import math
 from collections.abc import Mapping
-from typing import Protocol
+from functools import partial
 
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from residua._limits import MANY_TABLES, QUICK_CELLS
+from residua.decompose import decompose
 from residua.errors import WorkloadError
-from residua.methods.choice import auto
-from residua.methods.dense import dense
-from residua.methods.draft import Draft, Progress
-from residua.methods.either_noise import hdmm_methods, laplace_auto
-from residua.methods.named import fourier, querysmasher, residualplanner, residualplanner_plus
+from residua.methods.baselines import BASELINES
+from residua.methods.blocks import Fourier, Given, querysmasher, solve_blocks, widened
+from residua.methods.dense import dense, dense_targets, quick_for_targets
+from residua.methods.draft import Caps, Draft, Method, Progress, best_of
+from residua.methods.hdmm.kron import kron, nested, union
+from residua.methods.hdmm.marginals import marginals
+from residua.methods.scales import block_targets
+from residua.methods.scales.loss import Loss, block_loss
 from residua.methods.smasher import smasher
 from residua.privacy import NoiseLaw
-from residua.workload import Workload
+from residua.workload import Identity, Total, Workload
+from residua.workload.union import common_product, one_wide_product
+
+Array = NDArray[np.float64]
+
+TARGET_METHODS = (
+    "auto",
+    "dense",
+    "smasher",
+    "querysmasher",
+    "residualplanner",
+)  # that bound each query's error
 
 
-class Method(Protocol):
-    """What a planning method is: from a workload to a draft at privacy cost 1."""
+def auto(work: Workload, tolerance: float, progress: Progress | None = None) -> Draft:
+    """The optimum of all mechanisms where that takes seconds, otherwise the best blocks."""
+    if work.invariant and not one_wide_product(work):
+        return querysmasher(work, tolerance, progress)
+    shared = common_product(work)
+    joint = math.prod(work.schema.sizes[at] for at in work.attributes)
+    sizes = [factor.queries.cells for factor in shared[1]] if shared else [joint]
+    if max(sizes, default=1) <= QUICK_CELLS:
+        return dense(work, tolerance, progress)
+    if work.tables > MANY_TABLES:
+        return querysmasher(work, tolerance, progress)
+    return smasher(work, tolerance, progress)
 
-    def __call__(self, work: Workload, gap: float, progress: Progress | None, /) -> Draft:
-        """The draft; `gap` is the relative distance from the optimum at which solving may stop."""
+
+def targets_draft(
+    method: str, work: Workload, caps: Caps, tolerance: float, progress: Progress | None, refine: bool
+) -> Draft:
+    """The cheapest strategy that a method finds for a variance of every query."""
+    if method not in TARGET_METHODS:
+        names = ", ".join(TARGET_METHODS)
+        raise WorkloadError(f"method {method!r} does not plan for the accuracy of each query; use {names}")
+    if method == "residualplanner":
+        refuse_all_but_marginals(work)
+    # Of marginals with one target a table, blocks are as good as any mechanism.
+    plain = work.invariant and not any(np.ndim(cap) for cap in caps)
+    if method == "dense" or (method == "auto" and (refine or not plain) and quick_for_targets(work, caps)):
+        return dense_targets(work, caps, tolerance, progress, refine)
+    if refine:
+        raise WorkloadError(
+            "refine is for workloads on few cells, where all mechanisms can be compared; leave it out here"
+        )
+    return block_targets(work, caps, tolerance, progress)
+
+
+def loss_draft(
+    method: str, work: Workload, loss: Loss, tolerance: float, progress: Progress | None, cost: float
+) -> Draft:
+    """The strategy of the least loss that a method finds at a privacy cost."""
+    if method not in ("auto", "querysmasher", "residualplanner"):
+        raise WorkloadError(f"method {method!r} does not plan for a loss of your own; use 'auto'")
+    if method == "residualplanner":
+        refuse_all_but_marginals(work)
+    return block_loss(work, loss, tolerance, progress, cost=cost)
+
+
+def fourier(work: Workload, tolerance: float, progress: Progress | None = None) -> Draft:
+    """Every block measured in the Fourier basis: weighted Fourier factorisation."""
+    return solve_blocks(decompose(work), work.schema.sizes, Fourier(), tolerance, progress)
+
+
+def residualplanner(work: Workload, tolerance: float, progress: Progress | None = None) -> Draft:
+    """Marginals only: every block measures all centred cells, which is optimal for marginals."""
+    refuse_all_but_marginals(work)
+    sizes = work.schema.sizes
+    numbers = {size: number for number, size in enumerate(dict.fromkeys(sizes))}
+    matrices = {number: np.eye(size) for size, number in numbers.items()}
+    parts = decompose(work, tags=[numbers[size] for size in sizes])
+    return widened(work, solve_blocks(parts, sizes, Given(matrices), tolerance, progress))
+
+
+def refuse_all_but_marginals(work: Workload) -> None:
+    """Raise WorkloadError for a workload with other families than identity and total."""
+    for queries in work.families:
+        if not isinstance(queries, Identity | Total):
+            raise WorkloadError(
+                f"method 'residualplanner' plans marginals only, and the workload has {queries!r}; "
+                "use method 'querysmasher' or 'auto'"
+            )
+
+
+def residualplanner_plus(
+    work: Workload,
+    tolerance: float,
+    progress: Progress | None = None,
+    strategies: Mapping[str, ArrayLike] | None = None,
+) -> Draft:
+    """One strategy per attribute in all blocks: those given by name, otherwise the best for each block."""
+    schema = work.schema
+    tags = [0] * len(schema)
+    matrices: dict[int, Array] = {}
+    for name, matrix in (strategies or {}).items():
+        at = schema.position(name)
+        rows = np.asarray(matrix, dtype=np.float64)
+        if rows.ndim != 2 or rows.shape[1] != schema.sizes[at] or not np.isfinite(rows).all():
+            raise WorkloadError(
+                f"the strategy for attribute {name!r} must be a finite matrix with "
+                f"{schema.sizes[at]} columns, not one of shape {rows.shape}"
+            )
+        if np.linalg.matrix_rank(rows) < schema.sizes[at]:
+            raise WorkloadError(
+                f"the strategy for attribute {name!r} does not determine its "
+                f"{schema.sizes[at]} cells; add rows"
+            )
+        tags[at] = at + 1
+        matrices[at + 1] = rows
+    return solve_blocks(decompose(work, tags=tags), schema.sizes, Given(matrices), tolerance, progress)
+
+
+def hdmm(work: Workload, law: NoiseLaw, progress: Progress | None = None) -> Draft:
+    """OPT_HDMM: the best of single products, unions of products and marginals."""
+    if one_wide_product(work):
+        return kron(work, law, progress)
+    ways = (kron, nested, union)  # `nested` contains `marginals`
+    return best_of(work, [partial(way, work, law, progress) for way in ways])
+
+
+def _hdmm_union(work: Workload, law: NoiseLaw, progress: Progress | None = None) -> Draft:
+    return best_of(work, [partial(way, work, law, progress) for way in (nested, union)])
+
+
+def _of_either_law(law: NoiseLaw) -> dict[str, Method]:
+    """The methods of HDMM and the strategies it is compared with, for noise of this law."""
+    searches = {"hdmm": hdmm, "hdmm-kron": kron, "hdmm-union": _hdmm_union, "hdmm-marginals": marginals}
+    found: dict[str, Method] = {}
+    for name, search in searches.items():
+        found[name] = lambda work, gap, progress, search=search: search(work, law, progress)
+    for name, strategy in BASELINES.items():
+        found[name] = lambda work, gap, progress, strategy=strategy: strategy(work, law)
+    return found
 
 
 _METHODS: dict[NoiseLaw, dict[str, Method]] = {
@@ -30,10 +168,11 @@ _METHODS: dict[NoiseLaw, dict[str, Method]] = {
         "residualplanner+": residualplanner_plus,
         "fourier": fourier,
         "dense": dense,
-        **hdmm_methods("gaussian"),
+        **_of_either_law("gaussian"),
     },
-    "laplace": {"auto": laplace_auto, **hdmm_methods("laplace")},
+    "laplace": _of_either_law("laplace"),
 }
+_METHODS["laplace"] = {"auto": _METHODS["laplace"]["hdmm"], **_METHODS["laplace"]}
 
 
 def methods_for(noise: NoiseLaw) -> Mapping[str, Method]:

@@ -14,10 +14,9 @@ from dataclasses import replace
 
 from residua._limits import CELL_CLASSES, DENSE_CELLS, UNION_WORK
 from residua.decompose import decompose, gather
-from residua.methods.blocks import Optimal, solve_blocks
+from residua.methods.blocks import Optimal, querysmasher, solve_blocks
 from residua.methods.dense import dense
 from residua.methods.draft import Draft, Progress
-from residua.methods.named import querysmasher
 from residua.methods.splits import split
 from residua.methods.splits.blocks import is_joint
 from residua.methods.splits.draft import least, whole_measures

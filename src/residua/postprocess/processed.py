@@ -15,7 +15,6 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from residua._limits import MOST_ANSWERS, SIMULATED_CELLS
-from residua._plan import Plan, refuse_foreign
 from residua.answering.blocks import Measured
 from residua.answering.estimator import Estimator, apply_queries
 from residua.answers import (
@@ -26,6 +25,7 @@ from residua.answers import (
     write_parquet,
 )
 from residua.errors import DataError, Infeasible, NotInSpan, WorkloadError
+from residua.plans import Plan, refuse_foreign
 from residua.postprocess.facts import Fact, Facts
 from residua.postprocess.margins import rounded_tables
 from residua.postprocess.nonnegative import nonnegative_tables

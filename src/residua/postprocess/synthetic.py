@@ -10,9 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from residua._limits import SYNTHETIC_ROWS
-from residua._plan import Plan
 from residua.answers import write_parquet
 from residua.errors import DataError
+from residua.plans import Plan
 from residua.postprocess.facts import Fact, Facts
 from residua.postprocess.graphical import Codes, Graphical, observations
 from residua.postprocess.pieces import PieceErrors, Stack, TableSet

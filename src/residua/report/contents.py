@@ -10,9 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from residua._figures import Figures
-from residua._summary import Certificate, TableSummary
-from residua.fitness import Fitness
+from residua.accuracy.figures import Certificate, Figures, Fitness, TableSummary
 from residua.kernel.measurement import Measurement
 from residua.privacy import Budget, NoiseLaw, Privacy
 from residua.schema import Schema

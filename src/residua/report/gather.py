@@ -8,9 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from residua._summary import OBJECTIVE_WORDS
+from residua.accuracy.figures import OBJECTIVE_WORDS, Fitness
 from residua.errors import WorkloadError
-from residua.fitness import Fitness
 from residua.privacy.laws import interval_margin
 from residua.report.budgets import budget_words, largest_of, points_of, shares_of
 from residua.report.contents import (

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from residua._plan import Plan
 from residua.accuracy import Targets
 from residua.errors import BudgetError, Infeasible, ResiduaError, SchemaError, WorkloadError
 from residua.methods.draft import Progress
 from residua.planning import plan, same_queries
+from residua.plans import Plan
 from residua.privacy import Budget, Unit
 from residua.schema import Schema
 from residua.schema.coding import listing

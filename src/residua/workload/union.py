@@ -71,6 +71,22 @@ class Workload:
         return tuple(sorted({attribute for part in self.parts for attribute in part.attributes}))
 
     @property
+    def families(self) -> set[Queries]:
+        """The distinct families that its tables ask."""
+        found: set[Queries] = set()
+        for part in self.parts:
+            if isinstance(part, TableRun) and part.joint is not None:
+                found.update(part.joint)
+            else:
+                found.update(factor.queries for factor in part.factors if factor is not None)
+        return found
+
+    @property
+    def invariant(self) -> bool:
+        """Whether every family treats all cells alike: the singular value bound is then reached (B-003)."""
+        return all(queries.invariant for queries in self.families)
+
+    @property
     def names(self) -> tuple[str, ...]:
         """The tables' names, each once, in the order they first appear."""
         return tuple(dict.fromkeys(self._every_name()))

@@ -15,7 +15,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from residua._limits import LOSS_BLOCKS, LOSS_NAMES
-from residua.bounds import all_invariant
 from residua.decompose import decompose
 from residua.errors import Infeasible, NotConverged, WorkloadError
 from residua.linalg.matrices import threads_for
@@ -128,7 +127,7 @@ class _LossProblem:
         total = self._least_total(prices / scale, tolerance) / cost
         lower = _least_rest(value, variances, prices, mine, unit) + total
         lower -= SOLVER_ERROR * (abs(mine) + total)
-        scope: Scope = "all mechanisms" if all_invariant(self.work) else "this block structure"
+        scope: Scope = "all mechanisms" if self.work.invariant else "this block structure"
         mechanism = with_noise(self.strategy, self.orbits, found)
         return Draft(mechanism, min(lower, mine), scope, mine, self.draft.spans)
 
@@ -267,6 +266,14 @@ def _stopped(how: str) -> NotConverged:
         lower=0.0,
         upper=math.inf,
     )
+
+
+def loss_at(loss: Loss, names: Sequence[str], means: Sequence[float]) -> float:
+    """The loss of these mean variances by name."""
+    import cvxpy
+
+    ones = cvxpy.Constant(np.ones(len(means)))
+    return float(loss(named_variances(names, np.array(means), ones)).value)
 
 
 def named_variances(names: Sequence[str], scale: NDArray[np.float64], values: Any) -> Any:

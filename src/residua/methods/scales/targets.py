@@ -14,7 +14,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from residua._limits import CENTRING_WORK, WEIGHED_CLASSES
-from residua.bounds import all_invariant
 from residua.decompose import decompose
 from residua.linalg.centring import Measure, project
 from residua.linalg.matrices import threads_for
@@ -107,7 +106,7 @@ class _Problem:
     ) -> "_Problem":
         """The problem with the shapes that are best for total variance, each cap a weight."""
         marks = [None if isinstance(cap, np.ndarray) else float(cap) for cap in caps]
-        invariant = all_invariant(work)
+        invariant = work.invariant
         asked = Workload(work.schema, tuple(map(_weighted, work.parts, caps)))
         parts = decompose(asked, measures)
         draft = solve_blocks(parts, work.schema.sizes, Optimal(), EXACT if invariant else tolerance, progress)

@@ -3,6 +3,7 @@
 rs.variance(25)   rs.stddev(5)   rs.half_width(10, level=0.95)   25.0, which is a variance
 """
 
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice
@@ -17,6 +18,7 @@ from residua._manifests import checked_array, entry, fetch, number, text
 from residua.errors import BudgetError, FileFormatError, WorkloadError
 from residua.methods.draft import Caps
 from residua.schema.coding import hint, short
+from residua.strategy.strategy import Strategy
 from residua.workload import Table, TableRun, Workload
 from residua.workload.queries import spelled
 
@@ -317,3 +319,26 @@ def _weight_caps(part: Table | TableRun) -> float | Array:
         here = np.ones(factor.queries.count) if own is None else own
         weights = np.multiply.outer(weights, here).reshape(-1)
     return np.asarray(1.0 / (part.weight * weights))
+
+
+def ratios_of(asked: Asked, strategy: Strategy) -> list[float]:
+    """For each part the largest ratio of a variance to what is allowed."""
+    return [
+        largest_ratio(strategy, part, cap) for part, cap in zip(asked.work.parts, asked.caps, strict=True)
+    ]
+
+
+def largest_ratio(strategy: Strategy, part: Table | TableRun, cap: float | Array) -> float:
+    """Largest ratio of a variance of this part to what is allowed."""
+    if isinstance(part, Table) and np.ndim(cap):
+        return float(np.max(strategy.variances(part) / cap))
+    worst = 0.0
+    for group in strategy.answerer.least_accurate(part):
+        largest = strategy.largest(group)
+        if math.isnan(largest):
+            raise WorkloadError(
+                f"table {group.name!r} has {spelled(group.count)} queries, too many to go through, so no "
+                "target can be promised for each of them; ask fewer queries, or plan for total variance"
+            )
+        worst = max(worst, largest)
+    return worst / float(cap)

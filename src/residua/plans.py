@@ -2,7 +2,7 @@
 
 import math
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -13,10 +13,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from residua import _files
-from residua._figures import Figures, totals_of
 from residua._limits import LISTED_VARIANCES, READABLE
 from residua._manifests import positive, submanifest, text
-from residua._summary import MOST_ROWS, Certificate, TableSummary, certified, explain_plan
+from residua._text import columns, counted, visible
+from residua.accuracy.figures import (
+    MOST_LINES,
+    Certificate,
+    Figures,
+    Fitness,
+    TableSummary,
+    certified,
+    totals_of,
+)
 from residua.errors import (
     BudgetError,
     FileFormatError,
@@ -26,7 +34,6 @@ from residua.errors import (
     SchemaError,
     WorkloadError,
 )
-from residua.fitness import Fitness
 from residua.kernel.measurement import Measurement, record_limit, refuse_few_records
 from residua.privacy import Budget, Privacy, Unit, budget_from_manifest
 from residua.privacy.laws import bound_divisor, variance_ratio
@@ -46,6 +53,7 @@ Array = NDArray[np.float64]
 Content = tuple[dict[str, Any], dict[str, NDArray[Any]]]
 """What a file holds: JSON-able facts, and arrays by name."""
 
+WORTH_A_WORD = 5e-5  # relative; what is less would read 0.00%
 EVERYBODY = 10**10  # records; plans that can measure as many need not say so
 
 
@@ -184,17 +192,30 @@ class Plan:
 
     def explain(self) -> str:
         """The plan in words: what is published, at which privacy, how wrong, how far from the best."""
-        title = f"Plan for {self._size()}, method {self.method!r}, overall rmse {self.rmse:,.4g}"
-        shown = [self._summary_of(group) for group in islice(self.workload.groups(), MOST_ROWS)]
-        more = self.workload.tables - len(shown)
+        lines = [f"Plan for {self._size()}, method {self.method!r}, overall rmse {self.rmse:,.4g}"]
+        lines += _section("Privacy", self.privacy.describe().splitlines())
+        head = ("table", "queries asked", "numbers", "typical", "largest")
+        shown = [self._summary_of(group) for group in islice(self.workload.groups(), MOST_LINES)]
+        rows = [
+            (each.name, each.families or "total", spelled(each.queries), *each.figures()) for each in shown
+        ]
+        tables = columns(head, rows, left=(0, 1), indent="")
+        if more := self.workload.tables - len(shown):
+            tables.append(f"... and {counted(more, 'more table', 'more tables')}")
+        lines += _section("Predicted error (standard deviation of each number)", tables)
+        if self.targets is not None:
+            lines += _section("Targets", self.targets.describe(self.certificate.scope))
         measured = list(self.strategy.describe())
         if self.method != "combined" and self.most_records < EVERYBODY:
             measured.append(f"at most {self.most_records:,} records: with more, numbers would wrap around")
-        targets = [] if self.targets is None else list(self.targets.describe(self.certificate.scope))
-        gain = None
+        lines += [*_section("Measured", measured), "", self.certificate.describe(), *self._beside_uniform()]
+        return "\n".join(map(visible, lines))
+
+    def _beside_uniform(self) -> Iterator[str]:
         if self.uniform_total is not None:
             gain = math.sqrt(self.uniform_total / self.ideal.total_variance) - 1
-        return explain_plan(title, self.privacy, shown, more, self.certificate, measured, targets, gain)
+            worse = f"have an rmse {gain:.2%} larger" if gain >= WORTH_A_WORD else "do as well"
+            yield f"Uniform centring (QuerySmasher) would {worse}."
 
     def report(
         self,
@@ -369,6 +390,10 @@ class Plan:
             f"method={self.method!r}, rmse={self.rmse:.6g}, gap={max(0.0, self.certificate.gap):.2g} "
             f"to {self.certificate.scope})"
         )
+
+
+def _section(title: str, lines: Iterable[str]) -> list[str]:
+    return ["", title, *(f"  {line}" for line in lines)]
 
 
 def refuse_foreign(work: object, schema: Schema, whose: str) -> None:

@@ -1,0 +1,6 @@
+"""From work to plan, and plans side by side."""
+
+from residua.planning.comparison import Comparison, compare, same_queries
+from residua.planning.request import plan
+
+__all__ = ["Comparison", "compare", "plan", "same_queries"]

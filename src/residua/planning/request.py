@@ -1,0 +1,395 @@
+"""From work to plan, one way for every request.
+
+A method drafts a real strategy and a bound; the draft is rounded to integers and scaled to the budget, which
+targets may leave open; the plan states its errors and its certificate.
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from fractions import Fraction
+
+from numpy.typing import ArrayLike
+
+from residua._limits import COUNTABLE, COUNTED_CELLS
+from residua._text import short
+from residua.accuracy.figures import Figures, Fitness, Totals, certified, fitness_of, totals_of
+from residua.accuracy.targets import Asked, Targets, asked_of, largest_ratio, ratios_of, weighted_caps
+from residua.errors import BudgetError, Infeasible, WorkloadError
+from residua.linalg.matrices import threads_for
+from residua.methods.coarsening import coarse_workload, coarsened_draft
+from residua.methods.draft import Draft, Progress
+from residua.methods.registry import loss_draft, methods_for, residualplanner_plus, targets_draft
+from residua.methods.scales.loss import Loss, loss_at
+from residua.plans import Plan
+from residua.privacy import Budget, Unit, privacy_cost
+from residua.privacy.conversions import text_above
+from residua.privacy.laws import bound_divisor, variance_ratio
+from residua.strategy.costs import ideal_scale, record_cost
+from residua.strategy.counted import refuse_uncounted
+from residua.strategy.rounding import measurable, rebudgeted
+from residua.strategy.strategy import Strategy
+from residua.workload import Combined, Table, Workload
+from residua.workload.queries import spelled
+from residua.workload.union import refuse_extremes
+
+DEFAULT_GAP = 1e-4
+OBJECTIVES = ("total_variance", "max_variance")
+ONE_RECORD = Unit()
+DIGITS = 7  # of the privacy cost that targets turn out to need
+MARGIN = Fraction(1) + Fraction(1, 10**9)  # more than floats lose between two ways to add up a variance
+SETTLING = 6  # times that the noise is set again: rounding it to integers is all that is left to settle
+INNER = 0.8  # of the gap, for the solver; the rest is for rounding to integers
+PROTECTS_NOBODY = 1e15  # a privacy cost that even 64-bit integers could not hold the noise of
+DROWNS_ALL = 1e-24  # and one whose noise would leave them no room
+ROUNDING = 1e-9  # a cost this much smaller than another is what rounding leaves of zero
+
+
+def plan(
+    work: Workload,
+    budget: Budget | None = None,
+    *,
+    targets: Targets | None = None,
+    unit: Unit = ONE_RECORD,
+    method: str = "auto",
+    objective: str | Loss = "total_variance",
+    gap: float = DEFAULT_GAP,
+    relax: bool = False,
+    refine: bool = False,
+    strategies: Mapping[str, ArrayLike] | None = None,
+    progress: Progress | None = None,
+) -> Plan:
+    """The best plan found for these tables at this privacy, with its errors and its certificate.
+
+    No data is needed, and none is touched.
+
+    work: Workload
+        The tables to publish, such as `rs.marginals(schema, up_to=2)`; weights multiply variances.
+    budget: Budget, optional
+        How much privacy may be spent, such as `rs.zcdp("0.1")`. May be left out where `targets` are given:
+        the plan then takes the least that meets them.
+    targets: number, Target or mapping of names of tables to them, optional
+        Accuracy first: what the variance of every query may be at most, as a number, as `rs.stddev(5)` or as
+        `rs.half_width(10)`; or by name of table. With a budget they are met by the widest margin, and a
+        budget that is too small is refused.
+    unit: Unit
+        Whose privacy is protected; one record unless told, as in `rs.Unit(max_records=3)`.
+    method: str
+        How the strategy is found. "auto" takes the best of several; docs/methods.md lists them all.
+    objective: str or function
+        What is made small: "total_variance", the sum of weight times variance; "max_variance", the largest
+        weight times variance; or a function that makes one convex and increasing cvxpy expression of the mean
+        variance of each name, `lambda v: cvxpy.maximum(v["T1"], 2 * v["T2"])`, or of the vector of them all,
+        in the order of the names, `lambda v: cvxpy.max(v)`.
+    gap: float
+        The relative distance from the optimum at which solving stops.
+    relax: bool
+        With targets and a budget that is too small for them: allow every target the same factor.
+    refine: bool
+        With targets: of several cheapest plans the one that costs the other records least.
+    strategies: mapping of attributes to matrices, optional
+        What method "residualplanner+" measures of some attributes.
+    progress: function, optional
+        Called with what is being done and the fraction of it that is done.
+
+    >>> import residua as rs
+    >>> schema = rs.Schema(age=rs.Integer(0, 9), sex=rs.Categorical("F", "M"))
+    >>> work = rs.table(schema, {"age": rs.prefix, "sex": rs.identity}, name="T1")
+    >>> found = rs.plan(work, rs.privacy_cost(1))
+    >>> round(found.rmse, 3), found.certificate.scope
+    (1.556, 'all mechanisms')
+    >>> round(float(rs.plan(work, targets=rs.stddev(2)).privacy.cost), 2)
+    0.62
+    """
+    _check_arguments(work, budget, unit, method, gap, without_budget=targets is not None)
+    _refuse_contradictions(budget, targets, objective, relax or refine)
+    if budget is not None:
+        unit.allowance(budget)  # a budget that no noise can meet is refused before any work
+    asked = work.without_totals()  # they ask nothing of their attribute
+    request = Request(asked, unit, method, gap, progress)
+    with threads_for(0):  # solvers of large blocks take more for themselves
+        if targets is None and objective == "total_variance":
+            return replace(_for_total(request, _needed(budget), strategies), workload=work)
+        coarse = coarse_workload(asked) if request.tied else None
+        request = request if coarse is None else replace(request, work=coarse.work)
+        if targets is not None:
+            found = _for_targets(request, budget, targets, relax=relax, refine=refine)
+        elif isinstance(objective, str):
+            found = _for_largest(request, _needed(budget))
+        else:
+            found = _for_loss(request, _needed(budget), objective)
+    strategy = found.strategy if coarse is None else coarse.strategy(found.strategy)
+    return replace(found, workload=work, strategy=strategy)
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What a plan is made for: the tables, whose privacy, how, and how close to the optimum."""
+
+    work: Workload
+    unit: Unit
+    method: str
+    gap: float
+    progress: Progress | None
+
+    @property
+    def replacing(self) -> bool:
+        """Whether what is protected is that one record is replaced by another."""
+        return self.unit.neighbours == "replace_one"
+
+    @property
+    def tied(self) -> bool:
+        """Whether there are conditions joined across attributes, which are planned by classes of cells."""
+        return any(isinstance(queries, Combined) for queries in self.work.families)
+
+
+def _for_total(request: Request, budget: Budget, strategies: Mapping[str, ArrayLike] | None) -> Plan:
+    """The plan with the least total weighted variance."""
+    if strategies is None:
+        found = _at_budget(request, budget, _total_draft(request, budget, request.method))
+    elif request.method != "residualplanner+":
+        raise WorkloadError(
+            f"strategies are for method 'residualplanner+'; method {request.method!r} finds its own"
+        )
+    else:
+        draft = residualplanner_plus(request.work, request.gap, request.progress, strategies)
+        found = _at_budget(request, budget, draft)
+    return _or_plain_cells(request, found) if request.method == "auto" and budget.law == "laplace" else found
+
+
+def _total_draft(request: Request, budget: Budget, method: str) -> Draft:
+    def drafting(work: Workload) -> Draft:
+        return methods_for(budget.law)[method](work, request.gap, request.progress)
+
+    work = request.work
+    return coarsened_draft(drafting, work, budget.law) if request.tied else drafting(work)
+
+
+def _or_plain_cells(request: Request, found: Plan) -> Plan:
+    """The plan, or that of all joint cells where they can be counted and its answers are better.
+
+    Methods weigh real noise; integer noise on plain counts is narrower, at large epsilons by far (H-002).
+    """
+    work = request.work
+    if math.prod(work.schema.sizes[at] for at in work.attributes) > COUNTED_CELLS:
+        return found
+    try:
+        plain = _at_budget(request, found.budget, _total_draft(request, found.budget, "identity"))
+    except Infeasible:  # some attribute has too many cells
+        return found
+    return min(found, plain, key=lambda each: each.total_variance)
+
+
+def _for_targets(
+    request: Request, budget: Budget | None, targets: Targets, *, relax: bool, refine: bool
+) -> Plan:
+    """The plan that meets every target with the least privacy, or by the widest margin at a budget.
+
+    A budget that cannot meet them is refused, unless `relax` allows all targets the same factor.
+    """
+    asked = asked_of(request.work, targets)
+    inner = INNER * request.gap
+    draft = targets_draft(request.method, asked.work, asked.caps, inner, request.progress, refine)
+    own = _record_cost(request, draft)
+    _refuse_extremes(own)
+    if budget is None:
+        budget, strategy = _cheapest(request, draft, own, asked)
+    else:
+        strategy = _rounded(request, draft, request.unit.allowance(budget))
+    factor = request.unit.factor
+    cost = float(request.unit.allowance(budget)) * float(factor)
+    least = 0.0 if request.replacing else draft.lower_bound
+    fitness = fitness_of(asked, strategy, draft.prices, cost, least * float(factor))
+    if fitness.factor > 1 and not relax:
+        raise _too_small(budget, fitness)
+    found = _finished(request, budget, draft, strategy, "targets", fitness.factor)
+    return replace(found, targets=fitness)
+
+
+def _for_largest(request: Request, budget: Budget) -> Plan:
+    """The plan with the least largest variance (each times the query's weight)."""
+    work, caps = request.work, weighted_caps(request.work)
+    draft = targets_draft(request.method, work, caps, INNER * request.gap, request.progress, False)
+    strategy = _rounded(request, draft, request.unit.allowance(budget))
+    largest = max(largest_ratio(strategy, part, cap) for part, cap in zip(work.parts, caps, strict=True))
+    return _finished(request, budget, draft, strategy, "max_variance", largest)
+
+
+def _for_loss(request: Request, budget: Budget, loss: Loss) -> Plan:
+    """The plan with the least loss of one mean variance per name of tables."""
+    work, allowed = request.work, request.unit.allowance(budget)
+    draft = loss_draft(request.method, work, loss, INNER * request.gap, request.progress, float(allowed))
+    strategy = _rounded(request, draft, allowed)
+    named = {name: work.select(name) for name in work.names}
+    means = [totals_of(strategy, own)[1] / own.count for own in named.values()]
+    return _finished(request, budget, draft, strategy, "loss", loss_at(loss, list(named), means))
+
+
+def _record_cost(request: Request, draft: Draft) -> float:
+    """About what a strategy costs one record; Infeasible where replacing one changes nothing measured."""
+    own = record_cost(draft.strategy, replacing=request.replacing)
+    if own <= ROUNDING * draft.strategy.cost():
+        raise Infeasible(
+            "the workload asks only for the number of records, which replacing one record cannot change: "
+            "publish it as it is, or protect adding and removing records (neighbours='add_remove')"
+        )
+    return own
+
+
+def _rounded(request: Request, draft: Draft, allowed: Fraction) -> Strategy:
+    """The draft in integers, with noise that uses up what one record may cost."""
+    _record_cost(request, draft)  # there must be something to scale
+    refuse_uncounted(draft.strategy, request.work.schema.names)
+    return measurable(draft.strategy, draft.spans, allowed, replacing=request.replacing)
+
+
+def _at_budget(request: Request, budget: Budget, draft: Draft) -> Plan:
+    allowed = request.unit.allowance(budget)
+    try:
+        strategy = _rounded(request, draft, allowed)
+    except Infeasible:
+        scale = float(allowed) / _record_cost(request, draft)
+        totals_of(draft.strategy.scaled(scale), request.work)  # sums that overflow are the better reason
+        raise
+    return _finished(request, budget, draft, strategy, "total_variance")
+
+
+def _finished(
+    request: Request,
+    budget: Budget,
+    draft: Draft,
+    strategy: Strategy,
+    objective: str,
+    value: float | None = None,
+) -> Plan:
+    """The plan of an integer strategy: its errors, those of the draft that it was made of, its certificate.
+
+    `value` is what it makes of the objective, if that is not the total variance.
+    """
+    work, unit, allowed = request.work, request.unit, request.unit.allowance(budget)
+    scale = ideal_scale(draft.strategy, strategy, allowed, replacing=request.replacing)
+    known = _known_totals(draft, scale, work) if value is None else None
+    ideal = Figures.of(draft.strategy.scaled(scale), work, known)
+    released = Figures.of(strategy, work, totals_of(strategy, work))
+    value = released.total_variance if value is None else value
+    lower = draft.lower_bound / (1.0 if objective == "loss" else bound_divisor(budget.law, allowed))
+    uniform = None if draft.uniform_total is None else draft.uniform_total / float(allowed)
+    if request.replacing:  # of which a bound for adding or removing a record says nothing
+        lower, uniform = 0.0, None
+    certificate = certified(value, lower, draft.scope, objective)
+    plan = Plan(work, budget, unit, request.method, strategy, certificate, objective, ideal, released)
+    return replace(plan, uniform_total=uniform)
+
+
+def _known_totals(draft: Draft, scale: float, work: Workload) -> Totals | None:
+    """Weighted and unweighted sum of all ideal variances, where the method itself knows them."""
+    weights = {part.weight for part in work.parts}
+    own = (part for part in work.parts if isinstance(part, Table))
+    uneven = any(factor.queries.weights is not None for part in own for factor in part.factors)
+    if draft.value is None or len(weights) > 1 or uneven:
+        return None
+    weighted = draft.value / variance_ratio(draft.strategy.law, scale)
+    return weighted, weighted / weights.pop()
+
+
+def _refuse_extremes(own: float) -> None:
+    if own > PROTECTS_NOBODY:
+        raise Infeasible(
+            f"the targets need a privacy cost of {own:.1e}, which protects nobody; allow variances "
+            f"{own:.1e} times as large for a cost of 1"
+        )
+    if own < DROWNS_ALL:
+        raise Infeasible(
+            f"the targets allow so much noise (a privacy cost of {own:.1e}) that 64-bit integers do not hold "
+            f"it; ask for variances {DROWNS_ALL / own:.1e} times smaller"
+        )
+
+
+def _cheapest(request: Request, draft: Draft, own: float, asked: Asked) -> tuple[Budget, Strategy]:
+    """The least budget, to a few digits, at which what is released meets every target (claim G-001)."""
+    allowed = Fraction(own)
+    strategy = _rounded(request, draft, allowed)
+    for _ in range(SETTLING):
+        worst = Fraction(max(ratios_of(asked, strategy)))
+        needed = allowed * worst * MARGIN * request.unit.factor
+        budget = privacy_cost(text_above(needed, DIGITS))
+        allowed = request.unit.record_cost(budget)
+        strategy = rebudgeted(strategy, allowed, replacing=request.replacing)
+        if max(ratios_of(asked, strategy)) <= 1:
+            return budget, strategy
+    raise Infeasible(
+        "rounded to integers, the noise cannot be set so that every target holds; plan with targets that "
+        "differ less"
+    )
+
+
+def _too_small(budget: Budget, fitness: Fitness) -> Infeasible:
+    """The error for a budget that cannot meet the targets, which says by how much."""
+    worst = max(fitness.met, key=lambda line: line.ratio)
+    return Infeasible(
+        f"{budget!r} is a privacy cost of {float(budget.gaussian_cost()):.4g}, and these targets need "
+        f"{fitness.needed:.4g}, {fitness.factor:.4g} times that: at this budget the variances of "
+        f"{worst.name!r} would reach {fitness.factor:.4g} times their target ({worst.target.describe()}). "
+        "Give no budget to spend what it takes, or relax=True to allow all targets the same factor"
+    )
+
+
+def _check_arguments(
+    work: object, budget: object, unit: object, method: object, gap: object, *, without_budget: bool
+) -> None:
+    if not isinstance(work, Workload):
+        raise WorkloadError(
+            f"plan needs a workload first, such as rs.marginals(schema, ways=2), not {short(work)}"
+        )
+    if work.count > COUNTABLE:
+        largest = max(work.groups(), key=lambda group: group.count)
+        raise WorkloadError(
+            f"table {largest.name!r} has {spelled(largest.count)} queries, more than a float can count; "
+            "ask fewer queries, or put them in tables of fewer attributes"
+        )
+    refuse_extremes(work)
+    spent = None if budget is None and without_budget else _needed(budget)
+    if not isinstance(unit, Unit):
+        raise BudgetError(
+            f"unit is whose privacy is protected, such as rs.Unit(max_records=3), not {short(unit)}"
+        )
+    known = methods_for("gaussian" if spent is None else spent.law)
+    if not isinstance(method, str) or method not in known:
+        where = ""
+        if spent is not None and isinstance(method, str) and method in methods_for("gaussian"):
+            where = f" with {spent.law} noise, which {spent!r} needs"
+        raise WorkloadError(f"there is no method {short(method)}{where}; there are {', '.join(known)}")
+    if not isinstance(gap, int | float) or not 0 < gap < 1:
+        raise WorkloadError(f"gap must be between 0 and 1, such as 1e-4, not {short(gap)}")
+
+
+def _needed(budget: object) -> Budget:
+    if not isinstance(budget, Budget):
+        raise BudgetError(
+            "plan needs a budget second, such as rs.zcdp(0.1) or rs.approx_dp(1, 1e-6), or targets=, such as "
+            f"targets=rs.stddev(5), not {short(budget)}"
+        )
+    return budget
+
+
+def _refuse_contradictions(
+    budget: Budget | None, targets: Targets | None, objective: object, for_targets: bool
+) -> None:
+    if objective not in OBJECTIVES and not callable(objective):
+        raise WorkloadError(
+            f"there is no objective {short(objective)}; there are {', '.join(OBJECTIVES)}, and functions of "
+            "variances"
+        )
+    if targets is not None and objective != "total_variance":
+        raise WorkloadError(
+            "targets already say what matters, the least privacy that meets them; leave out "
+            f"objective={objective!r}, or leave out targets"
+        )
+    each_query = targets is not None or objective != "total_variance"
+    if each_query and budget is not None and budget.law == "laplace":
+        raise BudgetError(
+            f"targets and largest variances are planned with Gaussian noise, which cannot give {budget!r}; "
+            "give zcdp(rho) or approx_dp(epsilon, delta)"
+        )
+    if targets is None and for_targets:
+        raise WorkloadError("relax and refine go with targets, and there are none; leave them out")
