@@ -27,7 +27,7 @@ from residua.methods.draft import Progress
 from residua.noise import Law, Source, SystemSource, draw, simulated
 from residua.plans import Plan
 from residua.release import Release, audit_record
-from residua.strategy.counted import refuse_uncounted
+from residua.strategy.costs import refuse_uncounted
 
 Integers = NDArray[np.int64]
 

@@ -20,9 +20,8 @@ from residua.kernel.cost import added_cost, separate_cost
 from residua.kernel.measurement import Measurement
 from residua.linalg.centring import Measure, centred_columns
 from residua.measurements import Measurements
-from residua.strategy.batches import batches_of
 from residua.strategy.build import whole_span
-from residua.strategy.costs import record_cost
+from residua.strategy.costs import batches_of, record_cost
 from residua.strategy.integers import independent_integers
 from residua.strategy.rounding import measurable
 from residua.strategy.strategy import Domain, Strategy

@@ -8,11 +8,11 @@ import pytest
 
 import residua as rs
 from residua.answering.blocks import Layer, Memory, Shape
-from residua.answering.coupled import division as coupled_division
-from residua.answering.coupled import figures as coupled_figures
+from residua.answering.coupled import residuals as coupled_residuals
 from residua.answering.coupled import system as coupled_system
+from residua.answering.coupled import tables as coupled_tables
 from residua.answering.coupled.answerer import Coupled
-from residua.answering.coupled.coordinates import contrasts, coordinates, lifted, subsets_of, touched
+from residua.answering.coupled.residuals import contrasts, coordinates, lifted, subsets_of, touched
 from residua.answering.kronecker import Kronecker
 from residua.errors import Infeasible, NotInSpan
 from residua.linalg.centring import Measure
@@ -215,7 +215,7 @@ def all_pairs(size, count):
 def test_forty_attributes_in_all_pairs_share_361_dimensions():
     strategy = coupled(all_pairs(10, 40))
     assert strategy.system.dimension == 361
-    assert len({found.kind for found in strategy.division.coupled}) == 3
+    assert len({found.block_class for found in strategy.division.coupled}) == 3
     schema = rs.Schema.of_sizes([10] * 40)
     run = rs.all_tables(schema, 2, rs.prefix).parts[0]
     alike = strategy.totals(run[:3])[0] / 3
@@ -224,7 +224,7 @@ def test_forty_attributes_in_all_pairs_share_361_dimensions():
 
 def test_blocks_that_meet_no_other_are_never_multiplied_out(monkeypatch):
     """Three-way blocks of 27 cells stay products where pairs of 9 cells overlap."""
-    monkeypatch.setattr(coupled_division, "MULTIPLIED_CELLS", 9)
+    monkeypatch.setattr(coupled_residuals, "MULTIPLIED_CELLS", 9)
     schema = rs.Schema.of_sizes([3] * 4)
     three = querysmasher(rs.all_tables(schema, 3, rs.prefix), 1e-4).strategy
     pairs = all_pairs(3, 4)
@@ -252,8 +252,8 @@ def test_what_is_listed_some_rows_at_a_time_is_the_same(monkeypatch):
     strategy = replace(strategy, shapes=strategy.shapes + blocks.shapes, layers=(*strategy.layers, *top))
     first = coupled(strategy)
     wanted, total = first.variances(group), first.total(group, weighted=False)
-    monkeypatch.setattr(coupled_figures, "SCRATCH", 100)
-    monkeypatch.setattr(coupled_figures, "KEPT_FIGURES", 0)
+    monkeypatch.setattr(coupled_tables, "SCRATCH", 100)
+    monkeypatch.setattr(coupled_tables, "KEPT_FIGURES", 0)
     again = coupled(replace(strategy, memory=Memory()))
     assert again.variances(group) == pytest.approx(wanted)
     assert again.total(group, weighted=False) == pytest.approx(total)
@@ -265,7 +265,7 @@ def test_variances_read_off_the_cells_are_those_of_the_rows(monkeypatch):
     works = rs.table(schema, {"a2": rs.ranges, "a0": rs.circular}) + rs.table(schema, a1=rs.ranges)
     first = coupled(strategy)
     quick = [first.variances(group) for group in works.groups()]
-    monkeypatch.setattr(coupled_figures, "COVARIANCE_CELLS", 0)
+    monkeypatch.setattr(coupled_tables, "COVARIANCE_CELLS", 0)
     again = coupled(replace(strategy, memory=Memory()))
     for group, found in zip(works.groups(), quick, strict=True):
         assert group.count > math.prod(schema.sizes[at] for at in group.attributes)
@@ -346,7 +346,7 @@ def test_too_many_shared_dimensions_are_refused_with_the_way_out(monkeypatch):
 
 
 def test_a_block_too_large_to_be_multiplied_out_is_refused_with_the_way_out(monkeypatch):
-    monkeypatch.setattr(coupled_division, "MULTIPLIED_CELLS", 99)
+    monkeypatch.setattr(coupled_residuals, "MULTIPLIED_CELLS", 99)
     with pytest.raises(Infeasible, match=r"a block of 100 cells .* coarser attributes"):
         coupled(all_pairs(10, 3)).totals(group_of(rs.marginals(rs.Schema.of_sizes([10] * 3), ways=1)))
 

@@ -18,7 +18,7 @@ from residua.kernel.measurement import record_limit
 from residua.plans import Plan
 from residua.privacy import Unit
 from residua.strategy import rounding
-from residua.strategy.batches import batches_of
+from residua.strategy.costs import batches_of
 from residua.strategy.integers import independent_integers
 from residua.strategy.rounding import measurable
 from residua.strategy.strategy import Domain, Strategy

@@ -552,7 +552,7 @@ def test_a_table_that_no_memory_holds_is_refused_by_its_size(unspent, monkeypatc
     with pytest.raises(rs.Infeasible, match="1,000,000,000,000 cells"):
         rs.plan(work, rs.zcdp("0.1"), method="identity")
     with monkeypatch.context() as patch:
-        patch.setattr("residua.strategy.counted.COUNTED_CELLS", 10**12)
+        patch.setattr("residua.strategy.costs.COUNTED_CELLS", 10**12)
         plan = rs.plan(work, rs.zcdp("0.1"), method="identity")
     with pytest.raises(rs.Infeasible, match="1,000,000,000,000 cells"):
         rs.measure(plan, np.zeros((1, 12), dtype=int), ledger=unspent)

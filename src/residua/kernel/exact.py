@@ -29,16 +29,6 @@ def column_costs(law: NoiseLaw, matrix: Integers) -> Whole:
     return np.asarray((abs(matrix.astype(object) if wide else matrix) ** power).sum(axis=0))
 
 
-def column_norm(matrix: Integers) -> int:
-    """Largest squared length of a column."""
-    return int(column_costs("gaussian", matrix).max())
-
-
-def column_sum(matrix: Integers) -> int:
-    """Largest sum of the absolute entries of a column."""
-    return int(column_costs("laplace", matrix).max())
-
-
 def gram_rows(matrix: Integers, cells: slice) -> Whole:
     """Some rows of `matrix' matrix`: products of the columns of these cells with all columns.
 

@@ -25,8 +25,7 @@ from residua.plans import Plan
 from residua.privacy import Budget, Unit, privacy_cost
 from residua.privacy.conversions import text_above
 from residua.privacy.laws import bound_divisor, variance_ratio
-from residua.strategy.costs import ideal_scale, record_cost
-from residua.strategy.counted import refuse_uncounted
+from residua.strategy.costs import ideal_scale, record_cost, refuse_uncounted
 from residua.strategy.rounding import measurable, rebudgeted
 from residua.strategy.strategy import Strategy
 from residua.workload import Combined, Table, Workload

@@ -11,7 +11,7 @@ Each takes as many bits as it needs, up to what fits 64-bit arithmetic (claim I-
 """
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from fractions import Fraction
 
 import numpy as np
@@ -19,9 +19,8 @@ from numpy.typing import NDArray
 
 from residua._limits import BALANCED_ENTRIES, BALANCED_PAIRS, FILLED_ROWS, REDUCED_ENTRIES
 from residua.errors import Infeasible
-from residua.kernel.exact import column_norm as column_norm
-from residua.kernel.exact import column_sum as column_sum
 from residua.linalg.matrices import join, pseudo_inverse
+from residua.privacy import NoiseLaw
 
 Array = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -44,7 +43,7 @@ EXACT = 2**50  # integers below this are exact in floating point, and so are sma
 def rounded_rows(matrix: Array, bits: int) -> Integers:
     """A multiple of the rows, rounded, with entries of about 2^bits (claim I-001)."""
     wanted = matrix * scale_of(matrix, bits)
-    return _integers(balanced(wanted, np.rint(wanted), zero_sums=False))
+    return balanced(wanted, np.rint(wanted), zero_sums=False).astype(np.int64)
 
 
 def centred_rows(matrix: Array, sizes: tuple[int, ...], bits: int) -> Integers:
@@ -54,14 +53,14 @@ def centred_rows(matrix: Array, sizes: tuple[int, ...], bits: int) -> Integers:
     """
     wanted = matrix * scale_of(matrix, bits)
     if len(sizes) == 1:
-        return _integers(balanced(wanted, _zero_sum(wanted), zero_sums=True))
+        return balanced(wanted, _zero_sum(wanted), zero_sums=True).astype(np.int64)
     tensor = np.rint(wanted).reshape(len(matrix), *sizes)
     for axis in range(1, tensor.ndim):  # the last slice along each axis is minus the sum of the others
         last = [slice(None)] * tensor.ndim
         rest = list(last)
         last[axis], rest[axis] = slice(-1, None), slice(None, -1)
         tensor[tuple(last)] = -tensor[tuple(rest)].sum(axis=axis, keepdims=True)
-    return _integers(tensor.reshape(len(matrix), -1))
+    return np.asarray(tensor.reshape(len(matrix), -1), dtype=np.int64)
 
 
 def contrast_rows(size: int, bits: int) -> Integers:
@@ -81,8 +80,7 @@ def combined_rows(matrix: Array, span: Integers, bits: int) -> Integers:
             "the queries of a block have no common form in small integers; round them, or use coarser "
             "attributes"
         )
-    rounded = balanced_within(matrix * scale_of(matrix, bits), weights @ basis, basis)
-    return _integers(rounded)
+    return balanced_within(matrix * scale_of(matrix, bits), weights @ basis, basis).astype(np.int64)
 
 
 def enough_bits(
@@ -94,7 +92,7 @@ def enough_bits(
     """
     inverse = pseudo_inverse(matrix)
     rows = None
-    for bits in _steps(min(few, most), most):
+    for bits in (*range(min(few, most), most, BIT_STEP), most):
         try:
             rows = rounding(bits)
         except Infeasible:
@@ -110,11 +108,6 @@ def enough_bits(
             "in one table, or weights that differ less"
         )
     return rows
-
-
-def _steps(first: int, last: int) -> Iterator[int]:
-    yield from range(first, last, BIT_STEP)
-    yield last
 
 
 def completed(matrix: Array, measures: Sequence[Array]) -> Array:
@@ -174,30 +167,20 @@ def even_bits(allowed: Fraction) -> int:
     return EVEN_BITS + max(0, math.ceil(0.5 * math.log2(allowed)))
 
 
-def refuse_wide_laplace(*scales: Fraction) -> None:
-    """Infeasible if 64-bit integers cannot hold Laplace noise of these scales."""
-    if not 1 / LARGEST_SCALE <= min(scales) <= max(scales) <= LARGEST_SCALE:
-        raise Infeasible(
-            "the Laplace noise of this plan does not fit 64-bit integers; plan for this budget (a plan made "
-            "for another may not stretch so far), or with weights that differ less"
-        )
+def refuse_unfit(law: NoiseLaw, least: float, widest: float, entry: int) -> None:
+    """Infeasible if 64-bit integers cannot hold noise of these parameters, or counts times this entry.
 
-
-def refuse_unfit(least: float, widest: float, entry: int) -> None:
-    """Infeasible if 64-bit integers cannot hold noise of these variances, or counts times this entry.
-
-    Of noise narrower than a unit, the variance after rounding would not be what is stated (claim I-005).
+    Of Gaussian noise narrower than a unit, the variance after rounding would not be what is stated (I-005).
     """
-    if not LEAST_VARIANCE <= least <= widest <= WIDEST_NOISE**2:
+    if law == "laplace":
+        low, high, what = 1 / LARGEST_SCALE, LARGEST_SCALE, "the Laplace noise of this plan"
+    else:
+        low, high, what = LEAST_VARIANCE, WIDEST_NOISE**2, "the noise of a block"
+    if not low <= least <= widest <= high:
         raise Infeasible(
-            "the noise of a block does not fit 64-bit integers; plan for this budget (a plan made for "
-            "another may not stretch so far), or with weights that differ less"
+            f"{what} does not fit 64-bit integers; plan for this budget (a plan made for another may not "
+            "stretch so far), or with weights that differ less"
         )
-    refuse_large(entry)
-
-
-def refuse_large(entry: int) -> None:
-    """Infeasible if 64-bit integers cannot hold counts times this entry."""
     if entry > LARGEST_ENTRY:
         raise Infeasible(
             f"a block has entries of {entry.bit_length()} bits, too large to measure more than a few records "
@@ -218,10 +201,6 @@ def _zero_sum(wanted: Array) -> Array:
     rank = np.argsort(order, axis=1)
     rounded -= np.sign(excess)[:, None] * (rank < np.abs(excess)[:, None])
     return rounded
-
-
-def _integers(values: Array) -> Integers:
-    return values.astype(np.int64)
 
 
 def balanced(wanted: Array, rounded: Array, *, zero_sums: bool) -> Array:

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from residua._limits import FILLED_ROWS
 from residua.answering.blocks import Layer, Memory, Shape, shape_uses
 from residua.errors import Infeasible
-from residua.kernel.exact import column_norm, column_sum, largest_size
+from residua.kernel.exact import column_costs
 from residua.linalg.centring import Measure
 from residua.privacy import NoiseLaw
 from residua.privacy.laws import integer_variances
@@ -31,9 +31,7 @@ from residua.strategy.integers import (
     contrast_rows,
     enough_bits,
     even_bits,
-    refuse_large,
     refuse_unfit,
-    refuse_wide_laplace,
     rounded_rows,
     scale_of,
     short_basis,
@@ -148,9 +146,8 @@ class _Rounding:
         for number in np.unique(layer.shapes).tolist():
             known = self.plain.get(number)
             rounded[number] = known is None
-            columns[number] = math.log2(
-                self.ideal.shapes[number].rank + 1 if known is None else column_sum(known.astype(np.int64))
-            )
+            column = self.ideal.shapes[number].rank + 1 if known is None else np.abs(known).sum(axis=0).max()
+            columns[number] = math.log2(column)
         least = float(layer.costs.min()) / self.cost * float(self.allowed)
         factors = rounded[layer.shapes].sum(axis=1)
         pairs = np.unique(np.stack([columns[layer.shapes].sum(axis=1), factors], axis=1), axis=0)
@@ -255,27 +252,22 @@ def _filled(matrix: Array, cells: int, rank: int) -> Array:
 
 def with_budget(strategy: Strategy, allowed: Fraction) -> Strategy:
     """The integer strategy with its costs scaled to use up `allowed`, exactly accounted."""
-    whole = strategy.cost()
+    whole, law = strategy.cost(), strategy.law
     grain = GRAINS - math.ceil(math.log2(allowed))
     most = math.floor(allowed * Fraction(2) ** grain)
-    law, alone = strategy.law, sum(len(layer.noise) for layer in strategy.layers) == 1
+    alone = sum(len(layer.noise) for layer in strategy.layers) == 1
     norms = np.array([float(_norm(law, shape)) for shape in strategy.shapes])
-    entries = np.array([float(largest_size(shape.matrix.astype(np.int64))) for shape in strategy.shapes])
+    entries = np.array([float(np.abs(shape.matrix).max()) for shape in strategy.shapes])
     layers = []
     for layer in strategy.layers:
         shares = np.floor(layer.costs / whole * (float(most) * (1 - SLACK))).astype(np.int64)
         shares = np.array([most]) if alone else np.maximum(shares, LEAST_GRAINS)
         costs = np.asarray(shares * 2.0**-grain, dtype=np.float64)
         squared = float(layer.multiplier) ** 2
-        parameters = norms[layer.shapes].prod(axis=1) / costs
+        multiple = layer.multiplier if law == "laplace" else squared
+        parameters = norms[layer.shapes].prod(axis=1) / costs * multiple
         largest = layer.multiplier * math.prod(int(entries[column].max()) for column in layer.shapes.T)
-        if law == "laplace":
-            parameters *= layer.multiplier
-            refuse_wide_laplace(Fraction(parameters.min()), Fraction(parameters.max()))
-            refuse_large(largest)
-        else:
-            parameters *= squared
-            refuse_unfit(float(parameters.min()), float(parameters.max()), largest)
+        refuse_unfit(law, float(parameters.min()), float(parameters.max()), largest)
         noise = integer_variances(law, parameters) / squared
         layers.append(replace(layer, shares=shares, costs=costs, noise=noise))
     result = replace(strategy, layers=tuple(layers), grain=grain)
@@ -286,8 +278,7 @@ def with_budget(strategy: Strategy, allowed: Fraction) -> Strategy:
 
 def _norm(law: NoiseLaw, shape: Shape) -> int:
     """Cost of an integer shape at noise of parameter 1, exactly."""
-    size = column_sum if law == "laplace" else column_norm
-    return size(shape.matrix.astype(np.int64))
+    return int(column_costs(law, shape.matrix.astype(np.int64)).max())
 
 
 NEGLIGIBLE = Fraction(1, 2**32)  # of a budget: noise that is wider by so little is not set again

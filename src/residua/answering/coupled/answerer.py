@@ -1,68 +1,37 @@
-"""Estimates of every residual from the measured numbers of overlapping blocks (claim O-004)."""
+"""Blocks that overlap: figures and estimates by least squares over all of them (claims O-003, O-004)."""
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from residua._limits import COUPLED_QUERIES
 from residua.answering.blocks import Blocks, Measured, by_block
-from residua.answering.coupled.coordinates import lifted
-from residua.answering.coupled.division import CoupledBlock, Residual, divided
-from residua.answering.coupled.figures import Coupling
-from residua.answering.coupled.system import System
+from residua.answering.coupled.residuals import Residual, divided, lifted, subsets_of
+from residua.answering.coupled.system import Indices, System
+from residua.answering.coupled.tables import Meeting, MetTable
 from residua.answering.estimator import Estimates
 from residua.answering.independent.answerer import Independent, residuals_of
-from residua.answering.protocol import Answerer
+from residua.answering.independent.parts import SPAN_TOLERANCE
+from residua.answering.protocol import Answerer, not_in_span
 from residua.workload import Table, TableRun
 
 Array = NDArray[np.float64]
 Subsets = NDArray[np.int32]
 
-
 REFINEMENTS = 1  # of the shared coordinates, for what rounding leaves where noise differs widely
 
 
-def coupled_residuals(
-    system: System, numbers: Mapping[tuple[int, int], Array]
-) -> Iterator[tuple[Subsets, Array]]:
-    """Runs of the residuals that coupled blocks touch, with their centred cells.
+@dataclass(frozen=True, slots=True, eq=False)
+class _Met:
+    """A table with the blocks of one system: numbers and noise of its owners, its shared coordinates."""
 
-    `numbers` are measured by each block, by its layer and row.
-    """
-    solved = _solved(system, [numbers[block.layer, block.row] for block in system.blocks])
-    kinds: dict[tuple[int, ...], list[Residual]] = {}
-    for residual in solved:
-        kinds.setdefault(tuple(system.measures[at].size for at in residual), []).append(residual)
-    for sizes, residuals in kinds.items():
-        subsets = np.array(residuals, dtype=np.int32).reshape(len(residuals), len(sizes))
-        yield subsets, lifted(np.stack([solved[residual] for residual in residuals]), sizes)
-
-
-def _solved(system: System, numbers: Sequence[Array]) -> dict[Residual, Array]:
-    """Coordinates of every coupled residual, by least squares over the numbers of all blocks."""
-    turned = [_turned(system, block, own) for block, own in zip(system.blocks, numbers, strict=True)]
-    shared = np.zeros(system.dimension)
-    for _ in range(1 + REFINEMENTS):
-        sums = np.zeros(system.dimension)
-        for block, own in zip(system.blocks, turned, strict=True):
-            found, at = system.memory.of(block.kind, block.kind.reduce), system.shared_of(block)
-            left = own[found.private_rank :] - found.spread @ shared[at]
-            sums[at] += left @ found.spread / block.noise
-        shared = shared + system.solve(sums)
-    result = {residual: shared[slice(*run)] for residual, run in system.places.items()}
-    for block, own in zip(system.blocks, turned, strict=True):
-        found = system.memory.of(block.kind, block.kind.reduce)
-        private = found.gain @ own[: found.private_rank] - found.carry @ shared[system.shared_of(block)]
-        result |= {block.residual(kept): private[run] for kept, run in system.private_of(block)}
-    return result
-
-
-def _turned(system: System, block: CoupledBlock, numbers: Array) -> Array:
-    """Measured numbers of a block: those about private coordinates first, then those about shared ones."""
-    return np.asarray(numbers @ system.memory.of(block.kind, block.kind.reduce).left)
+    table: MetTable
+    owners: tuple[int, ...]
+    noise: list[float]
+    indices: Indices
 
 
 class Coupled(Answerer):
@@ -76,12 +45,48 @@ class Coupled(Answerer):
         self.system = System(blocks.measures, self.division.coupled, blocks.memory)
         alone = replace(blocks, layers=self.division.alone)
         self.alone = Independent(alone, _by_size(self.system.residuals))
-        self.coupled = Coupling(self.system)
         self.shared = self.system.dimension
 
     def notes(self) -> Iterator[str]:
         together = f"{len(self.division.coupled):,} of these blocks overlap and are answered together"
-        yield f"{together}; they share {self.system.dimension:,} dimensions"
+        yield f"{together}; they share {self.shared:,} dimensions"
+
+    def variances(self, group: Table) -> Array:
+        result, met = self.alone.variances(group), self._met(group)
+        if met is None:
+            return result
+        return result + met.table.variances(met.noise, self.system.root_of(met.indices)).reshape(-1)
+
+    def summed(self, group: Table, *, weighted: bool) -> float:
+        return self.alone.summed(group, weighted=weighted) + self._coupled_sum(group, weighted=weighted)
+
+    def run_total(self, tables: TableRun) -> float | None:
+        alone = self.alone.run_total(tables) or 0.0
+        return alone + math.fsum(self._coupled_sum(group, weighted=False) for group in tables)
+
+    def _coupled_sum(self, group: Table, *, weighted: bool) -> float:
+        met = self._met(group)
+        if met is None:
+            return 0.0
+        owned, root = met.table.sums(weighted=weighted)
+        private = math.fsum(variance * each for variance, each in zip(met.noise, owned, strict=True))
+        return private + float(np.sum((root @ self.system.root_of(met.indices)) ** 2))
+
+    def largest(self, group: Table) -> float:
+        return super().largest(group) if self._asked(group) else self.alone.largest(group)
+
+    def covariances(self, left: Table, right: Table) -> Array:
+        result, ours, theirs = self.alone.covariances(left, right), self._met(left), self._met(right)
+        if ours is None or theirs is None:
+            return result
+        (owned, needed), (their_owned, their_needed) = ours.table.coefficients(), theirs.table.coefficients()
+        result = result + self.system.between(needed, ours.indices, their_needed, theirs.indices)
+        others = dict(zip(theirs.owners, their_owned, strict=True))
+        for number, noise, rows in zip(ours.owners, ours.noise, owned, strict=True):
+            columns = others.get(number)
+            if rows is not None and columns is not None:
+                result = result + noise * (rows @ columns.T)
+        return result
 
     def estimates(self, measured: Measured) -> Estimates:
         """Residuals of blocks that stand alone from their own numbers, the others from all together."""
@@ -91,34 +96,94 @@ class Coupled(Answerer):
             if alone.any():
                 runs.append((number, rows[alone], values[alone]))
         residuals = residuals_of(self.blocks, runs)
-        return Estimates.of((*residuals, *coupled_residuals(self.system, by_block(measured))), self.measures)
+        coupled = _coupled_residuals(self.system, by_block(measured))
+        return Estimates.of((*residuals, *coupled), self.measures)
 
-    def variances(self, group: Table) -> Array:
-        result = self.alone.variances(group)
-        more = self.coupled.variances(group)
-        return result if more is None else result + more.reshape(-1)
+    def _asked(self, group: Table) -> list[Residual]:
+        """The residuals of coupled blocks that a table may ask something of."""
+        residuals = subsets_of(sorted(group.attributes))
+        return [found for found in residuals if found in self.system.owners or found in self.system.places]
 
-    def summed(self, group: Table, *, weighted: bool) -> float:
-        return self.alone.summed(group, weighted=weighted) + self.coupled.total(group, weighted=weighted)
+    def _met(self, group: Table) -> _Met | None:
+        """How a table meets coupled blocks, None if not at all; refused if they cannot answer it."""
+        system, asked = self.system, self._asked(group)
+        if not asked:
+            return None
+        owners = tuple(sorted({system.owners[found] for found in asked if found in system.owners}))
+        blocks = [system.blocks[number] for number in owners]
+        shared = {found for found in asked if found in system.places}
+        shared.update(block.residual(kept) for block in blocks for kept in block.block_class.shared)
+        residuals = sorted(shared, key=lambda found: (len(found), found))
+        involved = sorted({*group.attributes, *(at for block in blocks for at in block.attributes)})
+        names = {at: number for number, at in enumerate(involved)}
 
-    def run_total(self, tables: TableRun) -> float | None:
-        alone = self.alone.run_total(tables) or 0.0
-        return alone + math.fsum(self.coupled.total(group, weighted=False) for group in tables)
+        def named(attributes: Sequence[int]) -> tuple[int, ...]:
+            return tuple(names[at] for at in attributes)
 
-    def largest(self, group: Table) -> float:
-        return super().largest(group) if self.coupled.asked(group) else self.alone.largest(group)
+        meeting = Meeting(
+            tuple((factor.queries, named(factor.attributes)) for factor in group.factors),
+            tuple(system.measures[at] for at in involved),
+            tuple((block.block_class, named(block.attributes)) for block in blocks),
+            tuple(map(named, residuals)),
+            tuple(map(named, asked)),
+        )
+        table = system.memory.of(meeting, lambda: MetTable(meeting, system.memory))
+        met = _Met(table, owners, [block.noise for block in blocks], system.indices(residuals))
+        self._refuse_outside(met, group)
+        return met
 
-    def covariances(self, left: Table, right: Table) -> Array:
-        result = self.alone.covariances(left, right)
-        more = self.coupled.covariance(left, right)
-        return result if more is None else result + more
+    def _refuse_outside(self, met: _Met, group: Table) -> None:
+        outside = met.table.outside
+        unseen = self.system.unseen(met.indices)
+        if unseen is not None and outside <= SPAN_TOLERANCE:
+            needed, lengths = met.table.spanning
+            lost = np.sum((needed @ unseen) ** 2, axis=1)
+            outside = float(np.max(lost / lengths, initial=0.0))
+        if outside > SPAN_TOLERANCE:
+            told = f"table {group.name!r} asks for more than the plan measures"
+            raise not_in_span(told, sorted(group.attributes))
 
 
-def _by_size(residuals: list[Residual]) -> tuple[Subsets, ...]:
+def _by_size(residuals: Sequence[Residual]) -> tuple[Subsets, ...]:
     """Residuals as arrays of rows of one length."""
-    lengths = sorted({len(found) for found in residuals})
-    rows = [[found for found in residuals if len(found) == length] for length in lengths]
-    return tuple(
-        np.array(some, dtype=np.int32).reshape(len(some), length)
-        for some, length in zip(rows, lengths, strict=True)
-    )
+    found: dict[int, list[Residual]] = {}
+    for residual in residuals:
+        found.setdefault(len(residual), []).append(residual)
+    return tuple(np.array(own, dtype=np.int32).reshape(len(own), ways) for ways, own in sorted(found.items()))
+
+
+def _coupled_residuals(
+    system: System, numbers: Mapping[tuple[int, int], Array]
+) -> Iterator[tuple[Subsets, Array]]:
+    """Runs of the residuals that coupled blocks touch, with their centred cells.
+
+    `numbers` are measured by each block, by its layer and row.
+    """
+    solved = _solved(system, [numbers[block.layer, block.row] for block in system.blocks])
+    found: dict[tuple[int, ...], list[Residual]] = {}
+    for residual in solved:
+        found.setdefault(tuple(system.measures[at].size for at in residual), []).append(residual)
+    for sizes, residuals in found.items():
+        subsets = np.array(residuals, dtype=np.int32).reshape(len(residuals), len(sizes))
+        yield subsets, lifted(np.stack([solved[residual] for residual in residuals]), sizes)
+
+
+def _solved(system: System, numbers: Sequence[Array]) -> dict[Residual, Array]:
+    """Coordinates of every coupled residual, by least squares over the numbers of all blocks."""
+    reduced = [block.block_class.reduced(system.memory) for block in system.blocks]
+    places = [system.shared_of(block) for block in system.blocks]
+    # Numbers about private coordinates first, then those about shared ones.
+    turned = [own @ found.left for own, found in zip(numbers, reduced, strict=True)]
+    shared = np.zeros(system.dimension)
+    for _ in range(1 + REFINEMENTS):
+        sums = np.zeros(system.dimension)
+        for block, found, at, own in zip(system.blocks, reduced, places, turned, strict=True):
+            left = own[found.private_rank :] - found.spread @ shared[at]
+            sums[at] += left @ found.spread / block.noise
+        shared = shared + system.solve(sums)
+    result = {residual: shared[slice(*run)] for residual, run in system.places.items()}
+    for block, found, at, own in zip(system.blocks, reduced, places, turned, strict=True):
+        private = found.gain @ own[: found.private_rank] - found.carry @ shared[at]
+        runs = block.block_class.private_runs
+        result |= {block.residual(kept): private[run] for kept, run in runs}
+    return result

@@ -5,17 +5,15 @@ matrix, small as long as blocks share only small marginals.
 """
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Sequence
 from functools import cached_property
-from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
 
 from residua._limits import SHARED_DIMENSIONS, SHARED_WORK
 from residua.answering.blocks import Memory
-from residua.answering.coupled.coordinates import Places, dimension
-from residua.answering.coupled.division import CoupledBlock, Kind, Residual
+from residua.answering.coupled.residuals import CoupledBlock, Reduced, Residual, dimension
 from residua.errors import Infeasible
 from residua.linalg.centring import Measure
 from residua.linalg.matrices import threads_for
@@ -37,7 +35,7 @@ class System:
         self.measures, self.blocks, self.memory = tuple(measures), tuple(blocks), memory
         self.owners: dict[Residual, int] = {}  # the block that alone touches a residual
         for number, block in enumerate(self.blocks):
-            self.owners.update({block.residual(kept): number for kept in block.kind.private})
+            self.owners.update({block.residual(kept): number for kept in block.block_class.private})
         self.components: list[Component] = []
         self.places: dict[Residual, tuple[int, int]] = {}  # of shared residuals among all shared coordinates
         start = 0
@@ -61,12 +59,7 @@ class System:
 
     def shared_of(self, block: CoupledBlock) -> Indices:
         """Positions of the shared coordinates of a block, in the order of its own."""
-        return self.indices([block.residual(kept) for kept in block.kind.shared])
-
-    def private_of(self, block: CoupledBlock) -> list[tuple[Places, slice]]:
-        """The private residuals of a block, and where each is among its private coordinates."""
-        ends = np.cumsum([0, *block.kind.dims(block.kind.private)]).tolist()
-        return [(kept, slice(*run)) for kept, run in zip(block.kind.private, pairwise(ends), strict=True)]
+        return self.indices([block.residual(kept) for kept in block.block_class.shared])
 
     def unseen(self, indices: Indices) -> Array | None:
         """The shared directions that nobody measures, on some coordinates, (len(indices), k); or None."""
@@ -131,13 +124,13 @@ def _tied_together(blocks: Sequence[CoupledBlock]) -> list[list[CoupledBlock]]:
         return residual
 
     for block in blocks:
-        shared = [block.residual(kept) for kept in block.kind.shared]
+        shared = [block.residual(kept) for kept in block.block_class.shared]
         for residual in shared[1:]:
             leader[find(residual)] = find(shared[0])
     found: dict[Residual, list[CoupledBlock]] = {}
     for block in blocks:
-        if block.kind.shared:
-            found.setdefault(find(block.residual(block.kind.shared[0])), []).append(block)
+        if block.block_class.shared:
+            found.setdefault(find(block.residual(block.block_class.shared[0])), []).append(block)
     return list(found.values())
 
 
@@ -148,7 +141,7 @@ class Component:
         self, measures: Sequence[Measure], blocks: Sequence[CoupledBlock], start: int, memory: Memory
     ) -> None:
         self.blocks, self.start, self.memory = tuple(blocks), start, memory
-        shared = {block.residual(kept) for block in blocks for kept in block.kind.shared}
+        shared = {block.residual(kept) for block in blocks for kept in block.block_class.shared}
         self.places: dict[Residual, tuple[int, int]] = {}
         for residual in sorted(shared, key=lambda found: (len(found), found)):
             stop = start + dimension([measures[at].size for at in residual])
@@ -164,15 +157,14 @@ class Component:
 
     def _shared_of(self, block: CoupledBlock) -> Indices:
         """Positions in this component of the shared coordinates of a block, in the order of its own."""
-        runs = (self.places[block.residual(kept)] for kept in block.kind.shared)
+        runs = (self.places[block.residual(kept)] for kept in block.block_class.shared)
         return np.concatenate([np.arange(*run) for run in runs]) - self.start
 
     @cached_property
     def unseen(self) -> Array | None:
         """Orthonormal basis of the shared directions that nobody measures, (dimension, k); None if none."""
         with threads_for(self.dimension):
-            grams = {kind: _gram(self.memory.of(kind, kind.reduce).known) for kind in self._kinds()}
-            known = self._sum(grams[block.kind] for block in self.blocks)
+            known = self._sum(lambda each: _gram(each.known), [1.0] * len(self.blocks))
             if _surely_regular(known):
                 return None
             values, vectors = np.linalg.eigh(known)
@@ -204,10 +196,10 @@ class Component:
     def _covariance(self) -> Array | None:
         """Covariance of the shared coordinates, None where it would not be accurate."""
         with threads_for(self.dimension):
-            grams = {kind: _gram(self.memory.of(kind, kind.reduce).spread) for kind in self._kinds()}
-            information = self._sum(grams[block.kind] / block.noise for block in self.blocks)
+            information = self._sum(lambda each: _gram(each.spread), [block.noise for block in self.blocks])
             if self.unseen is not None:
-                information += self.unseen @ self.unseen.T * self._filling(information)
+                filling = float(np.trace(information)) / self.dimension or 1.0
+                information += self.unseen @ self.unseen.T * filling
             scale = 1.0 / np.sqrt(np.diagonal(information))
             scales = np.outer(scale, scale)
             inverse = _inverse(information * scales)
@@ -218,7 +210,7 @@ class Component:
         """L with `L L'` the covariance of the shared coordinates, from rows ordered by their size."""
         stack = []
         for block in self.blocks:
-            spread = self.memory.of(block.kind, block.kind.reduce).spread
+            spread = block.block_class.reduced(self.memory).spread
             rows = np.zeros((len(spread), self.dimension))
             rows[:, self._shared_of(block)] = spread / math.sqrt(block.noise)
             stack.append(rows)
@@ -232,19 +224,14 @@ class Component:
         with threads_for(self.dimension):
             return _inverse_root(np.concatenate(stack))
 
-    def _filling(self, information: Array) -> float:
-        """The information that is put in place of what nobody measures."""
-        return float(np.trace(information)) / self.dimension or 1.0
-
-    def _kinds(self) -> set[Kind]:
-        return {block.kind for block in self.blocks}
-
-    def _sum(self, squares: Iterable[Array]) -> Array:
-        """Sum of one square matrix on the shared coordinates of each block."""
+    def _sum(self, square: Callable[[Reduced], Array], noise: Sequence[float]) -> Array:
+        """Sum of one square matrix on the shared coordinates of each block, over its noise."""
+        classes = {block.block_class for block in self.blocks}
+        squares = {each: square(each.reduced(self.memory)) for each in classes}
         result = np.zeros((self.dimension, self.dimension))
-        for block, square in zip(self.blocks, squares, strict=True):
+        for block, variance in zip(self.blocks, noise, strict=True):
             at = self._shared_of(block)
-            result[np.ix_(at, at)] += square
+            result[np.ix_(at, at)] += squares[block.block_class] / variance
         return result
 
 

@@ -1,25 +1,33 @@
 """How one table meets coupled blocks: what it asks of private and of shared coordinates (claim O-003).
 
 Tables and blocks that differ only in the names of attributes give the same arrays, so these are kept; only
-the covariance of the shared coordinates is each table's own.
+noise, and the covariance of the shared coordinates, are each table's own.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import reduce
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
-from residua.answering.blocks import Memory
-from residua.answering.coupled.coordinates import Places, coordinates, dimension, subsets_of
-from residua.answering.coupled.division import Kind
+from residua._limits import COVARIANCE_CELLS, KEPT_FIGURES, SCRATCH
+from residua.answering.blocks import Memory, outer
+from residua.answering.coupled.residuals import BlockClass, Places, coordinates, dimension
 from residua.answering.independent.parts import CANCELLED
+from residua.answering.kronecker import ProductPart
 from residua.linalg.centring import VANISHING, Measure
-from residua.workload import Queries
+from residua.workload import Factor, Queries
+from residua.workload.union import refuse_wide
 
 Array = NDArray[np.float64]
+
+ROUNDING = float(np.finfo(np.float64).eps)
+CLOSE = 1e-6  # relative error that is allowed of variances that are read off the covariance of cells
+
+Asked = tuple[list[Array | None], Array]
+"""What queries ask of each owner at noise 1, (rows..., k) or nothing, and of shared coordinates."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,210 +41,299 @@ class Meeting:
 
     factors: tuple[tuple[Queries, Places], ...]
     measures: tuple[Measure, ...]
-    owners: tuple[tuple[Kind, Places], ...]
+    owners: tuple[tuple[BlockClass, Places], ...]
     shared: tuple[Places, ...]
     asked: tuple[Places, ...]
+
+    def dimension(self, kept: Places) -> int:
+        """Dimension of a residual."""
+        return dimension([self.measures[at].size for at in kept])
 
     @property
     def starts(self) -> dict[Places, int]:
         """Where each shared residual begins among the shared coordinates of this meeting."""
-        dims = [dimension([self.measures[at].size for at in kept]) for kept in self.shared]
-        return dict(zip(self.shared, np.cumsum([0, *dims]).tolist(), strict=False))
+        ends = np.cumsum([0, *map(self.dimension, self.shared)]).tolist()
+        return dict(zip(self.shared, ends, strict=False))
 
     @property
     def width(self) -> int:
         """Number of shared coordinates."""
-        return sum(dimension([self.measures[at].size for at in kept]) for kept in self.shared)
+        return sum(map(self.dimension, self.shared))
+
+    def within(self, factor: int, kept: Places) -> Places:
+        """The part of a residual that lies on the attributes of one family."""
+        return tuple(at for at in kept if at in self.factors[factor][1])
+
+    def part(self, factor: int, rows: Array, kept: Places) -> Array:
+        """Coordinates of rows of one family in a residual on its attributes, in the order of those."""
+        queries, attributes = self.factors[factor]
+        order = np.argsort(attributes)
+        tensor = rows.reshape(len(rows), *queries.sizes).transpose(0, *(1 + order))
+        own = sorted(attributes)
+        places, measures = [own.index(at) for at in kept], [self.measures[at] for at in own]
+        sizes = [queries.sizes[place] for place in order]
+        return coordinates(tensor.reshape(len(rows), -1), sizes, measures, places)
+
+    def means(self, factor: int, rows: Array) -> Array:
+        """Mean of each row of one family, (rows,)."""
+        return self.part(factor, rows, ())[:, 0]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Owned:
-    """What a table asks of an owner: `c gain` and `c carry`, (rows of these factors..., k)."""
+class _Products:
+    """Every product of one row from each of some families, in coordinates."""
 
-    factors: list[int]
-    gained: Array
-    carried: Array
+    def __init__(self, meeting: Meeting, factors: Sequence[int], rows: Sequence[Array]) -> None:
+        self.meeting, self.factors, self.rows = meeting, factors, rows
+        self.counts = [len(each) for each in rows]
+        self._parts: dict[tuple[int, Places], Array] = {}
+
+    def pieces(self, kept: Places) -> Iterator[tuple[Places, Array]]:
+        """For each family its part of a residual, and the coordinates of its rows there."""
+        for factor, rows in zip(self.factors, self.rows, strict=True):
+            own = self.meeting.within(factor, kept)
+            if (factor, own) not in self._parts:
+                self._parts[factor, own] = self.meeting.part(factor, rows, own)
+            yield own, self._parts[factor, own]
+
+    def through(self, kept: Places, matrix: Array) -> Array:
+        """Coordinates in a residual times a matrix, (dimension, k) to (rows..., k)."""
+        pieces = list(self.pieces(kept))
+        sizes = [self.meeting.measures[at].size - 1 for at in kept]
+        order = [kept.index(at) for own, _ in pieces for at in own]
+        tensor = matrix.reshape(*sizes, -1).transpose(*order, len(order))
+        for _, rows in pieces:
+            # Each family's axis is used up in front and its rows come out behind: k ends up in front.
+            flat = tensor.reshape(rows.shape[1], -1)
+            tensor = np.moveaxis((rows @ flat).reshape(len(rows), -1), 0, -1)
+        return np.moveaxis(tensor.reshape(matrix.shape[1], *self.counts), 0, -1)
+
+    def lengths(self, residuals: Iterable[Places]) -> Array:
+        """Squared length of each product in some residuals together, (rows...)."""
+        each = (outer(np.sum(rows**2, axis=1) for _, rows in self.pieces(kept)) for kept in residuals)
+        return np.asarray(sum(each, np.zeros(self.counts)))
+
+    def scales(self, lengths: Array) -> Array:
+        """What squared lengths are compared with: no digits are left of much smaller ones."""
+        return lengths + CANCELLED * outer(np.sum(rows**2, axis=1) for rows in self.rows)
 
 
-class Asked:
-    """Rows of each family of a meeting in coordinates; a table is every product of one row from each.
+class MetTable:
+    """The figures of one meeting that do not depend on noise; tables with an equal meeting share them.
 
-    Results have one axis per family, in order, of its number of rows, or of 1 where all rows get the same.
+    Of families that no coupled residual is centred along, only the means count: `touched` are the others.
     """
 
-    def __init__(self, meeting: Meeting, memory: Memory, rows: Sequence[Array], empty: "Empty") -> None:
-        self.meeting, self.memory, self.rows, self._empty = meeting, memory, rows, empty
-        self._parts: dict[tuple[int, Places], Array] = {}
-        self._owned: dict[int, Owned | None] = {}
-
-    def part(self, factor: int, kept: Places) -> Array:
-        """Coordinates of the rows of one family, (rows, dimension), in the residual on `kept`."""
-        if (factor, kept) not in self._parts:
-            self._parts[factor, kept] = family_part(self.meeting, factor, self.rows[factor], kept)
-        return self._parts[factor, kept]
-
-    @property
-    def alive(self) -> list[Places]:
+    def __init__(self, meeting: Meeting, memory: Memory) -> None:
+        self.meeting, self._memory = meeting, memory
+        for queries, _ in meeting.factors:
+            refuse_wide(queries)
+        self._queries = [queries for queries, _ in meeting.factors]
+        self._roots = [queries.root() for queries in self._queries]
+        self._vanishing: dict[tuple[int, Places], bool] = {}
+        self.alive = [kept for kept in meeting.asked if not self._is_empty(kept)]
         """Asked residuals in which the table has a part that is not zero."""
-        return [kept for kept in self.meeting.asked if not self._empty.holds(kept)]
+        wanted = {at for kept in self.alive for at in kept}
+        self.touched = [at for at, (_, own) in enumerate(meeting.factors) if wanted & set(own)]
+        self._sums: dict[bool, tuple[list[float], Array]] = {}
+        self._few: list[tuple[list[Array], Array]] | None = None
 
-    def through(self, kept: Places, matrix: Array, factors: Sequence[int]) -> Array:
-        """Coordinates in a residual times a matrix, (dimension, k) to (rows of these factors..., k)."""
-        pieces = [split_by(self.meeting, factor, kept) for factor in factors]
-        sizes = [self.meeting.measures[at].size - 1 for at in kept]
-        order = [kept.index(at) for piece in pieces for at in piece]
-        tensor = matrix.reshape(*sizes, -1).transpose(*order, len(order))
-        for factor, piece in zip(factors, pieces, strict=True):
-            rows = self.part(factor, piece)
-            flat = tensor.reshape(rows.shape[1], -1)
-            # Each family's axis is used up in front and its rows come out behind: k ends up in front.
-            tensor = np.moveaxis((rows @ flat).reshape(len(rows), -1), 0, -1)
-        counts = [len(self.rows[factor]) for factor in factors]
-        return np.moveaxis(tensor.reshape(matrix.shape[1], *counts), 0, -1)
+    def _is_empty(self, kept: Places) -> bool:
+        """Whether the table has nothing in a residual, judged by rows that span each family."""
+        for factor, root in enumerate(self._roots):
+            own = self.meeting.within(factor, kept)
+            if (factor, own) not in self._vanishing:
+                part = np.linalg.norm(self.meeting.part(factor, root, own), axis=1)
+                gone = part <= VANISHING * np.linalg.norm(root, axis=1)
+                self._vanishing[factor, own] = bool(np.all(gone))
+            if self._vanishing[factor, own]:
+                return True
+        return False
 
-    def means(self, without: Sequence[int]) -> list[Array]:
-        """Means of the rows of every family but some, each (rows,)."""
-        others = (factor for factor in range(len(self.rows)) if factor not in without)
-        return [self.part(factor, ())[:, 0] for factor in others]
+    def _products(self, rows: Sequence[Array]) -> _Products:
+        """Products of rows of the touched families."""
+        return _Products(self.meeting, self.touched, rows)
 
-    def owned(self, number: int) -> Owned | None:
-        """What is asked of an owner; None if nothing."""
-        if number not in self._owned:
-            self._owned[number] = self._asked_of(number)
-        return self._owned[number]
+    def _spanning(self) -> _Products:
+        return self._products([self._roots[at] for at in self.touched])
 
-    def _asked_of(self, number: int) -> Owned | None:
-        kind, attributes = self.meeting.owners[number]
-        found = self.memory.of(kind, kind.reduce)
-        both = np.concatenate([found.gain, found.carry], axis=1)
-        asked = self._of_owner(kind, attributes)
-        if not asked:
-            return None
-        factors = self._touching([kept for kept, _ in asked])
-        total = np.sum([self.through(kept, both[run], factors) for kept, run in asked], axis=0)
-        return Owned(factors, total[..., : found.private_rank], total[..., found.private_rank :])
+    def _private(self, number: int) -> list[tuple[Places, slice]]:
+        """What is asked of an owner: private residuals, and where each is among its private coordinates."""
+        block, attributes = self.meeting.owners[number]
+        named = ((tuple(attributes[place] for place in kept), run) for kept, run in block.private_runs)
+        return [(kept, run) for kept, run in named if kept in self.alive]
 
-    def needed(self) -> tuple[list[int], Array]:
-        """What is asked of shared coordinates in the end: families, and (rows..., width)."""
-        factors = self._touching(self.alive)
-        counts = [len(self.rows[factor]) for factor in factors]
-        result = np.zeros((*counts, self.meeting.width))
+    def _asked(self, products: _Products) -> Asked:
+        """What every product asks of each owner, and of shared coordinates in the end."""
+        needed = np.zeros((*products.counts, self.meeting.width))
         starts = self.meeting.starts
         for kept in self.alive:
             if kept in starts:
-                size = dimension([self.meeting.measures[at].size for at in kept])
-                result[..., starts[kept] : starts[kept] + size] += self.through(kept, np.eye(size), factors)
-        for number, (kind, attributes) in enumerate(self.meeting.owners):
-            owned = self.owned(number)
-            if owned is None or not kind.shared:
+                size = self.meeting.dimension(kept)
+                needed[..., starts[kept] : starts[kept] + size] += products.through(kept, np.eye(size))
+        gained: list[Array | None] = []
+        for number, (block, attributes) in enumerate(self.meeting.owners):
+            found, asked = block.reduced(self._memory), self._private(number)
+            if not asked:
+                gained.append(None)
                 continue
-            inside = self._spread(owned.factors, owned.carried, factors)
-            ends = np.cumsum([0, *kind.dims(kind.shared)]).tolist()
-            for at, kept in enumerate(kind.shared):
-                start = starts[tuple(attributes[place] for place in kept)]
-                run = slice(start, start + ends[at + 1] - ends[at])
-                result[..., run] -= inside[..., ends[at] : ends[at + 1]]
-        return factors, result
+            both = np.concatenate([found.gain, found.carry], axis=1)
+            total = np.sum([products.through(kept, both[run]) for kept, run in asked], axis=0)
+            gained.append(total[..., : found.private_rank])
+            end = found.private_rank
+            for kept in block.shared:
+                named = tuple(attributes[place] for place in kept)
+                size = self.meeting.dimension(named)
+                needed[..., starts[named] : starts[named] + size] -= total[..., end : end + size]
+                end += size
+        return gained, needed
 
+    @cached_property
     def outside(self) -> float:
-        """Largest share of a product's squared private length that an owner does not see."""
-        worst = 0.0
-        for kind, attributes in self.meeting.owners:
-            seen = self.memory.of(kind, kind.reduce).seen
-            asked = self._of_owner(kind, attributes)
-            if seen is None or not asked:
-                continue
-            factors = self._touching([kept for kept, _ in asked])
-            inside = np.sum([self.through(kept, seen[run], factors) for kept, run in asked], axis=0)
-            lengths = np.sum([self.lengths(kept, factors) for kept, _ in asked], axis=0)
-            wholes = outer([np.sum(self.rows[factor] ** 2, axis=1) for factor in factors])
-            share = (lengths - np.sum(inside**2, axis=-1)) / (lengths + CANCELLED * wholes)
-            worst = max(worst, float(share.max()))
+        """Largest share of a query's squared length in private coordinates that its owner does not see."""
+        worst, products = 0.0, self._spanning()
+        for number, (block, _) in enumerate(self.meeting.owners):
+            seen, asked = block.reduced(self._memory).seen, self._private(number)
+            if seen is not None and asked:
+                inside = np.sum([products.through(kept, seen[run]) for kept, run in asked], axis=0)
+                lengths = products.lengths(kept for kept, _ in asked)
+                share = (lengths - np.sum(inside**2, axis=-1)) / products.scales(lengths)
+                worst = max(worst, float(share.max()))
         return worst
 
-    def lengths(self, kept: Places, factors: Sequence[int]) -> Array:
-        """Squared length of each product of rows in a residual, (rows of these factors...)."""
-        squares = [
-            np.sum(self.part(factor, split_by(self.meeting, factor, kept)) ** 2, axis=1) for factor in factors
+    @cached_property
+    def spanning(self) -> tuple[Array, Array]:
+        """What rows that span the table need of shared coordinates, (k, width), and a scale of each, (k,)."""
+        products = self._spanning()
+        scales = products.scales(products.lengths(self.alive))
+        return _flat(self._asked(products)[1]), scales.reshape(-1)
+
+    def sums(self, *, weighted: bool) -> tuple[list[float], Array]:
+        """Over all queries: squared length of what each owner is asked, and a root R of the rest, (k, width).
+
+        The squared lengths of `R L` and of what all queries need times L are equal.
+        """
+        if weighted not in self._sums:
+            self._sums[weighted] = self._summed(weighted)
+        return self._sums[weighted]
+
+    def _summed(self, weighted: bool) -> tuple[list[float], Array]:
+        rows = [
+            queries.matrix() if not weighted and queries.weights is not None else root
+            for queries, root in zip(self._queries, self._roots, strict=True)
         ]
-        return outer(squares)
+        owned = np.zeros(len(self.meeting.owners))
+        root = np.zeros((0, self.meeting.width))
+        for products in self._pieces(rows):
+            gained, needed = self._asked(products)
+            owned += [0.0 if each is None else float(np.sum(each**2)) for each in gained]
+            root = np.concatenate([root, _flat(needed)])
+            if len(root) > root.shape[1]:
+                root = np.asarray(np.linalg.qr(root, mode="r"))
+        means = [self.meeting.means(at, each) for at, each in enumerate(rows) if at not in self.touched]
+        others = math.prod(float(mean @ mean) for mean in means)
+        return (owned * others).tolist(), root * math.sqrt(others)
 
-    def over_all(self, values: Array, factors: Sequence[int]) -> Array:
-        """Squares by the rows of some families, times the squared means of the others: (rows of all...)."""
-        result = values.reshape([len(rows) if at in factors else 1 for at, rows in enumerate(self.rows)])
-        for factor in range(len(self.rows)):
-            if factor not in factors:
-                axes = [axis for axis in range(len(self.rows)) if axis != factor]
-                result = result * np.expand_dims(self.part(factor, ())[:, 0] ** 2, axes)
-        return result
+    def variances(self, noise: Sequence[float], root: Array) -> Array:
+        """Variance of each query, shape (count of each family...), at this noise of the owners.
 
-    def rows_of(self, values: Array, factors: Sequence[int]) -> Array:
-        """Values by the rows of some families, times the means of the others: (rows of the table, k)."""
-        everything = range(len(self.rows))
-        wide = self._spread(factors, values, everything)
-        counts = [len(rows) for rows in self.rows]
-        return np.broadcast_to(wide, (*counts, values.shape[-1])).reshape(math.prod(counts), -1)
+        `root` is a root of the covariance of the shared coordinates, (width, k).
+        """
+        own = [self._queries[at] for at in self.touched]
+        cells, found = math.prod(each.cells for each in own), None
+        if cells <= COVARIANCE_CELLS and math.prod(each.count for each in own) > cells:
+            found = self._from_cells(noise, root)
+        if found is None:
+            parts = []
+            for squares, needed in self._listed():
+                pairs = zip(noise, squares, strict=True)
+                parts.append(np.sum((needed @ root) ** 2, axis=-1) + sum(v * each for v, each in pairs))
+            found = np.concatenate(parts, axis=_longest([each.count for each in own])) if own else parts[0]
+        return found.reshape(self._shape(found.shape)) * outer(mean**2 for mean in self._means())
 
-    def _of_owner(self, kind: Kind, attributes: Places) -> list[tuple[Places, slice]]:
-        """What is asked of an owner: private residuals, and where each is among its private coordinates."""
-        ends = np.cumsum([0, *kind.dims(kind.private)]).tolist()
-        alive = set(self.alive)
-        named = [tuple(attributes[place] for place in kept) for kept in kind.private]
-        return [(kept, slice(ends[at], ends[at + 1])) for at, kept in enumerate(named) if kept in alive]
+    def _from_cells(self, noise: Sequence[float], root: Array) -> Array | None:
+        """The same for more queries than cells, each family in its own quick way.
 
-    def _touching(self, residuals: Sequence[Places]) -> list[int]:
-        """Families that one of these residuals is centred along."""
-        wanted = {at for kept in residuals for at in kept}
-        return [at for at, (_, attributes) in enumerate(self.meeting.factors) if wanted & set(attributes)]
+        None where large variances of cells may have cancelled in small ones of queries.
+        """
+        squares, needed = self._cells
+        spread = needed @ root
+        square = spread @ spread.T
+        for variance, own in zip(noise, squares, strict=True):
+            square += variance * own
+        pairs = [self.meeting.factors[at] for at in self.touched]
+        factors = tuple(Factor(attributes, queries) for queries, attributes in pairs)
+        found = ProductPart((), factors, square).variances()
+        rounding = ROUNDING * len(square) ** 2 * float(np.diagonal(square).max())
+        return found if rounding <= CLOSE * float(found.min()) else None
 
-    def _spread(self, own: Sequence[int], values: Array, factors: Sequence[int]) -> Array:
-        """Values by the rows of some families, times the means of the others among `factors`."""
-        shape = [len(self.rows[factor]) if factor in own else 1 for factor in factors]
-        result = values.reshape(*shape, values.shape[-1])
-        for place, factor in enumerate(factors):
-            if factor not in own:
-                axes = [axis for axis in range(len(factors) + 1) if axis != place]
-                result = result * np.expand_dims(self.part(factor, ())[:, 0], axes)
-        return result
+    @cached_property
+    def _cells(self) -> tuple[list[Array], Array]:
+        """For the touched cells the square of what is asked of each owner, and what is needed."""
+        gained, needed = self._asked(self._products([np.eye(self._queries[at].cells) for at in self.touched]))
+        flat, cells = _flat(needed), math.prod(needed.shape[:-1])
+        rows = [np.zeros((cells, 0)) if each is None else _flat(each) for each in gained]
+        return [each @ each.T for each in rows], flat
+
+    def _listed(self) -> Iterable[tuple[list[Array], Array]]:
+        """What queries ask of each owner, squared, and what they need, some at a time; kept where few."""
+        if self._few is not None:
+            return self._few
+        rows = [queries.matrix() for queries in self._queries]
+        pieces = map(_squared, map(self._asked, self._pieces(rows)))
+        count = math.prod(len(rows[at]) for at in self.touched)
+        if count * (self.meeting.width + len(self.meeting.owners)) > KEPT_FIGURES:
+            return pieces
+        self._few = list(pieces)
+        return self._few
+
+    def coefficients(self) -> Asked:
+        """For every query what it asks of each owner, (count, k), and of shared coordinates."""
+        gained, needed = self._asked(self._products([self._queries[at].matrix() for at in self.touched]))
+        means = outer(self._means())[..., None]
+
+        def rows(values: Array) -> Array:
+            return _flat(values.reshape(*self._shape(values.shape[:-1]), values.shape[-1]) * means)
+
+        return [None if each is None else rows(each) for each in gained], rows(needed)
+
+    def _means(self) -> list[Array]:
+        """Means of the queries of each family that is not touched; one for each other."""
+        families = enumerate(self._queries)
+        return [
+            np.ones(1) if at in self.touched else self.meeting.means(at, queries.matrix())
+            for at, queries in families
+        ]
+
+    def _shape(self, counts: Sequence[int]) -> list[int]:
+        """Lengths of axes for all families, from those of the touched ones."""
+        known = dict(zip(self.touched, counts, strict=True))
+        return [known.get(at, 1) for at in range(len(self._queries))]
+
+    def _pieces(self, rows: Sequence[Array]) -> Iterator[_Products]:
+        """The products of rows, some rows of the longest family at a time, so that what is listed fits."""
+        own = [rows[at] for at in self.touched]
+        if not own:
+            yield self._products(own)
+            return
+        counts = [len(each) for each in own]
+        longest = _longest(counts)
+        blocks = [block for block, _ in self.meeting.owners]
+        widths = [block.reduced(self._memory).private_rank for block in blocks]
+        others = math.prod(counts) // counts[longest]
+        step = max(1, SCRATCH // max(1, others * max([self.meeting.width, *widths])))
+        for start in range(0, counts[longest], step):
+            some = own[longest][start : start + step]
+            yield self._products([*own[:longest], some, *own[longest + 1 :]])
 
 
-class Empty:
-    """Which parts of which families vanish, judged by rows that span each family."""
-
-    def __init__(self, meeting: Meeting, roots: Sequence[Array]) -> None:
-        self._meeting = meeting
-        self._known: set[tuple[int, Places]] = set()
-        for factor, (_, attributes) in enumerate(meeting.factors):
-            lengths = np.linalg.norm(roots[factor], axis=1)
-            for kept in subsets_of(sorted(attributes)):
-                part = family_part(meeting, factor, roots[factor], kept)
-                if np.all(np.linalg.norm(part, axis=1) <= VANISHING * lengths):
-                    self._known.add((factor, kept))
-
-    def holds(self, kept: Places) -> bool:
-        """Whether the table has nothing in this residual."""
-        count = len(self._meeting.factors)
-        return any((factor, split_by(self._meeting, factor, kept)) in self._known for factor in range(count))
+def _longest(counts: Sequence[int]) -> int:
+    return max(range(len(counts)), key=lambda at: counts[at])
 
 
-def family_part(meeting: Meeting, factor: int, rows: Array, kept: Places) -> Array:
-    """Coordinates of rows of one family in the residual on `kept`, axes in the order of the attributes."""
-    queries, attributes = meeting.factors[factor]
-    order = np.argsort(attributes)
-    sizes = [queries.sizes[place] for place in order]
-    tensor = rows.reshape(len(rows), *queries.sizes).transpose(0, *(1 + order))
-    ascending = sorted(attributes)
-    places = [ascending.index(at) for at in kept]
-    return coordinates(
-        tensor.reshape(len(rows), -1), sizes, [meeting.measures[at] for at in ascending], places
-    )
+def _squared(asked: Asked) -> tuple[list[Array], Array]:
+    gained, needed = asked
+    return [np.zeros(()) if each is None else np.sum(each**2, axis=-1) for each in gained], needed
 
 
-def split_by(meeting: Meeting, factor: int, kept: Places) -> Places:
-    """The part of a residual that lies on the attributes of one family."""
-    return tuple(at for at in kept if at in meeting.factors[factor][1])
-
-
-def outer(vectors: Sequence[Array]) -> Array:
-    """Outer product of vectors, one axis for each."""
-    return np.asarray(reduce(np.multiply.outer, vectors, np.ones(())))
+def _flat(tensor: Array) -> Array:
+    return tensor.reshape(math.prod(tensor.shape[:-1]), tensor.shape[-1])

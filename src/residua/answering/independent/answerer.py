@@ -1,4 +1,8 @@
-"""Tables of a run that blocks answer alike: one example of each kind is enough to know them all."""
+"""Centred blocks on different attributes: answers are sums of independent pieces (claim A-004).
+
+Tables of a run with equal families and measures, and blocks of equal shapes and noise on all subsets of their
+attributes, have the same variances, up to order: one of each class is enough to know them all.
+"""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -22,17 +26,22 @@ Array = NDArray[np.float64]
 Subsets = NDArray[np.int32]
 
 
-def examples_of(known: PartCache, tables: TableRun) -> Integers:
-    """Places of the first tables of each kind: all of a kind have the same variances, up to order."""
-    subsets = np.sort(tables.subsets, axis=1)
+def _families(known: PartCache, tables: TableRun) -> Integers:
+    """For each attribute of the schema a number, equal where families and measures are."""
     numbers: dict[object, int] = {}
-    kinds = np.zeros(len(tables.schema), dtype=np.int64)
+    found = np.zeros(len(tables.schema), dtype=np.int64)
     for at in tables.attributes:
-        kinds[at] = numbers.setdefault((tables.queries_of(at), known.measures[at]), len(numbers))
-    blocks = _block_sorts(known)
-    sorts = np.zeros(len(tables), dtype=np.int64)
+        found[at] = numbers.setdefault((tables.queries_of(at), known.measures[at]), len(numbers))
+    return found
+
+
+def examples_of(known: PartCache, tables: TableRun) -> Integers:
+    """Places of the first tables of each class: all of a class have the same variances, up to order."""
+    subsets = np.sort(tables.subsets, axis=1)
+    families, blocks = _families(known, tables), _block_classes(known)
+    classes = np.zeros(len(tables), dtype=np.int64)
     for place in range(tables.ways):
-        sorts = _refined(sorts, kinds[subsets[:, place]])
+        classes = _refined(classes, families[subsets[:, place]])
     for chosen in choices(tables.ways):
         kept = subsets[:, chosen]
         owners, rows = known.index.find(kept)
@@ -41,16 +50,16 @@ def examples_of(known: PartCache, tables: TableRun) -> Integers:
             found = owners == owner
             here[found] = 2 + blocks[owner][rows[found]]
         here[known.elsewhere.find(kept)[0] >= 0] = 1
-        sorts = _refined(sorts, here)
-    return distinct_rows(sorts[:, None])[0]
+        classes = _refined(classes, here)
+    return distinct_rows(classes[:, None])[0]
 
 
-def _refined(sorts: Integers, more: Integers) -> Integers:
-    """Numbers of the sorts that are alike in both respects."""
-    return distinct_rows(np.stack([sorts, more], axis=1))[1]
+def _refined(classes: Integers, more: Integers) -> Integers:
+    """Numbers of the common refinement of two partitions."""
+    return distinct_rows(np.stack([classes, more], axis=1))[1]
 
 
-def _block_sorts(known: PartCache) -> list[Integers]:
+def _block_classes(known: PartCache) -> list[Integers]:
     """For each layer a number for each block, equal where layer, shapes and noise are."""
     found: list[Integers] = []
     start = 0
@@ -78,7 +87,7 @@ def largest_of(known: PartCache, pieces: Pieces, families: int) -> float:
     for place in range(families):
         here = (part for _, parts in pieces for part in parts if part.places == (place,))
         figures = {part.key: known.listed(part) for part in here}
-        listed.append(np.stack(list(figures.values())))  # (kinds, queries)
+        listed.append(np.stack(list(figures.values())))  # (figures, queries)
     all_few = math.prod(each.shape[1] for each in listed) <= LISTED_QUERIES
     candidates = [np.arange(each.shape[1]) if all_few else _undominated(each) for each in listed]
     if math.prod(map(len, candidates)) > COMBINED_CANDIDATES:
@@ -92,7 +101,7 @@ def largest_of(known: PartCache, pieces: Pieces, families: int) -> float:
 
 
 def _undominated(figures: Array) -> NDArray[np.intp]:
-    """Places of columns of (kinds, queries), one of each sort that no other reaches in every row."""
+    """Places of columns of (figures, queries), one of each class that no other reaches in every row."""
     tallest = figures.max(axis=1, keepdims=True)
     heights = figures / np.where(tallest > 0, tallest, 1.0)
     left = np.argsort(-heights.sum(axis=0), kind="stable")
@@ -105,21 +114,6 @@ def _undominated(figures: Array) -> NDArray[np.intp]:
     return np.array(chosen, dtype=np.intp)
 
 
-def least_accurate(known: PartCache, tables: TableRun) -> int | None:
-    """Place of the table with the largest variance; None unless all queries of a table have the same one.
-
-    As for marginals: then the largest variance of a table is its mean.
-    """
-    run = _RunTotal(known, tables)
-    if not run.even():
-        return None
-    counts = np.zeros(len(tables.schema))
-    for at, factor in run.factors.items():
-        counts[at] = float(factor.queries.count)
-    _, totals = known.of_run(tables, run.sums)
-    return int(np.argmax(totals / counts[run.subsets].prod(axis=1)))
-
-
 class _RunTotal:
     """What each attribute of a run contributes, by number of its distinct families."""
 
@@ -128,16 +122,30 @@ class _RunTotal:
         self.subsets: Subsets = np.sort(tables.subsets, axis=1)
         self.factors = {at: Factor((at,), tables.queries_of(at)) for at in tables.attributes}
         width = len(tables.schema)
-        numbers: dict[object, int] = {}
-        self.kinds = np.zeros(width, dtype=np.int64)
+        self.families = _families(known, tables)
         self.means = np.zeros(width)
         self.vanishing = np.zeros((2, width), dtype=bool)  # what is left out, and what is kept
         for at, factor in self.factors.items():
-            self.kinds[at] = numbers.setdefault((factor.queries, known.measures[at]), len(numbers))
             (mean,) = parts_of([factor], [()], known.measures, [])
             self.means[at] = known.summed(mean, weighted=False)
             (alone,) = parts_of([factor], [(0,)], known.measures, [])
             self.vanishing[:, at] = known.vanishes(mean), known.vanishes(alone)
+
+    def found(self) -> tuple[float, Array]:
+        """The sums, worked out once for a run."""
+        return self.known.of(("run", self.tables), self.sums, lambda found: found[1].size)
+
+    def least_accurate(self) -> int | None:
+        """Place of the table with the largest variance; None unless all queries of a table have the same one.
+
+        As for marginals: then the largest variance of a table is its mean.
+        """
+        if not self.even():
+            return None
+        counts = np.zeros(len(self.tables.schema))
+        for at, factor in self.factors.items():
+            counts[at] = float(factor.queries.count)
+        return int(np.argmax(self.found()[1] / counts[self.subsets].prod(axis=1)))
 
     def even(self) -> bool:
         """Whether all queries of each table have the same variance, every cell being treated alike."""
@@ -198,14 +206,11 @@ class _RunTotal:
         shapes: Integers,
         layout: tuple[tuple[int, ...], ...],
     ) -> Array:
-        first, inverse = distinct_rows(np.concatenate([self.kinds[kept], shapes], axis=1))
+        first, inverse = distinct_rows(np.concatenate([self.families[kept], shapes], axis=1))
         values = np.empty(len(first))
         for place, row in enumerate(first.tolist()):
             attributes = kept[row].tolist()
-            measured = [
-                (tuple(attributes[at] for at in places), int(number), self.known.shapes[number])
-                for places, number in zip(layout, shapes[row].tolist(), strict=True)
-            ]
+            measured = self.known.placed(layout, attributes, shapes[row].tolist())
             factors = [self.factors[at] for at in attributes]
             parts = list(parts_of(factors, [(0,)] * len(factors), self.known.measures, measured))
             for part in parts:
@@ -228,7 +233,7 @@ class Independent(Answerer):
 
     def __init__(self, blocks: Blocks, elsewhere: tuple[Subsets, ...] = ()) -> None:
         self.blocks, self.measures = blocks, blocks.measures
-        self.known = PartCache(blocks.measures, blocks.shapes, blocks.layers, elsewhere)
+        self.known = PartCache(blocks, elsewhere)
 
     def variances(self, group: Table) -> Array:
         grid = np.zeros([factor.queries.count for factor in group.factors])
@@ -244,14 +249,14 @@ class Independent(Answerer):
         )
 
     def run_total(self, tables: TableRun) -> float | None:
-        return self.known.of_run(tables, _RunTotal(self.known, tables).sums)[0]
+        return _RunTotal(self.known, tables).found()[0]
 
     def largest(self, group: Table) -> float:
         pieces = [(noise, parts) for _, noise, parts in self.pieces(group)]
         if not group.listable:
             return math.nan
         key = tuple((noise, tuple((part.places, part.key) for part in parts)) for noise, parts in pieces)
-        return self.known.largest(key, lambda: self._largest(group, pieces))
+        return self.known.of(("largest", key), lambda: self._largest(group, pieces))
 
     def _largest(self, group: Table, pieces: Pieces) -> float:
         if any(len(part.places) > 1 for _, parts in pieces for part in parts):
@@ -268,20 +273,14 @@ class Independent(Answerer):
         return result
 
     def examples(self, part: Table | TableRun) -> Iterator[Table]:
-        """Tables of a part among which every table finds one with the same variances.
-
-        Those with the same families and measures on their attributes, and blocks of the same shapes and noise
-        on all subsets of them, have the same variances, up to order. Where that is not known, every table.
-        """
         if isinstance(part, TableRun) and part.joint is None and part.ways <= LOOKED_UP_WAYS:
             yield from (part[at] for at in examples_of(self.known, part).tolist())
         else:
             yield from super().examples(part)
 
     def least_accurate(self, part: Table | TableRun) -> Iterator[Table]:
-        """Tables of a part among which is the one with the largest variance."""
         if isinstance(part, TableRun) and part.joint is None and len(part):
-            worst = least_accurate(self.known, part)
+            worst = _RunTotal(self.known, part).least_accurate()
             if worst is not None:
                 yield part[worst]
                 return

@@ -1,28 +1,41 @@
-"""Residual coordinates: a query as one vector for each subset of its attributes (claim O-001).
+"""Residual coordinates of queries and blocks, and which blocks have to be solved together (claim O-001).
 
 For one attribute of n cells with weights p that sum to 1, let E be orthonormal columns that sum to zero,
 shape (n, n - 1), and `F = E'(I - p 1')`. Then `I = p 1' + E F`: a query q has the coordinates `q p` and
 `q E`, and counts x the coordinates `1'x` and `F x`. On several attributes coordinates are Kronecker products.
+
+A block whose rows are centred touches one residual, its own; if no other block touches that one it stands
+alone, is answered as independent blocks are, and is never multiplied out. All others are coupled.
 """
 
 import math
+from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from itertools import combinations
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import combinations, pairwise, product
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from residua.answering.blocks import Shape
+from residua._limits import MULTIPLIED_CELLS
+from residua.answering.blocks import Blocks, Layer, Memory, Shape, block_classes
+from residua.errors import Infeasible
 from residua.linalg.centring import Measure
-from residua.linalg.matrices import pseudo_inverse
+from residua.linalg.matrices import join, pseudo_inverse
 
 Array = NDArray[np.float64]
-
+Integers = NDArray[np.int64]
+Truths = NDArray[np.bool_]
 
 Places = tuple[int, ...]
 """Axes of a block or table, ascending; as a residual, those along which something is centred."""
+
+Residual = tuple[int, ...]
+"""Attributes along which something is centred, positions in the schema, ascending."""
+
+RANK_RATIO = 1e-9  # of pivots of orthonormal rows: below it lies what rounding leaves of zero
 
 
 def contrasts(size: int) -> Array:
@@ -95,9 +108,6 @@ def _whole_part(
         sums = np.tensordot(tensor, weights, axes=(1 + axis, 0))
         tensor = weights.sum() * tensor - np.expand_dims(sums, 1 + axis) if axis in kept else sums
     return np.asarray(tensor)
-
-
-RANK_RATIO = 1e-9  # of pivots of orthonormal rows: below it lies what rounding leaves of zero
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -182,3 +192,154 @@ def _inverse(upper: Array) -> Array:
     if not len(upper):
         return upper
     return np.asarray(solve_triangular(upper, np.eye(len(upper)), check_finite=False))
+
+
+@dataclass(frozen=True, slots=True)
+class BlockClass:
+    """What coupled blocks with equal matrices have in common; `shapes` are compared by identity.
+
+    `layout` has the places of each shape in the block; `measures` one entry per place. `private` and `shared`
+    are the residuals that the block touches, as places: those that no other block touches, and the others.
+    """
+
+    layout: tuple[Places, ...]
+    shapes: tuple[Shape, ...]
+    measures: tuple[Measure, ...]
+    private: tuple[Places, ...]
+    shared: tuple[Places, ...]
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """Cells of each attribute of the block."""
+        return tuple(measure.size for measure in self.measures)
+
+    @property
+    def private_runs(self) -> list[tuple[Places, slice]]:
+        """The private residuals, and where each is among the private coordinates."""
+        dims = [dimension([self.sizes[place] for place in kept]) for kept in self.private]
+        ends = np.cumsum([0, *dims]).tolist()
+        return [(kept, slice(*run)) for kept, run in zip(self.private, pairwise(ends), strict=True)]
+
+    def reduced(self, memory: Memory) -> Reduced:
+        """The block in residual coordinates, private ones eliminated."""
+        found: Reduced = memory.of(self, self._reduced)
+        return found
+
+    def _reduced(self) -> Reduced:
+        rows = _multiplied_out(self.layout, self.shapes)
+        columns = [
+            np.concatenate(
+                [coordinates(rows, self.sizes, self.measures, kept) for kept in residuals]
+                or [np.zeros((len(rows), 0))],
+                axis=1,
+            )
+            for residuals in (self.private, self.shared)
+        ]
+        return reduced(columns[0], columns[1], math.prod(shape.rank for shape in self.shapes))
+
+
+@dataclass(frozen=True, slots=True)
+class CoupledBlock:
+    """A block that has to be solved with others: where it is in the strategy, and what it measures."""
+
+    layer: int
+    row: int
+    attributes: Residual
+    noise: float
+    block_class: BlockClass
+
+    def residual(self, places: Places) -> Residual:
+        """The residual on these places of the block."""
+        return tuple(self.attributes[place] for place in places)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Division:
+    """The blocks of a strategy that stand alone, as layers, and those that are coupled."""
+
+    alone: tuple[Layer, ...]
+    coupled: tuple[CoupledBlock, ...]
+
+    def is_alone(self, layer: int, rows: Integers) -> Truths:
+        """Which blocks in these rows of a layer stand alone."""
+        return ~np.isin(rows, [block.row for block in self.coupled if block.layer == layer])
+
+
+def divided(blocks: Blocks) -> Division:
+    """Which blocks stand alone and which are coupled."""
+    classes = [
+        (number, layer, rows, _touched_by(blocks, layer, int(rows[0])))
+        for number, layer in enumerate(blocks.layers)
+        for rows in block_classes(blocks.measures, layer)
+    ]
+    counts: Counter[Residual] = Counter()
+    for _, layer, rows, found in classes:
+        for kept in found:
+            counts.update(map(tuple, layer.subsets[rows][:, kept].tolist()))
+    coupled: list[CoupledBlock] = []
+    alone: dict[int, list[Integers]] = {}
+    for number, layer, rows, found in classes:
+        if found == {tuple(range(layer.subsets.shape[1]))}:
+            single = np.array([counts[tuple(row)] == 1 for row in layer.subsets[rows].tolist()])
+            if single.any():
+                alone.setdefault(number, []).append(rows[single])
+            rows = rows[~single]
+        coupled += [_coupled(blocks, number, row, found, counts) for row in rows.tolist()]
+    coupled.sort(key=lambda block: (block.layer, block.row))
+    chosen = (_chosen(blocks.layers[at], np.sort(np.concatenate(alone[at]))) for at in sorted(alone))
+    return Division(tuple(chosen), tuple(coupled))
+
+
+def _touched_by(blocks: Blocks, layer: Layer, row: int) -> frozenset[Places]:
+    """The residuals, as places, that a block touches."""
+    measures = [blocks.measures[at] for at in layer.subsets[row].tolist()]
+    each = []
+    for number, places in zip(layer.shapes[row].tolist(), layer.layout, strict=True):
+        shape, own = blocks.shapes[number], tuple(measures[place] for place in places)
+        find = partial(touched, shape, own, whole=blocks.whole)
+        found = blocks.memory.of((shape, own, blocks.whole), find)
+        each.append([tuple(places[axis] for axis in kept) for kept in found])
+    return frozenset(tuple(sorted(sum(parts, ()))) for parts in product(*each))
+
+
+def _chosen(layer: Layer, rows: Integers) -> Layer:
+    return replace(
+        layer,
+        subsets=layer.subsets[rows],
+        shapes=layer.shapes[rows],
+        costs=layer.costs[rows],
+        noise=layer.noise[rows],
+        shares=None if layer.shares is None else layer.shares[rows],
+    )
+
+
+def _coupled(
+    blocks: Blocks, number: int, row: int, found: frozenset[Places], counts: Counter[Residual]
+) -> CoupledBlock:
+    layer = blocks.layers[number]
+    attributes = tuple(layer.subsets[row].tolist())
+    residuals = sorted(found, key=lambda kept: (len(kept), kept))
+    private = tuple(kept for kept in residuals if counts[tuple(attributes[at] for at in kept)] == 1)
+    block_class = BlockClass(
+        layer.layout,
+        tuple(blocks.shapes[at] for at in layer.shapes[row].tolist()),
+        tuple(blocks.measures[at] for at in attributes),
+        private,
+        tuple(kept for kept in residuals if kept not in private),
+    )
+    return CoupledBlock(number, row, attributes, float(layer.noise[row]), block_class)
+
+
+def _multiplied_out(layout: Sequence[Places], shapes: Sequence[Shape]) -> Array:
+    """The whole matrix of a block, (rows, cells), cells row-major over its places in order."""
+    sizes = [size for shape in shapes for size in shape.sizes]
+    cells = math.prod(sizes)
+    if cells > MULTIPLIED_CELLS:
+        raise Infeasible(
+            f"a block of {cells:,} cells has to be solved together with others, and more than "
+            f"{MULTIPLIED_CELLS:,} do not fit one dense matrix; use coarser attributes, or fewer of them in "
+            "one table, or method 'querysmasher', whose blocks are independent"
+        )
+    order = np.argsort([place for places in layout for place in places])
+    rows = join(shape.matrix for shape in shapes)
+    return np.asarray(rows.reshape(len(rows), *sizes).transpose(0, *(1 + order)).reshape(len(rows), -1))
