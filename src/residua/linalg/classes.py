@@ -86,6 +86,10 @@ class Classes:
         """Each cell's value is that of its kind, along an axis of kinds."""
         return values if self.trivial else np.take(values, self.classes, axis=axis)
 
+    def over(self, finer: "Classes") -> "Classes":
+        """These classes as classes of the members of a refinement."""
+        return Classes(self.classes[finer.first])
+
     def measure(self, own: Measure) -> Measure:
         """The measure of the kinds under one of the cells."""
         if self.trivial:
@@ -148,10 +152,10 @@ class JointClasses:
         return np.asarray(self.joint.classes[places])
 
 
-def together(several: Sequence[Classes]) -> Classes:
-    """The coarsest kinds that tell apart what any of these does.
+def common_refinement(several: Sequence[Classes]) -> Classes:
+    """The coarsest classes that separate what any of these does.
 
-    >>> together([Classes.of([0, 0, 1, 1]), Classes.of([0, 1, 1, 1])]).classes.tolist()
+    >>> common_refinement([Classes.of([0, 0, 1, 1]), Classes.of([0, 1, 1, 1])]).classes.tolist()
     [0, 1, 2, 2]
     """
     found, *others = dict.fromkeys(several)
@@ -174,7 +178,19 @@ def spread_over(values: NDArray[Any], kinds: Sequence[Classes], *, first: int = 
     return values
 
 
-def told_apart(values: NDArray[Any], axis: int) -> Classes:
-    """The kinds of the places along an axis whose slices are equal."""
+def equal_slices(values: NDArray[Any], axis: int) -> Classes:
+    """Classes of the places along an axis: those with equal slices are in one."""
     slices = np.moveaxis(values, axis, 0).reshape(values.shape[axis], -1)
     return Classes.of(np.ascontiguousarray(slices))
+
+
+def coarsest(
+    kinds: Sequence[Classes], values: NDArray[Any], *, first: int = 0
+) -> tuple[tuple[Classes, ...], NDArray[Any]]:
+    """The classes with those joined that values over them treat alike, and the values over what is left."""
+    found = []
+    for axis, own in enumerate(kinds, start=first):
+        equal = equal_slices(values, axis)
+        values = np.take(values, equal.first, axis=axis)
+        found.append(Classes(equal.classes[own.classes]))
+    return tuple(found), values

@@ -15,7 +15,7 @@ from residua._limits import CELL_CLASSES, JOINT_CLASSES
 from residua.answering.coarsened import QuerySplit, query_split_of, split_by
 from residua.bounds import svd_or_nothing
 from residua.errors import Infeasible
-from residua.linalg.classes import Classes, JointClasses, together
+from residua.linalg.classes import Classes, JointClasses, common_refinement
 from residua.methods.draft import Draft, best_of
 from residua.methods.hdmm.demand import scope_of
 from residua.privacy import NoiseLaw
@@ -236,7 +236,7 @@ def _kinds_asked(parts: Parts, attributes: Subset) -> dict[int, Classes]:
                 for place, at in enumerate(factor.attributes):
                     if at in found:
                         found[at][kinds_of(factor.queries, place)] = None
-    return {at: together(list(several)) for at, several in found.items()}
+    return {at: common_refinement(list(several)) for at, several in found.items()}
 
 
 def _settled(parts: Parts, attributes: Subset) -> list[Subset]:

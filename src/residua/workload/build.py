@@ -201,7 +201,7 @@ def _titled(names: list[str], where: object) -> str:
 
 def _restricted(schema: Schema, factors: tuple[Factor, ...], where: object, title: str) -> tuple[Factor, ...]:
     # The modules behind this one load sqlglot, which takes as long as the rest of the package.
-    from residua.workload.sql.where import restricted
+    from residua.workload.sql.statements import restricted
 
     if not isinstance(where, str):
         raise WorkloadError(

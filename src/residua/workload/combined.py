@@ -16,7 +16,7 @@ from residua._limits import MATRIX_ENTRIES
 from residua._manifests import checked_array, fetch, stash, texts
 from residua.errors import FileFormatError, Infeasible, WorkloadError
 from residua.linalg.centring import Measure, project, standing_rows
-from residua.linalg.classes import Classes, spread_over, summed_over, told_apart
+from residua.linalg.classes import Classes, coarsest, spread_over, summed_over
 from residua.schema import Attribute
 from residua.workload.explicit import Explicit
 from residua.workload.queries import Array, Queries
@@ -43,15 +43,9 @@ class Combined(Queries):
         weights: Array | None = None,
         labels: tuple[str, ...] | None = None,
     ) -> "Combined":
-        """The queries with these rows over the product of the kinds, those that no row tells apart joined."""
-        tensor = values.reshape(len(values), *(own.count for own in kinds))
-        fewer = []
-        for axis, own in enumerate(kinds, start=1):
-            alike = told_apart(tensor, axis)
-            tensor = np.take(tensor, alike.first, axis=axis)
-            fewer.append(Classes(alike.classes[own.classes]))
-        rows = tensor.reshape(len(values), -1)
-        return cls(tuple(fewer), Explicit(tensor.shape[1:], rows, weights, labels))
+        """The queries with these rows over the product of the classes, joined where rows agree."""
+        fewer, tensor = coarsest(kinds, values.reshape(len(values), *(own.count for own in kinds)), first=1)
+        return cls(fewer, Explicit(tensor.shape[1:], tensor.reshape(len(values), -1), weights, labels))
 
     @property
     def sizes(self) -> tuple[int, ...]:

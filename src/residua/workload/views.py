@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from residua._limits import MATRIX_ENTRIES
 from residua.errors import NotInSpan
-from residua.linalg.classes import Classes, JointClasses, told_apart
+from residua.linalg.classes import Classes, JointClasses, equal_slices
 from residua.schema import Integer, Schema
 from residua.workload.combined import Combined
 from residua.workload.explicit import Explicit, Sets
@@ -119,7 +119,7 @@ def joint_classes(
         if coarse is None:
             raise finer(group, told_apart_by(group, known))
         rows = Merged.of(coarse, attributes).rows(attributes, sizes)
-        apart = told_apart(rows, 1).classes
+        apart = equal_slices(rows, 1).classes
         marks = np.column_stack([marks, apart])
     return JointClasses(tuple(attributes), tuple(kinds), Classes.of(marks))
 
@@ -144,7 +144,7 @@ def kinds_of(queries: Queries, place: int) -> Classes:
         case Partition():
             return Classes(queries.classes)
         case Explicit() | Sets() if queries.count * queries.cells <= MATRIX_ENTRIES:
-            return told_apart(queries.matrix().reshape(queries.count, *queries.sizes), 1 + place)
+            return equal_slices(queries.matrix().reshape(queries.count, *queries.sizes), 1 + place)
     return Classes.every(size)
 
 
@@ -160,7 +160,7 @@ def coarsened(queries: Queries, kinds: Sequence[Classes]) -> Queries | None:
     sizes = tuple(own.count for own in kinds)
     match queries:
         case Combined():
-            left = tuple(Classes(own.classes[f]) for own, f in zip(queries.kinds, firsts, strict=True))
+            left = tuple(own.over(each) for own, each in zip(queries.kinds, kinds, strict=True))
             return queries.coarse if all(own.trivial for own in left) else Combined(left, queries.coarse)
         case Total():
             return Total(sizes[0])

@@ -3,14 +3,13 @@
 import math
 from collections.abc import Sequence
 from itertools import product
-from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from residua._limits import SQL_ENTRIES
 from residua.errors import WorkloadError
-from residua.linalg.classes import Classes, spread_over, together
+from residua.linalg.classes import Classes, common_refinement, spread_over
 from residua.linalg.matrices import join
 from residua.schema import Attribute, Binned, Integer, Schema
 from residua.schema.attributes import plain
@@ -20,31 +19,17 @@ from residua.workload.explicit import Explicit, Sets
 from residua.workload.groupings import Partition
 from residua.workload.intervals import Prefix
 from residua.workload.queries import Identity, Queries, Total
+from residua.workload.sql.conditions import Region
 from residua.workload.tables import Factor
 from residua.workload.views import cells_of_classes, coarsened, kinds_of
 
 Mask = NDArray[np.bool_]
 
 
-class Selection(Protocol):
-    """Cells of some attributes by kinds of each one's cells, with the words for them."""
-
-    @property
-    def attributes(self) -> tuple[int, ...]: ...
-    @property
-    def kinds(self) -> tuple[Classes, ...]: ...
-    @property
-    def mask(self) -> Mask: ...
-    @property
-    def cells(self) -> Mask: ...
-    @property
-    def text(self) -> str: ...
-
-
-def factors(schema: Schema, grouped: Sequence[Factor], selections: Sequence[Selection]) -> tuple[Factor, ...]:
+def factors(schema: Schema, grouped: Sequence[Factor], selections: Sequence[Region]) -> tuple[Factor, ...]:
     """The factors of a table: those of the groups in order, then of what else is selected."""
     ties = {attribute: selection for selection in selections for attribute in selection.attributes}
-    used: list[Selection] = []
+    used: list[Region] = []
     made = []
     for member in grouped:
         mine = [ties[at] for at in member.attributes if at in ties]
@@ -134,12 +119,14 @@ def _run_labels(attribute: Attribute, chosen: NDArray[np.intp]) -> tuple[str, ..
     return None
 
 
-def _joint(schema: Schema, selection: Selection, members: Sequence[Factor]) -> Factor:
+def _joint(schema: Schema, selection: Region, members: Sequence[Factor]) -> Factor:
     """Groups within a selection that ties attributes together: one query per product that has a cell."""
     grouped = [member.attributes[0] for member in members]
     attributes = (*grouped, *(at for at in selection.attributes if at not in grouped))
     own = [selection.kinds[selection.attributes.index(at)] for at in attributes]
-    asked = [together([kinds, kinds_of(m.queries, 0)]) for kinds, m in zip(own, members, strict=False)]
+    asked = [
+        common_refinement([kinds, kinds_of(m.queries, 0)]) for kinds, m in zip(own, members, strict=False)
+    ]
     kinds = [*asked, *own[len(asked) :]]
     cells, count = cells_of_classes(kinds), math.prod(member.queries.count for member in members)
     _refuse_large(
@@ -147,7 +134,7 @@ def _joint(schema: Schema, selection: Selection, members: Sequence[Factor]) -> F
     )
     rows = join(_over(member.queries, each) for member, each in zip(members, asked, strict=True))
     mask = selection.mask.transpose([selection.attributes.index(at) for at in attributes])
-    inner = [Classes(each.classes[finer.first]) for each, finer in zip(own, kinds, strict=True)]
+    inner = [each.over(finer) for each, finer in zip(own, kinds, strict=True)]
     rows = np.repeat(rows, cells // rows.shape[1], axis=1) * spread_over(mask, inner).reshape(-1)
     words = product(*(_words(schema, member) for member in members))
     texts = [" and ".join([*each, selection.text]) for each in words]

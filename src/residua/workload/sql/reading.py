@@ -1,4 +1,4 @@
-"""SQL text to syntax trees, and errors that say where in the text they are."""
+"""SQL text to syntax trees, columns to attributes, and errors that say where in the text they are."""
 
 import re
 from collections import Counter
@@ -11,7 +11,8 @@ from sqlglot.errors import ParseError, SqlglotError
 
 from residua._limits import SQL_CELLS, SQL_WORDS
 from residua.errors import WorkloadError
-from residua.schema.coding import short
+from residua.schema import Attribute, Schema
+from residua.schema.coding import hint, listing, short
 
 DIALECT = "duckdb"
 
@@ -125,6 +126,60 @@ class Source:
         if found is None:
             return self.refusal_at(len(self.text), "the text ends within a comment, a quote or a word")
         return self.refusal_at(int(found[2]), f"what starts here never ends; {found[1]} is missing")
+
+
+@dataclass(frozen=True, slots=True)
+class Columns:
+    """The columns that one statement can name: those of the schema, of the one table in FROM."""
+
+    schema: Schema
+    source: Source
+    tables: tuple[str, ...]  # what the table is called: its name, or its alias
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """Number of cells of each attribute."""
+        return self.schema.sizes
+
+    def position(self, node: exp.Expression, supported: str) -> int:
+        """The position in the schema of the attribute that a column names."""
+        column = bare(node)
+        if not isinstance(column, exp.Column) or not isinstance(column.this, exp.Identifier):
+            raise self.refusal(node, f"{quoted(node)} is not a column of the table; {supported}")
+        self.source.allow_only(column, ("this", "table"), "in the name of a column")
+        table = column.table
+        if table and table.casefold() not in [name.casefold() for name in self.tables]:
+            raise self.refusal(
+                column,
+                f"there is no table {table!r} in FROM{hint(table, self.tables)}; it has {self.tables[0]!r}",
+            )
+        found = self.find(column.name)
+        if len(found) == 1:
+            return found[0]
+        names = self.schema.names
+        if found:
+            which = listing([names[at] for at in found])
+            raise self.refusal(column, f"column {short(column.name)} may be any of {which}; write it so")
+        raise self.refusal(
+            column,
+            f"column {short(column.name)} is not in the schema{hint(column.name, names)}; "
+            f"it has {listing(names)}",
+        )
+
+    def refusal(self, node: exp.Expression, what: str) -> WorkloadError:
+        """The error that names the place of a part of the statement."""
+        return self.source.refusal(node, what)
+
+    def attribute(self, position: int) -> tuple[str, Attribute]:
+        """Name and attribute at a position of the schema."""
+        return self.schema.names[position], self.schema.attributes[position]
+
+    def find(self, name: str) -> list[int]:
+        """The attributes of this name, or else those that differ from it by case only."""
+        names = self.schema.names
+        if name in self.schema:
+            return [names.index(name)]
+        return [at for at, each in enumerate(names) if each.casefold() == name.casefold()]
 
 
 def shown(node: exp.Expression) -> str:

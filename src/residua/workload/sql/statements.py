@@ -1,4 +1,4 @@
-"""Statements to tables: what SELECT lists, FROM names, WHERE leaves and GROUP BY splits."""
+"""Statements to tables: what SELECT lists, FROM names, WHERE leaves and GROUP BY splits; conditions alone."""
 
 import textwrap
 from collections.abc import Sequence
@@ -10,11 +10,10 @@ from residua.errors import WorkloadError
 from residua.schema import Schema
 from residua.workload.intervals import Prefix
 from residua.workload.queries import Identity
-from residua.workload.sql.columns import Columns
-from residua.workload.sql.conditions import Restriction, restrictions
+from residua.workload.sql.conditions import Region, restrictions
 from residua.workload.sql.factors import factors
-from residua.workload.sql.grouping import Grouped, Grouper
-from residua.workload.sql.reading import STATEMENTS, Source, bare, quoted, shown
+from residua.workload.sql.grouping import Grouper
+from residua.workload.sql.reading import STATEMENTS, Columns, Source, bare, quoted, shown
 from residua.workload.tables import NAME_WIDTH, Factor, Table, checked_weight, table_name
 
 CUMULATIVE = "cumulative counts are SUM(COUNT(*)) OVER (PARTITION BY the other columns ORDER BY age)"
@@ -60,20 +59,19 @@ def _groups(
 def _group(
     columns: Columns,
     tree: exp.Select,
-    grouped: Sequence[Grouped],
-    left: Sequence[Restriction],
+    grouped: Sequence[Factor],
+    left: Sequence[Region],
     said: str,
     name: str | None,
     weight: float,
 ) -> Table:
-    title = table_name([columns.schema.names[member.attribute] for member in grouped])
+    title = table_name([columns.schema.names[member.attributes[0]] for member in grouped])
     if said:
         title = textwrap.shorten(title + said, NAME_WIDTH, placeholder=" ...")
     try:
-        asked = [Factor((member.attribute,), member.queries) for member in grouped]
-        return Table(name or title, factors(columns.schema, asked, left), weight)
+        return Table(name or title, factors(columns.schema, grouped, left), weight)
     except WorkloadError as error:
-        raise columns.source.refusal(tree, str(error)) from error
+        raise columns.refusal(tree, str(error)) from error
 
 
 def _tables(source: Source, tree: exp.Select) -> tuple[str, ...]:
@@ -114,22 +112,22 @@ def _check_count(source: Source, node: exp.Expression) -> None:
 
 
 def _check_selected(
-    grouper: Grouper, items: Sequence[exp.Expression], sets: Sequence[Sequence[Grouped]]
+    grouper: Grouper, items: Sequence[exp.Expression], sets: Sequence[Sequence[Factor]]
 ) -> None:
     """Nothing, or the refusal of a column in SELECT that is not grouped by."""
     known = {member for chosen in sets for member in chosen}
     for item in items:
         if isinstance(bare(item), exp.Star):
-            raise grouper.columns.source.refusal(item, f"* is not supported; name the columns; {STATEMENTS}")
+            raise grouper.columns.refusal(item, f"* is not supported; name the columns; {STATEMENTS}")
         if grouper.expression(item) not in known:
-            raise grouper.columns.source.refusal(
+            raise grouper.columns.refusal(
                 item, f"{quoted(item)} is selected but not in GROUP BY; add it there or leave it out"
             )
 
 
 def _cumulative(
-    grouper: Grouper, window: exp.Window, sets: Sequence[tuple[Grouped, ...]]
-) -> tuple[Grouped, ...]:
+    grouper: Grouper, window: exp.Window, sets: Sequence[tuple[Factor, ...]]
+) -> tuple[Factor, ...]:
     """The groups of a cumulative count: running along the column of ORDER BY."""
     source = grouper.columns.source
     source.allow_only(window, ("this", "partition_by", "order", "spec", "over"), f"in OVER; {CUMULATIVE}")
@@ -145,9 +143,8 @@ def _cumulative(
             window, f"cumulative counts need a plain GROUP BY, not grouping sets; {CUMULATIVE}"
         )
     along = grouper.grouped(ordered.this)
-    schema = grouper.columns.schema
-    if not isinstance(along.queries, Identity) or not schema.attributes[along.attribute].numeric:
-        name = schema.names[along.attribute]
+    name, attribute = grouper.columns.attribute(along.attributes[0])
+    if not isinstance(along.queries, Identity) or not attribute.numeric:
         raise source.refusal(
             ordered,
             f"counts run along a column of numbers, not along {name!r}; rs.prefix takes labels in order",
@@ -158,8 +155,7 @@ def _cumulative(
             window,
             f"PARTITION BY and ORDER BY together must name the columns of GROUP BY, each once; {CUMULATIVE}",
         )
-    size = schema.sizes[along.attribute]
-    return tuple(replace(each, queries=Prefix(size)) if each == along else each for each in sets[0])
+    return tuple(replace(each, queries=Prefix(attribute.size)) if each == along else each for each in sets[0])
 
 
 def _check_frame(source: Source, window: exp.Window) -> None:
@@ -172,3 +168,27 @@ def _check_frame(source: Source, window: exp.Window) -> None:
     frame = (start, side) == ("UNBOUNDED", "PRECEDING") and end in ("", "CURRENT ROW")
     if not frame or kind not in ("ROWS", "RANGE"):
         raise source.refusal(window, f"only ROWS UNBOUNDED PRECEDING is supported in OVER; {CUMULATIVE}")
+
+
+_BEFORE = "SELECT COUNT(*) FROM t WHERE "
+_PLAIN = ("expressions", "from", "where")
+
+
+def restricted(schema: Schema, asked: Sequence[Factor], condition: str) -> tuple[Factor, ...]:
+    """The factors on the cells that meet a condition, and those of what else it looks at.
+
+    Columns that it ties together share a factor, at the place of the first of them.
+    """
+    source = Source(_BEFORE + condition, len(_BEFORE))
+    try:
+        trees = source.statements()
+        where = trees[0].args.get("where")
+        more = [key for key, part in trees[0].args.items() if part and key.rstrip("_") not in _PLAIN]
+        if not isinstance(where, exp.Where) or len(trees) > 1 or more:
+            raise source.refusal_at(
+                len(_BEFORE), f"{condition!r} is not one condition, such as age >= 65 OR hours >= 60"
+            )
+        source.check_read(trees)
+        return factors(schema, asked, restrictions(Columns(schema, source, ("t",)), where.this))
+    except RecursionError:
+        raise WorkloadError("the condition is nested too deeply to be read") from None

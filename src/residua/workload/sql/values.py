@@ -20,6 +20,10 @@ Mask = NDArray[np.bool_]
 Value = str | bool | int | float
 
 
+class Unfit(WorkloadError):
+    """A comparison that makes no sense; the place is added by the one who knows it."""
+
+
 def among(name: str, attribute: Attribute, values: Sequence[Value]) -> tuple[Mask, Mask]:
     """Where the attribute is one of the values, and where it is none of them."""
     _refuse_large(name, attribute)
@@ -68,13 +72,11 @@ def _bins_below(name: str, attribute: Binned, number: int | float, *, or_equal: 
         return below
     edges = listing([plain(edge) for edge in attribute.edges])
     if number in attribute.edges:
-        raise WorkloadError(
+        raise Unfit(
             f"attribute {name!r}: its bins begin with their lower edges, so {plain(float(number))} is no "
             f"border by itself; compare by < or >= at an edge: {edges}"
         )
-    raise WorkloadError(
-        f"attribute {name!r}: {number} falls within a bin; compare by < or >= at an edge: {edges}"
-    )
+    raise Unfit(f"attribute {name!r}: {number} falls within a bin; compare by < or >= at an edge: {edges}")
 
 
 def _cells(name: str, attribute: Attribute, values: list[Value]) -> list[int]:
@@ -85,29 +87,27 @@ def _cells(name: str, attribute: Attribute, values: list[Value]) -> list[int]:
         for value in values:
             if value not in places:
                 near = hint(value, labels)
-                raise WorkloadError(
+                raise Unfit(
                     f"attribute {name!r} holds bins, which {short(value)} does not name{near}; "
                     f"use {listing(labels)}, or compare by < and >= at an edge"
                 )
         return [places[value] for value in values]
     if isinstance(attribute, Integer) and isinstance(values[0], bool):
-        raise WorkloadError(f"attribute {name!r} holds numbers, not {str(values[0]).upper()}")
+        raise Unfit(f"attribute {name!r} holds numbers, not {str(values[0]).upper()}")
     try:
         found: list[int] = attribute.cells(values).tolist()
         return found
     except (SchemaError, DataError) as error:
-        raise WorkloadError(f"attribute {name!r}: {error}") from error
+        raise Unfit(f"attribute {name!r}: {error}") from error
 
 
 def _number(name: str, attribute: Attribute, value: Value) -> int | float:
     if not attribute.numeric and not (isinstance(attribute, Categorical) and attribute.type == "integer"):
         some = listing([attribute.label(cell) for cell in range(min(attribute.inner_size, 12))])
-        raise WorkloadError(
-            f"attribute {name!r} holds labels, which have no order; use =, <> or IN with {some}"
-        )
+        raise Unfit(f"attribute {name!r} holds labels, which have no order; use =, <> or IN with {some}")
     number = number_of(value) if isinstance(value, str) else value
     if number is None or isinstance(number, bool):
-        raise WorkloadError(f"attribute {name!r} holds numbers, and {short(value)} is none")
+        raise Unfit(f"attribute {name!r} holds numbers, and {short(value)} is none")
     return number
 
 
@@ -130,7 +130,7 @@ def number_of(text: str) -> int | float | None:
 
 def _refuse_large(name: str, attribute: Attribute) -> None:
     if attribute.size > MASK_CELLS:
-        raise WorkloadError(
+        raise Unfit(
             f"attribute {name!r} has {attribute.size:,} cells; conditions select cells one by one, up to "
             f"{MASK_CELLS:,}"
         )
