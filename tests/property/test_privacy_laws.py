@@ -3,26 +3,27 @@
 import json
 import math
 from fractions import Fraction
+from functools import partial
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from residua.privacy import (
     Privacy,
+    amount_for,
     approx_dp,
     budget_from_manifest,
-    cost_for,
     delta_of,
     epsilon_of,
     gdp,
     privacy_cost,
     pure_dp,
-    rho_for,
     zcdp,
-    zcdp_delta_of,
-    zcdp_epsilon_of,
 )
 from residua.privacy.conversions import exact, float_above, text_above
+
+zcdp_delta_of = partial(delta_of, figure="rho")
+zcdp_epsilon_of = partial(epsilon_of, figure="rho")
 
 
 def powers_of_ten(low, high):
@@ -74,14 +75,14 @@ def test_epsilon_rises_with_cost_and_falls_with_delta(cost_a, cost_b, delta_a, d
 def test_the_cost_allowed_rises_with_epsilon_and_delta(epsilon_a, epsilon_b, delta_a, delta_b):
     low, high = sorted([epsilon_a, epsilon_b])
     strict, loose = sorted([delta_a, delta_b])
-    for convert in (cost_for, rho_for):
+    for convert in (amount_for, partial(amount_for, figure="rho")):
         assert convert(low, strict) <= convert(high, strict) <= convert(high, loose)
 
 
 @laws
 @given(epsilons, deltas)
 def test_a_cost_for_a_budget_gives_back_its_epsilon(epsilon, delta):
-    cost = cost_for(epsilon, delta)
+    cost = amount_for(epsilon, delta)
     back = epsilon_of(cost, delta)
     # d(epsilon)/d(mu) = phi(b) / Phi(b) at b = -mu/2 - epsilon/mu, which is below 1 - b
     slack = (float(epsilon) + math.sqrt(cost) + float(cost)) * 2.0**-48

@@ -10,9 +10,9 @@ from residua.errors import BudgetError, FileFormatError
 from residua.privacy import (
     Budget,
     Privacy,
+    amount_for,
     approx_dp,
     budget_from_manifest,
-    cost_for,
     gdp,
     privacy_cost,
     pure_dp,
@@ -27,7 +27,7 @@ def test_gaussian_cost_is_exact_where_the_definition_allows_it():
     assert privacy_cost("0.3").gaussian_cost() == Fraction(3, 10)
     assert zcdp(0.1).gaussian_cost() == Fraction(1, 5)
     assert gdp("1/3").gaussian_cost() == Fraction(1, 9)
-    assert approx_dp(1, 1e-6).gaussian_cost() == cost_for(1, 1e-6)
+    assert approx_dp(1, 1e-6).gaussian_cost() == amount_for(1, 1e-6)
 
 
 def test_pure_dp_has_no_gaussian_cost_and_only_pure_dp_has_a_laplace_epsilon():

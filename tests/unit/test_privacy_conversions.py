@@ -2,6 +2,7 @@
 
 import math
 from fractions import Fraction
+from functools import partial
 
 import dp_accounting
 import mpmath
@@ -11,17 +12,13 @@ from dp_accounting import rdp
 from scipy.stats import norm
 
 from residua.errors import BudgetError
-from residua.privacy import (
-    conversions,
-    cost_for,
-    delta_of,
-    epsilon_of,
-    pure_delta_of,
-    rho_for,
-    zcdp_delta_of,
-    zcdp_epsilon_of,
-)
-from residua.privacy.conversions import delta_at_most, pure_delta_at_most, zcdp_delta_at_most
+from residua.privacy import amount_for, conversions, delta_of, epsilon_of
+from residua.privacy.conversions import proves
+
+rho_for = partial(amount_for, figure="rho")
+zcdp_delta_of = partial(delta_of, figure="rho")
+zcdp_epsilon_of = partial(epsilon_of, figure="rho")
+pure_delta_of = partial(delta_of, figure="pure_epsilon")
 
 EPSILONS = ["0.001", "0.01", "0.1", "0.5", "1", "3", "10", "50"]
 DELTAS = ["1e-15", "1e-12", "1e-9", "1e-6", "0.001", "0.1"]
@@ -63,7 +60,7 @@ def test_delta_is_never_below_the_truth_and_hardly_above(cost, epsilon):
 @pytest.mark.parametrize("epsilon", EXTREME_EPSILONS)
 @pytest.mark.parametrize("delta", EXTREME_DELTAS)
 def test_the_cost_for_a_budget_is_never_above_the_truth_and_hardly_below(epsilon, delta):
-    cost = cost_for(epsilon, delta)
+    cost = amount_for(epsilon, delta)
     eps, limit = rational(epsilon), rational(delta)
     assert true_delta(rational(cost), eps) <= limit
     assert true_delta(rational(cost) * (1 + mpmath.mpf(2) ** -50), eps) > limit
@@ -85,7 +82,7 @@ def test_epsilon_is_never_below_the_truth_and_hardly_above(cost, delta):
 @pytest.mark.parametrize("epsilon", EPSILONS)
 @pytest.mark.parametrize("delta", DELTAS)
 def test_dp_accounting_agrees_on_the_gaussian(epsilon, delta):
-    cost = cost_for(epsilon, delta)
+    cost = amount_for(epsilon, delta)
     assert 1 / math.sqrt(cost) == pytest.approx(
         dp_accounting.get_sigma_gaussian(float(epsilon), float(delta)), rel=1e-7
     )
@@ -95,14 +92,14 @@ def test_dp_accounting_agrees_on_the_gaussian(epsilon, delta):
 
 
 def test_epsilon_one_and_delta_one_in_a_million_need_noise_of_4_22():
-    assert 1 / math.sqrt(cost_for(1, "1e-6")) == pytest.approx(4.22468, abs=5e-6)
+    assert 1 / math.sqrt(amount_for(1, "1e-6")) == pytest.approx(4.22468, abs=5e-6)
 
 
 @pytest.mark.parametrize("epsilon", EPSILONS)
 @pytest.mark.parametrize("delta", DELTAS)
 def test_a_budget_turned_into_a_cost_and_back_is_the_same_epsilon(epsilon, delta):
     exact = Fraction(epsilon)
-    back = Fraction(epsilon_of(cost_for(epsilon, delta), delta))
+    back = Fraction(epsilon_of(amount_for(epsilon, delta), delta))
     assert exact * (1 - Fraction(1, 2**45)) <= back <= math.nextafter(float(epsilon), math.inf)
 
 
@@ -124,14 +121,14 @@ def test_delta_too_small_for_floats_is_the_smallest_float():
 def test_astronomical_numbers_get_true_bounds():
     assert delta_of("1e300", "1e299") == 1.0
     assert delta_of("1e100", "1e100") == math.ulp(0.0)
-    assert cost_for("1e100", 0.5) == pytest.approx(2e100)
+    assert amount_for("1e100", 0.5) == pytest.approx(2e100)
     assert epsilon_of("1e100", "1e-9") == pytest.approx(5e99)
     assert zcdp_delta_of("1e100", "1e100") == 1.0
     assert rho_for("1e100", 0.5) == pytest.approx(1e100)
     assert pure_delta_of("1e300", 1) == 1.0
 
 
-@pytest.mark.parametrize("convert", [cost_for, rho_for])
+@pytest.mark.parametrize("convert", [amount_for, rho_for])
 def test_a_budget_too_small_for_any_float_is_refused(convert):
     with pytest.raises(BudgetError, match="more noise than numbers can hold; raise it"):
         convert("1e-300", "1e-300")
@@ -139,13 +136,13 @@ def test_a_budget_too_small_for_any_float_is_refused(convert):
 
 def test_where_precision_runs_out_the_answer_errs_on_the_private_side(monkeypatch):
     cost, epsilon, delta = Fraction(1, 10**40), Fraction(0), Fraction(1, 10**10)
-    assert delta_at_most(cost, epsilon, delta)
+    assert proves("cost", cost, epsilon, delta)
     tight = delta_of(cost, epsilon)
     monkeypatch.setattr(conversions, "_PRECISIONS", (2,))
-    assert not delta_at_most(cost, epsilon, delta)
+    assert not proves("cost", cost, epsilon, delta)
     assert delta_of(cost, epsilon) > tight
     monkeypatch.setattr(conversions, "_PRECISIONS", ())
-    assert not delta_at_most(cost, epsilon, delta)
+    assert not proves("cost", cost, epsilon, delta)
     assert delta_of(cost, epsilon) == 1.0
 
 
@@ -208,9 +205,9 @@ def test_dp_accounting_agrees_on_zcdp(rho, delta):
 @pytest.mark.parametrize("delta", EXTREME_DELTAS)
 def test_rho_for_a_budget_is_within_it_and_hardly_below(epsilon, delta):
     rho, eps, limit = rho_for(epsilon, delta), Fraction(epsilon), Fraction(delta)
-    assert zcdp_delta_at_most(rho, eps, limit)
-    assert not zcdp_delta_at_most(rho * (1 + Fraction(1, 2**50)), eps, limit)
-    assert 2 * rho <= cost_for(epsilon, delta)
+    assert proves("rho", rho, eps, limit)
+    assert not proves("rho", rho * (1 + Fraction(1, 2**50)), eps, limit)
+    assert 2 * rho <= amount_for(epsilon, delta)
 
 
 @pytest.mark.parametrize("pure", [0.1, 1.0, 5.0])
@@ -226,9 +223,9 @@ def test_the_pure_bound_is_the_worst_event_that_pure_dp_allows(pure, share):
 def test_the_pure_bound_decides_as_it_rounds():
     pure, epsilon = Fraction(1), Fraction(1, 2)
     delta = Fraction(pure_delta_of(pure, epsilon))
-    assert pure_delta_at_most(pure, epsilon, delta)
-    assert not pure_delta_at_most(pure, epsilon, delta * (1 - Fraction(1, 2**48)))
-    assert pure_delta_at_most(pure, pure, Fraction(1, 10**300))
+    assert proves("pure_epsilon", pure, epsilon, delta)
+    assert not proves("pure_epsilon", pure, epsilon, delta * (1 - Fraction(1, 2**48)))
+    assert proves("pure_epsilon", pure, pure, Fraction(1, 10**300))
 
 
 @pytest.mark.parametrize("convert", [delta_of, zcdp_delta_of, pure_delta_of])
@@ -239,7 +236,7 @@ def test_negative_arguments_are_refused(convert):
         convert(1, -1)
 
 
-@pytest.mark.parametrize("convert", [epsilon_of, cost_for, zcdp_epsilon_of, rho_for])
+@pytest.mark.parametrize("convert", [epsilon_of, amount_for, zcdp_epsilon_of, rho_for])
 def test_delta_outside_0_and_1_is_refused(convert):
     with pytest.raises(BudgetError, match="delta must lie strictly between 0 and 1"):
         convert(1, 1)

@@ -6,15 +6,7 @@ import mpmath
 import pytest
 
 from residua.errors import BudgetError, FileFormatError
-from residua.privacy import (
-    Privacy,
-    Unit,
-    delta_of,
-    epsilon_of,
-    pure_delta_of,
-    zcdp_delta_of,
-    zcdp_epsilon_of,
-)
+from residua.privacy import Privacy, Unit, delta_of, epsilon_of
 
 GAUSSIAN = Privacy.from_cost("0.2", Unit(3))
 DISCRETE = Privacy.from_rho("0.1")
@@ -48,10 +40,10 @@ def test_mu_is_the_root_of_the_cost_rounded_up(cost):
 def test_each_law_uses_its_own_conversion():
     assert GAUSSIAN.epsilon(1e-6) == epsilon_of("0.2", 1e-6)
     assert GAUSSIAN.delta(1) == delta_of("0.2", 1)
-    assert DISCRETE.epsilon(1e-6) == zcdp_epsilon_of("0.1", 1e-6)
-    assert DISCRETE.delta(1) == zcdp_delta_of("0.1", 1)
+    assert DISCRETE.epsilon(1e-6) == epsilon_of("0.1", 1e-6, "rho")
+    assert DISCRETE.delta(1) == delta_of("0.1", 1, "rho")
     assert LAPLACE.epsilon(1e-6) == 0.5
-    assert LAPLACE.delta("0.2") == pure_delta_of("0.5", "0.2")
+    assert LAPLACE.delta("0.2") == delta_of("0.5", "0.2", "pure_epsilon")
     assert LAPLACE.delta(0.5) == 0.0
 
 

@@ -1,16 +1,7 @@
 """Privacy: budgets, the unit of privacy, what noise proves, and conversions that say which way they round."""
 
 from residua.privacy.budgets import Budget, approx_dp, budget_from_manifest, gdp, privacy_cost, pure_dp, zcdp
-from residua.privacy.conversions import (
-    Number,
-    cost_for,
-    delta_of,
-    epsilon_of,
-    pure_delta_of,
-    rho_for,
-    zcdp_delta_of,
-    zcdp_epsilon_of,
-)
+from residua.privacy.conversions import Number, amount_for, delta_of, epsilon_of
 from residua.privacy.laws import NoiseLaw
 from residua.privacy.statement import Privacy
 from residua.privacy.unit import Neighbours, Unit
@@ -22,17 +13,13 @@ __all__ = [
     "Number",
     "Privacy",
     "Unit",
+    "amount_for",
     "approx_dp",
     "budget_from_manifest",
-    "cost_for",
     "delta_of",
     "epsilon_of",
     "gdp",
     "privacy_cost",
-    "pure_delta_of",
     "pure_dp",
-    "rho_for",
     "zcdp",
-    "zcdp_delta_of",
-    "zcdp_epsilon_of",
 ]

@@ -9,8 +9,7 @@ from typing import Any, ClassVar
 from residua._calls import asks_for
 from residua._manifests import text
 from residua.errors import BudgetError, FileFormatError
-from residua.privacy import conversions
-from residua.privacy.conversions import Number, exact_text, positive, probability
+from residua.privacy.conversions import Number, amount_for, exact_text, positive, probability
 from residua.privacy.laws import NoiseLaw
 from residua.privacy.statement import Privacy
 
@@ -24,20 +23,23 @@ class Budget(ABC):
     """
 
     definition: ClassVar[str]
+    words: ClassVar[str]
+    """The budget in plain words, with its amounts to be filled in."""
+
     law: ClassVar[NoiseLaw] = "gaussian"
     """The law of the noise that is planned for it."""
 
-    @abstractmethod
     def describe(self) -> str:
         """The budget in plain words."""
+        return self.words.format(**{name: exact_text(value) for name, value in self._amounts().items()})
 
     @abstractmethod
     def gaussian_cost(self) -> Fraction:
         """Largest privacy cost that a Gaussian mechanism may have: exact, or rounded down (P-040)."""
 
-    @abstractmethod
     def covers(self, privacy: Privacy) -> bool:
         """Whether what is proved fits in this budget; False where it is not proved (P-041)."""
+        return privacy.cost is not None and privacy.cost <= self.gaussian_cost()
 
     def laplace_epsilon(self) -> Fraction:
         """Largest pure epsilon that a Laplace mechanism may have; only a pure budget has one."""
@@ -61,25 +63,18 @@ class Budget(ABC):
 @dataclass(frozen=True, slots=True, repr=False)
 class _PrivacyCost(Budget):
     definition = "privacy_cost"
+    words = "privacy cost {beta} (Gaussian DP with mu squared at most that)"
     beta: Fraction
-
-    def describe(self) -> str:
-        return f"privacy cost {exact_text(self.beta)} (Gaussian DP with mu squared at most that)"
 
     def gaussian_cost(self) -> Fraction:
         return self.beta
-
-    def covers(self, privacy: Privacy) -> bool:
-        return privacy.cost is not None and privacy.cost <= self.beta
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class _Zcdp(Budget):
     definition = "zcdp"
+    words = "zero-concentrated DP with rho = {rho}"
     rho: Fraction
-
-    def describe(self) -> str:
-        return f"zero-concentrated DP with rho = {exact_text(self.rho)}"
 
     def gaussian_cost(self) -> Fraction:
         return 2 * self.rho
@@ -91,30 +86,22 @@ class _Zcdp(Budget):
 @dataclass(frozen=True, slots=True, repr=False)
 class _Gdp(Budget):
     definition = "gdp"
+    words = "Gaussian DP with mu = {mu}"
     mu: Fraction
-
-    def describe(self) -> str:
-        return f"Gaussian DP with mu = {exact_text(self.mu)}"
 
     def gaussian_cost(self) -> Fraction:
         return self.mu**2
-
-    def covers(self, privacy: Privacy) -> bool:
-        return privacy.cost is not None and privacy.cost <= self.mu**2
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class _ApproxDp(Budget):
     definition = "approx_dp"
+    words = "approximate DP with epsilon = {epsilon} and delta = {delta}"
     epsilon: Fraction
     delta: Fraction
 
-    def describe(self) -> str:
-        epsilon, delta = exact_text(self.epsilon), exact_text(self.delta)
-        return f"approximate DP with epsilon = {epsilon} and delta = {delta}"
-
     def gaussian_cost(self) -> Fraction:
-        return conversions.cost_for(self.epsilon, self.delta)
+        return amount_for(self.epsilon, self.delta)
 
     def covers(self, privacy: Privacy) -> bool:
         return privacy.implies(self.epsilon, self.delta)
@@ -123,11 +110,9 @@ class _ApproxDp(Budget):
 @dataclass(frozen=True, slots=True, repr=False)
 class _PureDp(Budget):
     definition = "pure_dp"
+    words = "pure DP with epsilon = {epsilon}"
     law = "laplace"
     epsilon: Fraction
-
-    def describe(self) -> str:
-        return f"pure DP with epsilon = {exact_text(self.epsilon)}"
 
     def gaussian_cost(self) -> Fraction:
         raise BudgetError(

@@ -5,7 +5,7 @@ import struct
 from collections.abc import Callable
 from decimal import ROUND_CEILING, Context, Decimal
 from fractions import Fraction
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
@@ -210,54 +210,71 @@ def _at_position(position: int) -> float:
 # e^epsilon is not formed beyond this: flint's exponents are not built for it.
 _LARGEST_EXPONENT = 2**60
 
+Figure = Literal["cost", "rho", "pure_epsilon"]
+"""What noise proves of itself: a Gaussian privacy cost mu^2, a rho of zCDP, or an epsilon of pure DP."""
 
-def delta_of(mu_squared: Number, epsilon: Number) -> float:
-    """Delta of a Gaussian mechanism of this privacy cost at epsilon >= 0, rounded up.
 
-    Never below the truth, above it by a few units in the last place (P-012).
+def delta_of(amount: Number, epsilon: Number, figure: Figure = "cost") -> float:
+    """Delta at epsilon >= 0 of every mechanism of which this figure is known, rounded up.
+
+    Never below the truth; for Gaussian noise above it by a few units in the last place (P-012, P-020, P-021).
 
     >>> delta_of(1, 1)
     0.12693673750664397
+    >>> delta_of("1/2", 1, "rho") > delta_of(1, 1)  # a Gaussian of the same rho has less
+    True
     """
-    cost, at = non_negative(mu_squared, "mu_squared"), non_negative(epsilon, "epsilon")
-    return probability_above(lambda: _delta_ball(cost, at)) if cost else 0.0
+    ball = _delta(figure, non_negative(amount, figure), non_negative(epsilon, "epsilon"))
+    return 0.0 if ball is None else probability_above(ball)
 
 
-def epsilon_of(mu_squared: Number, delta: Number) -> float:
-    """Smallest epsilon at which delta(epsilon) is at most delta, rounded up to a float.
+def proves(figure: Figure, amount: Fraction, epsilon: Fraction, delta: Fraction) -> bool:
+    """Whether (epsilon, delta)-DP is proved to follow; a case that no precision decides is False."""
+    ball = _delta(figure, amount, epsilon)
+    return ball is None or at_most(ball, delta)
 
-    Zero where delta(0) is small enough already (P-013).
 
-    >>> epsilon_of("1/20", "1e-6")
-    0.9405155265307765
+def epsilon_of(amount: Number, delta: Number, figure: Figure = "cost") -> float:
+    """Smallest epsilon at which (epsilon, delta)-DP is proved, rounded up to a float (P-013, P-020).
+
+    Zero where delta(0) is small enough already.
+
+    >>> epsilon_of("1/20", "1e-6"), round(epsilon_of("0.1", "1e-6", "rho"), 4)
+    (0.9405155265307765, 2.1419)
     """
-    cost, limit = non_negative(mu_squared, "mu_squared"), probability(delta, "delta")
-    return first_float(lambda epsilon: delta_at_most(cost, meaning(epsilon), limit))
+    known, limit = non_negative(amount, figure), probability(delta, "delta")
+    return first_float(lambda epsilon: proves(figure, known, meaning(epsilon), limit))
 
 
-def cost_for(epsilon: Number, delta: Number) -> Fraction:
-    """Largest privacy cost mu^2 at which a Gaussian mechanism is (epsilon, delta)-DP, rounded down.
+def amount_for(epsilon: Number, delta: Number, figure: Figure = "cost") -> Fraction:
+    """Largest amount of the figure that is proved to give (epsilon, delta)-DP, rounded down (P-014, P-020).
 
     The result is a dyadic rational of at most 53 significant bits, at most one part in 2^51 below the truth
-    unless that is under 1e-307 (P-014).
+    unless that is under 1e-307.
 
-    >>> round(float(cost_for(1, "1e-6")), 6)
-    0.056029
+    >>> round(float(amount_for(1, "1e-6")), 6), round(float(amount_for(1, "1e-6", "rho")), 5)
+    (0.056029, 0.02436)
     """
     at, limit = positive(epsilon, "epsilon"), probability(delta, "delta")
-    first_refused = first_float(lambda cost: not delta_at_most(Fraction(cost), at, limit))
-    cost = Fraction(math.nextafter(first_refused, 0.0))
-    if not cost:
+    first_refused = first_float(lambda amount: not proves(figure, Fraction(amount), at, limit))
+    amount = Fraction(math.nextafter(first_refused, 0.0))
+    if not amount:
         raise BudgetError(f"epsilon {exact_text(at)} asks for more noise than numbers can hold; raise it")
-    return cost
+    return amount
 
 
-def delta_at_most(cost: Fraction, epsilon: Fraction, delta: Fraction) -> bool:
-    """Whether delta(epsilon) is proved to be at most delta; a case that no precision decides is False."""
-    return not cost or at_most(lambda: _delta_ball(cost, epsilon), delta)
+def _delta(figure: Figure, amount: Fraction, epsilon: Fraction) -> Callable[[], "arb"] | None:
+    """What computes a ball around delta(epsilon), at any precision; None where delta is zero."""
+    if not amount or (figure == "pure_epsilon" and epsilon >= amount):
+        return None
+    if figure == "rho":
+        order = Fraction(_best_order(float(amount), float(epsilon)))
+        return lambda: _zcdp_ball(amount, epsilon, order)
+    ball = _gaussian_ball if figure == "cost" else _pure_ball
+    return lambda: ball(amount, epsilon)
 
 
-def _delta_ball(cost: Fraction, epsilon: Fraction) -> "arb":
+def _gaussian_ball(cost: Fraction, epsilon: Fraction) -> "arb":
     """Ball around delta(epsilon) for cost > 0; around an upper bound for an astronomical epsilon."""
     mu, eps = ball_of(cost).sqrt(), ball_of(epsilon)
     root2 = ball_of(Fraction(2)).sqrt()
@@ -268,69 +285,10 @@ def _delta_ball(cost: Fraction, epsilon: Fraction) -> "arb":
     return likely - eps.exp() * ((eps / mu + mu / 2) / root2).erfc() / 2
 
 
-def zcdp_delta_of(rho: Number, epsilon: Number) -> float:
-    """Delta at epsilon >= 0 of every mechanism that is rho-zCDP, rounded up (P-020).
-
-    >>> zcdp_delta_of("1/2", 1) > 0.126936737506644  # a Gaussian of the same rho has less
-    True
-    """
-    amount, at = non_negative(rho, "rho"), non_negative(epsilon, "epsilon")
-    return probability_above(_zcdp_ball(amount, at)) if amount else 0.0
-
-
-def zcdp_epsilon_of(rho: Number, delta: Number) -> float:
-    """Epsilon at delta of every mechanism that is rho-zCDP, rounded up (P-020).
-
-    >>> round(zcdp_epsilon_of("0.1", "1e-6"), 4)
-    2.1419
-    """
-    amount, limit = non_negative(rho, "rho"), probability(delta, "delta")
-    return first_float(lambda epsilon: zcdp_delta_at_most(amount, meaning(epsilon), limit))
-
-
-def rho_for(epsilon: Number, delta: Number) -> Fraction:
-    """Largest rho at which rho-zCDP alone gives (epsilon, delta)-DP, rounded down (P-020).
-
-    >>> round(float(rho_for(1, "1e-6")), 5)
-    0.02436
-    """
-    at, limit = positive(epsilon, "epsilon"), probability(delta, "delta")
-    first_refused = first_float(lambda rho: not zcdp_delta_at_most(Fraction(rho), at, limit))
-    rho = Fraction(math.nextafter(first_refused, 0.0))
-    if not rho:
-        raise BudgetError(f"epsilon {exact_text(at)} asks for more noise than numbers can hold; raise it")
-    return rho
-
-
-def zcdp_delta_at_most(rho: Fraction, epsilon: Fraction, delta: Fraction) -> bool:
-    """Whether rho-zCDP is proved to give (epsilon, delta)-DP; False where no precision decides."""
-    return not rho or at_most(_zcdp_ball(rho, epsilon), delta)
-
-
-def pure_delta_of(pure_epsilon: Number, epsilon: Number) -> float:
-    """Delta at epsilon >= 0 of every mechanism that is pure_epsilon-DP, rounded up (P-021).
-
-    >>> pure_delta_of(1, 1), pure_delta_of(1, 0) > 0.46
-    (0.0, True)
-    """
-    amount, at = non_negative(pure_epsilon, "pure_epsilon"), non_negative(epsilon, "epsilon")
-    return probability_above(lambda: _pure_ball(amount, at)) if at < amount else 0.0
-
-
-def pure_delta_at_most(pure_epsilon: Fraction, epsilon: Fraction, delta: Fraction) -> bool:
-    """Whether pure_epsilon-DP is proved to give (epsilon, delta)-DP; False where no precision decides."""
-    return epsilon >= pure_epsilon or at_most(lambda: _pure_ball(pure_epsilon, epsilon), delta)
-
-
-def _zcdp_ball(rho: Fraction, epsilon: Fraction) -> Callable[[], "arb"]:
-    """Ball function of the bound of P-020 at a nearly best t, for rho > 0."""
-    order = Fraction(_best_order(float(rho), float(epsilon)))
-
-    def ball() -> "arb":
-        t = ball_of(order)
-        return (t * ((1 + t) * ball_of(rho) - ball_of(epsilon)) - t * (1 / t).log1p() - t.log1p()).exp()
-
-    return ball
+def _zcdp_ball(rho: Fraction, epsilon: Fraction, order: Fraction) -> "arb":
+    """Ball around the bound of P-020 at t = order."""
+    t = ball_of(order)
+    return (t * ((1 + t) * ball_of(rho) - ball_of(epsilon)) - t * (1 / t).log1p() - t.log1p()).exp()
 
 
 def _best_order(rho: float, epsilon: float) -> float:

@@ -4,15 +4,24 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, Literal
+from typing import Any
 
 from residua._calls import asks_for
 from residua.errors import BudgetError, FileFormatError
-from residua.privacy import conversions
-from residua.privacy.conversions import Number, float_above, meaning, non_negative, probability, text_above
+from residua.privacy.conversions import (
+    Figure,
+    Number,
+    delta_of,
+    epsilon_of,
+    float_above,
+    meaning,
+    non_negative,
+    probability,
+    proves,
+    text_above,
+)
 from residua.privacy.unit import Unit
 
-_Figure = Literal["cost", "rho", "pure_epsilon"]
 _ONE_RECORD = Unit()
 _SHOWN_DELTAS = ("1e-6", "1e-9")
 
@@ -31,7 +40,7 @@ class Privacy:
     Privacy(cost=0.2, rho=0.1, mu=0.447214, unit=Unit(max_records=1, neighbours='add_remove'))
     """
 
-    figure: _Figure
+    figure: Figure
     amount: Fraction
     unit: Unit = _ONE_RECORD
 
@@ -86,13 +95,10 @@ class Privacy:
         >>> Privacy.from_cost("0.05").epsilon("1e-6")
         0.9405155265307765
         """
-        if self.figure == "pure_epsilon" and not non_negative(delta, "delta"):
-            return float_above(self.amount)
-        limit = probability(delta, "delta")
-        if self.figure == "cost":
-            return conversions.epsilon_of(self.amount, limit)
-        if self.figure == "rho":
-            return conversions.zcdp_epsilon_of(self.amount, limit)
+        if self.figure != "pure_epsilon":
+            return epsilon_of(self.amount, delta, self.figure)
+        if non_negative(delta, "delta"):
+            probability(delta, "delta")
         return float_above(self.amount)
 
     @asks_for("epsilon", BudgetError, "a delta is one at some epsilon; give it, such as privacy.delta(1)")
@@ -102,10 +108,7 @@ class Privacy:
         >>> Privacy.from_pure_epsilon(1).delta(1)
         0.0
         """
-        if self.figure == "cost":
-            return conversions.delta_of(self.amount, epsilon)
-        convert = conversions.zcdp_delta_of if self.figure == "rho" else conversions.pure_delta_of
-        return convert(self.amount, epsilon)
+        return delta_of(self.amount, epsilon, self.figure)
 
     def implies(self, epsilon: Number, delta: Number) -> bool:
         """Whether (epsilon, delta)-DP is proved, with no rounding of either number.
@@ -114,10 +117,7 @@ class Privacy:
         (True, False)
         """
         at, limit = non_negative(epsilon, "epsilon"), probability(delta, "delta")
-        if self.figure == "cost":
-            return conversions.delta_at_most(self.amount, at, limit)
-        prove = conversions.zcdp_delta_at_most if self.figure == "rho" else conversions.pure_delta_at_most
-        return prove(self.amount, at, limit)
+        return proves(self.figure, self.amount, at, limit)
 
     def describe(self) -> str:
         """The statement in plain words, one fact a line; every figure is rounded up.
@@ -155,7 +155,7 @@ class Privacy:
 
     @classmethod
     def from_manifest(cls, record: Mapping[str, Any]) -> "Privacy":
-        """The statement that `record` wrote; an edited or foreign record is a FileFormatError."""
+        """The statement that `to_manifest` wrote; an edited or foreign one is a FileFormatError."""
         builders = {"cost": cls.from_cost, "rho": cls.from_rho, "pure_epsilon": cls.from_pure_epsilon}
         try:
             [figure] = record.keys() - {"unit"}

@@ -46,7 +46,8 @@ class Unit:
     neighbours: Neighbours = "add_remove"
 
     def __post_init__(self) -> None:
-        if not _is_whole(self.max_records) or self.max_records < 1:
+        counted = isinstance(self.max_records, int | np.integer) and not isinstance(self.max_records, bool)
+        if not counted or self.max_records < 1:
             raise BudgetError(
                 f"max_records must be a whole number of at least 1, not {self.max_records!r}; "
                 "give the most records one person can have"
@@ -135,8 +136,3 @@ class Unit:
             return cls(whole(record, "max_records"), neighbours)
         except (BudgetError, FileFormatError) as error:
             raise FileFormatError(f"this is not the record of a unit of privacy: {error}") from error
-
-
-def _is_whole(value: object) -> bool:
-    """Whether a value is an integer; True and False are not meant as numbers."""
-    return isinstance(value, (int, np.integer)) and not isinstance(value, bool)
