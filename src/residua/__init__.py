@@ -117,29 +117,21 @@ __all__ = [
     "zcdp",
 ]
 
-_LATER = {
-    "bounds": "residua",
-    "engines": "residua",
-    "DifferentDataWarning": "residua._combine",
-    "Fact": "residua.postprocess",
-    "Ledger": "residua.ledger",
-    "Plan": "residua.plans",
-    "Processed": "residua.postprocess",
-    "PublicFactWarning": "residua.postprocess",
-    "Release": "residua.release",
-    "combine": "residua._combine",
-    "compare": "residua.planning",
-    "half_width": "residua.accuracy",
-    "impossible": "residua.postprocess",
-    "known": "residua.postprocess",
-    "measure": "residua._measure",
-    "plan": "residua.planning",
-    "register_family": "residua.workload.manifests",
-    "register_method": "residua.methods.registry",
-    "simulated": "residua.noise",
-    "stddev": "residua.accuracy",
-    "variance": "residua.accuracy",
+_ROOMS = {
+    "residua": ("bounds", "engines"),
+    "residua._combine": ("DifferentDataWarning", "combine"),
+    "residua._measure": ("measure",),
+    "residua.accuracy": ("half_width", "stddev", "variance"),
+    "residua.ledger": ("Ledger",),
+    "residua.methods.registry": ("register_method",),
+    "residua.noise": ("simulated",),
+    "residua.planning": ("compare", "plan"),
+    "residua.plans": ("Plan",),
+    "residua.postprocess": ("Fact", "Processed", "PublicFactWarning", "impossible", "known"),
+    "residua.release": ("Release",),
+    "residua.workload.manifests": ("register_family",),
 }
+_LATER = {name: room for room, names in _ROOMS.items() for name in names}
 """Names whose rooms are opened on first use, so that importing residua stays quick."""
 
 if not TYPE_CHECKING:  # for a type checker every name is imported above, and no other exists

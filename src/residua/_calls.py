@@ -1,8 +1,9 @@
 """Arguments that have no default on purpose: who leaves one out gets an error with a remedy."""
 
+import contextlib
 import functools
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import ParamSpec, TypeVar
 
 from residua.errors import ResiduaError
@@ -26,22 +27,11 @@ def asks_for(name: str, kind: type[ResiduaError], words: str) -> Callable[[Calla
 
         @functools.wraps(function)
         def call(*args: P.args, **named: P.kwargs) -> R:
-            try:
-                return function(*args, **named)
-            except TypeError:
-                if _binds(signature, args, named) or not _binds(signature, args, {name: None, **named}):
-                    raise  # another mistake than this one
-            raise kind(words)
+            with contextlib.suppress(TypeError):  # another mistake than this one: the call below tells it
+                signature.bind(*args, **named, **{name: None})
+                raise kind(words)
+            return function(*args, **named)
 
         return call
 
     return decorated
-
-
-def _binds(signature: inspect.Signature, args: tuple[object, ...], named: Mapping[str, object]) -> bool:
-    """Whether a function of this signature can be called so."""
-    try:
-        signature.bind(*args, **named)
-    except TypeError:
-        return False
-    return True

@@ -36,26 +36,20 @@ def entry(manifest: object, key: str) -> Any:
 
 def text(manifest: object, key: str) -> str:
     """The text that a manifest holds under a key."""
-    value = entry(manifest, key)
-    if not isinstance(value, str):
-        raise _not(key, value, "text")
-    return value
+    return str(_typed(key, entry(manifest, key), str, "text"))
 
 
 def flag(manifest: object, key: str) -> bool:
     """True or False, as a manifest holds it under a key."""
-    value = entry(manifest, key)
-    if not isinstance(value, bool):
-        raise _not(key, value, "true or false")
-    return value
+    return bool(_typed(key, entry(manifest, key), bool, "true or false"))
 
 
-def whole(manifest: object, key: str, *, least: int = -LARGEST - 1, most: int = LARGEST) -> int:
+def whole(manifest: object, key: str, *, least: int = -LARGEST, most: int = LARGEST) -> int:
     """The whole number that a manifest holds under a key."""
     return _whole(key, entry(manifest, key), least, most)
 
 
-def wholes(manifest: object, key: str, *, least: int = -LARGEST - 1, most: int = LARGEST) -> tuple[int, ...]:
+def wholes(manifest: object, key: str, *, least: int = -LARGEST, most: int = LARGEST) -> tuple[int, ...]:
     """The whole numbers that a manifest lists under a key."""
     return tuple(_whole(key, value, least, most) for value in listed(manifest, key))
 
@@ -88,34 +82,22 @@ def positive(manifest: object, key: str) -> float:
 
 def listed(manifest: object, key: str) -> list[Any]:
     """The list that a manifest holds under a key."""
-    value = entry(manifest, key)
-    if not isinstance(value, list):
-        raise _not(key, value, "a list")
-    return value
+    return list(_typed(key, entry(manifest, key), list, "a list"))
 
 
 def texts(manifest: object, key: str) -> tuple[str, ...]:
     """The texts that a manifest lists under a key."""
-    for value in listed(manifest, key):
-        if not isinstance(value, str):
-            raise _not(key, value, "text")
-    return tuple(listed(manifest, key))
+    return tuple(_typed(key, value, str, "text") for value in listed(manifest, key))
 
 
 def submanifest(manifest: object, key: str) -> Manifest:
     """The manifest inside a manifest."""
-    value = entry(manifest, key)
-    if not isinstance(value, Mapping):
-        raise _not(key, value, "a manifest")
-    return value
+    return dict(_typed(key, entry(manifest, key), Mapping, "a manifest"))
 
 
 def submanifests(manifest: object, key: str) -> list[Manifest]:
-    """The manifest that a manifest lists under a key."""
-    for value in listed(manifest, key):
-        if not isinstance(value, Mapping):
-            raise _not(key, value, "a manifest")
-    return listed(manifest, key)
+    """The manifests that a manifest lists under a key."""
+    return [_typed(key, value, Mapping, "a manifest") for value in listed(manifest, key)]
 
 
 def fetch(manifest: object, key: str, arrays: Arrays) -> NDArray[Any]:
@@ -162,6 +144,12 @@ def stash(arrays: dict[str, NDArray[Any]], array: NDArray[Any]) -> str:
         place += 1
     arrays[key] = np.ascontiguousarray(array)
     return key
+
+
+def _typed(key: str, value: object, kind: type, what: str) -> Any:
+    if not isinstance(value, kind):
+        raise _not(key, value, what)
+    return value
 
 
 def _whole(key: str, value: object, least: int, most: int) -> int:

@@ -12,22 +12,14 @@ _OBEYED = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\
 
 
 def visible(text: str) -> str:
-    """The text with all that a terminal would obey written out; labels and names come from anybody.
-
-    >>> print(visible("\\x1b[31mred\\n"))
-    \\x1b[31mred\\n
-    """
+    """The text with all that a terminal would obey written out; labels and names come from anybody."""
     return _OBEYED.sub(lambda found: repr(found[0])[1:-1], text)
 
 
 def columns(
     head: Row, rows: Iterable[Row], *, left: Sequence[int] = (0,), indent: str = "  ", gap: str = "  "
 ) -> list[str]:
-    """Aligned lines, `head` first; columns in `left` start at the left, the others end at the right.
-
-    >>> columns(("table", "numbers"), [("ages", "100")])
-    ['  table  numbers', '  ages       100']
-    """
+    """Aligned lines, `head` first; columns in `left` start at the left, the others end at the right."""
     lines = [[visible(cell) for cell in line] for line in (head, *rows)]
     widths = [max(len(line[at]) for line in lines) for at in range(len(head))]
     return [

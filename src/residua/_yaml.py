@@ -30,11 +30,7 @@ class Unreadable(ValueError):
 
 
 def parse(text: str) -> tuple[Any, Any]:
-    """The value of a text, and its root node, which knows the line of each part; both None if it is empty.
-
-    >>> parse("[1, yes, 2020-01-01]")[0]
-    [1, True, '2020-01-01']
-    """
+    """The value of a text, and its root node, which knows the line of each part; both None if it is empty."""
     import yaml
 
     kind = _loader()

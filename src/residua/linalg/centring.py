@@ -16,11 +16,8 @@ SETTLED = 1e-4  # relative size above which a row's own digits settle its direct
 
 @dataclass(frozen=True, slots=True)
 class Measure:
-    """Weights p on the cells of one attribute that sum to 1; uniform where none are given.
-
-    `numerators` are whole numbers in proportion to the weights, where those are rational: only then can
-    a plan that uses them be measured.
-    """
+    """Weights p on the cells of one attribute that sum to 1 (uniform where none are given); only those in
+    proportion to whole `numerators` can be measured."""
 
     size: int
     weights: bytes | None = None
@@ -28,7 +25,6 @@ class Measure:
 
     @classmethod
     def of(cls, weights: Array) -> "Measure":
-        """The measure with these weights."""
         return cls(len(weights), np.ascontiguousarray(weights, dtype=np.float64).tobytes())
 
     @classmethod
@@ -54,10 +50,9 @@ class Measure:
 
 
 def project(rows: Array, sizes: Sequence[int], measures: Sequence[Measure], kept: Sequence[int]) -> Array:
-    """Query rows centred along the axes `kept` and replaced by their means along the others.
+    """Query rows `(k, product of sizes)` centred along the axes `kept`, and means along the others.
 
-    `rows` is (k, product of sizes); the result is (k, product of the kept sizes): `q C` along a kept axis,
-    with `C = I - p 1'`, and `q p` along another.
+    The result is (k, product of the kept sizes): `q C` with `C = I - p 1'` along kept axes, else `q p`.
     """
     tensor = rows.reshape(len(rows), *sizes)
     for axis in reversed(range(len(sizes))):
@@ -84,10 +79,7 @@ def standing_rows(rows: Array, lengths: Array) -> Array:
 
 
 def centred_columns(columns: Array, sizes: Sequence[int], measures: Sequence[Measure]) -> Array:
-    """`C` applied from the left along every axis: `q (C H)` is the centred query times H.
-
-    `columns` is (product of sizes, k), and so is the result; `C H = H - p (1'H)`.
-    """
+    """`C` applied from the left along every axis of `(product of sizes, k)`: `C H = H - p (1'H)`."""
     tensor = columns.reshape(*sizes, columns.shape[1])
     for axis, measure in enumerate(measures):
         shape = [-1 if place == axis else 1 for place in range(tensor.ndim)]

@@ -1,4 +1,4 @@
-"""Cells of one attribute that are told apart only by their kind, and arrays over kinds instead of cells."""
+"""Classes of the cells of an attribute, and arrays over classes instead of cells."""
 
 import math
 from collections.abc import Sequence
@@ -16,11 +16,7 @@ Integers = NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Classes:
-    """The kind of each cell of one attribute, `(cells,)`, numbered 0, 1, .. in the order they first occur.
-
-    >>> Classes.of(["young", "old", "young"]).classes.tolist()
-    [0, 1, 0]
-    """
+    """The class of each cell of one attribute, `(cells,)`, numbered 0, 1, .. as they first occur."""
 
     classes: Integers
     count: int = field(init=False)
@@ -29,7 +25,7 @@ class Classes:
     def __post_init__(self) -> None:
         classes = np.array(self.classes, dtype=np.int64)
         if classes.ndim != 1 or not classes.size:
-            raise ValueError("kinds give each cell of an attribute a number")
+            raise ValueError("classes give each cell of an attribute a number")
         distinct, first, numbers = np.unique(classes, return_index=True, return_inverse=True)
         ranks = np.empty(len(distinct), dtype=np.int64)
         ranks[np.argsort(first)] = np.arange(len(distinct))
@@ -41,7 +37,7 @@ class Classes:
 
     @classmethod
     def of(cls, marks: ArrayLike) -> "Classes":
-        """Cells with equal marks, or equal rows of marks, are of one kind."""
+        """Cells with equal marks, or equal rows of marks, are in one class."""
         array = np.asarray(marks)
         if array.ndim == 1:
             return cls(np.unique(array, return_inverse=True)[1])
@@ -51,7 +47,7 @@ class Classes:
 
     @classmethod
     def every(cls, size: int) -> "Classes":
-        """Every cell of a kind of its own."""
+        """Every cell in a class of its own."""
         return cls(np.arange(size))
 
     @property
@@ -61,21 +57,21 @@ class Classes:
 
     @property
     def trivial(self) -> bool:
-        """Whether every cell is of a kind of its own."""
+        """Whether every cell is in a class of its own."""
         return self.count == self.size
 
     @property
     def first(self) -> Integers:
-        """One cell of each kind, `(count,)`."""
+        """One cell of each class, `(count,)`."""
         return np.unique(self.classes, return_index=True)[1].astype(np.int64)
 
     @property
     def members(self) -> Integers:
-        """Number of cells of each kind, `(count,)`."""
+        """Number of cells of each class, `(count,)`."""
         return np.bincount(self.classes, minlength=self.count).astype(np.int64)
 
     def summed(self, values: NDArray[Any], axis: int) -> NDArray[Any]:
-        """Sums over the cells of each kind along an axis of cells."""
+        """Sums over the cells of each class along an axis of cells."""
         if self.trivial:
             return values
         order = np.argsort(self.classes, kind="stable")
@@ -83,7 +79,7 @@ class Classes:
         return np.asarray(np.add.reduceat(np.take(values, order, axis=axis), starts, axis=axis))
 
     def spread(self, values: NDArray[Any], axis: int) -> NDArray[Any]:
-        """Each cell's value is that of its kind, along an axis of kinds."""
+        """Each cell's value is that of its class, along an axis of classes."""
         return values if self.trivial else np.take(values, self.classes, axis=axis)
 
     def over(self, finer: "Classes") -> "Classes":
@@ -91,7 +87,7 @@ class Classes:
         return Classes(self.classes[finer.first])
 
     def measure(self, own: Measure) -> Measure:
-        """The measure of the kinds under one of the cells."""
+        """The measure of the classes under one of the cells."""
         if self.trivial:
             return own
         if own.weights is None or own.numerators is not None:
@@ -110,10 +106,8 @@ class Classes:
 
 @dataclass(frozen=True, slots=True)
 class JointClasses:
-    """One attribute made of several: `kinds` of the cells of each, and the joint kind of their combinations.
-
-    It takes the place of the first of them; nothing is left of the others. Attributes are ascending.
-    """
+    """Several attributes as one, in the place of the first: classes of the cells of each (`kinds`), and the
+    joint class of their combinations. Attributes are ascending."""
 
     attributes: tuple[int, ...]
     kinds: tuple[Classes, ...]
@@ -121,7 +115,7 @@ class JointClasses:
 
     @classmethod
     def of_one(cls, attribute: int, kinds: Classes) -> "JointClasses":
-        """An attribute by kinds of its cells."""
+        """An attribute by classes of its cells."""
         return cls((attribute,), (kinds,), Classes.every(kinds.count))
 
     @property
@@ -131,7 +125,7 @@ class JointClasses:
 
     @property
     def size(self) -> int:
-        """Number of joint kinds."""
+        """Number of joint classes."""
         return self.joint.count
 
     @property
@@ -141,11 +135,11 @@ class JointClasses:
 
     @property
     def whole(self) -> bool:
-        """Whether every combination of kinds has a joint kind."""
+        """Whether every combination of classes has a joint class."""
         return self.joint.size == math.prod(own.count for own in self.kinds)
 
     def classes(self) -> Integers:
-        """The joint kind of each joint cell of the attributes, `(sizes...)`."""
+        """The joint class of each joint cell of the attributes, `(sizes...)`."""
         places = np.zeros((), dtype=np.int64)
         for own in self.kinds:
             places = np.add.outer(own.count * places, own.classes)
@@ -165,14 +159,14 @@ def common_refinement(several: Sequence[Classes]) -> Classes:
 
 
 def summed_over(values: NDArray[Any], kinds: Sequence[Classes], *, first: int = 0) -> NDArray[Any]:
-    """Sums by kind along consecutive axes, from axis `first` on."""
+    """Sums by class along consecutive axes, from axis `first` on."""
     for at, own in enumerate(kinds):
         values = own.summed(values, first + at)
     return values
 
 
 def spread_over(values: NDArray[Any], kinds: Sequence[Classes], *, first: int = 0) -> NDArray[Any]:
-    """Values by kind to values by cell along consecutive axes, from axis `first` on."""
+    """Values by class to values by cell along consecutive axes, from axis `first` on."""
     for at, own in enumerate(kinds):
         values = own.spread(values, first + at)
     return values

@@ -101,11 +101,8 @@ def _row_space(rows: Array) -> Array:
 
 
 def graded_root(rows: Array, scales: Array) -> Array:
-    """Square root factor of `rows' diag(scales^2) rows`, accurate row by row.
-
-    Householder QR with column pivoting keeps the small rows' digits if the large rows come first
-    (Cox and Higham, 1998).
-    """
+    """Triangular R with `R'R = rows' diag(scales^2) rows`: pivoted QR keeps small rows' digits if large rows
+    come first (Cox and Higham, 1998)."""
     graded = rows * scales[:, None]
     order = np.argsort(-np.linalg.norm(graded, axis=1), kind="stable")
     triangle, permutation = _pivoted_qr(graded[order])
@@ -115,10 +112,7 @@ def graded_root(rows: Array, scales: Array) -> Array:
 
 
 def pseudo_inverse(rows: Array, rank: int | None = None) -> Array:
-    """Moore-Penrose inverse, shape (columns, rows); by QR where the rank is full, otherwise by SVD.
-
-    A `rank` that is known is kept to: what rounding leaves in the other directions does not count.
-    """
+    """Moore-Penrose inverse, (columns, rows); a `rank` that is known is kept to, whatever rounding leaves."""
     tall = rows.shape[0] >= rows.shape[1]
     if rank is None or rank == min(rows.shape):
         basis, upper = np.linalg.qr(rows if tall else rows.T)
@@ -160,12 +154,7 @@ def jacobi_svd(matrix: Array) -> tuple[Array, Array, Array]:
     """`left, scales, right` with `matrix = left diag(scales) right`, by Jacobi rotations.
 
     Small singular values that are due to short rows or columns, and their vectors, come out to almost full
-    relative accuracy, where the usual algorithms are accurate relative to the largest only (Drmac and
-    Veselic, 2008). About four times slower. `matrix` is (m, n); the results have min(m, n) scales.
-
-    >>> rows = np.array([[1e12, 1e12], [1e-12, 2e-12]])
-    >>> float(np.prod(jacobi_svd(rows)[1]).round(12))  # the determinant
-    1.0
+    relative accuracy (Drmac and Veselic, 2008); about four times slower than the usual algorithms.
     """
     from scipy.linalg.lapack import dgejsv  # loading it takes longer than loading all of residua
 
@@ -179,10 +168,9 @@ def jacobi_svd(matrix: Array) -> tuple[Array, Array, Array]:
 
 
 def integer_kernel(vector: tuple[int, ...]) -> Integers:
-    """A basis, with short rows, of all integer rows z with `z @ vector == 0`; shape (n - 1, n).
+    """A basis, with short rows, of all integer rows z with `z @ vector == 0`, (n - 1, n); vector is not zero.
 
-    By lattice reduction of `[I | c v]` with c so large that reduced rows which are not orthogonal to v come
-    last (claim I-007). The vector must not be zero.
+    By lattice reduction of `[I | c v]` with c so large that other reduced rows come last (claim I-007).
     """
     from flint import fmpz_mat
 
@@ -257,10 +245,7 @@ SAME = 1e-12  # relative difference that is rounding
 
 
 def sum_out(square: Array, sizes: Sequence[int], keep: Sequence[int]) -> Array:
-    """`E square E'`, where E sums out the axes not in `keep` and puts the others in that order.
-
-    `square` is (cells, cells) with cells row-major over `sizes`; `keep` are positions in `sizes`.
-    """
+    """`E square E'`, where E sums out the axes of `sizes` not in `keep` and puts the others in that order."""
     width = len(sizes)
     gone = [axis for axis in range(width) if axis not in keep]
     tensor = square.reshape((*sizes, *sizes))
@@ -273,10 +258,9 @@ def sum_out(square: Array, sizes: Sequence[int], keep: Sequence[int]) -> Array:
 
 
 def spread(rows: Array, sizes: Sequence[int], places: Sequence[int], width: Sequence[int]) -> Array:
-    """Rows over some attributes as rows over more: `rows E`, with E summing out the others.
+    """Rows over attributes of `sizes` as rows over more: `rows E`, with E summing out the others.
 
-    `rows` is (k, cells) over attributes of `sizes`, which sit at positions `places` of the wider product
-    with sizes `width`. The result is (k, product of width).
+    `rows` is (k, cells); the attributes sit at positions `places` of the wider product with sizes `width`.
     """
     count = len(rows)
     order = np.argsort(places)
@@ -301,10 +285,8 @@ def join(matrices: Iterable[Array]) -> Array:
 
 
 def along_axes(values: NDArray[Any], matrices: Sequence[NDArray[Any]]) -> NDArray[Any]:
-    """Kronecker product of the matrices applied to each row of `values`.
-
-    Each step multiplies the last axis and moves it to the front, so that every product is one matrix product.
-    """
+    """Kronecker product of the matrices applied to each row of `values`: every step is one matrix product,
+    along the last axis, which then moves to the front."""
     blocks = len(values)
     tensor = values.reshape(blocks, -1)
     for matrix in reversed(matrices):

@@ -46,11 +46,7 @@ class Budget(ABC):
         raise BudgetError(f"Laplace noise is planned for pure DP, not for {self!r}; give pure_dp(epsilon)")
 
     def to_manifest(self) -> dict[str, str]:
-        """The budget as JSON can hold it, amounts as exact text; `budget_from_manifest` reads it.
-
-        >>> zcdp(0.1).to_manifest()
-        {'definition': 'zcdp', 'rho': '1/10'}
-        """
+        """The budget as JSON can hold it, amounts as exact text."""
         return {"definition": self.definition} | {name: str(value) for name, value in self._amounts().items()}
 
     def _amounts(self) -> dict[str, Fraction]:
@@ -173,21 +169,17 @@ def pure_dp(epsilon: Number) -> Budget:
     return _PureDp(positive(epsilon, "epsilon"))
 
 
-_BUILDERS: Mapping[str, Callable[..., Budget]] = {
+BUILDERS: Mapping[str, Callable[..., Budget]] = {
     build.__name__: build for build in (privacy_cost, zcdp, gdp, approx_dp, pure_dp)
 }
 
 
 def budget_from_manifest(record: Mapping[str, Any]) -> Budget:
-    """The budget that `Budget.record` wrote; an edited or foreign record is a FileFormatError.
-
-    >>> budget_from_manifest({"definition": "zcdp", "rho": "1/10"})
-    zcdp('1/10')
-    """
+    """The budget that `Budget.to_manifest` wrote; an edited or foreign one is a FileFormatError."""
     try:
-        build = _BUILDERS.get(text(record, "definition"))
+        build = BUILDERS.get(text(record, "definition"))
         if build is None:
-            raise FileFormatError(f"there are {', '.join(_BUILDERS)}")
+            raise FileFormatError(f"there are {', '.join(BUILDERS)}")
         return build(**{name: text(record, name) for name in record if name != "definition"})
     except (TypeError, BudgetError, FileFormatError) as error:  # other amounts, or such as cannot be
         raise FileFormatError(f"this is not the record of a budget: {error}") from error

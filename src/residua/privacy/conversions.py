@@ -67,21 +67,13 @@ def probability(value: Number, name: str) -> Fraction:
 
 
 def exact_text(number: Fraction) -> str:
-    """A decimal of at most 20 digits where that is exact, else a ratio of two integers.
-
-    >>> exact_text(Fraction(1, 8)), exact_text(Fraction(1, 3))
-    ('0.125', '1/3')
-    """
+    """A decimal of at most 20 digits where that is exact, else a ratio of two integers."""
     decimal = _quotient(number, digits=20)
     return _decimal_text(decimal) if Fraction(decimal) == number else str(number)
 
 
 def text_above(number: Fraction, digits: int = 6) -> str:
-    """A decimal of so many significant digits, rounded up: what is printed is never below the truth.
-
-    >>> text_above(Fraction(1, 3)), text_above(Fraction(2))
-    ('0.333334', '2')
-    """
+    """A decimal of so many significant digits, rounded up: what is printed is never below the truth."""
     return _decimal_text(_quotient(number, digits))
 
 

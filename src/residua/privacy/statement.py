@@ -146,11 +146,7 @@ class Privacy:
         return f"Privacy({', '.join(parts)}, unit={self.unit!r})"
 
     def to_manifest(self) -> dict[str, object]:
-        """The statement as JSON can hold it, the figure as exact text.
-
-        >>> Privacy.from_rho("0.1").to_manifest()
-        {'rho': '1/10', 'unit': {'max_records': 1, 'neighbours': 'add_remove'}}
-        """
+        """The statement as JSON can hold it, the figure as exact text."""
         return {self.figure: str(self.amount), "unit": self.unit.to_manifest()}
 
     @classmethod

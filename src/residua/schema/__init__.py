@@ -3,8 +3,7 @@
 from residua.schema.attribute import OTHER, Attribute, Policy
 from residua.schema.attributes import Binned, Categorical, Integer
 from residua.schema.hierarchy import Hierarchy
-from residua.schema.manifests import attribute_from_manifest
-from residua.schema.schema import Schema
+from residua.schema.schema import Schema, attribute_from_manifest
 
 __all__ = [
     "OTHER",

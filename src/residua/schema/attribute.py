@@ -1,14 +1,22 @@
 """What every attribute can do: name its cells, and code a column of values into them."""
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
 from residua.errors import DataError, SchemaError
-from residua.schema.coding import ABOVE, BELOW, OUTSIDE, Cells, cells_in_range, hint, short
+from residua.schema.coding import (
+    ABOVE,
+    BELOW,
+    OUTSIDE,
+    Cells,
+    cells_in_range,
+    cells_of_number_text,
+    hint,
+    short,
+)
 from residua.schema.columns import Column, Mixed, Numbers, Undecodable, read_column
 
 Policy = Literal["error", "drop", "clip", "other"]
@@ -17,28 +25,6 @@ OTHER = "(other)"
 LARGEST = 2**31  # cells; a cell number is an int32
 
 _SHOWN = 3
-
-
-@dataclass(frozen=True, slots=True)
-class Source:
-    """Where values come from and what they should fit, for the message to the curator."""
-
-    where: str
-    fits: str
-    first_row: int
-
-    def refusal(self, missed: NDArray[np.bool_], column: Column, also: str, remedy: str) -> DataError:
-        """The error that quotes the first missed values with their rows and counts all of them."""
-        rows = np.flatnonzero(missed)
-        count = "1 value is" if len(rows) == 1 else f"{len(rows)} values are"
-        first = ", the first ones" if len(rows) > _SHOWN else ""
-        shown = ", ".join(
-            f"{column.show(row)} at row {row + self.first_row}" for row in rows[:_SHOWN].tolist()
-        )
-        return DataError(
-            f"{self.where}{count} outside {self.fits}{also}{first}: {shown} (rows count from 0); "
-            f"mend the data, or declare outside={remedy}"
-        )
 
 
 class Attribute(ABC):
@@ -95,7 +81,7 @@ class Attribute(ABC):
         where = "" if column is None else f"column {column!r}: "
         read = read_column(values, where)
         cells = self._locate(read, nearest=self.outside == "clip")
-        return self._settle(cells, read, Source(where, repr(self), first_row))
+        return self._settle(cells, read, (where, repr(self), first_row))
 
     def encode_codes(self, codes: NDArray[Any], *, column: str | None = None, first_row: int = 0) -> Cells:
         """The cells for values that are cell numbers already, checked; -1 for a record to drop."""
@@ -106,14 +92,10 @@ class Attribute(ABC):
         cells = cells_in_range(given.values, 0, self.size - 1, nearest=False)
         if nulls is not None:
             cells[nulls] = OUTSIDE
-        fits = f"the codes 0 to {self.size - 1} of {self!r}"
-        return self._settle(cells, given, Source(where, fits, first_row))
+        return self._settle(cells, given, (where, f"the codes 0 to {self.size - 1} of {self!r}", first_row))
 
     def cell(self, value: object) -> int:
-        """The cell of one value, read as `encode` reads a column.
-
-        A value outside is a SchemaError, whatever the policy: this serves those who write queries.
-        """
+        """The cell of one value, for who writes queries: one outside is a SchemaError under every policy."""
         return int(self.cells([value])[0])
 
     def cells(self, values: list[Any]) -> Cells:
@@ -147,9 +129,9 @@ class Attribute(ABC):
     def _cells_of_numbers(self, values: NDArray[Any], *, nearest: bool) -> Cells:
         """The cells of an array of booleans, integers or float64, with marks for the misses."""
 
-    @abstractmethod
     def _cells_of_text(self, distinct: Any, *, nearest: bool) -> Cells:
-        """The cells of an Arrow array of large strings, with marks for the misses."""
+        """The cells of an Arrow array of large strings, with marks for the misses; numbers are read."""
+        return cells_of_number_text(distinct, lambda values: self._cells_of_numbers(values, nearest=nearest))
 
     def _inner_labels_to_suggest(self) -> tuple[str, ...]:
         return ()
@@ -168,29 +150,39 @@ class Attribute(ABC):
         if isinstance(column, Undecodable):
             return np.full(len(column.values), OUTSIDE, dtype=np.int32)
         distinct = self._cells_of_text(column.distinct, nearest=nearest)
-        cells = np.append(distinct, np.int32(OUTSIDE))  # index -1 is the null
-        located: Cells = cells[column.index]
-        return located
+        return np.asarray(np.append(distinct, np.int32(OUTSIDE))[column.index])  # index -1 is the null
 
-    def _settle(self, cells: Cells, column: Column, source: Source) -> Cells:
-        """The cells with the policy applied to every miss; nothing below -1 is left."""
+    def _settle(self, cells: Cells, column: Column, source: tuple[str, str, int]) -> Cells:
+        """The cells with the policy applied to every miss; nothing below -1 is left.
+
+        `source` is for the message to the curator: where values come from, what they should fit, first row.
+        """
         missed = cells < 0
-        if not missed.any():
-            return cells
-        match self.outside:
-            case "drop":
-                return np.where(missed, np.int32(-1), cells)
-            case "other":
-                return np.where(missed, np.int32(self.size - 1), cells)
-            case "clip":
-                ends = np.where(cells == BELOW, np.int32(0), np.int32(self.size - 1))
-                mended = np.where((cells == BELOW) | (cells == ABOVE), ends, cells)
-                if (mended >= 0).all():
-                    return mended
-                raise source.refusal(mended < 0, column, " and cannot be clipped", "'drop' or 'other'")
-            case "error":
-                ways = "'drop', 'clip' or 'other'" if self.numeric else "'drop' or 'other'"
-                raise source.refusal(missed, column, "", ways)
+        if missed.any() and self.outside in ("drop", "other"):
+            return np.where(missed, np.int32(-1 if self.outside == "drop" else self.size - 1), cells)
+        if missed.any() and self.outside == "clip":
+            cells[cells == BELOW] = 0
+            cells[cells == ABOVE] = self.size - 1
+            missed = cells < 0
+        if missed.any():
+            clips = self.outside == "clip"
+            ways = "'drop', 'clip' or 'other'" if self.numeric and not clips else "'drop' or 'other'"
+            raise _refusal(np.flatnonzero(missed), column, source, " and cannot be clipped" * clips, ways)
+        return cells
+
+
+def _refusal(
+    rows: NDArray[np.intp], column: Column, source: tuple[str, str, int], also: str, remedy: str
+) -> DataError:
+    """The error that quotes the first missed values with their rows and counts all of them."""
+    where, fits, first_row = source
+    count = "1 value is" if len(rows) == 1 else f"{len(rows)} values are"
+    first = ", the first ones" if len(rows) > _SHOWN else ""
+    shown = ", ".join(f"{column.show(row)} at row {row + first_row}" for row in rows[:_SHOWN].tolist())
+    return DataError(
+        f"{where}{count} outside {fits}{also}{first}: {shown} (rows count from 0); "
+        f"mend the data, or declare outside={remedy}"
+    )
 
 
 def check_policy(who: str, outside: object, *, numeric: bool) -> None:

@@ -17,7 +17,6 @@ from residua.schema.coding import (
     cells_in_bins,
     cells_in_range,
     cells_in_set,
-    cells_of_number_text,
     cells_of_words,
     is_unicode,
     listing,
@@ -76,9 +75,6 @@ class Integer(Attribute):
     def _cells_of_numbers(self, values: NDArray[Any], *, nearest: bool) -> Cells:
         return cells_in_range(values, self.low, self.high, nearest=nearest)
 
-    def _cells_of_text(self, distinct: Any, *, nearest: bool) -> Cells:
-        return cells_of_number_text(distinct, lambda values: self._cells_of_numbers(values, nearest=nearest))
-
 
 @dataclass(frozen=True, slots=True, repr=False, init=False)
 class Categorical(Attribute):
@@ -133,15 +129,12 @@ class Categorical(Attribute):
 
     def _cells_of_text(self, distinct: Any, *, nearest: bool) -> Cells:
         if self.type == "integer":
-            return cells_of_number_text(
-                distinct, lambda values: self._cells_of_numbers(values, nearest=nearest)
-            )
+            return Attribute._cells_of_text(self, distinct, nearest=nearest)
         if self.type == "text":
             return cells_of_words(distinct, [str(value) for value in self.values], range(self.inner_size))
-        spelt = [
-            (text, cell) for cell, value in enumerate(self.values) for text in (_TRUE if value else _FALSE)
-        ]
-        return cells_of_words(distinct, [text for text, _ in spelt], [cell for _, cell in spelt])
+        spellings = (_TRUE if value else _FALSE for value in self.values)
+        spelt = {text: cell for cell, texts in enumerate(spellings) for text in texts}
+        return cells_of_words(distinct, list(spelt), list(spelt.values()))
 
 
 @dataclass(frozen=True, slots=True, repr=False, init=False)
@@ -195,9 +188,6 @@ class Binned(Attribute):
     def _cells_of_numbers(self, values: NDArray[Any], *, nearest: bool) -> Cells:
         return cells_in_bins(values, self.edges, above=self.above)
 
-    def _cells_of_text(self, distinct: Any, *, nearest: bool) -> Cells:
-        return cells_of_number_text(distinct, lambda values: self._cells_of_numbers(values, nearest=nearest))
-
 
 def plain(edge: float) -> int | float:
     """An edge as people write it: 10000 rather than 10000.0, where the integer is short and exact."""
@@ -233,55 +223,49 @@ def _policy(attribute: Attribute) -> str:
 
 
 def _bound(who: str, value: object) -> int:
+    what = f"{who}: the bound {short(value)}"
     if isinstance(value, bool | np.bool_) or not hasattr(value, "__index__"):
-        raise SchemaError(
-            f"{who}: the bound {short(value)} is not a whole number; use Binned for other numbers"
-        )
+        raise SchemaError(f"{what} is not a whole number; use Binned for other numbers")
     bound = operator.index(value)
     if not _INT64.min <= bound <= _INT64.max:
-        raise SchemaError(f"{who}: the bound {short(bound)} does not fit 64 bits; use Binned or Categorical")
+        raise SchemaError(f"{what} does not fit 64 bits; use Binned or Categorical")
     return bound
 
 
-def _label(who: str, label: object) -> str | int | bool:
-    if isinstance(label, np.generic):
-        label = label.item()
-    if isinstance(label, list | tuple | set | np.ndarray):
-        raise SchemaError(
-            f"{who}: labels are given one by one, as in Categorical('F', 'M'); put a * before the list"
-        )
+def _single(who: str, value: object, what: str) -> object:
+    """A plain value of Python, refused if it is several."""
+    if isinstance(value, list | tuple | set | np.ndarray):
+        raise SchemaError(f"{who}: {what}; put a * before the list")
+    return value.item() if isinstance(value, np.generic) else value
+
+
+def _label(who: str, given: object) -> str | int | bool:
+    label = _single(who, given, "labels are given one by one, as in Categorical('F', 'M')")
+    what = f"{who}: the label {short(label)}"
     if not isinstance(label, str | int):
-        raise SchemaError(
-            f"{who}: the label {short(label)} is neither text, whole number nor boolean; use text"
-        )
+        raise SchemaError(f"{what} is neither text, whole number nor boolean; use text")
     if isinstance(label, int) and not _INT64.min <= label <= _INT64.max:
-        raise SchemaError(f"{who}: the label {short(label)} does not fit 64 bits; write the labels as text")
-    return label if isinstance(label, bool | int) else str(label)
+        raise SchemaError(f"{what} does not fit 64 bits; write the labels as text")
+    return label if isinstance(label, int) else str(label)
 
 
 def _label_type(who: str, values: Sequence[object]) -> Literal["text", "integer", "boolean"]:
     if not values:
         raise SchemaError(f"{who}: no labels; give at least one")
-    names: dict[type, Literal["text", "integer", "boolean"]] = {str: "text", int: "integer", bool: "boolean"}
-    kinds = {
-        names[bool if isinstance(value, bool) else int if isinstance(value, int) else str] for value in values
-    }
-    if len(kinds) > 1:
-        raise SchemaError(f"{who}: the labels mix {' and '.join(sorted(kinds))}; write them all as text")
-    return kinds.pop()
+    names: dict[type, Literal["text", "integer", "boolean"]] = {bool: "boolean", int: "integer", str: "text"}
+    found = {next(names[kind] for kind in names if isinstance(value, kind)) for value in values}
+    if len(found) > 1:
+        raise SchemaError(f"{who}: the labels mix {' and '.join(sorted(found))}; write them all as text")
+    return found.pop()
 
 
-def _edge(who: str, value: object) -> float:
-    if isinstance(value, np.generic):
-        value = value.item()
-    if isinstance(value, list | tuple | np.ndarray):
-        raise SchemaError(
-            f"{who}: edges are given one by one, as in Binned(0, 10, 20); put a * before the list"
-        )
+def _edge(who: str, given: object) -> float:
+    value = _single(who, given, "edges are given one by one, as in Binned(0, 10, 20)")
+    what = f"{who}: the edge {short(value)}"
     if isinstance(value, bool) or not isinstance(value, int | float):
-        raise SchemaError(f"{who}: the edge {short(value)} is not a number")
+        raise SchemaError(f"{what} is not a number")
     if isinstance(value, float) and not math.isfinite(value):
-        raise SchemaError(f"{who}: the edge {value} is not finite; above=True makes the last bin open")
+        raise SchemaError(f"{what} is not finite; above=True makes the last bin open")
     if isinstance(value, int) and (abs(value) > 2**1023 or float(value) != value):
-        raise SchemaError(f"{who}: the edge {short(value)} has too many digits to be held exactly as float64")
+        raise SchemaError(f"{what} has too many digits to be held exactly as float64")
     return float(value) + 0.0  # -0.0 becomes 0.0, so that equal schemas have equal labels

@@ -1,4 +1,4 @@
-"""Words for error messages: near misses, short lists, short values."""
+"""Words for error messages, columns out of data of any kind, and values to cells."""
 
 import difflib
 import math
@@ -9,10 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from residua._text import short
+from residua._text import short as short  # for those who word errors about schemas
 from residua.errors import DataError
-
-__all__ = ["hint", "is_unicode", "listing", "shape_of", "short"]
 
 _FEW = 12
 _MANY = 2000
@@ -21,31 +19,25 @@ _MANY = 2000
 def hint(wrong: object, right: Iterable[str]) -> str:
     """A suffix ` (did you mean 'Age'?)`, or nothing when no candidate is near.
 
-    >>> hint("age", ["Age", "sex"])
-    " (did you mean 'Age'?)"
-    >>> hint("weight", ["Age", "sex"])
-    ''
+    >>> hint("age", ["Age", "sex"]), hint("weight", ["Age", "sex"])
+    (" (did you mean 'Age'?)", '')
     """
     folded: dict[str, str] = {}
     for candidate in right:
         folded.setdefault(candidate.casefold(), candidate)
     asked = str(wrong).casefold()
-    if asked in folded:
-        return f" (did you mean {folded[asked]!r}?)"
+    near = [asked] if asked in folded else []
     # difflib compares with every candidate: seconds, not milliseconds, for a national hierarchy.
-    if len(folded) > _MANY:
-        return ""
-    near = difflib.get_close_matches(asked, folded, n=1)
+    if not near and len(folded) <= _MANY:
+        near = difflib.get_close_matches(asked, folded, n=1)
     return f" (did you mean {folded[near[0]]!r}?)" if near else ""
 
 
 def listing(items: Sequence[object]) -> str:
     """The items when they are few, otherwise the first ones and how many there are.
 
-    >>> listing(["F", "M"])
-    "'F', 'M'"
-    >>> listing(range(100))
-    '0, 1, 2, ... (100 in all)'
+    >>> listing(["F", "M"]), listing(range(100))
+    ("'F', 'M'", '0, 1, 2, ... (100 in all)')
     """
     if len(items) <= _FEW:
         return ", ".join(short(item) for item in items)
@@ -53,28 +45,15 @@ def listing(items: Sequence[object]) -> str:
 
 
 def shape_of(array: Any) -> str:
-    """How many columns an array has, without how many records.
-
-    >>> import numpy as np
-    >>> shape_of(np.zeros((5000, 3))), shape_of(np.zeros(5000))
-    ('an array with 3 columns', 'an array of 1 dimension')
-    """
+    """How many columns an array has, without how many records: `an array with 3 columns`."""
     if array.ndim != 2:
         return f"an array of {array.ndim} dimension{'' if array.ndim == 1 else 's'}"
     return f"an array with {array.shape[1]} column{'' if array.shape[1] == 1 else 's'}"
 
 
 def is_unicode(text: str) -> bool:
-    """Whether the text can be written to a file: Python also has text with lone surrogates.
-
-    >>> is_unicode("Åland"), is_unicode("\\ud800")
-    (True, False)
-    """
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
+    """Whether the text can be written to a file: Python also has text with lone surrogates."""
+    return not any("\ud800" <= letter <= "\udfff" for letter in text)
 
 
 _ACCEPTED = (
@@ -91,11 +70,7 @@ def columns_of(data: object, names: Sequence[str]) -> list[object]:
 
 
 def places_of(held: Sequence[object], names: Sequence[str]) -> list[int]:
-    """Where each of the names stands among those that the data hold; each must be there once.
-
-    >>> places_of(["sex", "height", "age"], ["age", "sex"])
-    [2, 0]
-    """
+    """Where each of the names stands among those that the data hold; each must be there once."""
     places = []
     for name in names:
         times = held.count(name)
@@ -221,10 +196,8 @@ def cells_of_words(distinct: Any, keys: Sequence[str], cells: Sequence[int]) -> 
     import pyarrow.compute as pc
 
     position = pc.index_in(distinct, value_set=pa.array(keys, type=pa.large_string()))
-    found = position.fill_null(-1).to_numpy(zero_copy_only=False)
     padded = np.append(np.array(cells, dtype=np.int32), np.int32(OUTSIDE))
-    located: Cells = padded[found]
-    return located
+    return np.asarray(padded[position.fill_null(-1).to_numpy(zero_copy_only=False)])
 
 
 def cells_of_number_text(distinct: Any, locate: Callable[[NDArray[Any]], Cells]) -> Cells:
@@ -250,18 +223,16 @@ def cells_of_number_text(distinct: Any, locate: Callable[[NDArray[Any]], Cells])
 
 
 def _cells_of_other_numbers(text: Any, locate: Callable[[NDArray[Any]], Cells]) -> Cells:
-    """Cells of numbers with a fraction, an exponent or more than 18 digits.
-
-    They are read as float64, and once more as integers where float64 cannot tell neighbours apart.
-    """
+    """Cells of other numbers: read as float64, and as integers where that cannot tell neighbours apart."""
     import pyarrow as pa
 
     floats = text.cast(pa.float64()).to_numpy().copy()
     short: dict[int, int] = {}
     for row in np.flatnonzero(np.abs(floats) >= 2.0**53).tolist():
-        value = _integer(text[row].as_py())
-        if value is None:
+        spelt = _INTEGER.fullmatch(text[row].as_py())
+        if spelt is None:  # no integer, or one too long for float64
             continue
+        value = int(spelt["digits"]) * (-1 if spelt["sign"] == "-" else 1)
         if -(2**63) <= value < 2**63:
             short[row] = value
         elif float(floats[row]) > value:  # Python compares these exactly, numpy does not
@@ -273,29 +244,15 @@ def _cells_of_other_numbers(text: Any, locate: Callable[[NDArray[Any]], Cells]) 
     return cells
 
 
-def _integer(text: str) -> int | None:
-    """The integer that a text spells, if it does; one too long for float64 counts as none."""
-    parts = _INTEGER.fullmatch(text)
-    if parts is None:
-        return None
-    value = int(parts["digits"])
-    return -value if parts["sign"] == "-" else value
-
-
 def _matches(text: Any, pattern: str) -> NDArray[np.bool_]:
     import pyarrow.compute as pc
 
-    found: NDArray[np.bool_] = (
-        pc.match_substring_regex(text, pattern).fill_null(False).to_numpy(zero_copy_only=False)
-    )
-    return found
+    found = pc.match_substring_regex(text, pattern).fill_null(False)
+    return np.asarray(found.to_numpy(zero_copy_only=False))
 
 
 def whole_number_keys(labels: Iterable[str]) -> tuple[list[int], list[int]]:
-    """The labels that are whole numbers in their plain spelling, and their cells: '7' is one, '07' is not.
-
-    Lets text labels meet a column that some reader has turned into numbers.
-    """
+    """The labels that are whole numbers in their plain spelling, and their cells: '7' is one, '07' is not."""
     found = [(int(label), cell) for cell, label in enumerate(labels) if _CANONICAL.fullmatch(label)]
     return [key for key, _ in found], [cell for _, cell in found]
 
@@ -304,16 +261,10 @@ def _whole_numbers(values: NDArray[Any], *, nearest: bool) -> tuple[NDArray[np.i
     """The values as int64, and a mark (0 where all is well) for those that are not whole or do not fit."""
     if values.dtype.kind == "b":
         values = values.view(np.uint8)
-    if values.dtype.kind == "f":
-        return _whole_floats(values, nearest=nearest)
-    if values.dtype == np.uint64:
-        beyond = values > np.iinfo(np.int64).max
-        if beyond.any():
-            return values.astype(np.int64), np.where(beyond, ABOVE, 0).astype(np.int32)
-    return values.astype(np.int64, copy=False), None
-
-
-def _whole_floats(values: NDArray[Any], *, nearest: bool) -> tuple[NDArray[np.int64], Cells]:
+    if values.dtype.kind != "f":
+        beyond = values > np.iinfo(np.int64).max if values.dtype == np.uint64 else None
+        marks = None if beyond is None else np.where(beyond, ABOVE, 0).astype(np.int32)
+        return values.astype(np.int64, copy=False), marks
     rounded = np.rint(values)
     marks = np.zeros(len(values), dtype=np.int32)
     if not nearest:

@@ -27,7 +27,7 @@ class Numbers:
     nulls: NDArray[np.bool_] | None = None  # (records,)
 
     def show(self, row: int) -> str:
-        """The value of one record, for a message."""
+        """The value of one record, for a message; so do the classes below."""
         if self.nulls is not None and self.nulls[row]:
             return "a missing value"
         return short(self.values[row].item())
@@ -41,7 +41,6 @@ class Text:
     index: NDArray[np.integer[Any]]  # (records,)
 
     def show(self, row: int) -> str:
-        """The value of one record, for a message."""
         position = int(self.index[row])
         value = None if position < 0 else self.distinct[position].as_py()
         return "a missing value" if value is None else short(value)
@@ -54,7 +53,6 @@ class Undecodable:
     values: tuple[object, ...]  # (records,)
 
     def show(self, row: int) -> str:
-        """The value of one record, for a message."""
         return f"{short(self.values[row])}, which is not UTF-8,"
 
 
@@ -69,7 +67,6 @@ class Mixed:
     parts: tuple[tuple[NDArray[np.intp], Numbers | Text | Undecodable], ...]
 
     def show(self, row: int) -> str:
-        """The value of one record, for a message."""
         [shown] = [part.show(int(np.searchsorted(rows, row))) for rows, part in self.parts if row in rows]
         return shown
 
@@ -78,10 +75,7 @@ Column = Numbers | Text | Undecodable | Mixed
 
 
 def read_column(values: object, where: str) -> Column:
-    """The values of one column (an array, list, Series or Arrow array) in a form that can be coded.
-
-    `where` opens the message of the DataError for values that are no column of numbers, booleans or text.
-    """
+    """The values of a column (array, list, Series, Arrow array); `where` opens the words of a DataError."""
     import pyarrow as pa
 
     if isinstance(values, np.ndarray):
@@ -173,11 +167,7 @@ def _read_mixed(values: Iterable[object], where: str) -> Mixed:
 
 
 def _plain(value: object, row: int, where: str) -> bool | int | float | str | None:
-    """One value as it is coded, whatever others there are; None for a null.
-
-    Decimals and integers of more than 64 bits are text: that has all their digits. Bytes are text, with lone
-    surrogates for those that are not UTF-8.
-    """
+    """One value as it is coded, whatever others there are; None for a null, text where digits would go."""
     if isinstance(value, np.generic):
         value = value.item()
     if type(value).__name__ in _NULL_TYPES:
@@ -224,31 +214,18 @@ def _read_arrow(array: Any, where: str) -> Column:
 
 
 def _is_text(kind: Any) -> bool:
-    import pyarrow as pa
-
-    kinds = pa.types
-    return any(
-        test(kind)
-        for test in (
-            kinds.is_string,
-            kinds.is_large_string,
-            kinds.is_string_view,
-            kinds.is_binary,
-            kinds.is_large_binary,
-            kinds.is_binary_view,
-            kinds.is_fixed_size_binary,
-        )
-    )
+    """Whether an Arrow type is one of text or bytes: strings and binary, large ones, views, of fixed size."""
+    name = str(kind).removeprefix("large_").removeprefix("fixed_size_").removesuffix("_view")
+    return name.partition("[")[0] in ("string", "binary")
 
 
 def _to_text(array: Any) -> Any:
     """The array as one of text, or None where that shows that some bytes are not UTF-8."""
     import pyarrow as pa
 
-    if pa.types.is_string(array.type) or pa.types.is_large_string(array.type):
-        return array
     try:
-        return array.cast(pa.large_string())
+        known = pa.types.is_string(array.type) or pa.types.is_large_string(array.type)
+        return array if known else array.cast(pa.large_string())
     except pa.ArrowInvalid:
         return None
 

@@ -62,11 +62,7 @@ def save_attributes(path: str | os.PathLike[str], attributes: Mapping[str, Attri
 
 
 def fields_from_attributes(attributes: Mapping[str, Attribute]) -> dict[str, Any]:
-    """The attributes as a Table Schema document, hierarchies written out.
-
-    >>> fields_from_attributes({"age": Integer(0, 99)})
-    {'fields': [{'name': 'age', 'type': 'integer', 'constraints': {'minimum': 0, 'maximum': 99}}]}
-    """
+    """The attributes as a Table Schema document, hierarchies written out."""
     return {"fields": [_write_field(name, attribute) for name, attribute in attributes.items()]}
 
 
@@ -109,9 +105,6 @@ def attributes_from_fields(
     """The attributes that a Table Schema document describes, by name.
 
     Paths of hierarchies are relative to `folder`. `where` and `lines` (one per field) go into messages.
-
-    >>> attributes_from_fields({"fields": [{"name": "smokes", "type": "boolean"}]}, folder=Path())
-    {'smokes': Categorical(False, True)}
     """
     fields = document.get("fields") if isinstance(document, Mapping) else None
     if not isinstance(fields, list) or not fields:

@@ -11,14 +11,15 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from residua._manifests import submanifests, text
-from residua.errors import DataError, SchemaError
+from residua._manifests import flag, listed, submanifests, text, texts, whole
+from residua.errors import DataError, FileFormatError, SchemaError
 from residua.schema import files
 from residua.schema.attribute import Attribute
-from residua.schema.attributes import Integer
+from residua.schema.attributes import Binned, Categorical, Integer
 from residua.schema.coding import columns_of, hint, is_unicode, listing, shape_of, short
-from residua.schema.manifests import KINDS, attribute_from_manifest
+from residua.schema.hierarchy import Hierarchy
 
+KINDS = (Integer, Categorical, Binned, Hierarchy)
 _LINE = 88
 
 
@@ -44,9 +45,7 @@ class Schema:
 
     def __init__(self, attributes: Mapping[str, Attribute] | None = None, /, **named: Attribute) -> None:
         if attributes is not None and not isinstance(attributes, Mapping):
-            raise SchemaError(
-                f"a schema is made of a mapping of names to attributes, not of {short(attributes)}"
-            )
+            raise SchemaError(f"a schema is made of a mapping of names to attributes: {short(attributes)}")
         given = dict(attributes or {})
         for name in named:
             if name in given:
@@ -137,12 +136,8 @@ class Schema:
         """As `encode`, with a row for every record: -1 marks the values whose record is to be dropped."""
         if isinstance(data, np.ndarray) and data.dtype.names is None:
             return self._encode_codes(data, first_row)
-        columns = [
-            attribute.encode(column, column=name, first_row=first_row)
-            for name, attribute, column in zip(
-                self.names, self.attributes, columns_of(data, self.names), strict=True
-            )
-        ]
+        given = zip(self.names, self.attributes, columns_of(data, self.names), strict=True)
+        columns = [own.encode(values, column=name, first_row=first_row) for name, own, values in given]
         for name, column in zip(self.names, columns, strict=True):
             if len(column) != len(columns[0]):
                 raise DataError(
@@ -166,15 +161,10 @@ class Schema:
         return {"attributes": [{"name": name, **attribute.to_manifest()} for name, attribute in pairs]}
 
     @classmethod
-    def from_manifest(cls, record: Mapping[str, Any]) -> Self:
-        """The schema that `record()` describes.
-
-        >>> schema = Schema(age=Integer(0, 99))
-        >>> Schema.from_manifest(schema.to_manifest()) == schema
-        True
-        """
+    def from_manifest(cls, manifest: Mapping[str, Any]) -> Self:
+        """The schema that a manifest describes."""
         attributes: dict[str, Attribute] = {}
-        for entry in submanifests(record, "attributes"):
+        for entry in submanifests(manifest, "attributes"):
             name = text(entry, "name")
             if name in attributes:
                 raise SchemaError(f"attribute {name!r} is recorded twice")
@@ -213,11 +203,9 @@ class Schema:
             raise DataError(
                 f"an array of codes holds integers, not {codes.dtype}; a table of values needs column names"
             )
+        given = zip(self.names, self.attributes, codes.T, strict=True)
         return _side_by_side(
-            [
-                attribute.encode_codes(codes[:, number], column=name, first_row=first_row)
-                for number, (name, attribute) in enumerate(zip(self.names, self.attributes, strict=True))
-            ]
+            [own.encode_codes(column, column=name, first_row=first_row) for name, own, column in given]
         )
 
 
@@ -240,3 +228,22 @@ def _side_by_side(columns: Sequence[NDArray[np.int32]]) -> NDArray[np.int32]:
     for number, column in enumerate(columns):
         cells[:, number] = column
     return cells
+
+
+def attribute_from_manifest(manifest: Mapping[str, Any]) -> Attribute:
+    """The attribute that a manifest describes."""
+    outside: Any = text(manifest, "outside")  # the attribute refuses what is no policy
+    match text(manifest, "kind"):
+        case "integer":
+            return Integer(whole(manifest, "low"), whole(manifest, "high"), outside=outside)
+        case "categorical":
+            return Categorical(*listed(manifest, "labels"), outside=outside)
+        case "binned":
+            edges = listed(manifest, "edges")
+            if not all(isinstance(edge, int | float) for edge in edges):
+                raise FileFormatError("the record of an attribute has edges that are no numbers")
+            return Binned(*edges, above=flag(manifest, "above"), outside=outside)
+        case "hierarchy":
+            paths = [texts({"paths": path}, "paths") for path in listed(manifest, "paths")]
+            return Hierarchy(texts(manifest, "levels"), paths, outside=outside)
+    raise SchemaError(f"there is no attribute kind {manifest['kind']!r}; the file may be of a later version")

@@ -38,11 +38,7 @@ class Document:
 
 
 def words_of(place: Place) -> str:
-    """A place in words.
-
-    >>> words_of(("tables", 1, "families", "age"))
-    'tables entry 2, families.age'
-    """
+    """A place in words: `tables entry 2, families.age`."""
     text = ""
     for step in place:
         if isinstance(step, int):
@@ -53,7 +49,6 @@ def words_of(place: Place) -> str:
 
 
 def one_line(text: str) -> str:
-    """The text without line breaks."""
     return " ".join(text.split())
 
 

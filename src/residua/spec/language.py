@@ -10,19 +10,8 @@ from residua.errors import BudgetError, WorkloadError
 from residua.schema.coding import hint, listing, short
 from residua.workload import Family, families
 
-PLAIN = {
-    str(family): family
-    for family in (
-        families.identity,
-        families.prefix,
-        families.ranges,
-        families.circular,
-        families.total,
-        families.predicates,
-        families.affine,
-        families.abs_diff,
-    )
-}
+_PLAIN = ("identity", "prefix", "ranges", "circular", "total", "predicates", "affine", "abs_diff")
+PLAIN: dict[str, Family] = {word: getattr(families, word) for word in _PLAIN}
 MADE = ("width", "level", "buckets")
 
 _WAYS = re.compile(r"(\d{1,9})(?:[- ]?way)?")
@@ -30,11 +19,7 @@ _UP_TO = re.compile(r"up[ _-]to (\d{1,9})(?:[- ]?way)?")
 
 
 def family_of(written: object) -> Family:
-    """The query family that a spec names: `prefix`, `{width: 3}`, `{level: county}`, `{buckets: [18, 65]}`.
-
-    >>> family_of("prefix"), family_of({"buckets": [18, 65]})
-    (prefix, buckets(18, 65))
-    """
+    """The query family that a spec names: `prefix`, `{width: 3}`, `{level: county}`, `{buckets: [18]}`."""
     if isinstance(written, Family):
         return written
     if isinstance(written, str):
@@ -75,11 +60,7 @@ class Ways:
 
 
 def ways_of(written: object) -> Ways:
-    """The ways that a spec asks for: `2`, `2-way`, `[1-way, 2-way]`, `up to 3`.
-
-    >>> ways_of("2-way").several, ways_of([1, 2]).several, ways_of("up to 3").up_to
-    ((2,), (1, 2), 3)
-    """
+    """The ways that a spec asks for: `2`, `2-way`, `[1-way, 2-way]`, `up to 3`."""
     if isinstance(written, str) and (found := _UP_TO.fullmatch(written.strip())):
         return Ways(up_to=int(found[1]))
     if isinstance(written, list):
@@ -99,11 +80,7 @@ TARGET_WORDS = {"variance": variance, "stddev": stddev, "half_width": half_width
 
 
 def target_of(written: Any) -> Target:
-    """The target that a spec writes: `25`, `{stddev: 5}`, `{half_width: 20, level: 0.9}`.
-
-    >>> target_of({"half_width": 20, "level": 0.9})
-    half_width(20, level=0.9)
-    """
+    """The target that a spec writes: `25`, `{stddev: 5}`, `{half_width: 20, level: 0.9}`."""
     if not isinstance(written, dict):
         if isinstance(written, str) or written is None:
             raise BudgetError(f"{short(written)} is no target; {_TARGETS}")

@@ -1,6 +1,6 @@
 """What may stand in a release spec, field by field; unknown keys are refused."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from fractions import Fraction
 from typing import Annotated, Any, Literal, Self
 
@@ -17,7 +17,8 @@ from pydantic import (
 )
 
 from residua.methods.registry import methods_for
-from residua.privacy import Budget, Neighbours, Unit, approx_dp, gdp, privacy_cost, pure_dp, zcdp
+from residua.privacy import Budget, Neighbours, Unit
+from residua.privacy.budgets import BUILDERS
 from residua.privacy.conversions import positive, probability
 from residua.schema.coding import hint, short
 from residua.spec.document import Place
@@ -28,8 +29,7 @@ Text = Annotated[str, Field(min_length=1)]
 FamilyField = Annotated[Family, BeforeValidator(family_of)]
 WaysField = Annotated[Ways, BeforeValidator(ways_of)]
 
-KINDS = ("families", "columns", "all", "marginals", "sql")
-# What each kind of entry takes besides its own key, `name` and `weight`.
+# The kinds of entry, and what each takes besides its own key, `name` and `weight`.
 EXTRAS = {
     "families": (),
     "columns": ("family", "numeric", "categorical"),
@@ -37,20 +37,16 @@ EXTRAS = {
     "marginals": ("attributes",),
     "sql": (),
 }
-MAKERS: dict[str, Callable[..., Budget]] = {
-    "zcdp": zcdp,
-    "gdp": gdp,
-    "approx_dp": approx_dp,
-    "pure_dp": pure_dp,
-    "privacy_cost": privacy_cost,
-}
+KINDS = tuple(EXTRAS)
 AMOUNTS = {
     "zcdp": ("rho",),
     "gdp": ("mu",),
-    "approx_dp": ("epsilon", "delta"),
     "pure_dp": ("epsilon",),
+    "approx_dp": ("epsilon", "delta"),
     "privacy_cost": ("cost",),
 }
+_DEFINED_BY = {name: definition for definition, names in AMOUNTS.items() for name in names}
+_SUCH_AS = {"rho": "0.1", "mu": "0.5", "epsilon": "1", "delta": "1e-6", "cost": "1"}
 ENDINGS = (".csv", ".parquet")
 
 
@@ -150,21 +146,11 @@ class PrivacyPart(Part):
         if self.definition is None:
             return None
         amounts = [getattr(self, name) for name in AMOUNTS[self.definition]]
-        return MAKERS[self.definition](*amounts)
+        return BUILDERS[self.definition](*amounts)
 
     def whose(self) -> Unit:
         """The unit of privacy."""
         return Unit(self.unit.max_records, self.unit.neighbours)
-
-
-_SUCH_AS = {"rho": "0.1", "mu": "0.5", "epsilon": "1", "delta": "1e-6", "cost": "1"}
-_DEFINED_BY = {
-    "rho": "zcdp",
-    "mu": "gdp",
-    "epsilon": "approx_dp",
-    "delta": "approx_dp",
-    "cost": "privacy_cost",
-}
 
 
 def _table_file(value: str) -> str:

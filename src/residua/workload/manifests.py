@@ -28,32 +28,13 @@ from residua.workload.intervals import Circular, Prefix, Ranges, Width
 from residua.workload.queries import Identity, Predicates, Queries, Total
 from residua.workload.tables import Factor, Table, TableRun, checked_weight
 
-_KINDS: dict[str, type[Queries]] = {
-    cls.kind: cls
-    for cls in (
-        Identity,
-        Total,
-        Predicates,
-        Prefix,
-        Ranges,
-        Width,
-        Circular,
-        Partition,
-        Sets,
-        Affine,
-        AbsDiff,
-        Explicit,
-        Combined,
-    )
-}
+_SIZED: tuple[type[Queries], ...] = (Identity, Total, Predicates, Prefix, Ranges, Width, Circular)
+_OTHERS: tuple[type[Queries], ...] = (Affine, AbsDiff, Partition, Sets, Explicit, Combined)
+_KINDS = {cls.kind: cls for cls in _SIZED + _OTHERS}
 
 
 def queries_from_manifest(record: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> Queries:
-    """The queries that a record describes.
-
-    >>> queries_from_manifest({"kind": "prefix", "size": 3}, {})
-    prefix on 3 cells
-    """
+    """The queries that a manifest describes."""
     kind = text(record, "kind")
     if kind not in _KINDS:
         raise FileFormatError(f"queries of kind {kind!r} are not known to this version of residua")

@@ -103,11 +103,8 @@ class Table:
 
 
 def splits(group: Table) -> Iterator[tuple[tuple[tuple[int, ...], ...], tuple[int, ...]]]:
-    """Every way to keep some of a table's attributes: the places kept of each factor, and the attributes.
-
-    The attributes are positions in the schema, ascending; there are two to the number of attributes ways, but
-    for those of which a total is asked: nothing is left of that but its mean.
-    """
+    """Every way to keep some of a table's attributes: the places kept of each factor, and the attributes, as
+    ascending positions in the schema. Of a total, nothing is left but its mean."""
     refuse_many_ways(len(without_totals(group).attributes), f"table {short(group.name)}")
     each = [
         [()] if isinstance(factor.queries, Total) else list(choices(len(factor.attributes)))
@@ -119,11 +116,7 @@ def splits(group: Table) -> Iterator[tuple[tuple[tuple[int, ...], ...], tuple[in
 
 
 def choices(ways: int) -> Iterator[tuple[int, ...]]:
-    """Every choice of some of so many places, the smaller ones first; Infeasible if there are too many.
-
-    >>> list(choices(2))
-    [(), (0,), (1,), (0, 1)]
-    """
+    """Every choice of some of so many places, the smaller ones first; Infeasible if there are too many."""
     refuse_many_ways(ways, "a table")
     return (chosen for size in range(ways + 1) for chosen in combinations(range(ways), size))
 
@@ -149,11 +142,7 @@ def _joined(parts: Iterator[str] | tuple[str, ...]) -> str:
 
 
 def table_name(names: Iterator[str] | list[str]) -> str:
-    """The name of a table on these attributes that nobody named: `age x sex`, or `total` for none.
-
-    >>> table_name(["age", "sex"]), table_name([])
-    ('age x sex', 'total')
-    """
+    """The name of a table on these attributes that nobody named: `age x sex`, or `total` for none."""
     return TIMES.join(names) or "total"
 
 

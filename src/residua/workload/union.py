@@ -232,11 +232,16 @@ class Merged:
     @property
     def order(self) -> Order:
         """Where each factor was."""
+        before, after = self._around
+        places = (*before, *self.mine, *after)
+        return Order(tuple(self.group.factors[at].queries.count for at in places), places)
+
+    @property
+    def _around(self) -> tuple[list[int], list[int]]:
+        """The other factors: those before the first that is taken, and those after it."""
         first = self.mine[0] if self.mine else 0
         others = [at for at in range(len(self.group.factors)) if at not in self.mine]
-        before = [at for at in others if at < first]
-        places = (*before, *self.mine, *others[len(before) :])
-        return Order(tuple(self.group.factors[at].queries.count for at in places), places)
+        return [at for at in others if at < first], [at for at in others if at >= first]
 
     @property
     def factors(self) -> list[Factor]:
@@ -246,13 +251,10 @@ class Merged:
     @property
     def weights(self) -> Array | None:
         """Weight of each product of their queries, or None where every weight is one."""
-        own = [factor.queries.weights for factor in self.factors]
-        if all(each is None for each in own):
+        families = [factor.queries for factor in self.factors]
+        if all(own.weights is None for own in families):
             return None
-        filled = (
-            np.ones(factor.queries.count) if each is None else each
-            for factor, each in zip(self.factors, own, strict=True)
-        )
+        filled = (np.ones(own.count) if own.weights is None else own.weights for own in families)
         return np.asarray(join(each[None] for each in filled)[0])
 
     def others(self, attributes: Sequence[int]) -> list[tuple[int, int]]:
@@ -277,10 +279,7 @@ class Merged:
 
     def with_factor(self, factor: Factor) -> Table:
         """The table with another factor in their place."""
-        first = self.mine[0] if self.mine else 0
-        others = [(at, each) for at, each in enumerate(self.group.factors) if at not in self.mine]
-        before = [each for at, each in others if at < first]
-        after = [each for at, each in others if at >= first]
+        before, after = ([self.group.factors[at] for at in several] for several in self._around)
         return replace(self.group, factors=(*before, factor, *after))
 
     def _axes(self) -> list[tuple[int, int]]:
@@ -290,10 +289,8 @@ class Merged:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class JointRows:
-    """A workload over the cells of all attributes it uses: `root' root` is its weighted gram.
-
-    `root` is (rank, cells) with independent rows, cells row-major over `sizes`.
-    """
+    """A workload over the joint cells of its attributes, row-major over `sizes`: `root' root` is its weighted
+    gram; `root` is (rank, cells) with independent rows."""
 
     attributes: tuple[int, ...]
     sizes: tuple[int, ...]

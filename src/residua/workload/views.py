@@ -217,10 +217,7 @@ def combined_factors(parts: Sequence[Table | TableRun]) -> Iterator[tuple[Table,
 
 
 def by_own_classes(factors: Sequence[Factor]) -> tuple[list[Factor], list[Classes]]:
-    """The factors over the kinds that joined conditions tell apart, and the kinds of all attributes in order.
-
-    Only those factors change: every cell of the other attributes is a kind of its own.
-    """
+    """The factors over the classes that joined conditions separate, and the classes of all attributes."""
     found: list[Factor] = []
     kinds: list[Classes] = []
     for factor in factors:

@@ -175,10 +175,8 @@ _PLAIN = ("expressions", "from", "where")
 
 
 def restricted(schema: Schema, asked: Sequence[Factor], condition: str) -> tuple[Factor, ...]:
-    """The factors on the cells that meet a condition, and those of what else it looks at.
-
-    Columns that it ties together share a factor, at the place of the first of them.
-    """
+    """The factors on the cells that meet a condition, and on what else it looks at; columns that it ties
+    together share a factor, at the place of the first of them."""
     source = Source(_BEFORE + condition, len(_BEFORE))
     try:
         trees = source.statements()

@@ -112,11 +112,7 @@ def _number(name: str, attribute: Attribute, value: Value) -> int | float:
 
 
 def number_of(text: str) -> int | float | None:
-    """The finite number that a text spells, exactly if it is whole, or None.
-
-    >>> number_of("18"), number_of("2.5"), number_of("1e999"), number_of("old")
-    (18, 2.5, None, None)
-    """
+    """The finite number that a text spells, exactly if it is whole, or None."""
     try:
         return int(text)
     except ValueError:
