@@ -11,7 +11,7 @@ import residua as rs
 from residua.answering.coarsened import query_split_of
 from residua.decompose import decompose
 from residua.linalg.centring import Measure
-from residua.linalg.classes import Classes, together
+from residua.linalg.classes import Classes, common_refinement
 from residua.methods import blocks, coarsening
 from residua.methods.blocks import Optimal
 from residua.strategy.rounding import measurable
@@ -277,7 +277,7 @@ def test_kinds_are_numbered_as_they_occur_and_measured_by_their_cells():
     kinds = Classes.of(["b", "a", "b", "c"])
     assert kinds.classes.tolist() == [0, 1, 0, 2]
     assert kinds == Classes(np.array([9, 3, 9, 4]))
-    assert together([kinds, Classes.of([0, 0, 1, 1])]).count == 4
+    assert common_refinement([kinds, Classes.of([0, 0, 1, 1])]).count == 4
     assert kinds.measure(Measure(4)) == Measure.whole([2, 1, 1])
     assert kinds.measure(Measure.whole([1, 2, 3, 4])) == Measure.whole([4, 2, 4])
     np.testing.assert_allclose(
