@@ -30,7 +30,7 @@ LOCKED := --require-hashes --only-binary=:all:
 TESTS := tests/unit tests/property tests/conformance tests/statistical
 TYPED := src reproductions benchmarks
 
-.PHONY: help demo check test test-wheel test-extras java stress docs reproduce bench lock clean .venv .venv-extras
+.PHONY: help demo check kernel test test-wheel test-extras java stress docs reproduce bench lock clean .venv .venv-extras
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z.-]+:.*## / { printf "  %-13s %s\n", $$1, $$2 }' Makefile
@@ -45,9 +45,12 @@ check: $(DEV) $(PROJECT) ## style, format, types and import directions
 	.venv/bin/lint-imports --no-logo
 
 # The test processes already fill the cores, so each gets one BLAS thread.
-test test-wheel test-extras stress: export OPENBLAS_NUM_THREADS := 1
+kernel test test-wheel test-extras stress: export OPENBLAS_NUM_THREADS := 1
 
-test: $(DEV) $(PROJECT) ## the tests that every change must pass, documentation examples included
+kernel: $(DEV) $(PROJECT) ## the tests of what privacy rests on, which must take every branch of it
+	.venv/bin/python -m pytest -n 2 tests/kernel --cov
+
+test: kernel ## the tests that every change must pass, documentation examples included
 	.venv/bin/python -m pytest -n 2 --doctest-modules src $(TESTS)
 
 test-wheel: $(RUN) ## the wheel with every Python on this machine, away from the checkout

@@ -11,7 +11,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 import residua as rs
-from residua import _measure
+from residua.kernel import measuring
 from residua.kernel.cost import added_cost
 
 METHODS = (
@@ -104,7 +104,7 @@ def people(schema, records, seed):
 def measured(plan, joint, *, silent):
     with pytest.MonkeyPatch.context() as patch:
         if silent:
-            patch.setattr(_measure, "draw", lambda source, laws, counts: np.zeros(sum(counts), np.int64))
+            patch.setattr(measuring, "draw", lambda source, laws, counts: np.zeros(sum(counts), np.int64))
         return rs.measure(plan, None, ledger=None, noise=rs.simulated(seed=5), engine=CountedEngine(joint))
 
 

@@ -25,9 +25,8 @@ import pytest
 from scipy import stats
 
 import residua as rs
-from residua import _measure
 from residua.errors import BudgetError
-from residua.kernel import measurement
+from residua.kernel import measurement, measuring
 from residua.noise import DiscreteLaplace
 from residua.strategy import costs
 
@@ -69,7 +68,8 @@ def releases(plan, exact, count, source):
     parts = []
     for batch, own in zip(plan.batches, exact, strict=True):
         many = replace(batch, subsets=np.tile(batch.subsets, (count, 1)), owners=np.tile(batch.owners, count))
-        noisy = _measure._noisy(many, np.tile(own, (count, 1)), batch.laws(), source)
+        order = np.argsort(many.owners, kind="stable")
+        noisy = measuring._noisy(many, np.tile(own, (count, 1)), batch.laws(), source, order)
         parts.append(noisy.reshape(count, -1))
     return np.concatenate(parts, axis=1)
 
@@ -204,7 +204,7 @@ def unguarded(plan, monkeypatch):
     """The plan, measured although its exact cost is too large, which is what the release code refuses."""
     with pytest.raises(BudgetError, match="would spend more"):
         rs.measure(plan, np.zeros((0, len(plan.schema.sizes)), int), ledger=None, noise=rs.simulated(0))
-    monkeypatch.setattr(_measure, "added_cost", lambda batches: Fraction(0))
+    monkeypatch.setattr(measuring, "added_cost", lambda batches: Fraction(0))
     return plan
 
 
@@ -243,7 +243,7 @@ def test_a_sensitivity_that_is_the_largest_entry_is_rejected(epsilon, monkeypatc
 
 @pytest.mark.parametrize("epsilon", REPEATS)
 def test_a_record_that_is_counted_twice_is_rejected(epsilon, monkeypatch):
-    real = _measure._exact_answers
-    monkeypatch.setattr(_measure, "_exact_answers", lambda *args: [2 * answers for answers in real(*args)])
+    real = measuring._exact_answers
+    monkeypatch.setattr(measuring, "_exact_answers", lambda *args: [2 * answers for answers in real(*args)])
     attack = Attack(planned("cells", epsilon), epsilon)
     assert attack.rejects(*attack.found(seed=41))

@@ -15,10 +15,9 @@ import pytest
 from scipy import stats
 
 import residua as rs
-from residua import _measure
 from residua.answering.kronecker import Kronecker
 from residua.answering.nested import Nested
-from residua.kernel import measurement
+from residua.kernel import measurement, measuring
 from residua.noise import DiscreteLaplace, draw
 
 ALARM = 1e-6
@@ -64,7 +63,8 @@ def noise_of(plan, seed, count):
     for batch in plan.batches:
         many = replace(batch, subsets=np.tile(batch.subsets, (count, 1)), owners=np.tile(batch.owners, count))
         nothing = np.zeros((len(batch.owners) * count, batch.rows), dtype=np.int64)
-        parts.append(_measure._noisy(many, nothing, batch.laws(), source).reshape(count, -1))
+        order = np.argsort(many.owners, kind="stable")
+        parts.append(measuring._noisy(many, nothing, batch.laws(), source, order).reshape(count, -1))
     return np.concatenate(parts, axis=1)
 
 
@@ -224,7 +224,7 @@ def test_float_noise_on_plain_counts_is_noticed(epsilon, whole, monkeypatch):
     Not so where they are the nearest ones and the scale is 10: the laws then differ by a part in 800.
     """
     plan = planned("cells", epsilon)
-    monkeypatch.setattr(_measure, "draw", float_noise(whole))
+    monkeypatch.setattr(measuring, "draw", float_noise(whole))
     count = RELEASES[epsilon] if epsilon == "10" else 50_000
     assert worst_misfit(noise_of(plan, 31, count), plan) < ALARM
 
@@ -233,7 +233,7 @@ def test_float_noise_on_plain_counts_is_noticed(epsilon, whole, monkeypatch):
 def test_wide_float_noise_of_few_bits_is_noticed(epsilon, monkeypatch):
     """Floats of 11 bits reach no odd numbers beyond 2,048. What 53 bits leave out no such test can see."""
     plan = planned("p-identity", epsilon)
-    monkeypatch.setattr(_measure, "draw", float_noise(np.rint, bits=11))
+    monkeypatch.setattr(measuring, "draw", float_noise(np.rint, bits=11))
     noise = noise_of(plan, 41, RELEASES["1"])
     assert stats.binomtest(int(np.sum(noise & 1)), noise.size).pvalue < ALARM
 
@@ -246,5 +246,5 @@ def test_noise_that_two_numbers_share_is_noticed(epsilon, monkeypatch):
         return noise
 
     plan = planned("cells", epsilon)
-    monkeypatch.setattr(_measure, "draw", shared)
+    monkeypatch.setattr(measuring, "draw", shared)
     assert dependence(noise_of(plan, 51, RELEASES[epsilon]), plan) < ALARM

@@ -12,8 +12,7 @@ import pytest
 from scipy import stats
 
 import residua as rs
-from residua import _measure
-from residua.kernel import measurement
+from residua.kernel import measurement, measuring
 from residua.noise import RoundedGaussian
 
 ALARM = 1e-6
@@ -124,7 +123,7 @@ def noise_of(plan, seed, releases=RELEASES):
     """Standardised noise of every measured number, shape (releases, numbers)."""
     source = rs.simulated(seed)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(_measure, "_exact_answers", lambda batches, *_: [blank(batch) for batch in batches])
+        patch.setattr(measuring, "_exact_answers", lambda batches, *_: [blank(batch) for batch in batches])
         drawn = [rs.measure(plan, CODES, ledger=None, noise=source).measurements for _ in range(releases)]
     scales = np.concatenate(
         [
@@ -194,12 +193,12 @@ def test_noise_that_blocks_share_is_noticed(monkeypatch):
     """A source that starts again for every batch: each block alone looks right."""
     work, method = WORKS["prefix"]
     plan = rs.plan(work, rs.zcdp("0.5"), method=method)
-    real, rounds = _measure.draw, iter(range(10**6))
+    real, rounds = measuring.draw, iter(range(10**6))
 
     def again(source, laws, counts):
         return real(rs.simulated(next(rounds) // len(plan.batches)), laws, counts)
 
-    monkeypatch.setattr(_measure, "draw", again)
+    monkeypatch.setattr(measuring, "draw", again)
     noise = noise_of(plan, seed=33)
     assert worst_chance(np.sum(noise**2, axis=0), RELEASES) > ALARM
     assert worst_chance(np.sum(pairs(noise) ** 2, axis=0), RELEASES) < ALARM

@@ -20,7 +20,7 @@ from pathlib import Path
 import numpy as np
 
 import residua as rs
-from residua import _measure
+from residua.kernel import measuring
 
 POINTS_PER_LEDGER = 20
 RHO = Fraction(1, 1000)
@@ -123,7 +123,7 @@ def small_plan() -> rs.Plan:
     plan = rs.plan(rs.all_tables(schema, (1, 2), rs.prefix), rs.zcdp(RHO), method="querysmasher")
     codes = np.random.default_rng(0).integers(0, [4, 3, 5], (1000, 3))
     engine = rs.engines.Memory().open(schema, codes)
-    _measure.engine_for = lambda data: _Opened(engine)  # the data is read and recoded once
+    measuring.engine_for = lambda data: _Opened(engine)  # the data is read and recoded once
     return plan
 
 

@@ -8,11 +8,11 @@ import pytest
 from scipy import stats
 
 import residua as rs
-from residua import _measure
 from residua.accuracy.figures import Figures, certified, totals_of
 from residua.answering.blocks import Layer, Shape
 from residua.answering.coupled.answerer import Coupled
 from residua.errors import Infeasible, NotInSpan
+from residua.kernel import measuring
 from residua.kernel.cost import added_cost, separate_cost
 from residua.kernel.measurement import record_limit
 from residua.plans import Plan
@@ -105,7 +105,7 @@ def truth(work):
 
 def test_without_noise_every_answer_is_the_true_count(monkeypatch):
     """Claims O-004 and O-005."""
-    monkeypatch.setattr(_measure, "draw", lambda source, laws, counts: np.zeros(sum(counts), dtype=np.int64))
+    monkeypatch.setattr(measuring, "draw", lambda source, laws, counts: np.zeros(sum(counts), dtype=np.int64))
     release = measured(planned(), 0)
     assert release.values() == pytest.approx(truth(WORK), abs=1e-6)
     assert release.table("age", "sex").values.sum() == pytest.approx(len(CODES), abs=1e-6)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import residua as rs
-from residua import _measure
+from residua.kernel import measuring
 from residua.kernel.measurement import TAIL_BITS
 from residua.measurements import Measurements
 
@@ -60,7 +60,7 @@ def measured(plan, joint, noise=None):
     """A release of a joint table; without a source of noise the noise is zero."""
     with pytest.MonkeyPatch.context() as patch:
         if noise is None:
-            patch.setattr(_measure, "draw", lambda source, laws, counts: np.zeros(sum(counts), np.int64))
+            patch.setattr(measuring, "draw", lambda source, laws, counts: np.zeros(sum(counts), np.int64))
         return rs.measure(
             plan, None, ledger=None, noise=noise or rs.simulated(seed=0), engine=CountedEngine(joint)
         )

@@ -155,7 +155,9 @@ def test_releases_under_whole_number_weights_are_unbiased(monkeypatch: pytest.Mo
     assert any(measure.numerators is not None for measure in plan.strategy.measures)  # type: ignore[attr-defined]
     rng = np.random.default_rng(1)
     codes = np.stack([rng.integers(0, size, 4000) for size in schema.sizes], axis=1).astype(np.int32)
-    monkeypatch.setattr("residua._measure.draw", lambda source, laws, counts: np.zeros(sum(counts), np.int64))
+    monkeypatch.setattr(
+        "residua.kernel.measuring.draw", lambda source, laws, counts: np.zeros(sum(counts), np.int64)
+    )
     release = rs.measure(plan, codes, ledger=None, noise=rs.simulated(seed=1))
     table = release.table("a", "c")
     truth = np.zeros((12, 2))

@@ -184,7 +184,9 @@ def test_releases_of_split_tables_are_unbiased(monkeypatch: pytest.MonkeyPatch) 
     assert isinstance(plan.strategy, Strategy)
     rng = np.random.default_rng(1)
     codes = rng.integers(0, 4, (3000, 7)).astype(np.int32)
-    monkeypatch.setattr("residua._measure.draw", lambda source, laws, counts: np.zeros(sum(counts), np.int64))
+    monkeypatch.setattr(
+        "residua.kernel.measuring.draw", lambda source, laws, counts: np.zeros(sum(counts), np.int64)
+    )
     release = rs.measure(plan, codes, ledger=None, noise=rs.simulated(seed=1))
     values = release.answers(rs.table(schema, {("a1", "a4"): rs.affine})).column("value").to_numpy()
     truth = [np.sum(codes[:, 1] + codes[:, 4] <= c) for c in range(7)]

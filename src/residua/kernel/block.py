@@ -1,16 +1,49 @@
-"""What one block costs a record of each cell, each pair of cells, and the dearest of them: exactly."""
+"""What one block costs a record of each cell, each pair of cells, and the dearest of them: exactly.
+
+Sums and products of whole numbers never wrap around: they are of 64 bits where those will do, else objects.
+"""
 
 import math
 from collections.abc import Iterable
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from residua.kernel.exact import FITS, Integers, Whole, column_costs, gram_rows, kron, largest_size
-from residua.kernel.measurement import Measurement
+from residua.kernel.measurement import Integers, Measurement, largest_size
+from residua.privacy import NoiseLaw
 
+Whole = NDArray[Any]
+"""Whole numbers, exact: int64, or objects where those would not do."""
+
+FITS = 2**61  # in absolute value: four such numbers add up in 64 bits
+EXACT_BITS = 52  # of whole numbers that floats hold, sums of products included
 COMPARED = 100_000_000  # numbers gone through to compare the columns of one block with Laplace noise
 CHUNK = 2**20  # entries of a Gram matrix held at once
 FRONT = 2**9  # pairs of cells that none outdoes; where they are more, one bounds them all
+
+
+def cost_power(law: NoiseLaw) -> int:
+    """The power of a measured number that costs go with."""
+    return 1 if law == "laplace" else 2
+
+
+def column_costs(law: NoiseLaw, matrix: Whole) -> Whole:
+    """Cost of a record of each cell at noise of parameter 1, (cells,): sums of squares, or of sizes.
+
+    Exact for whole numbers; real matrices, of strategies that are not rounded yet, are added up in floats.
+    """
+    if matrix.dtype == np.float64:
+        real = abs(matrix).sum(axis=0) if law == "laplace" else np.einsum("ri,ri->i", matrix, matrix)
+        return np.asarray(real)
+    power = cost_power(law)
+    wide = largest_size(matrix) ** power * len(matrix) >= FITS
+    return np.asarray((abs(matrix.astype(object) if wide else matrix) ** power).sum(axis=0))
+
+
+def matrix_cost(law: NoiseLaw, matrix: Integers) -> int:
+    """Cost of a record of the dearest cell at noise of parameter 1."""
+    return int(column_costs(law, matrix).max())
 
 
 def block_cost(measurement: Measurement, *, replaced: bool) -> int:
@@ -19,17 +52,12 @@ def block_cost(measurement: Measurement, *, replaced: bool) -> int:
     For replacing a record, twice the cost of adding one where Laplace noise is on too many numbers.
     """
     matrices, law = measurement.matrices, measurement.law
-    largest = math.prod(int(column_costs(law, matrix).max()) for matrix in matrices)
+    largest = math.prod(matrix_cost(law, matrix) for matrix in matrices)
     if replaced and law == "gaussian":
         largest = dearest_pair(matrices)
     elif replaced:
         largest = int(_differences(matrices).max()) if _comparable(measurement) else 2 * largest
-    return largest * multiple_of(measurement)
-
-
-def multiple_of(measurement: Measurement) -> int:
-    """What the multiplier does to costs."""
-    return measurement.multiplier ** (1 if measurement.law == "laplace" else 2)
+    return largest * int(measurement.multiplier ** cost_power(law))
 
 
 def costs_by_cell(measurement: Measurement, *, replaced: bool) -> Whole:
@@ -60,7 +88,7 @@ def dearest_pair(matrices: Iterable[Integers]) -> int:
     """
     front, longest = np.ones((1, 3), dtype=object), 1
     for matrix in matrices:
-        own, length = _front(matrix), int(column_costs("gaussian", matrix).max())
+        own, length = _front(matrix), matrix_cost("gaussian", matrix)
         ours = np.concatenate([front, [[longest] * 3]])
         theirs = np.concatenate([own, [[length] * 3]])
         front = _undominated((ours[:, None] * theirs[None]).reshape(-1, 3))
@@ -108,3 +136,33 @@ def _differences(matrices: Iterable[Integers]) -> Whole:
     if 2 * largest_size(columns) * columns.shape[1] >= FITS:
         columns = columns.astype(object)
     return np.stack([abs(columns - column).sum(axis=1) for column in columns])
+
+
+def gram_rows(matrix: Integers, cells: slice) -> Whole:
+    """Some rows of `matrix' matrix`: products of the columns of these cells with all columns.
+
+    The entries are cut into digits so short that floats, which multiply fast, add up their products exactly.
+    """
+    largest, rows = largest_size(matrix), len(matrix)
+    width = (EXACT_BITS - rows.bit_length()) // 2
+    digits = [matrix]
+    while largest >= 2 ** (width * len(digits)):
+        high = digits[-1] >> width
+        digits[-1:] = [digits[-1] - (high << width), high]
+    floats = [digit.astype(np.float64) for digit in digits]
+    kind = np.int64 if largest**2 * rows < FITS else object
+    total = np.zeros((len(range(*cells.indices(matrix.shape[1]))), matrix.shape[1]), dtype=kind)
+    for low, left in enumerate(floats):
+        for high_place, right in enumerate(floats):
+            found = (left[:, cells].T @ right).astype(np.int64).astype(kind)
+            total = total + found * 2 ** (width * (low + high_place))
+    return total
+
+
+def kron(arrays: Iterable[Whole]) -> Whole:
+    """Kronecker product of vectors or matrices of whole numbers; of none, the number one as a vector."""
+    found: Whole = np.ones(1, dtype=np.int64)
+    for each in arrays:
+        wide = largest_size(found) * largest_size(each) >= FITS
+        found = np.kron(found.astype(object), each.astype(object)) if wide else np.kron(found, each)
+    return found

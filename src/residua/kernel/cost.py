@@ -1,17 +1,39 @@
 """The privacy cost of one record, from the integers and their noise alone, never rounded down.
 
 A block alone costs its dearest cell, or its dearest pair of cells (`block`). The dearest of one block need
-not be that of another: blocks on few cells are added up before the largest is taken (`joint`).
+not be that of another, so the costs of several are added up before the largest is taken (claim K-004): they
+become whole numbers of grains, each rounded up, in tables over the axes that blocks look at. Places of an
+axis that never cost more than another are left out. What is left is added up over all joint places of as many
+axes as the limit allows; the largest sums of several such clusters are added.
 """
 
+import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
 
-from residua.kernel.block import block_cost
-from residua.kernel.joint import MOST_BLOCKS, joint_cost
-from residua.kernel.measurement import Measurement
+from residua.kernel.block import block_cost, column_costs, cost_power, costs_by_cell
+from residua.kernel.measurement import Integers, Measurement
+from residua.linalg.classes import JointClasses
+
+MOST_BLOCKS = 2**11  # beyond which each is bounded alone
+OWN = 2**18  # cells of a block, or pairs of them, beyond which it is bounded alone
+TOGETHER = 2**31  # tables times joint places, of all blocks
+APART = 2**26  # the same, of each cluster where those of all blocks are more
+CLUSTER = 2**20  # joint places of such a cluster
+LOOKED_AT = 64  # clusters, for one that has room
+AT_ONCE = 2**18  # joint places in one array: it stays in the processor's cache
+DEAREST = 2**6  # places of an axis that are compared with all others
+GRAIN_BITS = 61  # of the whole cost in grains: their sums fit 64 bits
+
+Axis = int | JointClasses
+"""What a block looks at: an attribute, or a derived one whose attributes have too many joint cells."""
+Key = tuple[int, ...]
+"""Numbers of axes, ascending."""
+TableRun = dict[Key, Integers]
+"""Costs in grains by the axes that they depend on, (places of each axis...): a place is a cell or a pair."""
 
 
 def added_cost(measurements: Sequence[Measurement]) -> Fraction:
@@ -19,12 +41,12 @@ def added_cost(measurements: Sequence[Measurement]) -> Fraction:
 
     The largest entry of the privacy matrix where the noise is Gaussian, an epsilon where it is Laplace.
     """
-    return _cost(measurements, replaced=False)
+    return _cost(measurements, False)
 
 
 def replaced_cost(measurements: Sequence[Measurement]) -> Fraction:
     """Privacy cost of replacing one record by any other, or a little more (claim K-005)."""
-    return _cost(measurements, replaced=True)
+    return _cost(measurements, True)
 
 
 def separate_cost(measurements: Sequence[Measurement], *, replaced: bool) -> Fraction:
@@ -32,12 +54,12 @@ def separate_cost(measurements: Sequence[Measurement], *, replaced: bool) -> Fra
     return sum(_alone(measurements, replaced), Fraction(0))
 
 
-def _cost(measurements: Sequence[Measurement], *, replaced: bool) -> Fraction:
+def _cost(measurements: Sequence[Measurement], replaced: bool) -> Fraction:
     alone = _alone(measurements, replaced)
     whole = sum(alone, Fraction(0))
     if not whole or not 1 < sum(len(each.subsets) for each in measurements) <= MOST_BLOCKS:
         return whole
-    return min(whole, joint_cost(measurements, alone, replaced=replaced))
+    return min(whole, _joint(measurements, alone, replaced))
 
 
 def _alone(measurements: Sequence[Measurement], replaced: bool) -> list[Fraction]:
@@ -54,3 +76,223 @@ def _alone(measurements: Sequence[Measurement], replaced: bool) -> list[Fraction
         pairs = zip(blocks, each.parameters, strict=True)
         found.append(sum((many * known[key] / parameter for many, parameter in pairs), Fraction(0)))
     return found
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Run:
+    """Blocks of a measurement that cost the same at noise of parameter 1, each on axes of its own.
+
+    `costs` is (places of each axis...), in units of `unit`; `owners` says whose noise each block has.
+    """
+
+    measurement: Measurement
+    costs: Integers
+    unit: int
+    axes: Sequence[tuple[Axis, ...]]
+    owners: Sequence[int]
+
+    def in_grains(self, owner: int, places: Sequence[list[int]], grain: Fraction) -> Integers:
+        """Costs at some places of each axis with noise of one parameter, rounded up to whole grains."""
+        each = self.unit / self.measurement.parameters[owner] / grain
+        chosen = self.costs[np.ix_(*places)].squeeze().astype(object)
+        return np.asarray(-(-chosen * each.numerator // each.denominator), dtype=np.int64)
+
+
+def _joint(measurements: Sequence[Measurement], alone: Sequence[Fraction], replaced: bool) -> Fraction:
+    """A bound on the cost of the dearest cell, or pair of cells, of all blocks together.
+
+    `alone` is what those of each measurement cost by themselves. Exact but for rounding, up to a grain for
+    each block, where all attributes in use have few joint cells.
+    """
+    whole, rest = sum(alone, Fraction(0)), Fraction(0)
+    runs: list[_Run] = []
+    for each, own in zip(measurements, alone, strict=True):
+        found = _runs(each, replaced)
+        runs += found
+        rest += Fraction(0) if found else own
+    # whole < 2^bits, so that all costs together are less than 2^GRAIN_BITS grains.
+    bits = whole.numerator.bit_length() - whole.denominator.bit_length() + 1
+    grain = Fraction(2) ** (bits - GRAIN_BITS)
+    return rest + grain * sum(_largest(cluster) for cluster in _clusters(_tables(runs, grain)))
+
+
+def _runs(measurement: Measurement, replaced: bool) -> list[_Run]:
+    """The blocks of a measurement by what they look at; none if that is too much, or costs all the same."""
+    most = math.isqrt(OWN) if replaced else OWN
+    columns = (column_costs(measurement.law, matrix) for matrix in measurement.matrices)
+    level = measurement.cells == 1 if replaced else all(own.min() == own.max() for own in columns)
+    if level or measurement.cells > most:
+        return []
+    by_cell = costs_by_cell(measurement, replaced=replaced)
+    unit = 2 ** max(0, int(by_cell.max()).bit_length() - GRAIN_BITS)
+    by_cell = np.asarray(-(-by_cell // unit), dtype=np.int64)
+    derived = {part.place: part for part in measurement.derived}
+    alike: dict[tuple[JointClasses | None, ...], list[int]] = {}
+    for number, subset in enumerate(measurement.subsets.tolist()):
+        alike.setdefault(tuple(derived.get(at) for at in subset), []).append(number)
+    multiple = measurement.multiplier ** cost_power(measurement.law)
+    runs = []
+    for parts, numbers in alike.items():
+        cells, opened = _looks_at(measurement.sizes, parts, most)
+        axes = [_axes(subset, opened) for subset in measurement.subsets[numbers].tolist()]
+        owners = measurement.owners[numbers].tolist()
+        costs = _over(by_cell, cells)
+        runs.append(_Run(measurement, costs, unit * multiple, axes, owners))
+    return runs
+
+
+def _looks_at(
+    sizes: Sequence[int], parts: Sequence[JointClasses | None], most: int
+) -> tuple[Integers, list[tuple[Axis, ...] | None]]:
+    """Which of a block's cells joint cells of its axes are in, (sizes...), and axes, None for the attribute.
+
+    A derived attribute becomes those that it is made of where all of them have few joint cells, else an axis
+    of its own, as if it had nothing to do with them: that only adds combinations. One of one cell is no axis.
+    """
+    joint = math.prod(size if part is None else part.cells for size, part in zip(sizes, parts, strict=True))
+    cells = np.zeros((), dtype=np.int64)
+    axes: list[tuple[Axis, ...] | None] = []
+    for size, part in zip(sizes, parts, strict=True):
+        if size == 1:
+            axes.append(())
+        elif part is not None and joint <= most:
+            cells = np.add.outer(size * cells, part.classes())
+            axes.append(part.attributes)
+        else:
+            cells = np.add.outer(size * cells, np.arange(size))
+            axes.append(None if part is None else (part,))
+    return cells, axes
+
+
+def _axes(subset: Sequence[int], own: Sequence[tuple[Axis, ...] | None]) -> tuple[Axis, ...]:
+    pairs = zip(subset, own, strict=True)
+    return tuple(axis for at, axes in pairs for axis in ((at,) if axes is None else axes))
+
+
+def _over(costs: Integers, cells: Integers) -> Integers:
+    """Costs of a block's cells, or pairs of cells, over its axes: (cells of each axis, or pairs of them)."""
+    if costs.ndim == 1:
+        return costs[cells]
+    flat, sizes = cells.reshape(-1), cells.shape
+    tensor = costs[flat][:, flat].reshape((*sizes, *sizes))
+    order = [place for axis in range(len(sizes)) for place in (axis, len(sizes) + axis)]
+    return tensor.transpose(order).reshape([size**2 for size in sizes])
+
+
+def _tables(runs: Sequence[_Run], grain: Fraction) -> TableRun:
+    """The costs of all blocks, those on the same axes added up, without places that do not matter."""
+    kept = _places(runs)
+    numbers = {axis: number for number, axis in enumerate(kept)}
+    known: dict[object, Integers] = {}
+    tables: TableRun = {}
+    for at, run in enumerate(runs):
+        for axes, owner in zip(run.axes, run.owners, strict=True):
+            places = [kept[axis] for axis in axes]
+            key = (at, owner, *map(id, places))
+            if key not in known:
+                known[key] = run.in_grains(owner, places, grain)
+            mine = [numbers[axis] for axis, own in zip(axes, places, strict=True) if len(own) > 1]
+            table, name = known[key].transpose(np.argsort(mine)), tuple(sorted(mine))
+            _add(tables, name, table)
+    return tables
+
+
+def _places(runs: Sequence[_Run]) -> dict[Axis, list[int]]:
+    """The places of each axis that matter: no other costs as much or more in every block on it."""
+    users: dict[Axis, set[tuple[int, int]]] = {}
+    for number, run in enumerate(runs):
+        for axes in run.axes:
+            for place, axis in enumerate(axes):
+                users.setdefault(axis, set()).add((number, place))
+    known: dict[frozenset[tuple[int, int]], list[int]] = {}
+    found = {}
+    for axis, uses in users.items():
+        key = frozenset(uses)
+        if key not in known:
+            known[key] = _dearest([np.moveaxis(runs[at].costs, place, 0) for at, place in sorted(uses)])
+        found[axis] = known[key]
+    return found
+
+
+def _dearest(tables: Sequence[Integers]) -> list[int]:
+    """Places along the first axis, without many that cost less than another throughout."""
+    flat = [table.reshape(len(table), -1) for table in tables]
+    total = sum(table.sum(axis=1, dtype=np.float64) / table.max() for table in flat if table.any())
+    left = np.argsort(-np.asarray(total), kind="stable")
+    kept: list[int] = []
+    while len(left) and len(kept) < DEAREST:
+        kept.append(int(left[0]))
+        left = left[np.any([(table[left] > table[left[0]]).any(axis=1) for table in flat], axis=0)]
+    return sorted([*kept, *left.tolist()])
+
+
+def _clusters(tables: TableRun) -> list[TableRun]:
+    """All tables if their axes have few joint places; else sets, each table in one of the last with room."""
+    sizes = _sizes(tables)
+    if len(tables) * math.prod(sizes.values()) <= TOGETHER:
+        return [tables]
+    limit = min(CLUSTER, APART // len(tables))
+    found: list[tuple[dict[int, int], TableRun]] = []
+    for key in sorted(tables, key=lambda key: (-tables[key].size, key)):
+        for axes, own in found[-LOOKED_AT:]:
+            more = {axis: sizes[axis] for axis in key if axis not in axes}
+            if math.prod(axes.values()) * math.prod(more.values()) <= limit:
+                axes.update(more)
+                own[key] = tables[key]
+                break
+        else:
+            found.append(({axis: sizes[axis] for axis in key}, {key: tables[key]}))
+    return [own for _, own in found]
+
+
+def _largest(tables: TableRun, known: int = 0) -> int:
+    """The largest sum of the tables over all joint places of their axes, or `known` if that is more.
+
+    Where the places are many, one axis after the other is fixed; places whose tables' largest costs add up to
+    no more than what is known are passed over.
+    """
+    sizes = _sizes(tables)
+    if math.prod(sizes.values()) <= AT_ONCE:
+        return max(known, int(_added_up(tables).max()))
+    axis = max(sizes, key=lambda each: (sizes[each], sum(each in key for key in tables)))
+    bounds = np.zeros(sizes[axis], dtype=np.int64)
+    for key, table in tables.items():
+        others = tuple(at for at, each in enumerate(key) if each != axis)
+        bounds += table.max(axis=others)
+    for place in np.argsort(-bounds, kind="stable").tolist():
+        if bounds[place] > known:
+            known = _largest(_fixed(tables, axis, place), known)
+    return known
+
+
+def _fixed(tables: TableRun, axis: int, place: int) -> TableRun:
+    """The tables at one place of an axis, over the others."""
+    found: TableRun = {}
+    for key, table in tables.items():
+        if axis in key:
+            table = np.take(table, place, axis=key.index(axis))
+            key = tuple(each for each in key if each != axis)
+        _add(found, key, table)
+    return found
+
+
+def _add(tables: TableRun, key: Key, table: Integers) -> None:
+    tables[key] = tables[key] + table if key in tables else table
+
+
+def _added_up(tables: TableRun) -> Integers:
+    """The sum of several tables over all their axes: those over few axes first, while the sum is small."""
+    sizes = _sizes(tables)
+    axes = sorted(sizes)
+    total = np.zeros((), dtype=np.int64) + tables.get((), 0)
+    for last, axis in enumerate(axes):
+        total = np.repeat(total[..., None], sizes[axis], axis=-1)
+        for key, table in tables.items():
+            if key and key[-1] == axis:
+                total += table.reshape([sizes[each] if each in key else 1 for each in axes[: last + 1]])
+    return total
+
+
+def _sizes(tables: TableRun) -> dict[int, int]:
+    """Places of each axis."""
+    return {axis: size for key, table in tables.items() for axis, size in zip(key, table.shape, strict=True)}

@@ -4,12 +4,12 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from residua.errors import BudgetError
-from residua.kernel.exact import largest_size
 from residua.linalg.classes import JointClasses
 from residua.linalg.matrices import along_axes
 from residua.noise import DiscreteLaplace, Law, RoundedGaussian
@@ -113,6 +113,11 @@ class Measurement:
             answers = along_axes(counts.astype(np.float64), [m.astype(np.float64) for m in self.matrices])
             return (answers * self.multiplier).astype(np.int64)
         return np.asarray(along_axes(counts, self.matrices) * self.multiplier, dtype=np.int64)
+
+
+def largest_size(matrix: NDArray[Any]) -> int:
+    """Largest absolute entry: in 64 bits the absolute value of -2^63 would be negative."""
+    return max(int(matrix.max()), -int(matrix.min()))
 
 
 def record_limit(measurements: Sequence[Measurement]) -> int:

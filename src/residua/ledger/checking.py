@@ -5,7 +5,7 @@ the moment of its debit. A ledger that was rolled back lacks the entry, one that
 another event in its place.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
@@ -46,74 +46,57 @@ class Finding:
         return self.state not in ("paid", "unchecked")
 
 
-@dataclass(frozen=True, slots=True)
-class _Receipt:
-    """What a release says of the entry that paid for it."""
-
-    release: str
-    plan: object
-    dataset: str
-    number: int
-    amount: object
-    head: str
-
-
 def findings(book: Book, releases: Iterable[Audited]) -> tuple[Finding, ...]:
     """One finding for each release; that of a combination is the worst one of its parts."""
-    receipts = [list(_receipts(release.hash, release.audit)) for release in releases]
+    parts = [list(_parts(release.hash, release.audit)) for release in releases]
     claims: dict[str, set[str]] = {}
-    for receipt in (each for own in receipts for each in own):
-        if isinstance(receipt, _Receipt):
-            claims.setdefault(receipt.head, set()).add(receipt.release)
-    return tuple(_worst([_found(book, each, claims) for each in own]) for own in receipts)
+    for release, audit in (part for own in parts for part in own):
+        if isinstance(record := audit.get("ledger"), Mapping):
+            claims.setdefault(str(record.get("hash")), set()).add(release)
+    found = [[_found(book, release, audit, claims) for release, audit in own] for own in parts]
+    return tuple(max(own, key=lambda finding: _ORDER.index(finding.state)) for own in found)
 
 
-def _receipts(release: object, audit: Mapping[str, Any]) -> Iterator[_Receipt | str]:
-    """What pays for a release, or for each one that it was combined from; words where nothing is known."""
-    if isinstance(parts := audit.get("combined"), list) and parts:
-        for part in parts:
-            known = part if isinstance(part, Mapping) else {}
-            yield from _receipts(known.get("hash"), known)
+def _parts(release: object, audit: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """The hash and the audit record of a release, or of each one that it was combined from."""
+    if not (isinstance(parts := audit.get("combined"), list) and parts):
+        yield str(release), audit
         return
+    for part in parts:
+        known = part if isinstance(part, Mapping) else {}
+        yield from _parts(known.get("hash"), known)
+
+
+def _found(book: Book, release: str, audit: Mapping[str, Any], claims: Mapping[str, set[str]]) -> Finding:
+    """What the book says of one release that was not combined."""
     match audit.get("ledger"):
         case None:
-            yield "no ledger paid for it"
-        case {"dataset": str(dataset), "entry": str(number), "hash": str(head)} as record if (
-            number.isdecimal() and len(number) < 19
+            return Finding("unchecked", "no ledger paid for it")
+        case {"dataset": str(dataset), "entry": str(digits), "hash": str(head)} as record if (
+            digits.isdecimal() and len(digits) < 19
         ):
-            plan, amount = audit.get("plan_hash"), record.get("amount")
-            yield _Receipt(str(release), plan, dataset, int(number), amount, head)
+            number = int(digits)
         case _:
-            yield "its audit record has no head of a ledger"
-
-
-def _found(book: Book, receipt: _Receipt | str, claims: Mapping[str, set[str]]) -> Finding:
-    """What the book says of one receipt."""
-    if isinstance(receipt, str):
-        return Finding("unchecked", receipt)
-    if receipt.dataset != book.dataset:
-        return Finding("unchecked", f"the ledger of dataset {receipt.dataset!r} paid for it")
-    if receipt.number > book.length:
+            return Finding("unchecked", "its audit record has no head of a ledger")
+    if dataset != book.dataset:
+        return Finding("unchecked", f"the ledger of dataset {dataset!r} paid for it")
+    if number > book.length:
         return Finding(
             "rolled back",
-            f"it was paid by event {receipt.number}, and the ledger ends with event {book.length}: entries "
-            "were deleted, or an old copy was restored",
+            f"it was paid by event {number}, and the ledger ends with event {book.length}: entries were "
+            "deleted, or an old copy was restored",
         )
-    entry = book.entries.get(receipt.number)
-    if entry is None or entry.hash != receipt.head:
+    entry = book.entries.get(number)
+    if entry is None or entry.hash != head:
         return Finding(
             "forked",
-            f"event {receipt.number} of the ledger is another one than that which paid for it: the ledger "
-            "was rolled back and went on, or is another copy, or another ledger of the same name",
+            f"event {number} of the ledger is another one than that which paid for it: the ledger was rolled "
+            "back and went on, or is another copy, or another ledger of the same name",
         )
-    if (str(entry.amount), entry.plan_hash) != (receipt.amount, receipt.plan):
+    if (str(entry.amount), entry.plan_hash) != (record.get("amount"), audit.get("plan_hash")):
         return Finding("disputed", f"entry {entry.id} is of another plan or amount than it says", entry)
-    if len(claims[receipt.head]) > 1:
+    if len(claims[head]) > 1:
         return Finding("disputed", f"entry {entry.id} is that of several different releases", entry)
-    if entry.release_hash not in (None, receipt.release):
+    if entry.release_hash not in (None, release):
         return Finding("disputed", f"the ledger has noted another release for entry {entry.id}", entry)
     return Finding("paid", f"by entry {entry.id}", entry)
-
-
-def _worst(found: Sequence[Finding]) -> Finding:
-    return max(found, key=lambda finding: _ORDER.index(finding.state))

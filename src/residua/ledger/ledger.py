@@ -8,8 +8,8 @@ from pathlib import Path
 
 from residua._calls import asks_for
 from residua.errors import BudgetError, BudgetExceeded, LedgerError
-from residua.ledger import store
-from residua.ledger.book import Entry, text_below
+from residua.ledger import book as books
+from residua.ledger.book import Book, Entry, text_below
 from residua.ledger.checking import Audited, Finding, findings
 from residua.privacy import Budget, Privacy, Unit
 from residua.privacy.conversions import text_above
@@ -43,7 +43,7 @@ class Ledger:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "path", Path(os.path.abspath(self.path)))
-        store.read(self.path)
+        books.read(self.path)
 
     @classmethod
     def open(cls, path: str | os.PathLike[str]) -> "Ledger":
@@ -60,57 +60,56 @@ class Ledger:
             raise BudgetError(f"a ledger's total must be a budget such as zcdp(1), not {budget!r}")
         if not isinstance(dataset, str) or not dataset:
             raise LedgerError(f"a ledger names its dataset in words such as 'people-2024', not {dataset!r}")
-        head = {
-            "kind": "created",
-            "dataset": dataset,
-            "budget": budget.to_manifest(),
-            "unit": unit.to_manifest(),
-        }
-        store.create(Path(os.path.abspath(path)), head)
+        terms = {"dataset": dataset, "budget": budget.to_manifest(), "unit": unit.to_manifest()}
+        books.create(Path(os.path.abspath(path)), {"kind": "created", **terms})
         return cls.open(path)
+
+    @property
+    def _book(self) -> Book:
+        return books.read(self.path)
 
     @property
     def dataset(self) -> str:
         """The name of the dataset."""
-        return store.read(self.path).dataset
+        return self._book.dataset
 
     @property
     def budget(self) -> Budget:
         """The total, as it was given at creation."""
-        return store.read(self.path).budget
+        return self._book.budget
 
     @property
     def unit(self) -> Unit:
         """Whose privacy is counted."""
-        return store.read(self.path).unit
+        return self._book.unit
 
     @property
     def currency(self) -> str:
         """What `total`, `spent` and `remaining` count: 'rho', 'epsilon' (pure) or 'privacy cost'."""
-        return store.read(self.path).currency
+        return self._book.currency
 
     @property
     def total(self) -> Fraction:
         """The most that may be spent in all, in the ledger's currency."""
-        return store.read(self.path).total
+        return self._book.total
 
     @property
     def spent(self) -> Fraction:
         """What has been spent, in the ledger's currency: the exact sum of the entries' amounts."""
-        return store.read(self.path).spent
+        return self._book.spent
 
     @property
     def remaining(self) -> Fraction:
         """What may still be spent, in the ledger's currency."""
-        return store.read(self.path).left
+        return self._book.left
 
     def entries(self) -> tuple[Entry, ...]:
         """Every debit, in order."""
-        return tuple(store.read(self.path).entries.values())
+        return tuple(self._book.entries.values())
 
     def can_spend(self, privacy: Privacy) -> bool:
         """Whether `spend` would accept a release now; another process may still come first."""
-        book = store.read(self.path)
+        book = self._book
         try:
             book.charge(privacy)
         except (BudgetError, BudgetExceeded):
@@ -124,17 +123,12 @@ class Ledger:
         in this ledger's currency. Where this raises anything, do not release; there is no refund.
         """
         debit = {"kind": "spent", "plan_hash": plan_hash, "privacy": privacy.to_manifest(), "note": note}
-        return store.append(self.path, debit)
+        return books.append(self.path, debit)
 
     def complete(self, entry: Entry, release_hash: str) -> Entry:
         """The entry with its release noted, once; for audits only, since no amount changes."""
-        event = {
-            "kind": "released",
-            "entry": entry.id,
-            "entry_hash": entry.hash,
-            "release_hash": release_hash,
-        }
-        return store.append(self.path, event)
+        noted = {"entry": entry.id, "entry_hash": entry.hash, "release_hash": release_hash}
+        return books.append(self.path, {"kind": "released", **noted})
 
     def check(self, releases: Iterable[Audited]) -> tuple[Finding, ...]:
         """One finding for each release: whether this ledger still holds the entry that paid for it (L-015).
@@ -142,11 +136,11 @@ class Ledger:
         Finds a ledger that was rolled back or copied, by the releases that it paid for meanwhile: give all
         that there are.
         """
-        return findings(store.read(self.path), releases)
+        return findings(self._book, releases)
 
     def describe(self) -> str:
         """The ledger in plain words; what is spent is rounded up, what is left is rounded down."""
-        book = store.read(self.path)
+        book = self._book
         releases = "1 release" if len(book.entries) == 1 else f"{len(book.entries)} releases"
         return (
             f"Ledger of dataset {book.dataset!r}, protecting against {book.unit.describe()}.\n"

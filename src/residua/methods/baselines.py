@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from residua._limits import BASELINE_CELLS, BASELINE_ENTRIES
 from residua.answering.blocks import Placed, Shape
 from residua.errors import Infeasible
+from residua.kernel.block import column_costs
 from residua.linalg.matrices import inverse_gram
 from residua.methods.draft import Draft
 from residua.methods.hdmm.demand import lower_bound
@@ -21,7 +22,7 @@ from residua.methods.hdmm.products import Products
 from residua.methods.hdmm.weighing import Weighing
 from residua.methods.hdmm.weighing import at_cost_one as weights_at_cost_one
 from residua.privacy import NoiseLaw
-from residua.privacy.laws import column_costs, unit_variance
+from residua.privacy.laws import unit_variance
 from residua.strategy.build import Spans, integer_span, of_blocks
 from residua.strategy.integers import independent_integers
 from residua.workload import Queries, Workload

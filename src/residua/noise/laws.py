@@ -11,9 +11,8 @@ import numpy as np
 
 from residua.errors import BudgetError
 from residua.noise.quantiles import Integers
-from residua.noise.samplers import Owner, discrete_laplace
+from residua.noise.samplers import Owner, discrete_laplace, rounded_gaussian
 from residua.noise.source import Source
-from residua.noise.wide import any_rounded_gaussian
 from residua.privacy import NoiseLaw
 from residua.privacy.laws import integer_variances
 
@@ -62,19 +61,13 @@ class Law(ABC):
 
 
 class RoundedGaussian(Law):
-    """round(N(0, parameter)): a post-processing of the Gaussian mechanism (P-011, N-020).
-
-    >>> from residua.noise import simulated
-    >>> law = RoundedGaussian(Fraction(1, 2))
-    >>> law.draw(simulated(seed=1), 3).dtype, law.bound(64)
-    (dtype('int64'), 7)
-    """
+    """round(N(0, parameter)): a post-processing of the Gaussian mechanism (P-011, N-020)."""
 
     __slots__ = ()
     name = "gaussian"
     meaning = "the variance of a rounded Gaussian"
     largest = 2**112  # drawn in two parts, it may be as wide as 64 bits hold
-    sample = staticmethod(any_rounded_gaussian)
+    sample = staticmethod(rounded_gaussian)
 
     def bound(self, bits: int) -> int:
         """The least t that claim N-022 allows."""
@@ -84,12 +77,7 @@ class RoundedGaussian(Law):
 
 
 class DiscreteLaplace(Law):
-    """Integers with probabilities in proportion to exp(-|k| / parameter) (N-030).
-
-    >>> from residua.noise import simulated
-    >>> DiscreteLaplace(Fraction(3, 2)).draw(simulated(seed=1), 2).shape
-    (2,)
-    """
+    """Integers with probabilities in proportion to exp(-|k| / parameter) (N-030)."""
 
     __slots__ = ()
     name = "laplace"
@@ -110,13 +98,7 @@ def _nats(bits: int) -> Fraction:
 
 
 def draw(source: Source, laws: Sequence[Law], counts: Sequence[int]) -> Integers:
-    """Independent noise of many blocks, laid end to end: counts[i] values of laws[i], all of one kind.
-
-    >>> from residua.noise import simulated
-    >>> blocks = [RoundedGaussian(Fraction(1)), RoundedGaussian(Fraction(10**12))]
-    >>> draw(simulated(seed=1), blocks, [2, 3]).shape
-    (5,)
-    """
+    """Independent noise of many blocks, laid end to end: counts[i] values of laws[i], all of one kind."""
     kinds = {type(law) for law in laws}
     if len(kinds) > 1:
         names = ", ".join(sorted(kind.__name__ for kind in kinds))

@@ -2,6 +2,13 @@
 
 `owner` names the block of every value, shape (count,). A draw is decided in floats where their proved error
 leaves no doubt, and otherwise by `Uniform`, with more random bits and ball arithmetic (N-002).
+
+Where sigma is so large that floats cannot tell one integer from the next, write N = S (K + F), with S a power
+of two, K = round(N / S) a rounded Gaussian of moderate width, and F between -1/2 and 1/2. Given K = k the
+density of F is proportional to exp(-(k + F)^2 / (2 t^2)), t = sigma / S: nearly flat. F is drawn uniformly
+and kept with its density over the largest one; that ratio is above `1 - 2^-15`, so that one word nearly
+always decides, and `Uniform` the rest. The integer asked for is S k plus the rounded S F, whose bits are the
+uniform ones (N-025).
 """
 
 import math
@@ -14,7 +21,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from residua.noise.comparison import Uniform, steps_reached
 from residua.noise.quantiles import BITS, Integers, Quantiles, exponential, half_normal
 from residua.noise.source import Source, Words
 
@@ -24,8 +30,40 @@ if TYPE_CHECKING:
 Owner = NDArray[np.intp]
 
 MARGIN = 2.0**-46  # more than three times what floats can be wrong by (N-012); infinity leaves all to balls
+GUARD_BITS = 64  # of balls, beyond those of the number that they are compared with
+COARSE_BITS = 24  # t lies between 2 to this and twice that
+WIDE_BITS = 32  # sigma from which a draw is made in two parts
+FAR = 2**8  # |k| up to so many t is decided by the float test
+SURE = 2**64 - 2**50  # words below this keep F: a chance of 1 - 2^-14, below every density ratio up to FAR
 
 _HALF = Fraction(1, 2)
+
+
+@dataclass(slots=True)
+class Uniform:
+    """A number V with numerator <= 2^bits V <= numerator + 1; its later bits are not drawn yet (N-003)."""
+
+    source: Source
+    numerator: int
+    bits: int
+
+    def below(self, limit: Callable[[], "arb"]) -> bool:
+        """Whether V is below a real number; `limit` encloses it at flint's working precision."""
+        from flint import arb, ctx
+
+        while True:
+            with ctx.workprec(self.bits + GUARD_BITS):
+                scaled = limit() * arb(2) ** self.bits
+                if scaled >= self.numerator + 1:
+                    return True
+                if scaled <= self.numerator:
+                    return False
+            self.more()
+
+    def more(self) -> None:
+        """Draw 64 bits more."""
+        self.numerator = self.numerator << 64 | int(self.source.words(1)[0])
+        self.bits += 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,38 +77,34 @@ class Stairs:
     guess: Callable[[float], float]  # roughly the x that is exceeded with a given probability
 
 
-def _gaussian_reaching(variance: Fraction, k: int) -> "arb":
-    """P(sigma |N| + 1/2 >= k)."""
-    return ball((k - _HALF) ** 2 / (2 * variance)).sqrt().erfc()
-
-
-def _geometric_reaching(scale: Fraction, k: int) -> "arb":
-    """P(scale * E >= k), E exponential."""
-    return ball(-k / scale).exp()
-
-
 GAUSSIAN = Stairs(
     quantiles=half_normal,
     shift=0.5,
     scale=lambda variance: math.sqrt(float(variance)),
-    reaching=_gaussian_reaching,
+    reaching=lambda variance, k: ball((k - _HALF) ** 2 / (2 * variance)).sqrt().erfc(),
     guess=lambda v: -NormalDist().inv_cdf(v / 2),
 )
 GEOMETRIC = Stairs(
     quantiles=exponential,
     shift=0.0,
     scale=float,
-    reaching=_geometric_reaching,
+    reaching=lambda scale, k: ball(-k / scale).exp(),
     guess=lambda v: -math.log(v),
 )
 
 
 def rounded_gaussian(source: Source, variances: Sequence[Fraction], owner: Owner) -> Integers:
-    """round(N(0, variance)) for each value (N-020)."""
+    """round(N(0, variance)) for each value, whatever the variance (N-020, N-025)."""
+    shifts = np.array([_shift(variance) for variance in variances], dtype=np.int64)
+    coarse = [variance / 4 ** int(shift) for variance, shift in zip(variances, shifts, strict=True)]
     words = source.words(len(owner))
-    magnitudes = climb(GAUSSIAN, source, words, variances, owner)
     signs = 1 - 2 * (words & np.uint64(1)).astype(np.int64)
-    return signs * magnitudes
+    steps = signs * climb(GAUSSIAN, source, words, coarse, owner)
+    wide = np.flatnonzero(shifts[owner] > 0)
+    if len(wide):
+        mine = owner[wide]
+        steps[wide] = _refined(source, steps[wide], shifts[mine], coarse, mine)
+    return steps
 
 
 def discrete_laplace(source: Source, scales: Sequence[Fraction], owner: Owner) -> Integers:
@@ -102,6 +136,65 @@ def climb_exactly(stairs: Stairs, source: Source, part: int, parameter: Fraction
     uniform = Uniform(source, part, BITS)
     roughly = stairs.scale(parameter) * stairs.guess((part + 0.5) / 2**BITS) + stairs.shift
     return steps_reached(lambda k: uniform.below(lambda: stairs.reaching(parameter, k)), math.floor(roughly))
+
+
+def steps_reached(reached: Callable[[int], bool], guess: int) -> int:
+    """The largest k >= 0 that is reached, if 0 is and every k below one that is; `guess` only saves time."""
+    low, high, stride = guess, guess + 1, 1
+    while low > 0 and not reached(low):
+        low, high, stride = max(0, low - stride), low, 2 * stride
+    while reached(high):
+        low, high, stride = high, high + stride, 2 * stride
+    while high - low > 1:
+        middle = (low + high) // 2
+        if reached(middle):
+            low = middle
+        else:
+            high = middle
+    return low
+
+
+def _shift(variance: Fraction) -> int:
+    """log2 of S: 0 where the draw needs no second part."""
+    bits = (math.floor(variance).bit_length() - 1) // 2  # floor of log2 sigma
+    return bits - COARSE_BITS if bits >= WIDE_BITS else 0
+
+
+def _refined(
+    source: Source, coarse: Integers, shifts: Integers, variances: Sequence[Fraction], owner: Owner
+) -> Integers:
+    """S k + round(S F) for each coarse value k."""
+    places = np.empty(len(coarse), dtype=np.int64)
+    waiting = np.arange(len(coarse))
+    while len(waiting):
+        fine = source.words(len(waiting))
+        chance = source.words(len(waiting))
+        bits = (fine >> (63 - shifts[waiting]).astype(np.uint64)).astype(np.int64)  # shift + 1 of them
+        near = np.abs(coarse[waiting]) <= FAR * 2**COARSE_BITS
+        kept = near & (chance < np.uint64(SURE))
+        for index in np.flatnonzero(~kept):
+            at, drawn = waiting[index], Uniform(source, int(chance[index]), 64)
+            place = Uniform(source, int(bits[index]), int(shifts[at]) + 1)
+            kept[index] = _keep(int(coarse[at]), place, drawn, variances[owner[at]])
+        # F = -1/2 + (i + g) / S with i the first bits and g >= 1/2 where the last one is set.
+        places[waiting[kept]] = ((bits + 1) >> 1)[kept]
+        waiting = waiting[~kept]
+    size = np.left_shift(np.int64(1), shifts)
+    return np.asarray(coarse * size - size // 2 + places)
+
+
+def _keep(k: int, place: Uniform, chance: Uniform, variance: Fraction) -> bool:
+    """Whether F + 1/2, which `place` draws, is kept; both numbers are drawn as far as that needs."""
+
+    def ratio() -> "arb":
+        """Density at F over the largest density, for every F that starts with the bits drawn so far."""
+        place.more()
+        low = Fraction(place.numerator, 2**place.bits) - _HALF
+        fine = ball(low).union(ball(low + Fraction(1, 2**place.bits)))
+        peak = max(abs(k) - _HALF, Fraction(0))
+        return ((ball(peak**2) - (ball(Fraction(k)) + fine) ** 2) / (2 * ball(variance))).exp()
+
+    return chance.below(ratio)
 
 
 def ball(number: Fraction) -> "arb":

@@ -39,13 +39,6 @@ def variance_ratio(law: NoiseLaw, factor: float) -> float:
     return factor * factor if law == "laplace" else factor
 
 
-def column_costs(law: NoiseLaw, matrix: Array) -> Array:
-    """Cost of a record of each cell at noise of parameter 1, shape (cells,): sums of squares, or of sizes."""
-    if law == "laplace":
-        return np.asarray(np.abs(matrix).sum(axis=0))
-    return np.asarray(np.einsum("ri,ri->i", matrix, matrix))
-
-
 def parameter_of(law: NoiseLaw, variance: float) -> float:
     """The parameter of real noise of this variance: the variance itself, or the scale."""
     return math.sqrt(variance / 2) if law == "laplace" else variance

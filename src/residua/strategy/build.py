@@ -12,11 +12,12 @@ from residua._limits import SPAN_ENTRIES
 from residua.answering.blocks import Layer, Placed, Shape
 from residua.answering.coarsened import QuerySplit
 from residua.errors import WorkloadError
+from residua.kernel.block import column_costs
 from residua.linalg.centring import Measure
 from residua.linalg.classes import spread_over
 from residua.linalg.matrices import integer_kernel
 from residua.privacy import NoiseLaw
-from residua.privacy.laws import column_costs, parameter_of
+from residua.privacy.laws import parameter_of
 from residua.schema import Schema
 from residua.strategy.strategy import Domain, Strategy
 from residua.workload import Combined, Queries

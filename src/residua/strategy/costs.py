@@ -10,11 +10,9 @@ from numpy.typing import NDArray
 from residua._limits import COUNTED_CELLS
 from residua.answering.blocks import Layer
 from residua.errors import BudgetError, Infeasible
-from residua.kernel.cost import added_cost, replaced_cost, separate_cost
-from residua.kernel.exact import column_costs
-from residua.kernel.joint import MOST_BLOCKS
+from residua.kernel.block import column_costs, cost_power, matrix_cost
+from residua.kernel.cost import MOST_BLOCKS, added_cost, replaced_cost, separate_cost
 from residua.kernel.measurement import Measurement
-from residua.privacy import laws
 from residua.strategy.strategy import Strategy
 from residua.workload.queries import spelled
 
@@ -49,11 +47,11 @@ def batches_of(strategy: Strategy) -> list[Measurement]:
 
 def _measurements(strategy: Strategy, matrices: Sequence[Integers], costs: Costs) -> Iterator[Measurement]:
     """The blocks of a strategy with these matrices as its shapes, and noise that makes them cost so much."""
-    norms = [int(column_costs(strategy.law, matrix).max()) for matrix in matrices]
+    norms = [matrix_cost(strategy.law, matrix) for matrix in matrices]
     for number, mine in strategy.runs():
         layer = strategy.layers[number]
         numbers = layer.shapes[mine[0]].tolist()
-        multiple = layer.multiplier if strategy.law == "laplace" else layer.multiplier**2
+        multiple = layer.multiplier ** cost_power(strategy.law)
         norm = multiple * math.prod(norms[at] for at in numbers)
         found, owners = costs(number, mine)
         yield Measurement(
@@ -122,7 +120,7 @@ def _may_save(strategy: Strategy) -> bool:
     blocks = sum(len(layer.noise) for layer in strategy.layers)
     if not 1 < blocks <= MOST_BLOCKS:
         return False
-    costs = [laws.column_costs(strategy.law, shape.matrix) for shape in strategy.shapes]
+    costs = [column_costs(strategy.law, shape.matrix) for shape in strategy.shapes]
     level = np.array([float(own.min() / own.max()) for own in costs])
     least = sum(float(np.sum(layer.costs * level[layer.shapes].prod(axis=1))) for layer in strategy.layers)
     return least < (1 - (NEGLIGIBLE if blocks <= FEW_BLOCKS else ROUNDING)) * strategy.cost()

@@ -14,8 +14,9 @@ from numpy.typing import NDArray
 
 from residua.answering.blocks import Layer, Measured, Placed, Shape
 from residua.errors import Infeasible
+from residua.kernel.block import column_costs
 from residua.linalg.matrices import along_axes, distinct_rows, join
-from residua.privacy.laws import column_costs, parameter_of
+from residua.privacy.laws import parameter_of
 from residua.strategy.build import of_blocks
 from residua.strategy.strategy import Domain, Strategy
 

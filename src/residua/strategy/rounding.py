@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from residua._limits import FILLED_ROWS
 from residua.answering.blocks import Layer, Memory, Shape, shape_uses
 from residua.errors import Infeasible
-from residua.kernel.exact import column_costs
+from residua.kernel.block import matrix_cost
 from residua.linalg.centring import Measure
 from residua.privacy import NoiseLaw
 from residua.privacy.laws import integer_variances
@@ -146,8 +146,9 @@ class _Rounding:
         for number in np.unique(layer.shapes).tolist():
             known = self.plain.get(number)
             rounded[number] = known is None
-            column = self.ideal.shapes[number].rank + 1 if known is None else np.abs(known).sum(axis=0).max()
-            columns[number] = math.log2(column)
+            rank = self.ideal.shapes[number].rank
+            ones = rank + 1 if known is None else matrix_cost("laplace", known.astype(np.int64))
+            columns[number] = math.log2(ones)
         least = float(layer.costs.min()) / self.cost * float(self.allowed)
         factors = rounded[layer.shapes].sum(axis=1)
         pairs = np.unique(np.stack([columns[layer.shapes].sum(axis=1), factors], axis=1), axis=0)
@@ -278,7 +279,7 @@ def with_budget(strategy: Strategy, allowed: Fraction) -> Strategy:
 
 def _norm(law: NoiseLaw, shape: Shape) -> int:
     """Cost of an integer shape at noise of parameter 1, exactly."""
-    return int(column_costs(law, shape.matrix.astype(np.int64)).max())
+    return matrix_cost(law, shape.matrix.astype(np.int64))
 
 
 NEGLIGIBLE = Fraction(1, 2**32)  # of a budget: noise that is wider by so little is not set again

@@ -8,8 +8,8 @@ from numpy.typing import NDArray
 
 from residua._limits import COMPARED_CELLS, UNSPENT_CELLS, UNSPENT_COSTS
 from residua.errors import WorkloadError
+from residua.kernel.block import column_costs
 from residua.linalg.matrices import join, spread
-from residua.privacy.laws import column_costs
 from residua.strategy.joining import joint_cells
 from residua.strategy.strategy import Strategy
 from residua.workload import Table, Workload

@@ -11,9 +11,9 @@ from flint import arb, ctx, fmpq
 from hypothesis import given
 from hypothesis import strategies as st
 
-from residua.noise import DiscreteLaplace, RoundedGaussian, samplers, simulated, wide
-from residua.noise.comparison import Uniform, steps_reached
+from residua.noise import DiscreteLaplace, RoundedGaussian, samplers, simulated
 from residua.noise.quantiles import half_normal
+from residua.noise.samplers import Uniform, steps_reached
 
 SCALES = [Fraction(1, 2**40), Fraction(1, 1000), Fraction(3, 10), 1, Fraction(22, 7), 10**6, 10**9, 2**40]
 
@@ -69,7 +69,7 @@ def test_an_error_as_large_as_the_margin_never_changes_a_draw(sign, monkeypatch)
     table = half_normal()
     moved = table.coefficients.copy()
     moved[0] += sign * samplers.MARGIN * 0.7
-    monkeypatch.setattr(wide, "WIDE_BITS", 100)  # one part however wide
+    monkeypatch.setattr(samplers, "WIDE_BITS", 100)  # one part however wide
     law, count = RoundedGaussian(2**80), 5000  # so wide that many draws come close to a step
     right = law.draw(simulated(seed=2), count)
     wrong = replace(samplers.GAUSSIAN, quantiles=lambda: replace(table, coefficients=moved))
@@ -81,7 +81,7 @@ def test_an_error_as_large_as_the_margin_never_changes_a_draw(sign, monkeypatch)
 
 @pytest.mark.parametrize("scale", [Fraction(3, 10), 1, Fraction(22, 7), 10**6, 2**40], ids=float)
 def test_a_rounded_gaussian_is_the_rounded_quantile_of_its_bits(scale, monkeypatch):
-    monkeypatch.setattr(wide, "WIDE_BITS", 100)  # one part however wide
+    monkeypatch.setattr(samplers, "WIDE_BITS", 100)  # one part however wide
     law = RoundedGaussian(scale * scale)
     words = simulated(seed=5).words(300)
     words[:3] = [6, 2**64 - 1, 2**52]  # far in the tail, at the centre, at the end of the table

@@ -20,10 +20,11 @@ import pyarrow.parquet
 import pytest
 
 import residua as rs
-from residua import _files, _measure
+from residua import _files
 from residua.engines import MemoryEngine
+from residua.kernel import measuring
 from residua.kernel.measurement import Measurement
-from residua.ledger import store
+from residua.ledger import book
 from residua.noise import RoundedGaussian, SystemSource
 from residua.strategy.build import seen_by
 from residua.strategy.costs import record_cost
@@ -40,7 +41,7 @@ SIMULATED = {"ledger": None, "noise": rs.simulated(seed=1)}
 @pytest.fixture(autouse=True)
 def quick(monkeypatch):
     """Durability is the ledger's own affair: do not wait for the disk."""
-    monkeypatch.setattr(store, "_SETTINGS", ("PRAGMA synchronous=OFF",))
+    monkeypatch.setattr(book, "_SETTINGS", ("PRAGMA synchronous=OFF",))
 
 
 @pytest.fixture(scope="module")
@@ -95,7 +96,7 @@ def test_a_release_costs_what_its_plan_says(plan, ledger):
 
 def test_everything_about_the_data_comes_before_the_debit_and_all_noise_after_it(plan, ledger, monkeypatch):
     happened = []
-    real_draw, real_spend = _measure.draw, rs.Ledger.spend
+    real_draw, real_spend = measuring.draw, rs.Ledger.spend
 
     class Watched(MemoryEngine):
         def tally(self, sets, progress=None):
@@ -112,7 +113,7 @@ def test_everything_about_the_data_comes_before_the_debit_and_all_noise_after_it
         happened.append("draw")
         return real_draw(*args)
 
-    monkeypatch.setattr(_measure, "draw", draw)
+    monkeypatch.setattr(measuring, "draw", draw)
     monkeypatch.setattr(rs.Ledger, "spend", spend)
     rs.measure(plan, PEOPLE, ledger=ledger, engine=Counting(Watched))
     assert set(happened) == {"count", "spent", "draw"}
@@ -126,7 +127,7 @@ def test_a_failure_of_the_entropy_source_wastes_the_debit_and_releases_nothing(p
         raise OSError("no entropy")
 
     with monkeypatch.context() as patch:
-        patch.setattr(_measure, "draw", dead)
+        patch.setattr(measuring, "draw", dead)
         with pytest.raises(OSError, match="no entropy"):
             rs.measure(plan, PEOPLE, ledger=ledger)
     assert ledger.spent == Fraction(1, 10)
@@ -171,10 +172,12 @@ def test_every_block_gets_noise_of_its_own_law_however_many_are_drawn_at_once(mo
     def draw(source, laws, counts):
         return np.repeat([int(law.parameter) for law in laws], counts)
 
-    monkeypatch.setattr(_measure, "NUMBERS_AT_ONCE", at_once)
-    monkeypatch.setattr(_measure, "draw", draw)
+    monkeypatch.setattr(measuring, "NUMBERS_AT_ONCE", at_once)
+    monkeypatch.setattr(measuring, "draw", draw)
     answers = np.arange(12).reshape(6, 2)
-    noisy = _measure._noisy(batch, answers.copy(), laws, rs.simulated(seed=1))
+    noisy = measuring._noisy(
+        batch, answers.copy(), laws, rs.simulated(seed=1), np.argsort(batch.owners, kind="stable")
+    )
     assert (noisy - answers).tolist() == [[v, v] for v in (3, 2, 5, 2, 3, 5)]
 
 
@@ -191,7 +194,7 @@ def test_an_interruption_before_the_debit_spends_nothing(plan, unspent, monkeypa
     def interrupted(*_):
         raise stop
 
-    monkeypatch.setattr(_measure, "_exact_answers", interrupted)
+    monkeypatch.setattr(measuring, "_exact_answers", interrupted)
     with pytest.raises(stop):
         rs.measure(plan, PEOPLE, ledger=unspent)
 
@@ -315,8 +318,8 @@ def test_a_file_that_is_no_ledger_pays_nothing(plan, ledger, tmp_path, content):
 )
 def test_a_ledger_that_cannot_be_written_pays_nothing(plan, unspent, monkeypatch, setting, words):
     drawn = []
-    monkeypatch.setattr(_measure, "draw", lambda *_: drawn.append(1))
-    monkeypatch.setattr(store, "_SETTINGS", (*store._SETTINGS, setting))
+    monkeypatch.setattr(measuring, "draw", lambda *_: drawn.append(1))
+    monkeypatch.setattr(book, "_SETTINGS", (*book._SETTINGS, setting))
     with pytest.raises(rs.LedgerError, match=words):
         rs.measure(plan, PEOPLE, ledger=unspent, note="x" * 9000)
     assert not drawn
@@ -604,7 +607,7 @@ def test_the_policy_of_the_schema_decides_about_values_outside_it(policy, monkey
     age, expected = POLICIES[policy]
     schema = rs.Schema(age=age, sex=rs.Categorical("F", "M"))
     plan = rs.plan(rs.marginals(schema, ways=1), rs.zcdp(1), method="querysmasher")
-    monkeypatch.setattr(_measure, "draw", lambda source, laws, counts: np.zeros(sum(counts), np.int64))
+    monkeypatch.setattr(measuring, "draw", lambda source, laws, counts: np.zeros(sum(counts), np.int64))
     if expected is None:  # a missing value is nearest to no cell
         with pytest.raises(rs.DataError, match="age"):
             rs.measure(plan, OUTSIDE, **SIMULATED)
@@ -636,7 +639,7 @@ class Crowd(MemoryEngine):
 def test_more_records_than_64_bits_hold_wrap_around_and_nobody_is_told(plan, ledger, monkeypatch):
     """A refusal would tell the number of records, to whoever chose the plan and for nothing (claim I-006)."""
     counts = {}
-    monkeypatch.setattr(_measure, "draw", lambda source, laws, counts: np.zeros(sum(counts), np.int64))
+    monkeypatch.setattr(measuring, "draw", lambda source, laws, counts: np.zeros(sum(counts), np.int64))
     for more in (0, plan.most_records, 2**62):
         release = rs.measure(plan, PEOPLE, ledger=ledger, engine=Counting(Crowd, more=more))
         counts[more] = release.measurements.values
@@ -849,13 +852,13 @@ def test_two_datasets_leave_the_same_record_but_for_their_noisy_numbers(plan, tm
 def test_a_release_holds_no_exact_answer(plan, monkeypatch):
     """Every measured number has noise of its own: the exact ones are nowhere in what measure returns."""
     exact = []
-    real = _measure._exact_answers
+    real = measuring._exact_answers
 
     def watched(*args):
         exact.extend(real(*args))
         return [answers.copy() for answers in exact]
 
-    monkeypatch.setattr(_measure, "_exact_answers", watched)
+    monkeypatch.setattr(measuring, "_exact_answers", watched)
     release = rs.measure(plan, PEOPLE, **SIMULATED)
     assert set(vars(release)) == {"plan", "measurements", "audit"}
     for clean, noisy in zip(exact, release.measurements.values, strict=True):

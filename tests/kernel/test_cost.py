@@ -1,5 +1,6 @@
 """What a record costs, against all cells and all pairs of cells in fractions (claims K-002 to K-005)."""
 
+import math
 from collections.abc import Sequence
 from fractions import Fraction
 from functools import reduce
@@ -10,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from residua.kernel import block, exact, joint
+from residua.kernel import block, cost
 from residua.kernel.block import block_cost, dearest_pair
 from residua.kernel.cost import added_cost, replaced_cost, separate_cost
 from residua.kernel.measurement import Measurement
@@ -39,14 +40,15 @@ def columns(measurement: Measurement, subset: Sequence[int]) -> Any:
 
 def true_cost(measurements: Sequence[Measurement], *, replaced: bool) -> Fraction:
     """The cost of the dearest joint cell, or of the dearest pair, one by one."""
-    costs: Any = Fraction(0)
+    unit = math.lcm(*(parameter.numerator for each in measurements for parameter in each.parameters))
+    costs: Any = 0
     for each in measurements:
         for subset, owner in zip(each.subsets.tolist(), each.owners.tolist(), strict=True):
             rows = columns(each, subset)
             change = rows[:, :, None] - rows[:, None, :] if replaced else rows[:, :, None]
             sizes = abs(change) if each.law == "laplace" else change**2
-            costs = costs + sizes.sum(axis=0) * (1 / each.parameters[owner])
-    return Fraction(costs.max())
+            costs = costs + sizes.sum(axis=0) * int(unit / each.parameters[owner])
+    return Fraction(int(costs.max()), unit)
 
 
 def measured(law, view, sizes, subset_rows, matrices, parameters, owners, multiplier=1):
@@ -107,7 +109,7 @@ def test_costs_that_are_added_up_a_few_at_a_time_are_the_same(data, law, replace
     found = data.draw(measurements(law))
     stated = (replaced_cost if replaced else added_cost)(found)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(joint, "AT_ONCE", few)
+        patch.setattr(cost, "AT_ONCE", few)
         assert (replaced_cost if replaced else added_cost)(found) == stated
 
 
@@ -132,10 +134,10 @@ def test_with_less_room_the_cost_is_bounded_all_the_same(data, law, replaced, li
     found = data.draw(measurements(law))
     with pytest.MonkeyPatch.context() as patch:
         for name in ("OWN", "TOGETHER", "CLUSTER", "APART", "AT_ONCE"):
-            patch.setattr(joint, name, max(1, limit))
+            patch.setattr(cost, name, max(1, limit))
         patch.setattr(block, "COMPARED", limit)
         patch.setattr(block, "FRONT", limit // 6)
-        patch.setattr(joint, "DEAREST", limit // 6)
+        patch.setattr(cost, "DEAREST", limit // 6)
         patch.setattr(block, "CHUNK", limit)
         stated = (replaced_cost if replaced else added_cost)(found)
         assert stated <= separate_cost(found, replaced=replaced)
@@ -163,14 +165,30 @@ def test_blocks_beyond_the_limit_are_added_up_in_clusters():
         for at in (0, 0, 2, 2)
     ]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(joint, "TOGETHER", 16)
-        patch.setattr(joint, "CLUSTER", 16)
+        patch.setattr(cost, "TOGETHER", 16)
+        patch.setattr(cost, "CLUSTER", 16)
         halves = added_cost(found[:2]) + added_cost(found[2:])
         assert added_cost(found) == halves < separate_cost(found, replaced=False)
 
 
+def test_blocks_join_a_cluster_while_it_has_room():
+    """Three blocks on three attributes fit one cluster, which a fourth does not: 27 places, not 81."""
+    generator = np.random.default_rng(6)
+    found = [
+        measured("gaussian", (), [3, 3], [subset], [generator.integers(-9, 9, (2, 9))], [Fraction(1)], [0])
+        for subset in ([0, 1], [1, 2], [2, 0], [4, 5])
+    ]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(cost, "TOGETHER", 27)
+        patch.setattr(cost, "CLUSTER", 27)
+        parts = added_cost(found[:3]) + added_cost(found[3:])
+        assert added_cost(found) == parts < separate_cost(found, replaced=False)
+        patch.setattr(cost, "CLUSTER", 26)
+        assert parts < added_cost(found)
+
+
 def test_thousands_of_blocks_are_bounded_one_by_one():
-    many = joint.MOST_BLOCKS + 1
+    many = cost.MOST_BLOCKS + 1
     rows = [[at] for at in range(many)]
     found = [
         measured("gaussian", (), [3], rows, [[[3, 1, 0]]], [Fraction(1)], [0] * many),
@@ -231,8 +249,8 @@ def test_products_of_columns_are_exact_whatever_their_size(bits, rows):
     matrix = generator.integers(-(2**bits), 2**bits, (rows, 5), endpoint=True)
     matrix[0, 0], matrix[-1, -1] = 2**bits, -(2**bits)
     wide = matrix.astype(object)
-    assert np.array_equal(exact.gram_rows(matrix, slice(None)), wide.T @ wide)
-    assert np.array_equal(exact.gram_rows(matrix, slice(1, 3)), (wide.T @ wide)[1:3])
+    assert np.array_equal(block.gram_rows(matrix, slice(None)), wide.T @ wide)
+    assert np.array_equal(block.gram_rows(matrix, slice(1, 3)), (wide.T @ wide)[1:3])
 
 
 def test_a_product_of_many_factors_is_compared_pair_by_pair_without_listing_its_cells():

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from residua.errors import BudgetError, BudgetExceeded, LedgerError
-from residua.ledger import Ledger, store
+from residua.ledger import Ledger, book
 from residua.ledger.book import chained
 from residua.privacy import Privacy, Unit, approx_dp, gdp, privacy_cost, pure_dp, zcdp
 
@@ -28,7 +28,7 @@ BUDGETS = (privacy_cost("1/3"), zcdp("0.1"), gdp("1/2"), approx_dp(1, "1e-6"), p
 def quick(request, monkeypatch):
     """Where a test is not about durability, do not wait for the disk."""
     if request.cls is not TestDurability:
-        monkeypatch.setattr(store, "_SETTINGS", ("PRAGMA synchronous=OFF",))
+        monkeypatch.setattr(book, "_SETTINGS", ("PRAGMA synchronous=OFF",))
 
 
 @pytest.fixture
@@ -121,7 +121,7 @@ class TestCreation:
             Ledger.create(path, zcdp(1), dataset=dataset)
 
     def test_a_creation_that_fails_leaves_nothing_behind(self, path, monkeypatch):
-        monkeypatch.setattr(store, "_SETTINGS", ("PRAGMA max_page_count=1",))
+        monkeypatch.setattr(book, "_SETTINGS", ("PRAGMA max_page_count=1",))
         with pytest.raises(LedgerError, match="disk is full"):
             Ledger.create(path, zcdp(1), dataset="people")
         assert not list(path.parent.iterdir())
@@ -392,7 +392,7 @@ class TestSpending:
         assert len(ledger.entries()) == 1
 
     def test_an_entry_says_when_what_and_how_much(self, path, monkeypatch):
-        monkeypatch.setattr(store, "_now", lambda: "2024-02-29T12:00:00+00:00")
+        monkeypatch.setattr(book, "_now", lambda: "2024-02-29T12:00:00+00:00")
         ledger = Ledger.create(path, zcdp(1), dataset="people")
         privacy = Privacy.from_cost("0.2")
         entry = ledger.spend(privacy, plan_hash="c0ffee", note="tables – 1")
@@ -402,8 +402,8 @@ class TestSpending:
         assert (entry.state, entry.release_hash, len(entry.hash)) == ("spent", None, 64)
 
     def test_times_are_in_utc_to_the_second(self):
-        assert len(store._now()) == len("2024-02-29T12:00:00+00:00")
-        assert store._now().endswith("+00:00")
+        assert len(book._now()) == len("2024-02-29T12:00:00+00:00")
+        assert book._now().endswith("+00:00")
 
     def test_a_ledger_cannot_be_pointed_elsewhere(self, ledger):
         with pytest.raises(FrozenInstanceError):
@@ -461,7 +461,7 @@ class TestFailures:
 
     def test_a_read_only_ledger_can_be_read_but_not_spent_from(self, ledger, monkeypatch):
         with monkeypatch.context() as patch:
-            patch.setattr(store, "_SETTINGS", (*store._SETTINGS, "PRAGMA query_only=ON"))
+            patch.setattr(book, "_SETTINGS", (*book._SETTINGS, "PRAGMA query_only=ON"))
             self.refused(ledger, "is read-only, so nothing was spent; make the file and its folder writable")
             assert Ledger.open(ledger.path).spent == Fraction(3, 10)
         assert spend(ledger, "0.1").id == 3
@@ -475,7 +475,7 @@ class TestFailures:
 
     def test_a_full_disk_stops_a_debit(self, ledger, monkeypatch):
         with monkeypatch.context() as patch:
-            patch.setattr(store, "_SETTINGS", (*store._SETTINGS, "PRAGMA max_page_count=2"))
+            patch.setattr(book, "_SETTINGS", (*book._SETTINGS, "PRAGMA max_page_count=2"))
             self.refused(ledger, "cannot grow because the disk is full, so nothing was spent")
         assert spend(ledger, "0.1").id == 3
 
@@ -489,7 +489,7 @@ class TestFailures:
         assert spend(ledger, "0.1").id == 3
 
     def test_a_process_that_keeps_the_lock_stops_a_debit_but_no_reading(self, ledger, monkeypatch):
-        monkeypatch.setattr(store, "_PATIENCE", 0.0)
+        monkeypatch.setattr(book, "_PATIENCE", 0.0)
         with closing(sqlite3.connect(ledger.path, isolation_level=None)) as rival:
             rival.execute("BEGIN IMMEDIATE")
             # Not `refused`: closing a file that this process has locked would drop the rival's lock.
@@ -504,7 +504,7 @@ class TestFailures:
             raise KeyboardInterrupt
 
         with monkeypatch.context() as patch:
-            patch.setattr(store, "_insert", interrupted)
+            patch.setattr(book, "_insert", interrupted)
             with pytest.raises(KeyboardInterrupt):
                 spend(ledger, "0.1")
         assert len(ledger.entries()) == 1
@@ -513,10 +513,10 @@ class TestFailures:
 
 class TestDurability:
     def test_a_commit_is_on_disk_and_its_journal_gone_before_it_returns(self, ledger):
-        with store._connection(ledger.path, "rw", ledger.path) as connection:
-            assert store._value(connection, "PRAGMA synchronous") == 3  # EXTRA
-            assert store._value(connection, "PRAGMA journal_mode") == "delete"
-            assert store._value(connection, "PRAGMA fullfsync") == 1
+        with book._connection(ledger.path, "rw", ledger.path) as connection:
+            assert book._value(connection, "PRAGMA synchronous") == 3  # EXTRA
+            assert book._value(connection, "PRAGMA journal_mode") == "delete"
+            assert book._value(connection, "PRAGMA fullfsync") == 1
 
     def test_after_a_debit_the_one_file_is_all_there_is(self, ledger, tmp_path):
         assert [each.name for each in ledger.path.parent.iterdir()] == ["budget.db"]

@@ -1,0 +1,183 @@
+"""The only code that turns counts into noisy numbers.
+
+The order is the promise (claim R-001): check the plan, recode the data, count, compute the exact integer
+answers, try what noise is drawn with, debit the ledger durably, and only then draw noise. Nothing that can
+fail on account of the data or of memory comes after the debit, and no noise is drawn before it. Before it,
+nothing is told of the data but values that the schema's policies refuse, and files that cannot be read.
+"""
+
+import os
+from collections.abc import Sequence
+from typing import Protocol
+
+import numpy as np
+
+from residua.engines import Derived, Engine, Opener, Progress, count_marginals, engine_for, engine_with
+from residua.errors import BudgetError, DataError, LedgerError
+from residua.kernel.cost import added_cost, replaced_cost
+from residua.kernel.measurement import Integers, Measurement, refuse_few_records
+from residua.ledger import Ledger
+from residua.linalg.classes import JointClasses
+from residua.noise import Law, Source, SystemSource, draw, simulated
+from residua.privacy import Budget, Privacy, Unit
+from residua.schema import Schema
+
+NUMBERS_AT_ONCE = 2**16  # that noise is drawn for
+
+
+class Measurable(Protocol):
+    """A plan, as far as measuring is concerned: what is measured of what, and the privacy that it states."""
+
+    @property
+    def schema(self) -> Schema: ...
+    @property
+    def batches(self) -> Sequence[Measurement]: ...
+    @property
+    def budget(self) -> Budget: ...
+    @property
+    def unit(self) -> Unit: ...
+    @property
+    def privacy(self) -> Privacy: ...
+    @property
+    def hash(self) -> str: ...
+
+
+def noisy_answers(
+    plan: Measurable,
+    data: object,
+    source: Source,
+    ledger: Ledger | None,
+    *,
+    note: str,
+    progress: Progress | None,
+    engine: Opener | None,
+) -> tuple[tuple[Integers, ...], dict[str, str] | None]:
+    """What each batch measured, (blocks, rows), and the entry that paid for it; None where none has to."""
+    dataset = "" if ledger is None else ledger.dataset
+    _refuse_unwritable(note, dataset)
+    batches, plan_hash, sizes = plan.batches, plan.hash, plan.schema.sizes
+    laws = [batch.laws() for batch in batches]
+    opened = (engine_for(data) if engine is None else engine).open(plan.schema, data)
+    opened = engine_with(opened, sizes, list(_derived(batches).values()))
+    exact = _exact_answers(batches, opened, sizes, progress)
+    orders = [np.argsort(batch.owners, kind="stable") for batch in batches]
+    paid = None
+    if ledger is not None:
+        _try_drawing(laws, source)
+        entry = ledger.spend(plan.privacy, plan_hash=plan_hash, note=note)
+        paid = {"dataset": dataset, "entry": str(entry.id), "amount": str(entry.amount), "hash": entry.hash}
+    return tuple(map(_noisy, batches, exact, laws, [source] * len(batches), orders)), paid
+
+
+def refuse_unkept(plan: Measurable) -> None:
+    """BudgetError where the integers and noise of a plan do not keep what it states, or 64 bits not them."""
+    if any(batch.law != plan.budget.law for batch in plan.batches):
+        raise BudgetError(
+            f"the noise of this plan cannot keep to the {plan.budget!r} that it states; plan again"
+        )
+    _refuse_overspending(plan)
+    refuse_few_records(plan.batches)
+    for part in (part for batch in plan.batches for part in batch.derived):
+        if [plan.schema.sizes[at] for at in part.attributes] != [kinds.size for kinds in part.kinds]:
+            raise BudgetError("this plan measures kinds of cells that its schema does not have; plan again")
+
+
+def _refuse_overspending(plan: Measurable) -> None:
+    """BudgetError where the integers and noise in use cost one record more than the plan states."""
+    allowed, spent = plan.unit.allowance(plan.budget), added_cost(plan.batches)
+    if plan.unit.neighbours == "replace_one":
+        if spent > allowed and any(attribute.outside == "drop" for attribute in plan.schema.attributes):
+            raise BudgetError(
+                "a record whose new values are dropped is missing from every count, which costs more than "
+                f"the {plan.budget!r} that this plan states; declare outside='other' instead of 'drop', or "
+                "plan with neighbours='add_remove'"
+            )
+        spent = replaced_cost(plan.batches)
+    if spent > allowed:
+        raise BudgetError(f"this plan would spend more than the {plan.budget!r} that it states; plan again")
+
+
+def source_and_ledger(
+    noise: Source | None, ledger: Ledger | str | os.PathLike[str] | None
+) -> tuple[Source, Ledger | None]:
+    """Simulated noise without a ledger, or the operating system's with one: there is no third way."""
+    if noise is None or isinstance(noise, SystemSource):
+        if ledger is None:
+            raise LedgerError(
+                "a release on real data needs a ledger: create one with rs.Ledger.create(path, budget, "
+                "dataset=...), or pass noise=rs.simulated(seed=...) to simulate"
+            )
+        return SystemSource(), ledger if isinstance(ledger, Ledger) else Ledger.open(ledger)
+    if getattr(noise, "simulated", None) is not True:
+        raise BudgetError(
+            f"{noise!r} is no noise: give rs.simulated(seed=...) to simulate, or nothing for real noise from "
+            "the operating system"
+        )
+    if ledger is not None:
+        raise LedgerError("simulated noise protects nobody and spends nothing: pass ledger=None with it")
+    return noise, None
+
+
+def _refuse_unwritable(*texts: object) -> None:
+    """A text that no file can hold must not be found out when the release is saved."""
+    for text in texts:
+        if not isinstance(text, str) or text != text.encode("utf-8", "replace").decode():
+            raise DataError(f"notes and names of datasets are Unicode text, not {text!r}")
+
+
+def _derived(batches: Sequence[Measurement]) -> dict[JointClasses, Derived]:
+    """The attributes by kinds of cells that are to be counted, each once."""
+    wanted = dict.fromkeys(part for batch in batches for part in batch.derived)
+    return {
+        part: Derived.of(part.attributes, [kinds.classes for kinds in part.kinds], part.joint.classes)
+        for part in wanted
+    }
+
+
+def _exact_answers(
+    batches: Sequence[Measurement], engine: Engine, sizes: Sequence[int], progress: Progress | None
+) -> list[Integers]:
+    """Exact integer answers of every batch, (blocks, rows) each; all batches share passes over the data.
+
+    The engine has the derived attributes of the batches after those of the schema.
+    """
+    derived = _derived(batches)
+    places = {part: len(sizes) + number for number, part in enumerate(derived)}
+    requests = []
+    for batch in batches:
+        counted = np.arange(len(sizes), dtype=np.int32)
+        for part in batch.derived:
+            counted[part.place] = places[part]
+        requests.append(counted[batch.subsets])
+    width = (*sizes, *(each.size for each in derived.values()))
+    answers = [np.zeros((len(batch.subsets), batch.rows), dtype=np.int64) for batch in batches]
+    for at, blocks, counts in count_marginals(engine, width, requests, progress):
+        answers[at][blocks] = batches[at].apply(counts)
+    return answers
+
+
+def _try_drawing(laws: Sequence[Sequence[Law]], source: Source) -> None:
+    """Make and load what drawing needs, tables of quantiles and packages; what is drawn here is not used."""
+    for law in {type(law): law for own in laws for law in own}.values():
+        law.draw(simulated(seed=0), NUMBERS_AT_ONCE)
+    source.words(1)
+
+
+def _noisy(
+    batch: Measurement, answers: Integers, laws: Sequence[Law], source: Source, order: Integers
+) -> Integers:
+    """The answers plus exact noise of each block's own law, modulo 2^64; `order` has the blocks law by law.
+
+    It is added to them in place, a few numbers at a time, so that no memory can be lacking after the debit.
+    """
+    wide = max(1, min(batch.rows, NUMBERS_AT_ONCE))
+    tall = NUMBERS_AT_ONCE // wide
+    for top in range(0, len(order), tall):
+        blocks = order[top : top + tall]
+        owners = batch.owners[blocks]
+        own = slice(owners[0], owners[-1] + 1)
+        for left in range(0, batch.rows, wide):
+            part = answers[:, left : left + wide]
+            counts = np.bincount(owners - owners[0]) * part.shape[1]
+            part[blocks] += draw(source, laws[own], counts.tolist()).reshape(len(blocks), -1)
+    return answers
