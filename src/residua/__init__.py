@@ -41,7 +41,6 @@ from residua.workload.sql import sql
 
 if TYPE_CHECKING:
     from residua import bounds, engines
-    from residua._combine import DifferentDataWarning, combine
     from residua._measure import measure
     from residua.accuracy import half_width, stddev, variance
     from residua.ledger import Ledger
@@ -51,6 +50,7 @@ if TYPE_CHECKING:
     from residua.plans import Plan
     from residua.postprocess import Fact, Processed, PublicFactWarning, impossible, known
     from residua.release import Release
+    from residua.release.combining import DifferentDataWarning, combine
     from residua.workload.manifests import register_family
 
 __all__ = [
@@ -119,7 +119,7 @@ __all__ = [
 
 _ROOMS = {
     "residua": ("bounds", "engines"),
-    "residua._combine": ("DifferentDataWarning", "combine"),
+    "residua.release.combining": ("DifferentDataWarning", "combine"),
     "residua._measure": ("measure",),
     "residua.accuracy": ("half_width", "stddev", "variance"),
     "residua.ledger": ("Ledger",),

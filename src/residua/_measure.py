@@ -12,10 +12,9 @@ from residua.engines import Opener, Progress
 from residua.errors import LedgerError, WorkloadError
 from residua.kernel.measuring import noisy_answers, refuse_unkept, source_and_ledger
 from residua.ledger import Ledger
-from residua.measurements import Measurements
 from residua.noise import Source
 from residua.plans import Plan
-from residua.release import Release, audit_record
+from residua.release import Measurements, Release, audit_record
 from residua.strategy.costs import refuse_uncounted
 
 

@@ -1,16 +1,16 @@
-"""Answers as Arrow record batches and Parquet files."""
+"""Answers as people and files hold them: arrays by attribute, data frames, Arrow tables, Parquet files."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields
 from itertools import islice
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 
 from residua._files import Target, whole_file
-from residua._limits import ROWS_AT_ONCE
 from residua.schema import Schema
-from residua.workload import Identity, Table
+from residua.workload import Identity, Table, table
 
 if TYPE_CHECKING:
     import pandas
@@ -18,81 +18,104 @@ if TYPE_CHECKING:
 
 Array = NDArray[np.float64]
 
-FIGURES = ("value", "stddev", "lower", "upper")
+ROWS_AT_ONCE = 1_000_000  # answers of a table that are put into words at a time
 
 
-def arrow_schema(
-    schema: Schema, simulated: bool, figures: Sequence[str] = FIGURES, notes: Mapping[str, str] | None = None
-) -> "pyarrow.Schema":
-    """Columns of the answers: table, each attribute, query, and the figures; with notes in the metadata."""
-    import pyarrow as pa
+@dataclass(frozen=True, slots=True, eq=False)
+class Cells:
+    """One table of answers: arrays with an axis per attribute, in the order asked."""
 
-    labels = pa.dictionary(pa.int32(), pa.string())
-    fields = [pa.field("table", labels)]
-    fields += [pa.field(name, labels) for name in _columns(schema, figures)]
-    fields += [pa.field("query", pa.string()), *(pa.field(name, pa.float64()) for name in figures)]
-    return pa.schema(fields, metadata={"residua.simulated": str(simulated).lower(), **(notes or {})})
+    names: tuple[str, ...]
+    axes: tuple[tuple[str, ...], ...]
+    values: Array
 
+    def __array__(self, dtype: DTypeLike | None = None, copy: bool | None = None) -> NDArray[Any]:
+        return np.array(self.values, dtype=dtype, copy=copy)
 
-def _columns(schema: Schema, figures: Sequence[str]) -> list[str]:
-    """The attributes' columns; one that has the name of another column is set apart."""
-    taken = {"table", "query", *figures, *schema.names}
-    found = []
-    for name in schema.names:
-        column = name
-        while column in ("table", "query", *figures) or (column != name and column in taken):
-            column = f"attribute {column}"
-        found.append(column)
-    return found
+    def to_pandas(self) -> "pandas.DataFrame":
+        """A data frame with a row per cell, indexed by the labels of the attributes."""
+        import pandas as pd
+
+        found = {each.name: getattr(self, each.name) for each in fields(self)}
+        columns = {name: each.reshape(-1) for name, each in found.items() if isinstance(each, np.ndarray)}
+        index = pd.MultiIndex.from_product(self.axes, names=self.names) if self.names else None
+        return pd.DataFrame(columns, index=index)
 
 
-def record_batches(
-    schema: Schema,
-    groups: Iterable[Table],
-    figures_of: Callable[[Table], Sequence[Array]],
-    columns: "pyarrow.Schema",
-) -> Iterator["pyarrow.RecordBatch"]:
-    """The answers of some tables, one after the other; `figures_of` has an array (count,) for each figure."""
-    for group in groups:
-        figures = figures_of(group)
-        words = group.descriptions(schema)
-        for start in range(0, group.count, ROWS_AT_ONCE):
-            texts = list(islice(words, ROWS_AT_ONCE))
-            part = slice(start, start + len(texts))
-            yield _record_batch(schema, group, start, texts, [figure[part] for figure in figures], columns)
+def asked_cells(
+    schema: Schema, names: Sequence[str | Sequence[str]], figures_of: Callable[[Table], Sequence[Array]]
+) -> tuple[Any, ...]:
+    """Names, axes and figures (sizes...) of the marginal on attributes named one by one, or in a list."""
+    asked: list[Any] = list(names[0] if len(names) == 1 and isinstance(names[0], list | tuple) else names)
+    (group,) = table(schema, asked).groups()
+    axes = tuple(schema[name].labels() for name in asked)
+    return tuple(asked), axes, *(each.reshape([*map(len, axes)]) for each in figures_of(group))
 
 
-def _record_batch(
-    schema: Schema,
-    group: Table,
-    start: int,
-    texts: list[str],
-    figures: Sequence[Array],
-    columns_of: "pyarrow.Schema",
-) -> "pyarrow.RecordBatch":
-    """Some answers of one table, from the query `start` on, with their words and figures."""
-    import pyarrow as pa
+@dataclass(frozen=True, slots=True, eq=False)
+class Answers:
+    """Answers of tables, one after the other; `figures_of` has an array (count,) for each of the figures."""
 
-    count = len(texts)
-    columns: list[pyarrow.Array] = [_constant(group.name, count)]
-    cells = _cells(group, np.arange(start, start + count))
-    for at, name in enumerate(schema.names):
-        if at in cells:
-            labels = pa.array(list(schema[name].labels()), pa.string())
-            columns.append(pa.DictionaryArray.from_arrays(pa.array(cells[at], pa.int32()), labels))
-        else:
-            empty = pa.array([None] * count, pa.int32())
-            columns.append(pa.DictionaryArray.from_arrays(empty, pa.array([], pa.string())))
-    columns.append(pa.array(texts, pa.string()))
-    columns += [pa.array(figure) for figure in figures]
-    return pa.RecordBatch.from_arrays(columns, schema=columns_of)
+    schema: Schema
+    groups: Iterable[Table]
+    figures: Sequence[str]
+    figures_of: Callable[[Table], Sequence[Array]]
+    notes: Mapping[str, str]
 
+    def arrow(self) -> "pyarrow.Table":
+        """All of them as an Arrow table: table, each attribute, query, and the figures."""
+        import pyarrow as pa
 
-def _constant(text: str, count: int) -> "pyarrow.Array":
-    import pyarrow as pa
+        return pa.Table.from_batches(list(self._batches()), schema=self._columns())
 
-    places = pa.array(np.zeros(count, dtype=np.int32))
-    return pa.DictionaryArray.from_arrays(places, pa.array([text], pa.string()))
+    def write(self, path: Target) -> None:
+        """Write them to a Parquet file, table by table."""
+        write_parquet(path, self._columns(), self._batches())
+
+    def _columns(self) -> "pyarrow.Schema":
+        import pyarrow as pa
+
+        labels = pa.dictionary(pa.int32(), pa.string())
+        columns = [pa.field(name, labels) for name in ("table", *self._attributes())]
+        columns += [pa.field("query", pa.string()), *(pa.field(name, pa.float64()) for name in self.figures)]
+        return pa.schema(columns, metadata=dict(self.notes))
+
+    def _attributes(self) -> Iterator[str]:
+        """The attributes' columns; one that has the name of another column is set apart."""
+        others = ("table", "query", *self.figures)
+        for name in self.schema.names:
+            column = name
+            while column in others or (column != name and column in self.schema.names):
+                column = f"attribute {column}"
+            yield column
+
+    def _batches(self) -> Iterator["pyarrow.RecordBatch"]:
+        columns = self._columns()
+        for group in self.groups:
+            figures, words = self.figures_of(group), group.descriptions(self.schema)
+            for start in range(0, group.count, ROWS_AT_ONCE):
+                texts = list(islice(words, ROWS_AT_ONCE))
+                part = slice(start, start + len(texts))
+                yield self._batch(group, start, texts, [figure[part] for figure in figures], columns)
+
+    def _batch(
+        self, group: Table, start: int, texts: list[str], figures: Sequence[Array], columns: "pyarrow.Schema"
+    ) -> "pyarrow.RecordBatch":
+        """Some answers of one table, from the query `start` on, with their words and figures."""
+        import pyarrow as pa
+
+        def labelled(places: Any, labels: Sequence[str]) -> "pyarrow.Array":
+            return pa.DictionaryArray.from_arrays(pa.array(places, pa.int32()), pa.array(labels, pa.string()))
+
+        count = len(texts)
+        found = [labelled(np.zeros(count, dtype=np.int32), [group.name])]
+        cells = _cells(group, np.arange(start, start + count))
+        for at, name in enumerate(self.schema.names):
+            known = at in cells
+            labels = list(self.schema[name].labels()) if known else []
+            found.append(labelled(cells[at] if known else [None] * count, labels))
+        arrays = [*found, pa.array(texts, pa.string()), *map(pa.array, figures)]
+        return pa.RecordBatch.from_arrays(arrays, schema=columns)
 
 
 def _cells(group: Table, queries: NDArray[np.int64]) -> dict[int, NDArray[np.int32]]:
@@ -105,30 +128,7 @@ def _cells(group: Table, queries: NDArray[np.int64]) -> dict[int, NDArray[np.int
     return found
 
 
-def listed_names(names: Sequence[str | Sequence[str]]) -> list[str]:
-    """The attributes that were named one by one, or in one list.
-
-    >>> listed_names(("age", "sex")), listed_names((["age", "sex"],))
-    (['age', 'sex'], ['age', 'sex'])
-    """
-    if len(names) == 1 and isinstance(names[0], list | tuple):
-        return list(names[0])
-    return list(names)  # type: ignore[arg-type]  # the schema refuses what is no name
-
-
-def diagonalised(
-    names: tuple[str, ...], axes: tuple[tuple[str, ...], ...], figures: Mapping[str, Array]
-) -> "pandas.DataFrame":
-    """A data frame with a row per cell of a table, indexed by the labels of its attributes."""
-    import pandas as pd
-
-    columns = {name: figure.reshape(-1) for name, figure in figures.items()}
-    if not names:
-        return pd.DataFrame(columns)
-    return pd.DataFrame(columns, index=pd.MultiIndex.from_product(axes, names=names))
-
-
-def write_parquet(path: Target, schema: "pyarrow.Schema", batches: Iterator["pyarrow.RecordBatch"]) -> None:
+def write_parquet(path: Target, schema: "pyarrow.Schema", batches: Iterable["pyarrow.RecordBatch"]) -> None:
     """Write batches to a Parquet file that is either whole or not there."""
     from pyarrow import parquet
 

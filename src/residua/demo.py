@@ -3,6 +3,7 @@
 import tempfile
 from collections.abc import Iterator
 from functools import partial
+from importlib.resources import files
 from pathlib import Path
 
 import numpy as np
@@ -16,17 +17,7 @@ from residua.linalg.matrices import threads_for
 from residua.spec import load_spec
 from residua.workload import Table
 
-COUNTIES = (
-    ("North", "Alder"),
-    ("North", "Birch"),
-    ("North", "Cedar"),
-    ("North", "Dogwood"),
-    ("South", "Elm"),
-    ("South", "Fir"),
-    ("South", "Hazel"),
-    ("West", "Juniper"),
-    ("West", "Larch"),
-)
+SPEC = files("residua") / "demo.yaml"
 LEVELS = (rs.zcdp("0.01"), rs.zcdp("0.05"), rs.zcdp("0.25"))
 SHOWN = 1  # of the levels: the one that the later sections are about
 DELTA = "1e-6"
@@ -36,73 +27,13 @@ PEOPLE = 100_000
 COUNTY_SHARES = (0.19, 0.16, 0.13, 0.04, 0.15, 0.12, 0.08, 0.09, 0.04)
 # Chances of each kind of work, by age from 0, 15, 25 and 65 years on.
 WORK_BY_AGE = ((0.0, 0.0, 1.0), (0.35, 0.10, 0.55), (0.78, 0.06, 0.16), (0.08, 0.01, 0.91))
-SPEC = """\
-# The same tables as in the demo, as a release spec; see docs/guides/first-release.md.
-schema:
-  fields:
-  - name: age
-    type: number
-    residua: {bins: [0, 5, 10, 15, 20, 25, 30, 35, 40, 45, 50, 55, 60, 65, 70, 75, 80, 85], above: true}
-  - name: sex
-    type: string
-    constraints: {enum: [female, male]}
-  - name: place
-    type: string
-    residua:
-      hierarchy:
-        levels: [state, county]
-        rows:
-        - [North, Alder]
-        - [North, Birch]
-        - [North, Cedar]
-        - [North, Dogwood]
-        - [South, Elm]
-        - [South, Fir]
-        - [South, Hazel]
-        - [West, Juniper]
-        - [West, Larch]
-  - name: work
-    type: string
-    constraints: {enum: [employed, unemployed, neither]}
-
-tables:
-- {name: Residents, columns: []}
-- {name: States, families: {place: {level: state}}}
-- {name: Counties, columns: [place]}
-- {name: Pyramid, columns: [age, sex]}
-- {name: Cumulative ages, families: {place: {level: state}, age: prefix}}
-- {name: Dependants, families: {place: identity, age: {buckets: [15, 65]}}}
-- {name: Labour force, families: {age: {buckets: [15, 25, 65]}, sex: identity, work: identity}}
-- {name: County labour, columns: [place, work]}
-
-privacy: {definition: zcdp, rho: 0.05}
-data: people.csv
-ledger: budget.db
-output: {release: census.release, answers: census.parquet}
-"""
 
 _table = partial(columns, indent="   ", gap="   ")
 
 
 def census() -> rs.Workload:
     """The tables to be published, on a schema of four attributes."""
-    schema = rs.Schema(
-        age=rs.Binned(*range(0, 90, 5), above=True),
-        sex=rs.Categorical("female", "male"),
-        place=rs.Hierarchy(("state", "county"), COUNTIES),
-        work=rs.Categorical("employed", "unemployed", "neither"),
-    )
-    state = rs.level("state")
-    return (
-        rs.table(schema, name="Residents")
-        + rs.table(schema, place=state, name="States")
-        + rs.table(schema, ["place"], name="Counties")
-        + rs.table(schema, ["age", "sex"], name="Pyramid")
-        + rs.table(schema, place=state, age=rs.prefix, name="Cumulative ages")
-        + rs.table(schema, place=rs.identity, age=rs.buckets(15, 65), name="Dependants")
-        + rs.table(schema, age=rs.buckets(15, 25, 65), sex=rs.identity, work=rs.identity, name="Labour force")
-        + rs.table(schema, ["place", "work"], name="County labour")
-    )
+    return load_spec(str(SPEC)).workload
 
 
 def story(work: rs.Workload) -> Iterator[str]:
@@ -186,7 +117,7 @@ def release_story(folder: Path) -> Iterator[str]:
     yield from _heading(f"5. Releasing the tables of {PEOPLE:,} invented people")
     people = folder / "people.csv"
     invent(people)
-    (folder / "census.yaml").write_text(SPEC, encoding="utf-8")
+    (folder / "census.yaml").write_bytes(SPEC.read_bytes())
     spec = load_spec(folder / "census.yaml")
     ledger = rs.Ledger.create(folder / "budget.db", rs.zcdp("0.25"), dataset="invented people")
     plan = spec.plan()
@@ -206,16 +137,18 @@ def invent(path: Path) -> None:
     from pyarrow import csv
 
     draw = np.random.default_rng(2024)
-    county = draw.choice(len(COUNTIES), PEOPLE, p=COUNTY_SHARES)
+    schema = census().schema
+    counties = np.array([path.rpartition("/")[2] for path in schema["place"].labels()])
+    county = draw.choice(len(counties), PEOPLE, p=COUNTY_SHARES)
     age = np.minimum(draw.gamma(2.6, 15.5, PEOPLE) + draw.uniform(0, 6, PEOPLE), 104).astype(np.int64)
     stage = np.searchsorted((15, 25, 65), age, side="right")
     limits = np.cumsum(WORK_BY_AGE, axis=1)[stage]
     work = (draw.random(PEOPLE)[:, None] > limits[:, :2]).sum(axis=1)
     columns = {
         "age": age,
-        "sex": np.array(["female", "male"])[(draw.random(PEOPLE) < 0.49).astype(int)],
-        "place": np.array([name for _, name in COUNTIES])[county],
-        "work": np.array(["employed", "unemployed", "neither"])[work],
+        "sex": np.array(schema["sex"].labels())[(draw.random(PEOPLE) < 0.49).astype(int)],
+        "place": counties[county],
+        "work": np.array(schema["work"].labels())[work],
     }
     csv.write_csv(pa.table(columns), path)
 

@@ -10,6 +10,8 @@ import pytest
 
 import residua as rs
 from residua.methods.registry import methods_for
+from residua.report import plan_contents, release_contents
+from residua.report.page import page_of
 
 pytestmark = pytest.mark.filterwarnings(
     "ignore:a release that no ledger paid for:residua.DifferentDataWarning"
@@ -225,6 +227,32 @@ def test_what_a_release_does_or_refuses(name, make, tmp_path):
     if make is combined:
         with pytest.raises(rs.Infeasible, match="rescale the plans of those releases"):
             release.plan.rescale(release.plan.budget)
+
+
+@pytest.mark.parametrize("name", [name for name, (answerer, _) in PLANS.items() if answerer == "coarsened"])
+@pytest.mark.filterwarnings("ignore::residua.PublicFactWarning")
+def test_a_release_by_classes_of_cells_is_post_processed_over_its_classes(name):
+    release = measured(name)
+    total = rs.known(rs.marginals(SMALL, ways=0), 300)
+    facts = () if name == "by kinds beside cells" else total
+    for process in (release.nonnegative, release.rounded):
+        found = process(facts, replicates=2)
+        assert found.values().min() >= -1e-6
+        work = found.basis.workload
+        # Within a few standard errors of the unbiased answers, which are far from zero here.
+        apart = np.abs(found.values() - release.values(work)) / np.sqrt(release.plan.variances(work))
+        assert apart.max() < 8
+        assert np.all(np.isfinite(found.errors()))
+        assert found.answers().num_rows == work.count
+    assert np.all(found.values() == np.rint(found.values()))
+
+
+@pytest.mark.parametrize("name", PLANS)
+def test_every_plan_and_release_has_a_report(name):
+    for contents in (plan_contents(planned(name)), release_contents(measured(name))):
+        page = page_of(contents, {})
+        assert page.count("<section") >= 8
+        assert sum(share.fraction for share in contents.shares) == pytest.approx(1.0)
 
 
 KINDS = [

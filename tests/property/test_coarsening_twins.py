@@ -7,10 +7,9 @@ from hypothesis import strategies as st
 
 import residua as rs
 from residua.linalg.matrices import join, spread
-from residua.measurements import Measurements
 from residua.methods import coarsening
 from residua.methods.registry import methods_for
-from residua.release import Release
+from residua.release import Measurements, Release
 from residua.workload import Combined, Explicit, Factor, Table
 from residua.workload.views import combined_factors
 

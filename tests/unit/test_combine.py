@@ -9,10 +9,9 @@ import pytest
 from scipy import stats
 
 import residua as rs
-from residua import _agreement, _combine
-from residua.measurements import Measurements
 from residua.noise import DiscreteLaplace
 from residua.privacy.laws import bound_divisor
+from residua.release import Measurements, combining
 
 pytestmark = pytest.mark.filterwarnings(
     "ignore:a release that no ledger paid for:residua.DifferentDataWarning"
@@ -174,7 +173,7 @@ def test_what_one_release_measured_and_the_other_did_not_keeps_its_answers() -> 
 
 @pytest.mark.parametrize("make", [PLANS["dense"], *LAPLACE_PLANS.values()], ids=range(4))
 def test_one_plan_measured_twice_is_averaged_however_many_cells_it_has(make, monkeypatch) -> None:
-    monkeypatch.setattr(_combine, "COMBINED_CELLS", 1)
+    monkeypatch.setattr(combining, "COMBINED_CELLS", 1)
     plan = make()
     first, second = measured(plan, 1), measured(plan, 2)
     both = rs.combine(first, second)
@@ -300,13 +299,13 @@ def test_releases_with_nothing_in_common_are_not_compared() -> None:
     rs.combine(one, other)
 
 
-def disagreements(first: rs.Plan, second: rs.Plan, many: int) -> list[_agreement.Disagreement]:
+def disagreements(first: rs.Plan, second: rs.Plan, many: int) -> list[combining.Disagreement]:
     found = []
     for seed in range(many):
         one, two = measured(first, 2 * seed), measured(second, 2 * seed + 1)
-        parts, (strategy, numbers) = _combine._joined(one, two)
+        parts, (strategy, numbers) = combining._joined(one, two)
         together = Measurements(numbers).in_units(strategy)
-        found.append(_agreement.disagreement(parts, (strategy, together)))
+        found.append(combining.disagreement(parts, (strategy, together)))
     return found
 
 
@@ -350,8 +349,8 @@ def test_laplace_noise_seldom_looks_like_different_data(epsilon, numbers) -> Non
     places = np.arange(10_000.0)
     chance = np.exp(-places * float(epsilon)) * np.tanh(float(epsilon) / 2) * np.where(places, 2, 1)
     assert chance @ places**4 / (chance @ places**2) ** 2 == pytest.approx(3 + excess)
-    found = {total: _agreement.Disagreement(total, numbers).chance(excess) for total in set(totals.tolist())}
+    found = {total: combining.Disagreement(total, numbers).chance(excess) for total in set(totals.tolist())}
     chances = np.array([found[total] for total in totals.tolist()])
     for rare in (1e-2, 1e-3, 1e-4):
         assert (chances < rare).mean() < 3 * rare
-    assert chances.min() > _combine.IMPLAUSIBLE
+    assert chances.min() > combining.IMPLAUSIBLE

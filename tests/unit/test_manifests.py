@@ -12,7 +12,7 @@ import pytest
 
 import residua as rs
 from residua import _files, _manifests
-from residua._combine import DifferentDataWarning
+from residua.release.combining import DifferentDataWarning
 
 FIXTURES = Path(__file__).parents[1] / "fixtures"
 RECORD: dict[str, Any] = {

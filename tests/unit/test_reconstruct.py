@@ -11,7 +11,7 @@ import pytest
 import residua as rs
 from residua.kernel import measuring
 from residua.kernel.measurement import TAIL_BITS
-from residua.measurements import Measurements
+from residua.release import Measurements
 
 ONE = rs.privacy_cost(1)
 MANY = 10**8

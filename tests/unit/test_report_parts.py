@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 import residua as rs
 from residua.privacy import Privacy
 from residua.report.budgets import MOST_SHARES, energy_by_subset, shares_of
+from residua.report.charts import themed, tidy
 from residua.report.gather import asked_words, picture_of, room_for
 from residua.report.words import decimals_for, detection_limit, figure, gap_text, percent, percent_above
 
@@ -168,3 +169,12 @@ def test_a_picture_that_nobody_could_read_is_not_drawn():
     for names in (["a0"], ["a1", "a2"], []):
         (group,) = rs.table(wide, names).groups()
         assert picture_of(group, wide) is None
+
+
+def test_words_of_a_picture_that_look_like_parts_of_a_tag_stay_as_they_are():
+    words = 'a role="x" "#1c2128" x="1.2345" id="clip"'
+    svg = f'<svg width="9"><text role="y" fill="#1c2128" x="1.2345">{words}</text></svg>'
+    drawn = themed(tidy(svg), "name", 'a "label"\x07')
+    assert f">{words}</text>" in drawn
+    assert '<text fill="var(--ink)" x="1.23">' in drawn
+    assert 'aria-label="a &quot;label&quot;\\x07"' in drawn

@@ -9,6 +9,7 @@ import json
 import os
 import re
 from dataclasses import dataclass
+from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -36,31 +37,6 @@ BINS = 10
 EMPTY = f"; {TO_CONFIRM} what empty values mean (residua: {{outside: drop}}, or other)"
 _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_./-]*")
 _OTHER_TYPES = {"yes", "no", "y", "n", "true", "false", "on", "off", "null"}  # to YAML, these are not text
-_TEMPLATE = """\
-# {heading}
-# Everything here is published with the tables, so it must be public knowledge, never a fact of this data.
-# Where it says {confirm}, fill in what is known without looking at the data.
-# Leave out columns that are not in any table: names, addresses, numbers of persons.
-schema:
-  fields:
-{fields}
-
-# Which tables to publish. Other entries, each with a name or a weight if you like:
-#   {{families: {{age: prefix, sex: identity}}}}                       cumulative counts of ages, for each sex
-#   {{columns: [age, sex]}}                                          every combination
-#   {{all: [1-way, 2-way], numeric: prefix, categorical: identity}}  all tables on one or two columns
-#   {{sql: "SELECT sex, COUNT(*) FROM people GROUP BY sex"}}
-tables:
-- marginals: up to {ways}
-
-# How much privacy this release may spend, and whose: the most records that one person can have.
-privacy:
-  definition: zcdp   # or gdp (mu), approx_dp (epsilon, delta), pure_dp (epsilon), privacy_cost (cost)
-  rho: 0.1
-  unit: {{max_records: {max_records}, neighbours: add_remove}}
-
-{data}ledger: budget.db   # make it once: residua budget create budget.db --zcdp 1 --dataset NAME
-"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,7 +152,8 @@ class Draft:
         fields = [line for column in self.columns for line in column.lines()]
         ways = min(2, len(self.columns))
         data = "" if self.data is None else f"data: {quoted(os.path.relpath(self.data, folder))}\n"
-        return _TEMPLATE.format(
+        template = files("residua.cli").joinpath("draft.yaml").read_text(encoding="utf-8")
+        return template.format(
             heading=self.heading,
             confirm=TO_CONFIRM,
             fields="\n".join(fields),

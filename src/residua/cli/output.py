@@ -16,6 +16,7 @@ from residua._files import Target, whole_file
 from residua._text import Row, columns, counted, visible
 from residua.errors import DataError, FileFormatError
 from residua.methods.draft import Progress
+from residua.postprocess import Processed
 from residua.release import Release
 from residua.workload import Workload
 
@@ -30,6 +31,9 @@ Formulas = Annotated[
     typer.Option(
         "--formulas", help="CSV: no quote before texts that a spreadsheet would run as formulas (=, +, -, @)."
     ),
+]
+OutputTable = Annotated[
+    Path | None, typer.Option("-o", "--output", help="Write all rows to this .csv or .parquet file.")
 ]
 FORMULA = "^[=+\\-@\t\r\n＝＋－＠]"  # what spreadsheets take for the beginning of one
 NUMBER = r"^[+-]?\d+(\.\d+)?([eE][+-]?\d+)?$"  # and what they do not
@@ -125,23 +129,22 @@ def refuse_confusion(outputs: Iterable[Path], inputs: Iterable[Path]) -> None:
 
 
 def write_answers(
-    release: Release,
+    found: Release | Processed,
     path: Path,
-    work: Workload | None,
-    level: float,
+    work: Workload,
     *,
     formulas: bool,
     stream: IO[bytes] | None = None,
+    **settings: float,
 ) -> None:
     """Write answers with their errors to a CSV or Parquet file, table by table; `stream`, if it is open."""
     check_table_file(path)
     if path.suffix.lower() == ".parquet":
-        release.write_answers(stream or path, work, level=level)
-    else:
-        work = work or release.plan.workload
-        marks = ["simulated"] if release.simulated else []
-        tables = (release.answers(Workload(work.schema, (group,)), level=level) for group in work.groups())
-        write_csv(stream or path, tables, marks, formulas=formulas)
+        found.write_answers(stream or path, work, **settings)
+        return
+    marks = ["biased"] * isinstance(found, Processed) + ["simulated"] * found.simulated
+    tables = (found.answers(Workload(work.schema, (group,)), **settings) for group in work.groups())
+    write_csv(stream or path, tables, marks, formulas=formulas)
 
 
 def write_csv(

@@ -1,6 +1,6 @@
 """What is read of a release: `residua answer`, `tables`, `synthetic`, `report`; and `residua demo`."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -12,13 +12,13 @@ from residua.cli.output import (
     AsJson,
     Force,
     Formulas,
+    OutputTable,
     check_table_file,
     refuse_to_replace,
     show,
     show_json,
     tables_screen,
     write_answers,
-    write_csv,
 )
 from residua.cli.planning import plan_document
 from residua.errors import DataError
@@ -32,10 +32,11 @@ from residua.workload.sql import sql as sql_workload
 
 ReleaseFile = Annotated[Path, typer.Argument(help="A release, as 'residua release' writes it.")]
 Replicates = Annotated[int, typer.Option(min=0, help="Simulations that errors are estimated from.")]
+Rows = Annotated[int, typer.Option(min=1, help="Most rows to print of each table.")]
 
 
 def answer(
-    file: Annotated[Path, typer.Argument(help="A release, as 'residua release' writes it.")],
+    file: ReleaseFile,
     of: Annotated[
         str | None, typer.Option("--table", help="A table's name, or columns with commas between: age,sex.")
     ] = None,
@@ -43,10 +44,8 @@ def answer(
         str | None, typer.Option(help="Counts, such as SELECT sex, COUNT(*) ... GROUP BY sex.")
     ] = None,
     level: Annotated[float, typer.Option(help="Confidence level of the intervals.")] = 0.95,
-    output: Annotated[
-        Path | None, typer.Option("-o", "--output", help="Write all rows to this .csv or .parquet file.")
-    ] = None,
-    rows: Annotated[int, typer.Option(min=1, help="Most rows to print of each table.")] = 40,
+    output: OutputTable = None,
+    rows: Rows = 40,
     formulas: Formulas = False,
     force: Force = False,
     as_json: AsJson = False,
@@ -61,25 +60,27 @@ def answer(
     """
     if of is not None and sql is not None:
         raise typer.BadParameter("give --table or --sql, not both")
-    if output is not None:
-        check_table_file(output)
-        refuse_to_replace([output], force)
+    _refuse_output(output, force)
     found = Release.load(file)
     work = _wanted(found, of, sql)
     if output is not None:
-        write_answers(found, output, work, level, formulas=formulas)
+        write_answers(found, output, work, formulas=formulas, level=level)
         written = f"Wrote {counted(work.count, 'answer', 'answers')} to {output}"
         show_json({"answers": output}) if as_json else show([written])
     elif as_json:
-        show_json(
-            {
-                "simulated": found.simulated,
-                "level": level,
-                "answers": found.answers(work, level=level).to_pylist(),
-            }
-        )
+        answers = found.answers(work, level=level).to_pylist()
+        show_json({"simulated": found.simulated, "level": level, "answers": answers})
     else:
-        show(list(_answers_screen(found, work, level, rows)))  # nothing is printed before all of it is known
+        rho, unit = text_above(found.plan.privacy.rho), found.plan.unit.describe()
+        about = f"Measured {found.audit['time']} at rho = {rho}, protecting against {unit}."
+        head = ("query", "value", "stddev", f"{100 * level:.4g}% interval")
+        show(list(_screen(found, about, work, head, _answer_row, rows, "answers.csv", level=level)))
+
+
+def _refuse_output(output: Path | None, force: bool) -> None:
+    if output is not None:
+        check_table_file(output)
+        refuse_to_replace([output], force)
 
 
 def _wanted(found: Release, of: str | None, sql: str | None) -> Workload:
@@ -94,20 +95,28 @@ def _wanted(found: Release, of: str | None, sql: str | None) -> Workload:
     return table(schema, [of] if of in schema else [name.strip() for name in of.split(",")])
 
 
-def _answers_screen(found: Release, work: Workload, level: float, most: int) -> Iterator[str]:
+def _screen(
+    found: Release | Processed,
+    about: str,
+    work: Workload,
+    head: Row,
+    row: Callable[[dict[str, Any]], Row],
+    most: int,
+    file: str,
+    **settings: float,
+) -> Iterator[str]:
+    """Lines for people; all of them are made before any is printed."""
     if found.simulated:
         yield SIMULATED
-    rho = text_above(found.plan.privacy.rho)
-    yield f"Measured {found.audit['time']} at rho = {rho}, protecting against {found.plan.unit.describe()}."
-    head = ("query", "value", "stddev", f"{100 * level:.4g}% interval")
+    yield about
 
     def rows_of(table: Workload) -> list[Row]:
-        return [_answer_row(row) for row in found.answers(table, level=level).slice(0, most).to_pylist()]
+        return [row(each) for each in found.answers(table, **settings).slice(0, most).to_pylist()]
 
-    yield from tables_screen(work, head, rows_of, most, "answers.csv")
+    yield from tables_screen(work, head, rows_of, most, file)
 
 
-def _answer_row(row: dict[str, Any]) -> tuple[str, str, str, str]:
+def _answer_row(row: dict[str, Any]) -> Row:
     places = decimals_for(row["stddev"])
     value, low, high = (f"{row[name]:,.{places}f}" for name in ("value", "lower", "upper"))
     return row["query"] or "everybody", value, f"{row['stddev']:,.3g}", f"{low} to {high}"
@@ -116,11 +125,9 @@ def _answer_row(row: dict[str, Any]) -> tuple[str, str, str, str]:
 def tables(
     file: ReleaseFile,
     rounded: Annotated[bool, typer.Option("--rounded", help="Whole numbers that add up.")] = False,
-    output: Annotated[
-        Path | None, typer.Option("-o", "--output", help="Write all rows to this .csv or .parquet file.")
-    ] = None,
+    output: OutputTable = None,
     replicates: Replicates = 20,
-    rows: Annotated[int, typer.Option(min=1, help="Most rows to print of each table.")] = 40,
+    rows: Rows = 40,
     formulas: Formulas = False,
     force: Force = False,
     as_json: AsJson = False,
@@ -135,44 +142,26 @@ def tables(
       residua tables people.release
       residua tables people.release --rounded -o tables.csv
     """
-    if output is not None:
-        check_table_file(output)
-        refuse_to_replace([output], force)
+    _refuse_output(output, force)
     release = Release.load(file)
     found = release.rounded(replicates=replicates) if rounded else release.nonnegative(replicates=replicates)
+    work = found.basis.workload
     if output is not None:
-        _write(found, output, formulas)
-        written = f"Wrote {counted(found.plan.workload.count, 'number', 'numbers')} to {output}"
+        write_answers(found, output, work, formulas=formulas)
+        written = f"Wrote {counted(work.count, 'number', 'numbers')} to {output}"
         show_json({"tables": output, "note": found.note}) if as_json else show([written, found.note])
     elif as_json:
         document = {"simulated": found.simulated, "biased": True, "release": found.release_hash}
         show_json(document | {"note": found.note, "answers": found.answers().to_pylist()})
     else:
-        show(list(_tables_screen(found, rows)))  # nothing is printed before all of it is known
+        show(
+            list(
+                _screen(found, found.note, work, ("query", "value", "error"), _table_row, rows, "tables.csv")
+            )
+        )
 
 
-def _write(found: Processed, path: Path, formulas: bool) -> None:
-    if path.suffix.lower() == ".parquet":
-        found.write_answers(path)
-        return
-    work = found.plan.workload
-    marks = ["biased", "simulated"] if found.simulated else ["biased"]
-    tables = (found.answers(Workload(work.schema, (group,))) for group in work.groups())
-    write_csv(path, tables, marks, formulas=formulas)
-
-
-def _tables_screen(found: Processed, most: int) -> Iterator[str]:
-    if found.simulated:
-        yield SIMULATED
-    yield found.note
-
-    def rows_of(table: Workload) -> list[Row]:
-        return [_table_row(row) for row in found.answers(table).slice(0, most).to_pylist()]
-
-    yield from tables_screen(found.plan.workload, ("query", "value", "error"), rows_of, most, "tables.csv")
-
-
-def _table_row(row: dict[str, Any]) -> tuple[str, str, str]:
+def _table_row(row: dict[str, Any]) -> Row:
     places = 0 if float(row["value"]).is_integer() else 1
     return row["query"] or "everybody", f"{row['value']:,.{places}f}", f"{row['error']:,.3g}"
 

@@ -87,7 +87,14 @@ def release(
                     engine=engine,
                 )
                 made.save(file)
-            write_answers(made, asked.answers_file, None, asked.level, formulas=formulas, stream=answers)
+            write_answers(
+                made,
+                asked.answers_file,
+                chosen.workload,
+                formulas=formulas,
+                stream=answers,
+                level=asked.level,
+            )
         if payer is not None:
             _note_release(payer, made)
     if as_json:
@@ -109,7 +116,7 @@ def _rooms(asked: Spec, plan: Plan, note: str) -> tuple[int, int]:
     """
     trial, answers, release = rehearsal(plan, note), ByteCount(), ByteCount()
     trial.save(release)
-    write_answers(trial, asked.answers_file, None, asked.level, formulas=False, stream=answers)
+    write_answers(trial, asked.answers_file, plan.workload, formulas=False, stream=answers, level=asked.level)
     return answers.size + ROOM_FOR_FIGURES * plan.workload.count, release.size + ROOM_FOR_ENTRY
 
 

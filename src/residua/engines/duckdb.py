@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from residua.engines.kernel import Integers, Set, Tally, block_of
-from residua.engines.marginals import Derived, Progress, extended
+from residua.engines.marginals import Progress, Rereading, extended
 from residua.engines.memory import CELLS_AT_ONCE, Workers, counting
 from residua.engines.sources import (
     Source,
@@ -105,7 +105,7 @@ class DuckDB:
         return DuckDBEngine(schema, sources, cells, helped, batch=batch, strict=True)
 
 
-class DuckDBEngine:
+class DuckDBEngine(Rereading):
     """Counts over sources that are read again for every pass; made by `DuckDB.open`.
 
     With `strict`, a table of more than `cells_at_once` cells is refused instead of counted by itself.
@@ -120,41 +120,14 @@ class DuckDBEngine:
         *,
         batch: int | None = None,
         strict: bool = False,
-        derived: Sequence[Derived] = (),
     ) -> None:
-        self._schema = schema
-        self._derived = tuple(derived)
-        self._sources = list(sources)
-        self._processes = processes
-        self._batch = batch or BATCH
-        self._strict = strict
-        self._records: int | None = None
-        self.about = sum(source.about for source in sources)
-        self.cells_at_once = cells_at_once
-
-    @property
-    def records(self) -> int:
-        """Number of records that the schema's policies leave; known after the first pass."""
-        if self._records is None:
-            self.tally([()])
-        assert self._records is not None
-        return self._records
-
-    def with_derived(self, derived: Sequence[Derived]) -> "DuckDBEngine":
-        """The same sources with further attributes."""
-        return DuckDBEngine(
-            self._schema,
-            self._sources,
-            self.cells_at_once,
-            self._processes,
-            batch=self._batch,
-            strict=self._strict,
-            derived=derived,
-        )
+        super().__init__(schema, sum(source.about for source in sources), cells_at_once)
+        self._sources, self._processes = list(sources), processes
+        self._batch, self._strict = batch or BATCH, strict
 
     def tally(self, sets: Sequence[Set], progress: Progress | None = None) -> list[Integers]:
         """Exact counts of each attribute set, in one pass over the data: (cells,) for each, row-major."""
-        sizes = (*self._schema.sizes, *(each.size for each in self._derived))
+        sizes = self.sizes
         cells = sum(math.prod(sizes[at] for at in each) for each in sets)
         if self._strict and cells > self.cells_at_once:
             raise Infeasible(

@@ -5,11 +5,13 @@ that overlap are counted as one where their union has few cells for the number o
 are made of others are counted as if the data had a column of each.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
+from copy import copy
 from dataclasses import dataclass
 from itertools import combinations
 from math import comb, prod
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol, Self, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -98,13 +100,45 @@ class Derives(Protocol):
         """The same data with further attributes, which follow those of the schema."""
 
 
+class Rereading(ABC):
+    """An engine that codes its data against a schema anew for every pass."""
+
+    def __init__(self, schema: Schema, about: int, cells_at_once: int) -> None:
+        self._schema, self.about, self.cells_at_once = schema, about, cells_at_once
+        self._derived: tuple[Derived, ...] = ()
+        self._records: int | None = None
+
+    @property
+    def records(self) -> int:
+        """Number of records that the schema's policies leave; known after the first pass."""
+        if self._records is None:
+            self.tally([()])
+        assert self._records is not None
+        return self._records
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """Cells of the schema's attributes and of those made of them."""
+        return (*self._schema.sizes, *(each.size for each in self._derived))
+
+    def with_derived(self, derived: Sequence[Derived]) -> Self:
+        """The same data with further attributes."""
+        other = copy(self)
+        other._derived, other._records = tuple(derived), None
+        return other
+
+    @abstractmethod
+    def tally(self, sets: Sequence[Set], progress: Progress | None = None) -> list[Integers]:
+        """Exact counts of each attribute set, in one pass over the data: (cells,) for each, row-major."""
+
+
 def engine_with(engine: Engine, sizes: Sequence[int], derived: Sequence[Derived]) -> Engine:
     """An engine over the same data with further attributes, after those of the schema, of these `sizes`."""
     if not derived:
         return engine
     if isinstance(engine, Derives):
         return engine.with_derived(derived)
-    return AddedUp(engine, tuple(sizes), tuple(derived))
+    return AddedUp(engine, sizes, derived)
 
 
 def extended(block: Block, derived: Sequence[Derived]) -> Block:
@@ -112,28 +146,17 @@ def extended(block: Block, derived: Sequence[Derived]) -> Block:
     return [*block, *(each.coded([block[at] for at in each.attributes]) for each in derived)]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
 class AddedUp:
     """Further attributes for an engine that has none: it counts the old codes, which are then added up."""
 
-    engine: Engine
-    sizes: tuple[int, ...]
-    derived: tuple[Derived, ...]
+    def __init__(self, engine: Engine, sizes: Sequence[int], derived: Sequence[Derived]) -> None:
+        self.engine, self.sizes, self.derived = engine, tuple(sizes), derived
+        self.about, self.cells_at_once = engine.about, engine.cells_at_once
 
     @property
     def records(self) -> int:
         """Number of records that the schema's policies leave."""
         return self.engine.records
-
-    @property
-    def about(self) -> int:
-        """Roughly how many records there are."""
-        return self.engine.about
-
-    @property
-    def cells_at_once(self) -> int:
-        """The most cells whose counts one pass over the data may hold."""
-        return self.engine.cells_at_once
 
     def tally(self, sets: Sequence[Set], progress: Progress | None = None) -> list[Integers]:
         """Exact counts of each attribute set, in one pass over the data: (cells,) for each, row-major."""
@@ -153,10 +176,12 @@ class AddedUp:
         width, places = 1, np.zeros(len(counts), dtype=np.int64)
         for at in wanted:
             columns = [codes[old.index(own)] for own in self._own(at)]
-            made = at >= len(self.sizes)
-            size = self.derived[at - len(self.sizes)].size if made else self.sizes[at]
-            new = self.derived[at - len(self.sizes)].coded(columns) if made else columns[0]
-            width, places = width * size, places * size + new
+            made = self.derived[at - len(self.sizes)] if at >= len(self.sizes) else None
+            size = self.sizes[at] if made is None else made.size
+            width, places = (
+                width * size,
+                places * size + (columns[0] if made is None else made.coded(columns)),
+            )
         result: Integers = np.zeros(width, dtype=np.int64)
         np.add.at(result, places, counts)
         return result

@@ -44,17 +44,6 @@ DATABASES = {".duckdb", ".ddb", ".db", ".sqlite", ".sqlite3"}
 BUFFER = 8_000_000  # bytes of a text file read at a time: DuckDB's 32 megabytes are no faster
 SAMPLE = 1 << 16  # bytes of a text file from which its number of records is guessed
 UNKNOWN = 10_000_000  # records of a relation, for decisions about speed only
-UNITS = {
-    "": 1,
-    "K": 10**3,
-    "M": 10**6,
-    "G": 10**9,
-    "T": 10**12,
-    "KI": 2**10,
-    "MI": 2**20,
-    "GI": 2**30,
-    "TI": 2**40,
-}
 
 
 def bytes_of(limit: str | int) -> int:
@@ -65,10 +54,10 @@ def bytes_of(limit: str | int) -> int:
     """
     if isinstance(limit, int) and not isinstance(limit, bool) and limit > 0:
         return limit
-    parts = re.fullmatch(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([KMGT]?I?)B\s*", str(limit).upper())
-    if parts is None or parts[2] not in UNITS:
+    parts = re.fullmatch(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([KMGT]?)(I?)B\s*", str(limit).upper())
+    if parts is None or (parts[3] and not parts[2]):
         raise Infeasible(f"memory_limit={limit!r} is no amount of memory; write '500MB' or '2GiB'")
-    return int(float(parts[1]) * UNITS[parts[2]])
+    return int(float(parts[1]) * (1024 if parts[3] else 1000) ** " KMGT".index(parts[2] or " "))
 
 
 def code_in_sql(schema: Schema, position: int, column: str, type_name: str) -> str | None:

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from residua.engines.kernel import ROWS, Integers, Set, Tally, block_of, narrowest
-from residua.engines.marginals import Derived, Progress, extended
+from residua.engines.marginals import Derived, Progress, Rereading, extended
 from residua.engines.sources import CSV, UNKNOWN, bytes_of, delimiter_of, is_parquet
 from residua.errors import DataError
 from residua.schema import Attribute, Categorical, Integer, Schema
@@ -160,35 +160,17 @@ class Spark:
         return SparkEngine(schema, named.select(*(f"c{at}" for at in places)), cells)
 
 
-class SparkEngine:
+class SparkEngine(Rereading):
     """Counts over a DataFrame whose columns are those of the schema, in its order; made by `Spark.open`."""
 
-    def __init__(
-        self, schema: Schema, frame: Any, cells_at_once: int, derived: Sequence[Derived] = ()
-    ) -> None:
-        self._schema = schema
-        self._derived = tuple(derived)
+    def __init__(self, schema: Schema, frame: Any, cells_at_once: int) -> None:
+        super().__init__(schema, UNKNOWN, cells_at_once)
         self._frame = frame
         self._fields = fields_of(schema, [kind for _, kind in frame.dtypes])
-        self._records: int | None = None
-        self.about = UNKNOWN
-        self.cells_at_once = cells_at_once
-
-    @property
-    def records(self) -> int:
-        """Number of records that the schema's policies leave; known after the first pass."""
-        if self._records is None:
-            self.tally([()])
-        assert self._records is not None
-        return self._records
-
-    def with_derived(self, derived: Sequence[Derived]) -> "SparkEngine":
-        """The same DataFrame with further attributes."""
-        return SparkEngine(self._schema, self._frame, self.cells_at_once, derived)
 
     def tally(self, sets: Sequence[Set], progress: Progress | None = None) -> list[Integers]:
         """Exact counts of each attribute set, in one pass over the data: (cells,) for each, row-major."""
-        sizes = (*self._schema.sizes, *(each.size for each in self._derived))
+        sizes = self.sizes
         columns = [self._frame[name] for name in self._frame.columns]
         packed = self._frame.select(*packed_columns(self._schema, self._fields, columns))
         counted = partial(

@@ -3,13 +3,16 @@
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from residua.errors import DataError, SchemaError, WorkloadError
+from residua.linalg.classes import Classes, JointClasses
 from residua.schema import Schema
 from residua.workload import Identity, Table, Workload
+from residua.workload.views import View
 
 Array = NDArray[np.float64]
 Flags = NDArray[np.bool_]
@@ -105,6 +108,17 @@ def _words(work: Workload) -> str:
     return ", ".join(names[:3]) + (f" and {len(names) - 3} more tables" if len(names) > 3 else "")
 
 
+def _by_joint_class(part: JointClasses, subset: Subset, cells: NDArray[Any]) -> tuple[Subset, NDArray[Any]]:
+    """Sums of a table's cells over the joint classes of attributes that it has, as one attribute."""
+    axes = [subset.index(at) for at in part.attributes]
+    last = np.moveaxis(cells, axes, range(cells.ndim - len(axes), cells.ndim))
+    flat = last.reshape(*last.shape[: cells.ndim - len(axes)], -1)
+    sums = Classes(part.classes().reshape(-1)).summed(flat.astype(np.float64), flat.ndim - 1)
+    left = tuple(at for at in subset if at not in part.attributes)
+    new = tuple(sorted((*left, part.place)))
+    return new, np.moveaxis(sums, -1, new.index(part.place))
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Facts:
     """All facts given: counts of known tables, and which cells can occur in tables with structural zeros."""
@@ -138,8 +152,24 @@ class Facts:
         found._refuse_contradictions(schema)
         return found
 
-    def __bool__(self) -> bool:
-        return bool(self.counts or self.allowed)
+    def seen(self, view: View, schema: Schema) -> "Facts":
+        """The facts by the classes of cells of a view; a class can occur if one of its cells can."""
+
+        def coarse(subset: Subset, cells: NDArray[Any]) -> tuple[Subset, NDArray[Any]]:
+            for part in view.parts:
+                mine = [at for at in part.attributes if at in subset]
+                if mine and mine != list(part.attributes):
+                    names = ", ".join(schema.names[at] for at in part.attributes)
+                    raise DataError(
+                        f"this plan measures {names} as one: give facts about all of them together"
+                    )
+                if mine:
+                    subset, cells = _by_joint_class(part, subset, cells)
+            return subset, cells
+
+        counts = dict(coarse(*each) for each in self.counts.items())
+        allowed = {key: each > 0 for key, each in (coarse(*pair) for pair in self.allowed.items())}
+        return Facts(counts, allowed, self.words) if view.parts else self
 
     def margin(self, subset: Subset) -> Array | None:
         """The counts of a table that is known, by itself or as a margin of a known one."""

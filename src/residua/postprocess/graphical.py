@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from residua._limits import MODEL_MEGABYTES
 from residua.errors import Infeasible
 from residua.postprocess.facts import Facts
-from residua.postprocess.pieces import PieceError, PieceErrors, Stack, Subset, TableSet
+from residua.postprocess.pieces import PieceError, PieceErrors, Subset, TableSet
 from residua.schema import Schema
 
 Array = NDArray[np.float64]
@@ -253,12 +253,9 @@ class Graphical:
     def tables_of(self, model: Any, like: TableSet) -> TableSet:
         """The model's own marginals on the same attribute sets."""
         with _wide():
-            stacks = []
-            for stack in like.stacks:
-                factors = [model.project(self._named(row)) for row in stack.rows()]
-                cells = [np.asarray(factor.datavector(flatten=False), np.float64) for factor in factors]
-                stacks.append(Stack(stack.subsets, np.stack(cells)))
-        return TableSet(tuple(stacks))
+            rows = [row for stack in like.stacks for row in stack.rows()]
+            factors = {row: model.project(self._named(row)).datavector(flatten=False) for row in rows}
+            return like.with_tables({row: np.asarray(each, np.float64) for row, each in factors.items()})
 
     def rows_of(self, model: Any, rows: int, seed: int) -> Codes:
         """Synthetic records as codes, (rows, attributes) in the order of `attributes`."""

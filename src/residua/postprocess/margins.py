@@ -20,7 +20,7 @@ from residua._limits import ROUNDED_CELLS
 from residua.errors import Infeasible
 from residua.linalg.matrices import threads_for
 from residua.postprocess.facts import Facts
-from residua.postprocess.pieces import Stack, Subset, TableSet
+from residua.postprocess.pieces import Subset, TableSet
 
 Array = NDArray[np.float64]
 Flags = NDArray[np.bool_]
@@ -131,9 +131,7 @@ def rounded_tables(tables: TableSet, facts: Facts) -> TableSet:
         for ways in range(1, tables.ways + 1):
             for subset in tables.subsets(ways):
                 found[subset] = _rounded(subset, tables.marginal(subset), found, facts)
-    return TableSet(
-        tuple(Stack(stack.subsets, np.stack([found[row] for row in stack.rows()])) for stack in tables.stacks)
-    )
+    return tables.with_tables(found)
 
 
 def _rounded(subset: Subset, cells: Array, found: dict[Subset, Array], facts: Facts) -> Array:

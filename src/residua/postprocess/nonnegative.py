@@ -61,12 +61,7 @@ class _Walk:
             self._together(self.tables.subsets(ways), least=2)
         if any(len(subset) > 1 for subset in self.facts.allowed):
             self._together([row for stack in self.tables.stacks for row in stack.rows()], least=1)
-        return TableSet(
-            tuple(
-                Stack(stack.subsets, np.stack([self.solved[row] for row in stack.rows()]))
-                for stack in self.tables.stacks
-            )
-        )
+        return self.tables.with_tables(self.solved)
 
     def _total(self) -> None:
         known = self.facts.margin(())

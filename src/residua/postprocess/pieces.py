@@ -10,7 +10,7 @@ piece's own covariance is true, and what it has in common with other pieces is l
 """
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -88,6 +88,15 @@ class TableSet:
         stack = self.stacks[number]
         gone = tuple(axis for axis, at in enumerate(stack.subsets[place].tolist()) if at not in subset)
         return np.asarray(stack.cells[place].sum(axis=gone))
+
+    def with_cells(self, cells: Iterable[Array]) -> "TableSet":
+        """The same attribute sets with other cells, (tables, sizes...) for each stack."""
+        pairs = zip(self.stacks, cells, strict=True)
+        return TableSet(tuple(Stack(stack.subsets, each) for stack, each in pairs))
+
+    def with_tables(self, found: Mapping[Subset, Array]) -> "TableSet":
+        """The same attribute sets with the table that is found for each."""
+        return self.with_cells(np.stack([found[row] for row in stack.rows()]) for stack in self.stacks)
 
     def disagreement(self) -> float:
         """Largest difference between the margins that any two tables share."""

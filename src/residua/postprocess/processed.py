@@ -4,26 +4,22 @@ Post-processed tables are taken for the truth, noise of the plan's own law is ad
 again. The differences estimate bias and noise together (parametric bootstrap, claim P-107).
 """
 
-import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from functools import cached_property
 from hashlib import sha256
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import DTypeLike, NDArray
+from numpy.typing import NDArray
 
+from residua._files import Target
 from residua._limits import MOST_ANSWERS, SIMULATED_CELLS
 from residua.answering.blocks import Measured
-from residua.answering.estimator import Estimator, apply_queries
-from residua.answers import (
-    arrow_schema,
-    diagonalised,
-    listed_names,
-    record_batches,
-    write_parquet,
-)
+from residua.answering.coarsened import Asked, Coarsened
+from residua.answering.estimator import Estimates, Estimator, apply_queries
+from residua.answers import Answers, Cells, asked_cells
 from residua.errors import DataError, Infeasible, NotInSpan, WorkloadError
 from residua.plans import Plan, refuse_foreign
 from residua.postprocess.facts import Fact, Facts
@@ -31,36 +27,83 @@ from residua.postprocess.margins import rounded_tables
 from residua.postprocess.nonnegative import nonnegative_tables
 from residua.postprocess.pieces import PieceErrors, Stack, TableSet, shaped, subsets_of
 from residua.postprocess.splitting import nonnegative_whole, tied_attributes
-from residua.strategy.strategy import Strategy
-from residua.workload import Table, Workload, table
+from residua.schema import Schema
+from residua.strategy.strategy import Domain, Strategy
+from residua.workload import Table, Workload
 from residua.workload.queries import spelled
 
 if TYPE_CHECKING:
-    import pandas
     import pyarrow
 
 Array = NDArray[np.float64]
+
 FIGURES = ("value", "error")
 
 
+@dataclass(frozen=True, eq=False)
+class Basis:
+    """A plan as post-processing sees it: tables of the cells, or classes of cells, that its blocks measure.
+
+    Of a plan that measures some conditions by classes beside tables of cells, these are the tables of cells
+    and all that they answer; the conditions are answered by the release only (claim P-110).
+    """
+
+    plan: Plan
+
+    @cached_property
+    def strategy(self) -> Strategy:
+        """The blocks that see the first domain, as if its classes were cells."""
+        own, seen = self.plan.strategy, self.plan.strategy.domains[0]
+        if not own.coarsened:
+            return own
+        layers = tuple(layer for layer in own.layers if layer.domain == 0)
+        return replace(own, domains=(Domain(seen.sizes, seen.measures),), layers=layers, query_splits=())
+
+    @cached_property
+    def schema(self) -> Schema:
+        """The schema as the blocks see it."""
+        return self.plan.strategy.domains[0].view.schema(self.plan.schema)
+
+    def asked(self, group: Table) -> Asked:
+        """A table as the blocks see it; refused where they do not answer it."""
+        answerer = self.plan.strategy.answerer
+        with self.plan.naming():
+            found = answerer.split(group) if isinstance(answerer, Coarsened) else Asked(((0, group, []),))
+        if any(domain for domain, _, _ in found.parts):
+            raise WorkloadError(
+                f"table {group.name!r} asks for what is measured by classes of cells beside the tables that "
+                "are post-processed; the release itself answers it"
+            )
+        return found
+
+    @cached_property
+    def workload(self) -> Workload:
+        """Those tables of the plan that can be answered after post-processing."""
+        if len(self.plan.strategy.domains) == 1:
+            return self.plan.workload
+        kept = []
+        for group in self.plan.workload.groups():
+            with suppress(WorkloadError):
+                self.asked(group)
+                kept.append(group)
+        return Workload(self.plan.schema, tuple(kept))
+
+    def seen(self, work: Workload) -> Workload:
+        """A workload as the blocks see it."""
+        if not self.plan.strategy.coarsened:
+            return work
+        groups = tuple(part for group in work.groups() for _, part, _ in self.asked(group).parts)
+        return Workload(self.schema, groups)
+
+
 @dataclass(frozen=True, slots=True, eq=False)
-class ProcessedTable:
+class ProcessedTable(Cells):
     """One post-processed table: arrays with an axis per attribute, in the order asked.
 
     `error` is the root mean square error of each cell, bias and noise together, found by simulation.
     """
 
-    names: tuple[str, ...]
-    axes: tuple[tuple[str, ...], ...]
-    values: Array
     error: Array
-
-    def __array__(self, dtype: DTypeLike | None = None, copy: bool | None = None) -> NDArray[Any]:
-        return np.array(self.values, dtype=dtype, copy=copy)
-
-    def to_pandas(self) -> "pandas.DataFrame":
-        """A data frame with a row per cell, indexed by the labels of the attributes."""
-        return diagonalised(self.names, self.axes, {"values": self.values, "error": self.error})
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -79,7 +122,7 @@ class Processed:
     """
 
     kind: str
-    plan: Plan
+    basis: Basis
     tables: TableSet
     release_hash: str
     simulated: bool
@@ -87,6 +130,11 @@ class Processed:
     replicates: int
     again: Callable[[int], TableSet]
     """The tables of a simulated release, by number."""
+
+    @property
+    def plan(self) -> Plan:
+        """The plan of the release."""
+        return self.basis.plan
 
     @property
     def biased(self) -> bool:
@@ -111,13 +159,11 @@ class Processed:
 
     def values(self, work: Workload | None = None) -> Array:
         """Answers to all queries of a workload (by default the plan's), shape (count,)."""
-        work = self._workload(work)
-        return np.concatenate([self._values(group) for group in work.groups()])
+        return np.concatenate([self._figures_of(group)[0] for group in self._workload(work).groups()])
 
     def errors(self, work: Workload | None = None) -> Array:
         """Root mean square error of each answer by simulation, shape (count,); nan without replicates."""
-        work = self._workload(work)
-        return np.concatenate([self._errors(group) for group in work.groups()])
+        return np.concatenate([self._figures_of(group)[1] for group in self._workload(work).groups()])
 
     @cached_property
     def rmse(self) -> float:
@@ -129,12 +175,7 @@ class Processed:
 
         Attributes are named one by one, or in a list.
         """
-        schema, asked = self.plan.schema, listed_names(names)
-        (group,) = table(schema, asked).groups()
-        shape = [schema[name].size for name in asked]
-        axes = tuple(schema[name].labels() for name in asked)
-        values = self._values(group).reshape(shape)
-        return ProcessedTable(tuple(asked), axes, values, self._errors(group).reshape(shape))
+        return ProcessedTable(*asked_cells(self.plan.schema, names, self._figures_of))
 
     def answers(self, work: Workload | None = None) -> "pyarrow.Table":
         """Answers as an Arrow table: table, one column per attribute, query, value, error.
@@ -142,34 +183,26 @@ class Processed:
         There are no intervals: the error of a biased number is not normal. The metadata has the release's
         hash and says that the numbers are biased.
         """
-        import pyarrow as pa
+        return self._answers(work).arrow()
 
-        work = self._workload(work)
-        return pa.Table.from_batches(list(self._batches(work)), schema=self._columns())
-
-    def write_answers(self, path: str | os.PathLike[str], work: Workload | None = None) -> None:
+    def write_answers(self, path: Target, work: Workload | None = None) -> None:
         """Write every answer to a Parquet file, table by table."""
-        work = self._workload(work)
-        write_parquet(path, self._columns(), self._batches(work))
+        self._answers(work).write(path)
 
-    def _columns(self) -> "pyarrow.Schema":
-        return arrow_schema(self.plan.schema, self.simulated, FIGURES, self.metadata)
+    def _answers(self, work: Workload | None) -> Answers:
+        groups = self._workload(work).groups()
+        return Answers(self.plan.schema, groups, FIGURES, self._figures_of, self.metadata)
 
     @property
     def metadata(self) -> dict[str, str]:
         """What a file of these answers says about them."""
         return {
+            "residua.simulated": str(self.simulated).lower(),
             "residua.biased": "true",
             "residua.kind": self.kind,
             "residua.release": self.release_hash,
             "residua.note": self.note,
         }
-
-    def _batches(self, work: Workload) -> Iterator["pyarrow.RecordBatch"]:
-        def figures_of(group: Table) -> tuple[Array, Array]:
-            return self._values(group), self._errors(group)
-
-        return record_batches(self.plan.schema, work.groups(), figures_of, self._columns())
 
     @cached_property
     def _simulations(self) -> tuple[TableSet, ...]:
@@ -181,32 +214,31 @@ class Processed:
             )
         return tuple(self.again(number) for number in range(self.replicates))
 
-    def _errors(self, group: Table) -> Array:
-        values = self._values(group)
+    def _figures_of(self, group: Table) -> tuple[Array, Array]:
+        """Answers of one table and their errors, refused where post-processing does not support them."""
+        if not group.listable:
+            raise WorkloadError(f"table {group.name!r} has {spelled(group.count)} queries, too many to list")
+        asked = self.basis.asked(group)
+        for _, part, _ in asked.parts:
+            self._refuse_apart(group, tuple(sorted(part.attributes)))
+        with self.plan.naming():
+            self.plan.strategy.total(group, weighted=False)  # refuses what the measurements do not support
+        values = answers_from(self.tables, asked)
         if not self.replicates:
-            return np.full_like(values, np.nan)
-        squares = np.zeros_like(values)
-        for tables in self._simulations:
-            squares += (answers_from(tables, group) - values) ** 2
-        return np.asarray(np.sqrt(squares / self.replicates))
+            return values, np.full_like(values, np.nan)
+        squares = sum((answers_from(tables, asked) - values) ** 2 for tables in self._simulations)
+        return values, np.asarray(np.sqrt(squares / self.replicates))
 
-    def _values(self, group: Table) -> Array:
-        """Answers of one table, refused where post-processing or the measurements do not support them."""
-        subset = tuple(sorted(group.attributes))
+    def _refuse_apart(self, group: Table, subset: tuple[int, ...]) -> None:
         if subset not in self.tables:
             names = ", ".join(repr(self.plan.schema.names[at]) for at in subset)
             raise WorkloadError(
                 f"table {group.name!r}: {names} are in no table of the plan together; post-processed tables "
                 "answer only what lies within one of them (the release itself may answer more)"
             )
-        if not group.listable:
-            raise WorkloadError(f"table {group.name!r} has {spelled(group.count)} queries, too many to list")
-        with self.plan.naming():
-            self.plan.strategy.total(group, weighted=False)  # refuses what the measurements do not support
-        return answers_from(self.tables, group)
 
     def _workload(self, work: Workload | None) -> Workload:
-        work = self.plan.workload if work is None else work
+        work = self.basis.workload if work is None else work
         refuse_foreign(work, self.plan.schema, "release")
         if work.count > MOST_ANSWERS:
             raise WorkloadError(f"{spelled(work.count)} answers are too many; ask for some of the tables")
@@ -219,21 +251,15 @@ class Processed:
         return f"{mark}Processed({self.kind}, biased, {many} of release {self.release_hash[:12]})"
 
 
-def answers_from(tables: TableSet, group: Table) -> Array:
+def answers_from(tables: TableSet, asked: Asked) -> Array:
     """Answers of one table, shape (count,), from a marginal that covers its attributes."""
-    order = np.argsort(group.attributes)
-    cells = tables.marginal(tuple(sorted(group.attributes))).transpose(np.argsort(order))
-    return apply_queries(cells, group.factors).reshape(-1)
 
+    def answers(_: int, group: Table) -> Array:
+        order = np.argsort(group.attributes)
+        cells = tables.marginal(tuple(sorted(group.attributes))).transpose(np.argsort(order))
+        return apply_queries(cells, group.factors).reshape(-1)
 
-def noisy(tables: TableSet, noise: Estimator) -> TableSet:
-    """Tables with noise as a release would have it."""
-    return TableSet(
-        tuple(
-            Stack(stack.subsets, stack.cells + noise.marginals(stack.subsets, stack.sizes))
-            for stack in tables.stacks
-        )
-    )
+    return asked.added_up(answers)
 
 
 def noise_of(strategy: Strategy, generator: np.random.Generator) -> Measured:
@@ -260,95 +286,84 @@ def _whole_laplace(variances: Array, generator: np.random.Generator) -> Array:
     return np.asarray(generator.geometric(chance) - generator.geometric(chance), dtype=np.float64)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
 class Unbiased:
-    """What post-processing starts from: a plan and its least-squares estimates. `seed` is for simulations."""
+    """What post-processing starts from: a plan and its least-squares estimates."""
 
-    plan: Plan
-    estimator: Estimator
-    release_hash: str
-    simulated: bool
-    seed: int
+    def __init__(
+        self, plan: Plan, estimator: Estimator, estimates: Estimates, release_hash: str, simulated: bool
+    ) -> None:
+        self.basis, self._estimator = Basis(plan), estimator.of_domain(0)
+        self.release_hash, self.simulated = release_hash, simulated
+        parts = estimates.parts or (estimates,)
+        own = b"".join(np.ascontiguousarray(cells).tobytes() for part in parts for cells in part.arrays)
+        self._seed = int.from_bytes(sha256(own).digest()[:8], "little")  # so simulations can be repeated
 
     def tables(self, work: Workload | None = None) -> TableSet:
         """Unbiased estimates of marginals on a workload's (by default the plan's) largest attribute sets."""
-        work = self.plan.workload if work is None else work
-        tied = tied_attributes(self.plan.strategy)
-        if tied is not None:
-            subsets, sizes = subsets_of([tied]), [self.plan.schema.sizes[at] for at in tied]
-            return TableSet((Stack(subsets, self.estimator.marginals(subsets, sizes)),))
-        return TableSet(
-            tuple(Stack(subsets, self.estimator.marginals(subsets, sizes)) for subsets, sizes in shaped(work))
-        )
+        tied = tied_attributes(self.basis.strategy)
+        if tied is None:
+            asked = shaped(self.basis.seen(self.basis.workload if work is None else work))
+        else:
+            asked = [(subsets_of([tied]), tuple(self.basis.strategy.sizes[at] for at in tied))]
+        return TableSet(tuple(Stack(each, self._estimator.marginals(each, sizes)) for each, sizes in asked))
 
     def noise(self, number: int) -> Estimator:
         """Least squares of noise alone, the same for the same measurements and number."""
-        strategy = self.plan.strategy
-        measured = noise_of(strategy, np.random.default_rng([self.seed, number]))
+        strategy = self.basis.strategy
+        measured = noise_of(strategy, np.random.default_rng([self._seed, number]))
         return strategy.answerer.estimator(strategy.estimates(measured))
 
-
-def seed_of(cells: Iterable[Array]) -> int:
-    """A seed that depends on the measurements only, so that simulations can be repeated."""
-    digest = sha256(b"".join(np.ascontiguousarray(each).tobytes() for each in cells)).digest()
-    return int.from_bytes(digest[:8], "little")
-
-
-def nonnegative(source: Unbiased, given: Fact | Iterable[Fact], replicates: int) -> Processed:
-    """The nearest non-negative tables that agree with each other."""
-    return _processed("non-negative", source, given, replicates, whole=False)
+    def noisy(self, tables: TableSet, number: int) -> TableSet:
+        """Tables with noise as a release would have it."""
+        noise = self.noise(number)
+        drawn = (noise.marginals(each.subsets, each.sizes) for each in tables.stacks)
+        return tables.with_cells(own.cells + more for own, more in zip(tables.stacks, drawn, strict=True))
 
 
-def rounded(source: Unbiased, given: Fact | Iterable[Fact], replicates: int) -> Processed:
-    """Whole numbers near the non-negative tables."""
-    return _processed("whole", source, given, replicates, whole=True)
+class Nearest:
+    """Makes the nearest non-negative tables, in the way that suits the plan's measurements, and its facts."""
+
+    def __init__(self, source: Unbiased, given: Fact | Iterable[Fact], replicates: object) -> None:
+        if not isinstance(replicates, int) or isinstance(replicates, bool) or replicates < 0:
+            raise DataError(f"replicates is a number of simulations, such as 20, not {replicates!r}")
+        self.source, self.replicates = source, replicates
+        self.strategy, plan = source.basis.strategy, source.basis.plan
+        self.facts = Facts.of(given, plan.schema).seen(plan.strategy.domains[0].view, plan.schema)
+        self._refuse_without_total(plan)
+        self.errors = PieceErrors(self.strategy, source.basis.schema)
+
+    def __call__(self, tables: TableSet) -> TableSet:
+        if tied_attributes(self.strategy) is not None:
+            return nonnegative_whole(tables, self.strategy, self.facts)
+        return nonnegative_tables(tables, self.errors, self.facts)
+
+    def processed(self, kind: str, tables: TableSet, again: Callable[[int], TableSet]) -> Processed:
+        """The tables as a user holds them."""
+        source, words = self.source, self.facts.words
+        return Processed(
+            kind, source.basis, tables, source.release_hash, source.simulated, words, self.replicates, again
+        )
+
+    def _refuse_without_total(self, plan: Plan) -> None:
+        """Stop if nobody knows how many records there are."""
+        if self.facts.margin(()) is not None:
+            return
+        try:
+            plan.strategy.total(Table("total", ()), weighted=False)
+        except NotInSpan as error:
+            raise NotInSpan(
+                "the plan does not measure the number of records, which non-negative tables add up to; "
+                "publish it too, or give it as a public fact: rs.known(rs.marginals(schema, ways=0), 1000)"
+            ) from error
 
 
-def _processed(
-    kind: str, source: Unbiased, given: Fact | Iterable[Fact], replicates: int, *, whole: bool
-) -> Processed:
-    plan = source.plan
-    checked_replicates(replicates)
-    facts = Facts.of(given, plan.schema)
-    refuse_without_total(plan, facts)
-    errors = PieceErrors(plan.strategy, plan.schema)
+def processed(source: Unbiased, given: Fact | Iterable[Fact], replicates: int, *, whole: bool) -> Processed:
+    """The nearest non-negative tables that agree with each other, or whole numbers near them."""
+    nearest = Nearest(source, given, replicates)
 
-    def made(tables: TableSet) -> TableSet:
-        found = nearest(tables, plan, errors, facts)
-        return rounded_tables(found, facts) if whole else found
+    def made(found: TableSet) -> TableSet:
+        return rounded_tables(nearest(found), nearest.facts) if whole else nearest(found)
 
     tables = made(source.tables())
-
-    def again(number: int) -> TableSet:
-        return made(noisy(tables, source.noise(number)))
-
-    return Processed(
-        kind, plan, tables, source.release_hash, source.simulated, facts.words, replicates, again
-    )
-
-
-def nearest(tables: TableSet, plan: Plan, errors: PieceErrors, facts: Facts) -> TableSet:
-    """The nearest non-negative tables, in the way that suits the plan's measurements."""
-    if tied_attributes(plan.strategy) is not None:
-        return nonnegative_whole(tables, plan.strategy, facts)
-    return nonnegative_tables(tables, errors, facts)
-
-
-def checked_replicates(replicates: object) -> int:
-    """The number of simulations, refused unless it is one."""
-    if not isinstance(replicates, int) or isinstance(replicates, bool) or replicates < 0:
-        raise DataError(f"replicates is a number of simulations, such as 20, not {replicates!r}")
-    return replicates
-
-
-def refuse_without_total(plan: Plan, facts: Facts) -> None:
-    """Stop if nobody knows how many records there are."""
-    if facts.margin(()) is not None:
-        return
-    try:
-        plan.strategy.total(Table("total", ()), weighted=False)
-    except NotInSpan as error:
-        raise NotInSpan(
-            "the plan does not measure the number of records, which non-negative tables add up to; publish "
-            "it too, or give it as a public fact: rs.known(rs.marginals(schema, ways=0), 1000)"
-        ) from error
+    kind = "whole" if whole else "non-negative"
+    return nearest.processed(kind, tables, lambda number: made(source.noisy(tables, number)))

@@ -1,7 +1,8 @@
 """Synthetic rows: microdata drawn from a graphical model of what a release measured."""
 
+import math
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, NamedTuple
@@ -11,19 +12,11 @@ from numpy.typing import NDArray
 
 from residua._limits import SYNTHETIC_ROWS
 from residua.answers import write_parquet
-from residua.errors import DataError
-from residua.plans import Plan
+from residua.errors import DataError, Infeasible
 from residua.postprocess.facts import Fact, Facts
 from residua.postprocess.graphical import Codes, Graphical, observations
-from residua.postprocess.pieces import PieceErrors, Stack, TableSet
-from residua.postprocess.processed import (
-    Processed,
-    Unbiased,
-    checked_replicates,
-    nearest,
-    noisy,
-    refuse_without_total,
-)
+from residua.postprocess.pieces import Subset, TableSet
+from residua.postprocess.processed import Nearest, Processed, Unbiased
 from residua.schema import Integer, Schema
 from residua.workload import Workload
 
@@ -72,7 +65,6 @@ class Synthetic:
         import pyarrow as pa
 
         metadata = {**self.counts.metadata, "residua.note": self.note}
-        metadata["residua.simulated"] = str(self.counts.simulated).lower()
         if self.counts.replicates:
             metadata["residua.rmse"] = repr(self.counts.rmse)
         columns = [self._column(name, self.codes[:, at]) for at, name in enumerate(self.columns)]
@@ -112,35 +104,39 @@ def synthetic(
 ) -> Synthetic:
     """Rows from a graphical model of some of the release's tables (by default all of them)."""
     _refuse_options(rows, oracle, iterations)
-    checked_replicates(replicates)
-    plan = source.plan
-    facts = Facts.of(given, plan.schema)
-    refuse_without_total(plan, facts)
+    plan = source.basis.plan
+    schema = plan.schema
+    if plan.strategy.domains[0].view.parts:
+        raise Infeasible(
+            "this release was measured by classes of cells, and rows have cells: nothing says which of a "
+            "class; plan with tables of every cell that a row shall have"
+        )
+    nearest = Nearest(source, given, replicates)
     estimates = source.tables(tables)
-    errors = PieceErrors(plan.strategy, plan.schema)
-    _refuse_impossible(facts, estimates, oracle, plan.schema)
-    seen = observations(estimates, errors, facts)
-    graphical = Graphical(plan.schema, estimates, seen, list(facts.allowed.items()), oracle, iterations)
-    maker = _Maker(plan, facts, errors, graphical, rows, seed)
-    made = maker.made(estimates, 0)
+    _refuse_impossible(nearest.facts, estimates, oracle, schema)
+    seen = observations(estimates, nearest.errors, nearest.facts)
+    allowed = list(nearest.facts.allowed.items())
+    graphical = Graphical(schema, estimates, seen, allowed, oracle, iterations)
+
+    def made(found: TableSet, number: int) -> _Made:
+        """The model of unbiased tables, and the rows of the draw of this number."""
+        known = nearest.facts.margin(())
+        total = max(1.0, float(found.marginal(()) if known is None else known))
+        model = graphical.fit(found, nearest(found), total)
+        count = max(1, round(total)) if rows is None else rows
+        codes = graphical.rows_of(model, count, seed + number)
+        counted = _counted(codes, graphical.attributes, found, total / count)
+        return _Made(graphical.tables_of(model, found), counted, codes)
+
+    first = made(estimates, 0)
 
     @cache  # rows and model have their errors from the same simulations
-    def again(number: int) -> tuple[TableSet, TableSet]:
-        model, counted, _ = maker.made(noisy(made.model, source.noise(number)), 1 + number)
-        return model, counted
+    def again(number: int) -> _Made:
+        return made(source.noisy(first.model, number), 1 + number)
 
-    def processed(kind: str, found: TableSet, which: Callable[[int], TableSet]) -> Processed:
-        return Processed(
-            kind, plan, found, source.release_hash, source.simulated, facts.words, replicates, which
-        )
-
-    return Synthetic(
-        plan.schema,
-        tuple(graphical.names),
-        made.codes,
-        processed("synthetic", made.counted, lambda number: again(number)[1]),
-        processed("modelled", made.model, lambda number: again(number)[0]),
-    )
+    counts = nearest.processed("synthetic", first.counted, lambda number: again(number).counted)
+    model = nearest.processed("modelled", first.model, lambda number: again(number).model)
+    return Synthetic(schema, tuple(graphical.names), first.codes, counts, model)
 
 
 class _Made(NamedTuple):
@@ -149,29 +145,6 @@ class _Made(NamedTuple):
     model: TableSet
     counted: TableSet
     codes: Codes
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _Maker:
-    """Fits a model to tables and draws rows from it; as many as there are records where `rows` is None."""
-
-    plan: Plan
-    facts: Facts
-    errors: PieceErrors
-    graphical: Graphical
-    rows: int | None
-    seed: int
-
-    def made(self, found: TableSet, number: int) -> _Made:
-        """The model of unbiased tables, and the rows of the draw of this number."""
-        known = self.facts.margin(())
-        total = max(1.0, float(found.marginal(()) if known is None else known))
-        start = nearest(found, self.plan, self.errors, self.facts)
-        model = self.graphical.fit(found, start, total)
-        count = max(1, round(total)) if self.rows is None else self.rows
-        codes = self.graphical.rows_of(model, count, self.seed + number)
-        counted = _counted(codes, self.graphical.attributes, found, total / count)
-        return _Made(self.graphical.tables_of(model, found), counted, codes)
 
 
 def _refuse_options(rows: object, oracle: object, iterations: object) -> None:
@@ -201,13 +174,10 @@ def _refuse_impossible(facts: Facts, estimates: TableSet, oracle: str, schema: S
 def _counted(codes: Codes, attributes: tuple[int, ...], like: TableSet, weight: float) -> TableSet:
     """Counts of rows, each standing for `weight` records, on the same attribute sets."""
     place = {at: column for column, at in enumerate(attributes)}
-    stacks = []
-    for stack in like.stacks:
-        cells = []
-        for row in stack.rows():
-            columns = [codes[:, place[at]] for at in row]
-            flat = np.ravel_multi_index(columns, stack.sizes) if row else np.zeros(len(codes), np.int64)
-            counts = np.bincount(flat, minlength=int(np.prod(stack.sizes, dtype=np.int64)))
-            cells.append(weight * counts.reshape(stack.sizes))
-        stacks.append(Stack(stack.subsets, np.stack(cells)))
-    return TableSet(tuple(stacks))
+
+    def counts(row: Subset, sizes: tuple[int, ...]) -> Array:
+        columns = [codes[:, place[at]] for at in row]
+        flat = np.ravel_multi_index(columns, sizes) if row else np.zeros(len(codes), np.int64)
+        return np.asarray(weight * np.bincount(flat, minlength=math.prod(sizes)).reshape(sizes))
+
+    return like.with_tables({row: counts(row, stack.sizes) for stack in like.stacks for row in stack.rows()})

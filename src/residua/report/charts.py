@@ -3,12 +3,13 @@
 import json
 import math
 import re
-from collections.abc import Iterator
-from html import escape
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
+from residua._text import visible
 from residua.errors import ResiduaError
 from residua.report.contents import Contents, Numbers, Picture, Sheet
+from residua.report.markup import attribute
 from residua.report.words import level_text, share_words
 
 if TYPE_CHECKING:
@@ -218,23 +219,33 @@ def _framed(chart: Any) -> Any:
 
 
 def _short(text: str, most: int = 34) -> str:
+    """A text for a picture, in which SVG has no place for controls; whoever draws it escapes the rest."""
+    text = visible(text)
     return text if len(text) <= most else text[: most - 1] + "\u2026"
 
 
 def tidy(svg: str) -> str:
-    """The picture without what only a chart that answers the mouse would need."""
-    svg = re.sub(r' (?:aria-[a-z]+|role|pointer-events)="[^"]*"', "", svg)
-    return re.sub(r' (?:d|transform|x|y|x1|x2|y1|y2)="[^"]*"', _rounded, svg)
+    """The picture without what only a chart that answers the mouse would need, to hundredths of a pixel."""
 
+    def changed(tag: str) -> str:
+        tag = re.sub(r' (?:aria-[a-z]+|role|pointer-events)="[^"]*"', "", tag)
+        places = r' (?:d|transform|x|y|x1|x2|y1|y2)="[^"]*"'
+        return re.sub(places, lambda found: re.sub(r"(\.\d\d)\d+", r"\1", found[0]), tag)
 
-def _rounded(attribute: re.Match[str]) -> str:
-    """A place or a path, to a hundredth of a pixel."""
-    return re.sub(r"(\.\d\d)\d+", r"\1", attribute[0])
+    return _tags_changed(svg, changed)
 
 
 def themed(svg: str, name: str, label: str) -> str:
     """The picture for a page: its colours follow the page's, and screen readers are told what it is."""
-    for colour, variable in VARIABLES.items():
-        svg = svg.replace(f'"{colour}"', f'"var({variable})"')
-    svg = re.sub(r'\b(id="|url\(#)(?=clip|gradient)', rf"\g<1>{name}-", svg)
-    return svg.replace("<svg ", f'<svg role="img" aria-label="{escape(label)}" ', 1)
+
+    def changed(tag: str) -> str:
+        for colour, variable in VARIABLES.items():
+            tag = tag.replace(f'"{colour}"', f'"var({variable})"')
+        return re.sub(r'\b(id="|url\(#)(?=clip|gradient)', rf"\g<1>{name}-", tag)
+
+    return _tags_changed(svg, changed).replace("<svg ", f'<svg role="img" aria-label={attribute(label)} ', 1)
+
+
+def _tags_changed(svg: str, changed: Callable[[str], str]) -> str:
+    """The picture with its tags changed and its words, which may look like part of one, as they are."""
+    return re.sub(r"<[^<>]*>", lambda tag: changed(tag[0]), svg)

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterator, Mapping
+from importlib.resources import files
 
 import numpy as np
 
@@ -13,7 +14,6 @@ from residua.report.contents import Contents, Numbers, Sheet
 from residua.report.words import (
     APPROXIMATE,
     FALSE_ALARMS,
-    GLOSSARY,
     SCOPES,
     asked,
     definitions,
@@ -402,4 +402,6 @@ def _history(contents: Contents) -> str:
 
 
 def _glossary() -> str:
-    return html.table("What the words of this report mean", ("word", "meaning"), GLOSSARY, left=(1,))
+    lines = files("residua.report").joinpath("glossary.txt").read_text(encoding="utf-8").splitlines()
+    words = [line.split(": ", 1) for line in lines]
+    return html.table("What the words of this report mean", ("word", "meaning"), words, left=(1,))

@@ -22,46 +22,6 @@ SCOPES = {
     "this block structure": "mechanisms that measure the same sets of attributes independently",
     "all Laplace noise": "every unbiased mechanism that adds independent Laplace noise",
 }
-GLOSSARY = (
-    ("standard deviation", "usual size of the difference between a published number and the truth"),
-    ("typical error", "root mean square: the square root of the mean of the squared standard deviations"),
-    (
-        "interval",
-        "a range that holds the true number with the stated probability, over the draw of the noise",
-    ),
-    (
-        "total variance",
-        "sum of the squared standard deviations of all numbers, times their weights; what the plan makes "
-        "small",
-    ),
-    (
-        "privacy cost",
-        "what is spent: the squared distance, in standard deviations of the noise, that one record can "
-        "move what was measured",
-    ),
-    ("[0, 5)", "from 0 up to, but not including, 5"),
-    ("block", "what was measured of one set of attributes, apart from what smaller sets already tell"),
-    (
-        "certificate",
-        "a proof that no mechanism can be better than so much; the gap is how far this one is from that",
-    ),
-    (
-        "differential privacy, DP",
-        "a bound on how much the law of everything published can change with one record or person; it has "
-        "several definitions, each with figures of its own, and smaller figures are more private",
-    ),
-    (
-        "epsilon, delta",
-        "of pure DP (delta = 0) and approximate DP: any outcome becomes at most e to the epsilon times as "
-        "likely, plus a probability of delta",
-    ),
-    ("rho", "of zero-concentrated DP: half the privacy cost where the noise is Gaussian"),
-    (
-        "mu",
-        "of Gaussian DP: detecting it is as hard as telling two normal distributions apart that have "
-        "standard deviation 1 and means mu apart",
-    ),
-)
 
 
 def decimals_for(stddev: float) -> int:

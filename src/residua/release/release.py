@@ -1,36 +1,32 @@
 """What a user holds after measuring: noisy measurements, the plan, and everything they can answer."""
 
 import os
-import platform
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from functools import cached_property
+from functools import cached_property, partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import DTypeLike, NDArray
+from numpy.typing import NDArray
 
 from residua import _files
 from residua._limits import MOST_ANSWERS
-from residua._manifests import entry, flag, submanifest, submanifests, text
+from residua._manifests import submanifest
 from residua.answering.estimator import Estimates, Estimator
-from residua.answers import arrow_schema, diagonalised, listed_names, record_batches, write_parquet
+from residua.answers import Answers, Cells, asked_cells
 from residua.errors import FileFormatError, ResiduaError, WorkloadError
-from residua.measurements import Measurements
 from residua.plans import Content, Plan, refuse_foreign
-from residua.privacy import Privacy
 from residua.privacy.laws import interval_margin
+from residua.release.measurements import Measurements, audit_record, checked_audit
 from residua.strategy.joining import fitted
 from residua.strategy.strategy import Strategy
-from residua.version import __version__
-from residua.workload import Table, TableRun, Workload, table
+from residua.workload import Table, TableRun, Workload
 from residua.workload.queries import spelled
 from residua.workload.sql import sql
 
 if TYPE_CHECKING:
-    import pandas
     import pyarrow
 
     from residua.postprocess import Fact, Processed
@@ -40,25 +36,17 @@ if TYPE_CHECKING:
 Array = NDArray[np.float64]
 
 
+FIGURES = ("value", "stddev", "lower", "upper")
+
+
 @dataclass(frozen=True, slots=True, eq=False)
-class TableAnswer:
+class TableAnswer(Cells):
     """One table of answers: arrays with an axis per attribute, in the order asked."""
 
-    names: tuple[str, ...]
-    axes: tuple[tuple[str, ...], ...]
-    values: Array
     stddev: Array
     lower: Array
     upper: Array
     level: float
-
-    def __array__(self, dtype: DTypeLike | None = None, copy: bool | None = None) -> NDArray[Any]:
-        return np.array(self.values, dtype=dtype, copy=copy)
-
-    def to_pandas(self) -> "pandas.DataFrame":
-        """A data frame with a row per cell, indexed by the labels of the attributes."""
-        figures = {name: getattr(self, name) for name in ("values", "stddev", "lower", "upper")}
-        return diagonalised(self.names, self.axes, figures)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -140,16 +128,12 @@ class Release:
 
         An attribute's column has its label where the query asks about one cell of it, otherwise null.
         """
-        import pyarrow as pa
+        return self._answers(work, level).arrow()
 
-        work = self._workload(work)
-        batches = list(self._batches(work, _level(level)))
-        return pa.Table.from_batches(batches, schema=arrow_schema(self.plan.schema, self.simulated))
-
-    def _batches(self, work: Workload, level: float) -> Iterator["pyarrow.RecordBatch"]:
-        schema = self.plan.schema
-        columns = arrow_schema(schema, self.simulated)
-        return record_batches(schema, work.groups(), lambda group: self._figures_of(group, level), columns)
+    def _answers(self, work: Workload | None, level: float) -> Answers:
+        level, notes = _level(level), {"residua.simulated": str(self.simulated).lower()}
+        groups = self._workload(work).groups()
+        return Answers(self.plan.schema, groups, FIGURES, lambda group: self._figures_of(group, level), notes)
 
     def _figures_of(self, group: Table, level: float) -> tuple[Array, Array, Array, Array]:
         """Values, standard deviations, and both ends of the intervals of one table, shape (count,) each."""
@@ -165,22 +149,17 @@ class Release:
 
         Instead of a path, a binary file may be given that is open for writing.
         """
-        work = self._workload(work)
-        schema = arrow_schema(self.plan.schema, self.simulated)
-        write_parquet(path, schema, self._batches(work, _level(level)))
+        self._answers(work, level).write(path)
 
     def table(self, *names: str | Sequence[str], level: float = 0.95) -> TableAnswer:
         """The marginal on these attributes with standard errors and intervals, axes in the order asked.
 
         Attributes are named one by one, `release.table("age", "sex")`, or in a list.
         """
-        asked = listed_names(names)
-        (group,) = table(self.plan.schema, asked).groups()
-        shape = [self.plan.schema[name].size for name in asked]
-        figures = self._figures_of(group, _level(level))
-        values, stddev, lower, upper = (figure.reshape(shape) for figure in figures)
-        axes = tuple(self.plan.schema[name].labels() for name in asked)
-        return TableAnswer(tuple(asked), axes, values, stddev, lower, upper, level)
+        figures_of = partial(self._figures_of, level=_level(level))
+        asked, axes, *figures = asked_cells(self.plan.schema, names, figures_of)
+        values, stddev, lower, upper = figures
+        return TableAnswer(asked, axes, values, stddev, lower, upper, level)
 
     def sql(self, text: str, *, level: float = 0.95) -> "pyarrow.Table":
         """Answers to the counts that SQL statements ask for, as `answers` gives them; see `residua.sql`."""
@@ -212,15 +191,15 @@ class Release:
         `facts` are made by `residua.known` and `residua.impossible`. Errors are found by that many simulated
         releases, when they are first asked for.
         """
-        from residua.postprocess.processed import nonnegative
+        from residua.postprocess.processed import processed
 
-        return nonnegative(self._unbiased(), facts, replicates)
+        return processed(self._unbiased(), facts, replicates, whole=False)
 
     def rounded(self, facts: "Fact | Iterable[Fact]" = (), *, replicates: int = 20) -> "Processed":
         """Whole non-negative numbers which add up, near those of `nonnegative`; biased."""
-        from residua.postprocess.processed import rounded
+        from residua.postprocess.processed import processed
 
-        return rounded(self._unbiased(), facts, replicates)
+        return processed(self._unbiased(), facts, replicates, whole=True)
 
     def synthetic(
         self,
@@ -244,10 +223,9 @@ class Release:
         return synthetic(self._unbiased(), rows, facts, chosen, oracle, iterations, replicates, seed)
 
     def _unbiased(self) -> "Unbiased":
-        from residua.postprocess.processed import Unbiased, seed_of
+        from residua.postprocess.processed import Unbiased
 
-        seed = seed_of(self.estimates.arrays)
-        return Unbiased(self.plan, self._estimator, self.hash, self.simulated, seed)
+        return Unbiased(self.plan, self._estimator, self.estimates, self.hash, self.simulated)
 
     @cached_property
     def hash(self) -> str:
@@ -334,41 +312,3 @@ def rehearsal(plan: Plan, note: str = "") -> Release:
     zeros = [np.zeros((len(batch.subsets), batch.rows), dtype=np.int64) for batch in plan.batches]
     audit = audit_record(plan, datetime.now(UTC), None, note, simulated=True)
     return Release(plan, Measurements(tuple(zeros)), audit)
-
-
-def checked_audit(audit: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The audit record of a file, refused where it does not say how the release came to be."""
-    for key in ("residua", "numpy", "python", "time", "plan_hash", "noise", "note"):
-        text(audit, key)
-    flag(audit, "simulated")
-    Privacy.from_manifest(submanifest(audit, "privacy"))
-    if entry(audit, "ledger") is not None:
-        paid = submanifest(audit, "ledger")
-        for key in {"dataset", "entry", "amount", *paid}:
-            text(paid, key)
-        if not paid["entry"].isdecimal():
-            raise FileFormatError("its audit record names no entry of a ledger")
-    if "combined" in audit:
-        for part in submanifests(audit, "combined"):
-            checked_audit(part)
-    return audit
-
-
-def audit_record(
-    plan: Plan, time: datetime, entry: Mapping[str, str] | None, note: str, *, simulated: bool
-) -> dict[str, Any]:
-    """How a release came to be: versions, plan, ledger entry and policies, and nothing of the data."""
-    schema = plan.schema
-    return {
-        "residua": __version__,
-        "numpy": np.__version__,
-        "python": platform.python_version(),
-        "time": time.isoformat(timespec="seconds"),
-        "plan_hash": plan.hash,
-        "privacy": plan.privacy.to_manifest(),
-        "noise": "discrete laplace" if plan.strategy.law == "laplace" else "rounded gaussian",
-        "ledger": None if entry is None else dict(entry),
-        "note": note,
-        "policies": {name: str(schema[name].outside) for name in schema.names},
-        "simulated": simulated,
-    }

@@ -1,17 +1,22 @@
-"""Noisy answers to a plan's measurements, and nothing else that was ever in the data."""
+"""Noisy answers to a plan's measurements, how they came to be, and nothing else that was in the data."""
 
 import math
+import platform
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from residua._manifests import whole
+from residua._manifests import entry, flag, submanifest, submanifests, text, whole
 from residua.answering.blocks import Measured
 from residua.errors import FileFormatError
+from residua.plans import Plan
+from residua.privacy import Privacy
 from residua.strategy.strategy import Strategy
+from residua.version import __version__
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -54,3 +59,41 @@ class Measurements:
                 raise FileFormatError(f"batch {number} of the measurements does not fit the plan")
             values.append(found)
         return cls(tuple(values))
+
+
+def checked_audit(audit: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The audit record of a file, refused where it does not say how the release came to be."""
+    for key in ("residua", "numpy", "python", "time", "plan_hash", "noise", "note"):
+        text(audit, key)
+    flag(audit, "simulated")
+    Privacy.from_manifest(submanifest(audit, "privacy"))
+    if entry(audit, "ledger") is not None:
+        paid = submanifest(audit, "ledger")
+        for key in {"dataset", "entry", "amount", *paid}:
+            text(paid, key)
+        if not paid["entry"].isdecimal():
+            raise FileFormatError("its audit record names no entry of a ledger")
+    if "combined" in audit:
+        for part in submanifests(audit, "combined"):
+            checked_audit(part)
+    return audit
+
+
+def audit_record(
+    plan: Plan, time: datetime, entry: Mapping[str, str] | None, note: str, *, simulated: bool
+) -> dict[str, Any]:
+    """How a release came to be: versions, plan, ledger entry and policies, and nothing of the data."""
+    schema = plan.schema
+    return {
+        "residua": __version__,
+        "numpy": np.__version__,
+        "python": platform.python_version(),
+        "time": time.isoformat(timespec="seconds"),
+        "plan_hash": plan.hash,
+        "privacy": plan.privacy.to_manifest(),
+        "noise": "discrete laplace" if plan.strategy.law == "laplace" else "rounded gaussian",
+        "ledger": None if entry is None else dict(entry),
+        "note": note,
+        "policies": {name: str(schema[name].outside) for name in schema.names},
+        "simulated": simulated,
+    }
