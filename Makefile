@@ -30,7 +30,7 @@ LOCKED := --require-hashes --only-binary=:all:
 TESTS := tests/unit tests/property tests/conformance tests/statistical
 TYPED := src reproductions benchmarks
 
-.PHONY: help demo check kernel test test-wheel test-extras java stress docs reproduce bench lock clean .venv .venv-extras
+.PHONY: help demo check kernel mutants test test-wheel test-extras java stress docs reproduce bench lock clean .venv .venv-extras
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z.-]+:.*## / { printf "  %-13s %s\n", $$1, $$2 }' Makefile
@@ -45,7 +45,7 @@ check: $(DEV) $(PROJECT) ## style, format, types and import directions
 	.venv/bin/lint-imports --no-logo
 
 # The test processes already fill the cores, so each gets one BLAS thread.
-kernel test test-wheel test-extras stress: export OPENBLAS_NUM_THREADS := 1
+kernel mutants test test-wheel test-extras stress: export OPENBLAS_NUM_THREADS := 1
 
 kernel: $(DEV) $(PROJECT) ## the tests of what privacy rests on, which must take every branch of it
 	.venv/bin/python -m pytest -n 2 tests/kernel --cov
@@ -72,6 +72,9 @@ java:
 
 stress: $(DEV) $(PROJECT) ## long tests: large schemas, many seeds
 	.venv/bin/python -m pytest tests/stress
+
+mutants: $(DEV) $(PROJECT) ## changes of the kernel, one by one, each of which its tests must notice
+	CI=true .venv/bin/python tests/stress/mutants.py
 
 # The theme prints an advertisement for its successor unless told not to.
 docs: $(DEV) $(PROJECT) ## the documentation as a site in site/; every warning is an error

@@ -1,7 +1,6 @@
 """Measuring a plan: the door to `residua.kernel.measuring`, and the release that comes out of it.
 
-The ledger is not told of the release here: it is lost until somebody has saved it, and who has may say so
-with `Ledger.complete`.
+The ledger is told of the release by who has saved it, with `Ledger.complete`: until then it may be lost.
 """
 
 import os

@@ -80,16 +80,13 @@ def _alone(measurements: Sequence[Measurement], replaced: bool) -> list[Fraction
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Run:
-    """Blocks of a measurement that cost the same at noise of parameter 1, each on axes of its own.
-
-    `costs` is (places of each axis...), in units of `unit`; `owners` says whose noise each block has.
-    """
+    """Blocks of a measurement that cost the same at noise of parameter 1, each on axes of its own."""
 
     measurement: Measurement
-    costs: Integers
+    costs: Integers  # (places of each axis...), in units of `unit`
     unit: int
     axes: Sequence[tuple[Axis, ...]]
-    owners: Sequence[int]
+    owners: Sequence[int]  # whose noise each block has
 
     def in_grains(self, owner: int, places: Sequence[list[int]], grain: Fraction) -> Integers:
         """Costs at some places of each axis with noise of one parameter, rounded up to whole grains."""
@@ -101,8 +98,7 @@ class _Run:
 def _joint(measurements: Sequence[Measurement], alone: Sequence[Fraction], replaced: bool) -> Fraction:
     """A bound on the cost of the dearest cell, or pair of cells, of all blocks together.
 
-    `alone` is what those of each measurement cost by themselves. Exact but for rounding, up to a grain for
-    each block, where all attributes in use have few joint cells.
+    Exact, up to a grain for each block, where all attributes in use have few joint cells.
     """
     whole, rest = sum(alone, Fraction(0)), Fraction(0)
     runs: list[_Run] = []
@@ -246,14 +242,11 @@ def _clusters(tables: TableRun) -> list[TableRun]:
 
 
 def _largest(tables: TableRun, known: int = 0) -> int:
-    """The largest sum of the tables over all joint places of their axes, or `known` if that is more.
-
-    Where the places are many, one axis after the other is fixed; places whose tables' largest costs add up to
-    no more than what is known are passed over.
-    """
+    """The largest sum of the tables over all joint places of their axes, or `known` if that is more."""
     sizes = _sizes(tables)
     if math.prod(sizes.values()) <= AT_ONCE:
         return max(known, int(_added_up(tables).max()))
+    # One axis after the other is fixed, without places whose largest costs add up to no more than is known.
     axis = max(sizes, key=lambda each: (sizes[each], sum(each in key for key in tables)))
     bounds = np.zeros(sizes[axis], dtype=np.int64)
     for key, table in tables.items():

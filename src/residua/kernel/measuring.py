@@ -137,11 +137,9 @@ def _derived(batches: Sequence[Measurement]) -> dict[JointClasses, Derived]:
 def _exact_answers(
     batches: Sequence[Measurement], engine: Engine, sizes: Sequence[int], progress: Progress | None
 ) -> list[Integers]:
-    """Exact integer answers of every batch, (blocks, rows) each; all batches share passes over the data.
-
-    The engine has the derived attributes of the batches after those of the schema.
-    """
+    """Exact integer answers of every batch, (blocks, rows) each; all batches share passes over the data."""
     derived = _derived(batches)
+    # The engine has the derived attributes after those of the schema.
     places = {part: len(sizes) + number for number, part in enumerate(derived)}
     requests = []
     for batch in batches:

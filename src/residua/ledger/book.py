@@ -247,11 +247,7 @@ def read(path: Path) -> Book:
 
 
 def append(path: Path, event: Mapping[str, object]) -> Entry:
-    """The entry that one more event makes or changes; it is on disk when this returns (L-010, L-011).
-
-    One write transaction reads the book, asks its rule and inserts. Whatever stops it before COMMIT leaves
-    the file as it was.
-    """
+    """The entry that one more event makes or changes; it is on disk when this returns (L-010, L-011)."""
     with _transaction(path, "IMMEDIATE") as connection:
         book = _load(connection, path)
         text = _text(event)
@@ -284,10 +280,7 @@ def _insert(connection: sqlite3.Connection, book: Book, text: str) -> None:
 
 
 def _text(event: Mapping[str, object]) -> str:
-    """An event with the time of now, as it is stored and hashed.
-
-    And with random digits: what a copy of the ledger spends alike in the same second has another hash.
-    """
+    """An event as it is stored and hashed, with the time and random digits: no two are the same."""
     return json.dumps({**event, "time": _now(), "nonce": secrets.token_hex(8)}, allow_nan=False)
 
 

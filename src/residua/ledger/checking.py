@@ -7,12 +7,11 @@ another event in its place.
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, get_args
 
 from residua.ledger.book import Book, Entry
 
-State = Literal["paid", "unchecked", "rolled back", "forked", "disputed"]
-_ORDER: tuple[State, ...] = ("paid", "unchecked", "disputed", "rolled back", "forked")  # the worst comes last
+State = Literal["paid", "unchecked", "disputed", "rolled back", "forked"]  # the worst comes last
 
 
 class Audited(Protocol):
@@ -54,7 +53,7 @@ def findings(book: Book, releases: Iterable[Audited]) -> tuple[Finding, ...]:
         if isinstance(record := audit.get("ledger"), Mapping):
             claims.setdefault(str(record.get("hash")), set()).add(release)
     found = [[_found(book, release, audit, claims) for release, audit in own] for own in parts]
-    return tuple(max(own, key=lambda finding: _ORDER.index(finding.state)) for own in found)
+    return tuple(max(own, key=lambda finding: get_args(State).index(finding.state)) for own in found)
 
 
 def _parts(release: object, audit: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:

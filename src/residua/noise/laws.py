@@ -22,10 +22,7 @@ _LOG_2_ABOVE = Fraction(693_147_180_560, 10**12)
 
 @dataclass(frozen=True, slots=True)
 class Law(ABC):
-    """A symmetric law of integers with one exact parameter above zero.
-
-    The variance of what is drawn is `variance`, not the parameter: rounding a Gaussian adds about 1/12.
-    """
+    """A symmetric law of integers with one exact parameter above zero."""
 
     parameter: Fraction
     name: ClassVar[NoiseLaw]
@@ -43,7 +40,7 @@ class Law(ABC):
 
     @property
     def variance(self) -> float:
-        """Variance of the integers drawn."""
+        """Variance of the integers drawn, not the parameter: rounding a Gaussian adds about 1/12."""
         return float(integer_variances(self.name, np.array([float(self.parameter)]))[0])
 
     @abstractmethod

@@ -102,9 +102,11 @@ def _table(
     from flint import arb, ctx
 
     centres, places, slopes = [0], [np.nan], [np.nan]
+    halves = range(2 ** (PIECE_BITS + 1) + 1, 2 ** (PIECE_BITS + 2), 2)
+    middles = [half << (e - PIECE_BITS - 1) for e in range(BITS - OCTAVES, BITS) for half in halves]
     with ctx.workprec(128):
         unit = arb(2) ** BITS
-        for middle in _middles():
+        for middle in middles:  # of every piece, in units of 2^-63
             place = float(quantile(middle / unit))  # any float close by would do: the centre belongs to it
             centres.append(_centre(survival, place))
             places.append(place)
@@ -115,22 +117,13 @@ def _table(
 
 
 def _centre(survival: Callable[["arb"], "arb"], place: float) -> int:
-    """The integer part of 2^63 V at a place.
-
-    Another thread may set flint's precision meanwhile, which widens the ball: then it is asked for again.
-    """
+    """The integer part of 2^63 V at a place."""
     from flint import arb, ctx
 
-    for _ in range(_ASKED):
+    for _ in range(_ASKED):  # another thread may set flint's precision meanwhile, which widens the ball
         with ctx.workprec(128):
             enclosure = survival(arb(place)) * arb(2) ** BITS
             whole = enclosure.floor().unique_fmpz()
         if whole is not None:
             return int(whole)
     raise ArithmeticError(f"the enclosure {enclosure} is too wide to tell an integer part")
-
-
-def _middles() -> list[int]:
-    """The middle of every piece, in units of 2^-63."""
-    halves = range(2 ** (PIECE_BITS + 1) + 1, 2 ** (PIECE_BITS + 2), 2)
-    return [half << (e - PIECE_BITS - 1) for e in range(BITS - OCTAVES, BITS) for half in halves]

@@ -33,18 +33,18 @@ class SystemSource:
 
     Every call takes a new key and forgets it. There is no state: nothing that threads could share, that a
     fork could copy or that a later look into memory could find. An entropy failure is raised as it comes.
-
-    >>> SystemSource().words(3).shape
-    (3,)
     """
 
     simulated: ClassVar[bool] = False
 
     def words(self, count: int) -> Words:
         """`count` fresh words."""
+        from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
+
         stream = bytearray()
         while (missing := 8 * count - len(stream)) > 0:
-            stream += _keystream(min(missing, BYTES_PER_KEY))
+            cipher = Cipher(algorithms.AES(os.urandom(_KEY_BYTES)), modes.CTR(bytes(16)))
+            stream += cipher.encryptor().update(bytes(min(missing, BYTES_PER_KEY)))
         return np.frombuffer(stream, dtype=np.uint64)
 
 
@@ -74,11 +74,3 @@ def simulated(seed: int) -> SimulatedSource:
     True
     """
     return SimulatedSource(seed)
-
-
-def _keystream(size: int) -> bytes:
-    """That many bytes of AES output under a fresh key."""
-    from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
-
-    cipher = Cipher(algorithms.AES(os.urandom(_KEY_BYTES)), modes.CTR(bytes(16)))
-    return cipher.encryptor().update(bytes(size))

@@ -1,0 +1,294 @@
+"""Mutants of what privacy rests on, each against the tests of tests/kernel that run its line.
+
+`make mutants` changes one thing at a time in a function of kernel, noise or ledger (a comparison, a sign, a
+number, a condition; or leaves out a statement) and runs the tests, quickest first, until one fails. A mutant
+that none notices must stand in survivors.txt, beside this file, with the reason why it does no harm. Each has
+a process of its own, forked after all modules are loaded, in which the code of the function is exchanged.
+What is computed when modules are loaded, such as their limits, is not changed.
+
+    python tests/stress/mutants.py                       all of them: an hour or two on one core
+    python tests/stress/mutants.py kernel/cost.py        those of one file
+    python tests/stress/mutants.py kernel/cost.py _runs  those of one function
+"""
+
+import ast
+import importlib
+import inspect
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from types import CodeType, FunctionType
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+SOURCE = ROOT / "src" / "residua"
+LISTED = Path(__file__).with_name("survivors.txt")
+FILES = sorted(path for room in ("kernel", "noise", "ledger") for path in (SOURCE / room).glob("[!_]*.py"))
+ELSEWHERE = ("kills", "race", "forked", "process", "crash")  # tests whose other processes know no mutants
+
+LOADED = ("residua.cli", "residua._measure", "pandas", "polars", "pyarrow.csv", "pyarrow.parquet", "mpmath")
+
+COMPARED = {
+    ast.Lt: ast.LtE,
+    ast.LtE: ast.Lt,
+    ast.Gt: ast.GtE,
+    ast.GtE: ast.Gt,
+    ast.Eq: ast.NotEq,
+    ast.NotEq: ast.Eq,
+    ast.Is: ast.IsNot,
+    ast.IsNot: ast.Is,
+    ast.In: ast.NotIn,
+    ast.NotIn: ast.In,
+}
+COMPUTED = {
+    ast.Add: ast.Sub,
+    ast.Sub: ast.Add,
+    ast.Mult: ast.FloorDiv,
+    ast.Div: ast.Mult,
+    ast.FloorDiv: ast.Mult,
+    ast.Pow: ast.Mult,
+    ast.Mod: ast.Mult,
+    ast.LShift: ast.RShift,
+    ast.RShift: ast.LShift,
+    ast.BitAnd: ast.BitOr,
+    ast.BitOr: ast.BitAnd,
+}
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """One change of one function; `name` does not depend on line numbers."""
+
+    file: Path
+    function: str
+    line: int
+    change: str
+    tree: ast.Module
+
+    @property
+    def name(self) -> str:
+        return f"{self.file.relative_to(SOURCE)} | {self.function} | {self.change}"
+
+
+def mutants(file: Path) -> Iterator[Mutant]:
+    """Every mutant of a file, in order; equal changes of one function are numbered."""
+    text = file.read_text(encoding="utf-8")
+    seen: Counter[tuple[str, str]] = Counter()
+    for at, (name, function) in enumerate(_functions(ast.parse(text))):
+        for number in range(len(list(_changes(function)))):
+            tree = ast.parse(text)
+            _, same = list(_functions(tree))[at]
+            line, change = list(_changes(same))[number]()
+            seen[name, change] += 1
+            count = seen[name, change]
+            named = change if count == 1 else f"{change} ({count})"
+            yield Mutant(file, name, line, named, ast.fix_missing_locations(tree))
+
+
+def _functions(tree: ast.Module) -> Iterator[tuple[str, ast.FunctionDef]]:
+    """The functions of a module and the methods of its classes, by their qualified names."""
+    for node in tree.body:
+        inside = node.body if isinstance(node, ast.ClassDef) else [node]
+        prefix = f"{node.name}." if isinstance(node, ast.ClassDef) else ""
+        yield from ((prefix + each.name, each) for each in inside if isinstance(each, ast.FunctionDef))
+
+
+def _changes(function: ast.FunctionDef) -> Iterator[Callable[[], tuple[int, str]]]:
+    """What makes each change of a function in place, and then says its line and what it was."""
+    body = ast.Module(function.body, [])
+    unused = {
+        inner
+        for node in ast.walk(body)
+        for note in (getattr(node, "annotation", None), getattr(node, "returns", None))
+        if note is not None
+        for inner in ast.walk(note)
+    }
+    for node in ast.walk(body):
+        if node not in unused:
+            yield from (partial(_replace, node, field, new) for field, new in _replacements(node))
+            for field in ("body", "orelse"):
+                statements = getattr(node, field, None)
+                if isinstance(statements, list):
+                    places = (at for at, each in enumerate(statements) if _may_go(each))
+                    yield from (partial(_leave_out, statements, at) for at in places)
+
+
+def _replacements(node: ast.AST) -> Iterator[tuple[str, object]]:
+    """Fields of a node and what may stand there instead."""
+    if isinstance(node, ast.Compare):
+        for at, sign in enumerate(node.ops):
+            yield "ops", [*node.ops[:at], COMPARED[type(sign)](), *node.ops[at + 1 :]]
+    elif isinstance(node, ast.BinOp | ast.AugAssign) and type(node.op) in COMPUTED:
+        yield "op", COMPUTED[type(node.op)]()
+    elif isinstance(node, ast.BoolOp):
+        yield "op", ast.Or() if isinstance(node.op, ast.And) else ast.And()
+    elif isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
+        yield "op", ast.UAdd()
+    elif isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
+        yield "operand", ast.UnaryOp(ast.Not(), node.operand)
+    elif isinstance(node, ast.Constant) and type(node.value) is bool:
+        yield "value", not node.value
+    elif isinstance(node, ast.Constant) and type(node.value) in (int, float):
+        yield "value", node.value + 1  # type: ignore[operator]
+
+
+def _replace(node: Any, field: str, new: object) -> tuple[int, str]:
+    before = ast.unparse(node)
+    setattr(node, field, new)
+    return node.lineno, f"{before} -> {ast.unparse(node)}".replace("\n", " ")
+
+
+def _leave_out(statements: list[ast.stmt], at: int) -> tuple[int, str]:
+    gone = statements[at]
+    statements[at] = ast.copy_location(ast.Pass(), gone)
+    return gone.lineno, f"without {ast.unparse(gone)}".replace("\n", " ")
+
+
+def _may_go(statement: ast.stmt) -> bool:
+    """Whether a function without it still computes something: docstrings and names are left."""
+    if isinstance(statement, ast.Expr):
+        return not isinstance(statement.value, ast.Constant | ast.Yield | ast.YieldFrom)
+    if isinstance(statement, ast.Assign):
+        return any(isinstance(target, ast.Subscript | ast.Attribute) for target in statement.targets)
+    return isinstance(statement, ast.AugAssign | ast.Raise | ast.Break | ast.Continue)
+
+
+def exchange(mutant: Mutant) -> None:
+    """Give the loaded function the code of the mutant."""
+    relative = mutant.file.relative_to(SOURCE.parent).with_suffix("")
+    module = importlib.import_module(".".join(relative.parts))
+    whole = compile(mutant.tree, str(mutant.file), "exec", dont_inherit=True)
+    found: object = module
+    code = whole
+    for part in mutant.function.split("."):
+        code = next(each for each in code.co_consts if isinstance(each, CodeType) and each.co_name == part)
+        found = inspect.getattr_static(found, part)
+    for wrapped in ("fget", "__func__"):
+        found = getattr(found, wrapped, found)
+    if hasattr(found, "cache_clear"):
+        found.cache_clear()
+    found = inspect.unwrap(found)  # type: ignore[arg-type]
+    assert isinstance(found, FunctionType)
+    found.__code__ = code
+
+
+def observed() -> dict[str, dict[str, object]]:
+    """For each test its seconds and the lines of each file that it runs, of one run of tests/kernel."""
+    import coverage
+
+    with tempfile.TemporaryDirectory() as folder:
+        data, report = Path(folder, "data"), Path(folder, "report.json")
+        environment = {**os.environ, "COVERAGE_FILE": str(data), "MUTANTS_REPORT": str(report)}
+        command = [sys.executable, "-m", "pytest", "-q", "-p", "mutants", "tests/kernel", "--cov"]
+        command += ["--cov-context=test", "--cov-report=", "--cov-fail-under=0"]
+        environment["PYTHONPATH"] = os.pathsep.join([str(ROOT / "src"), str(Path(__file__).parent)])
+        subprocess.run(command, cwd=ROOT, env=environment, check=True)
+        found = {name: {"seconds": took} for name, took in json.loads(report.read_text()).items()}
+        read = coverage.CoverageData(str(data))
+        read.read()
+        for file in FILES:
+            for line, contexts in read.contexts_by_lineno(str(file)).items():
+                for context in contexts:
+                    if (name := context.removesuffix("|run")) in found:
+                        found[name].setdefault(str(file), []).append(line)  # type: ignore[attr-defined]
+    return found
+
+
+TOOK: dict[str, float] = {}
+
+
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    TOOK[report.nodeid] = TOOK.get(report.nodeid, 0.0) + report.duration
+
+
+def pytest_sessionfinish() -> None:
+    if "MUTANTS_REPORT" in os.environ:
+        Path(os.environ["MUTANTS_REPORT"]).write_text(json.dumps(TOOK))
+
+
+def tests_of(mutant: Mutant, tests: dict[str, dict[str, object]]) -> tuple[list[str], float]:
+    """The tests that run the mutant's line, quickest first, and how long they take together."""
+    mine = [
+        (float(str(each["seconds"])), name)
+        for name, each in tests.items()
+        if mutant.line in each.get(str(mutant.file), ())  # type: ignore[operator]
+        and not any(word in name for word in ELSEWHERE)
+    ]
+    return [name for _, name in sorted(mine)], sum(took for took, _ in mine)
+
+
+def survives(mutant: Mutant, names: list[str], seconds: float) -> bool:
+    """Whether all these tests pass with the mutant; one that never ends is noticed."""
+    child = os.fork()
+    if not child:
+        nothing = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nothing, 1)
+        os.dup2(nothing, 2)
+        signal.alarm(int(30 + 5 * seconds))
+        exchange(mutant)
+        os._exit(
+            int(pytest.main(["-x", "-q", "-p", "no:cacheprovider", "--hypothesis-profile=mutants", *names]))
+        )
+    return os.waitpid(child, 0)[1] == 0
+
+
+def main(only: list[str]) -> int:
+    from hypothesis import Phase, settings
+
+    settings.register_profile(
+        "mutants", deadline=None, derandomize=True, phases=[Phase.explicit, Phase.generate]
+    )
+    os.chdir(ROOT)
+    sys.path.insert(0, str(ROOT / "src"))
+    stored = os.environ.get("MUTANTS_TESTS")
+    if stored and Path(stored).exists():
+        tests = json.loads(Path(stored).read_text())
+    else:
+        tests = observed()
+        if stored:
+            Path(stored).write_text(json.dumps(tests))
+    for name in (
+        "residua.cli",
+        "residua._measure",
+        "pandas",
+        "polars",
+        "pyarrow.csv",
+        "pyarrow.parquet",
+        "mpmath",
+    ):
+        importlib.import_module(name)
+    listed = {
+        line.rpartition(" | ")[0]: line.rpartition(" | ")[2]
+        for line in LISTED.read_text(encoding="utf-8").splitlines()
+        if line and not line.startswith("#")
+    }
+    files = [file for file in FILES if not only or str(file).endswith(only[0])]
+    chosen = [each for file in files for each in mutants(file) if not only[1:] or each.function in only[1:]]
+    new, began = [], time.monotonic()
+    for number, mutant in enumerate(chosen):
+        names, seconds = tests_of(mutant, tests)
+        alive = survives(mutant, names, seconds) if names else True
+        if alive and mutant.name not in listed:
+            new.append(mutant.name)
+            print(f"SURVIVES  {mutant.name} | line {mutant.line}, {len(names)} tests", flush=True)
+        elif not alive and mutant.name in listed:
+            print(f"listed, but noticed: {mutant.name}", flush=True)
+        if number % 50 == 49:
+            print(f"{number + 1} of {len(chosen)} mutants, {time.monotonic() - began:.0f} s", flush=True)
+    print(f"{len(chosen)} mutants, {len(new)} survive without a reason; {time.monotonic() - began:.0f} s")
+    return bool(new)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
