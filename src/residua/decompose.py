@@ -1,8 +1,8 @@
-"""What tables ask of blocks, with the weights that split them still open.
+"""What tables ask of every subset of their attributes, with the weights that split them open or given.
 
 A table of factors asks of every subset of its attributes a Kronecker product of pieces of those factors
-(claim D-003). The sum is kept as terms whose
-coefficients and pieces are functions of the weights, so that their slopes can be followed (claim C-003).
+(claim D-003). `gather` keeps the sum as terms whose coefficients and pieces are functions of the weights, so
+that their slopes can be followed (claim C-003); `decompose` works them out under one product measure.
 """
 
 import hashlib
@@ -22,8 +22,6 @@ from residua.workload.union import refuse_wide
 Array = NDArray[np.float64]
 Integers = NDArray[np.int64]
 Subsets = NDArray[np.int32]
-
-
 Attributes = tuple[int, ...]
 
 Placed = tuple[tuple[tuple[int, ...], int], ...]
@@ -99,6 +97,9 @@ class Asked:
 Entry = tuple[Subsets, Integers, Integers, float]
 """Attributes, their sources, the sources averaged over, and the weight, of one subset of a run of tables."""
 
+Rows = dict[int, list[tuple[int, tuple[int, ...], float]]]
+"""By the number of means taken: terms, the sources averaged over, and weights."""
+
 
 def gather(
     parts: Iterable[Table | TableRun], kinds: Sequence[int], touched: Iterable[Attributes] = ()
@@ -107,12 +108,11 @@ def gather(
     asked = Asked()
     runs: dict[int, list[Entry]] = {}
     asked.composite = {attributes: [] for attributes in touched}
-    joint: dict[int, list[tuple[int, tuple[int, ...], float]]] = {}
+    joint: Rows = {}
     for part in parts:
-        if isinstance(part, TableRun) and part.joint is None:
-            _split_run(part, kinds, asked, runs)
-        elif isinstance(part, Table) and all(len(factor.attributes) == 1 for factor in part.factors):
-            _split_group(part, kinds, asked, runs)
+        factors = part.factors if isinstance(part, Table) or part.joint is None else None
+        if factors is not None and all(len(each.attributes) == 1 for each in factors if each is not None):
+            _split_product(part, kinds, asked, runs)
         else:
             for group in part if isinstance(part, TableRun) else (part,):
                 _split_joint(group, kinds, asked, joint)
@@ -125,35 +125,28 @@ def gather(
     return asked
 
 
-def _split_run(part: TableRun, kinds: Sequence[int], asked: Asked, runs: dict[int, list[Entry]]) -> None:
-    sources = np.zeros(len(part.schema), dtype=np.int64)
-    for at in part.attributes:
-        sources[at] = asked.source(Source((part.queries_of(at),), (kinds[at],)))
-    subsets = np.sort(part.subsets, axis=1)
-    _split_rows(subsets, sources[subsets], part.weight, runs)
-
-
-def _split_group(group: Table, kinds: Sequence[int], asked: Asked, runs: dict[int, list[Entry]]) -> None:
-    factors = sorted(without_totals(group).factors, key=lambda factor: factor.attributes)
-    subsets = np.array([[factor.attributes[0] for factor in factors]], dtype=np.int32).reshape(1, -1)
-    numbers = [asked.source(Source((f.queries,), (kinds[f.attributes[0]],))) for f in factors]
-    _split_rows(subsets, np.array([numbers], dtype=np.int64).reshape(1, -1), group.weight, runs)
-
-
-def _split_rows(subsets: Subsets, sources: Integers, weight: float, runs: dict[int, list[Entry]]) -> None:
+def _split_product(
+    part: Table | TableRun, kinds: Sequence[int], asked: Asked, runs: dict[int, list[Entry]]
+) -> None:
+    """Tables of one family an attribute: every subset of their places."""
+    if isinstance(part, Table):
+        families = {factor.attributes[0]: factor.queries for factor in without_totals(part).factors}
+        subsets = np.array([sorted(families)], dtype=np.int32)
+    else:
+        families = {at: part.queries_of(at) for at in part.attributes}
+        subsets = np.sort(part.subsets, axis=1)
+    sources = np.zeros(len(kinds), dtype=np.int64)
+    for at, queries in sorted(families.items()):
+        sources[at] = asked.source(Source((queries,), (kinds[at],)))
     ways = subsets.shape[1]
     for kept in choices(ways):
         others = [place for place in range(ways) if place not in kept]
-        entry = (subsets[:, kept], sources[:, kept], sources[:, others], weight)
+        entry = (subsets[:, kept], sources[subsets[:, kept]], sources[subsets[:, others]], part.weight)
         runs.setdefault(len(kept), []).append(entry)
 
 
-def _split_joint(
-    group: Table,
-    kinds: Sequence[int],
-    asked: Asked,
-    joint: dict[int, list[tuple[int, tuple[int, ...], float]]],
-) -> None:
+def _split_joint(group: Table, kinds: Sequence[int], asked: Asked, joint: Rows) -> None:
+    """A table with a family on several attributes."""
     numbers = [
         asked.source(Source((factor.queries,), tuple(kinds[at] for at in factor.attributes)))
         for factor in group.factors
@@ -171,8 +164,7 @@ def _split_joint(
             asked.numbers[key] = asked.terms
             asked.composite.setdefault(attributes, []).append((asked.terms, key[1]))
             asked.terms += 1
-        term = asked.numbers[key]
-        joint.setdefault(len(others), []).append((term, tuple(others), group.weight))
+        joint.setdefault(len(others), []).append((asked.numbers[key], tuple(others), group.weight))
 
 
 def _add_runs(asked: Asked, size: int, entries: Sequence[Entry]) -> None:
@@ -368,21 +360,14 @@ class _Evaluated:
                     sums[key] = sums.get(key, 0.0) + float(self.coefficients[term])
             terms = tuple(Term(value, key) for key, value in sorted(sums.items()) if value > 0)
             if len(terms) == 1 and all(len(places) == 1 for places, _ in terms[0].pieces):
-                simple.setdefault(len(attributes), []).append(_single(attributes, terms[0]))
+                pieces = np.array([[piece for _, piece in sorted(terms[0].pieces)]], dtype=np.int64)
+                subset, value = np.array([attributes], dtype=np.int32), np.array([terms[0].coefficient])
+                simple.setdefault(len(attributes), []).append(SimpleBlocks(subset, pieces, value))
             elif terms:
                 mixed.append(Block(attributes, terms))
         runs = [_joined(simple[size]) for size in sorted(simple)]
         kept = tuple(run for run in runs if len(run.subsets))
         return Decomposition(tuple(self.pieces), tuple(self.roots), kept, tuple(mixed), measures)
-
-
-def _single(attributes: tuple[int, ...], term: Term) -> SimpleBlocks:
-    """A block of one product of one-attribute pieces."""
-    pieces = [[piece for _, piece in sorted(term.pieces)]]
-    subsets = np.array([attributes], dtype=np.int32).reshape(1, -1)
-    return SimpleBlocks(
-        subsets, np.array(pieces, dtype=np.int64).reshape(1, -1), np.array([term.coefficient])
-    )
 
 
 def _joined(runs: Sequence[SimpleBlocks]) -> SimpleBlocks:

@@ -146,29 +146,20 @@ class Plan:
         refuse_foreign(left, self.schema, "plan")
         refuse_foreign(right, self.schema, "plan")
         with self.naming():
-            rows = [
-                np.concatenate([self.strategy.covariance(a, b) for b in right.groups()], axis=1)
-                for a in left.groups()
-            ]
-        return np.concatenate(rows)
+            return np.block([[self.strategy.covariance(a, b) for b in right.groups()] for a in left.groups()])
 
     def spare(self) -> Array:
         """Privacy cost that each cell leaves unspent, shape (sizes of the attributes in use).
 
         Under `replace_one`, what replacing a record of that cell by any other leaves.
         """
-        return unspent(self.strategy, self.schema.sizes, replacing=self._replacing)[1] * float(
-            self.unit.factor
-        )
+        left = unspent(self.strategy, self.schema.sizes, replacing=self.unit.replacing)[1]
+        return left * float(self.unit.factor)
 
     def free_variances(self, work: Workload) -> Array:
         """Variance at which each query could be measured besides, alone, for nothing; inf where it cannot."""
         refuse_foreign(work, self.schema, "plan")
-        return free_variances(self.strategy, work, replacing=self._replacing)
-
-    @property
-    def _replacing(self) -> bool:
-        return self.unit.neighbours == "replace_one"
+        return free_variances(self.strategy, work, replacing=self.unit.replacing)
 
     def summary(self, work: Workload | None = None) -> list[TableSummary]:
         """The predicted error of each table, without listing queries; by default of the plan's own tables."""
@@ -249,15 +240,18 @@ class Plan:
             )
         before, after = self.unit.allowance(self.budget), self.unit.allowance(budget)
         factor = variance_ratio(law, float(before / after))
-        strategy = rebudgeted(self.strategy, after, replacing=self._replacing)
+        strategy = rebudgeted(self.strategy, after, replacing=self.unit.replacing)
         released = Figures.of(strategy, self.workload, totals_of(strategy, self.workload))
         lower = self.certificate.lower_bound * bound_divisor(law, before) / bound_divisor(law, after)
         if self.objective == "loss":
             lower = 0.0  # a loss need not scale with variances
-        targets = None
+        targets, value = None, released.total_variance
         if self.targets is not None:
             targets = self.targets.at(self.workload, strategy, float(budget.gaussian_cost()))
-        value = self._objective_value(released, targets)
+            value = targets.factor
+        elif self.objective != "total_variance":  # it changes by the factor by which variances do
+            own = self.certificate.lower_bound * (1 + self.certificate.gap)
+            value = own * (value / self.released.total_variance)
         return replace(
             self,
             budget=budget,
@@ -268,15 +262,6 @@ class Plan:
             targets=targets,
             uniform_total=None if self.uniform_total is None else self.uniform_total * factor,
         )
-
-    def _objective_value(self, released: Figures, targets: Fitness | None) -> float:
-        """The objective under new noise: variances change by one factor, and with them every objective."""
-        if targets is not None:
-            return targets.factor
-        if self.objective == "total_variance":
-            return released.total_variance
-        before = self.certificate.lower_bound * (1 + self.certificate.gap)
-        return before * (released.total_variance / self.released.total_variance)
 
     @cached_property
     def batches(self) -> list[Measurement]:
@@ -380,9 +365,9 @@ class Plan:
         return plan
 
     def _size(self) -> str:
-        tables, queries = self.workload.tables, self.workload.count
-        words = "1 table" if tables == 1 else f"{tables:,} tables"
-        return f"{words} with {'1 query' if queries == 1 else f'{spelled(queries)} queries'}"
+        queries = self.workload.count
+        tables = counted(self.workload.tables, "table", "tables")
+        return f"{tables} with {'1 query' if queries == 1 else f'{spelled(queries)} queries'}"
 
     def __repr__(self) -> str:
         return (

@@ -16,6 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 from residua._limits import LISTED_TABLES
 from residua._manifests import checked_array, entry, fetch, number, text
 from residua.errors import BudgetError, FileFormatError, WorkloadError
+from residua.linalg.matrices import join
 from residua.methods.draft import Caps
 from residua.schema.coding import hint, short
 from residua.strategy.strategy import Strategy
@@ -272,7 +273,6 @@ def _for_all(work: Workload, target: Target) -> Iterator[Entry]:
 
 
 def _title(part: Table | TableRun) -> str:
-    """What a part is called where one target is for everything."""
     if part.name is not None:
         return part.name
     if len(part) == 1:
@@ -295,6 +295,7 @@ def _listed(part: Table | TableRun, name: str, target: Target) -> Iterator[Entry
 
 
 def _cap(part: Table | TableRun, target: Target) -> float | Array:
+    """What each query of a part may have for a variance."""
     if not target.amount.ndim:
         return float(target.variances)
     if len(target.amount) != part.count:
@@ -307,18 +308,15 @@ def _cap(part: Table | TableRun, target: Target) -> float | Array:
 
 def weighted_caps(work: Workload) -> Caps:
     """What a largest weighted variance of 1 allows each query: one over its weight."""
-    return tuple(_weight_caps(part) for part in work.parts)
 
+    def cap(part: Table | TableRun) -> float | Array:
+        if isinstance(part, TableRun) or all(factor.queries.weights is None for factor in part.factors):
+            return 1.0 / part.weight
+        families = (factor.queries for factor in part.factors)
+        own = (np.ones(each.count) if each.weights is None else each.weights for each in families)
+        return np.asarray(1.0 / (part.weight * join(row[None] for row in own)[0]))
 
-def _weight_caps(part: Table | TableRun) -> float | Array:
-    if isinstance(part, TableRun) or all(factor.queries.weights is None for factor in part.factors):
-        return 1.0 / part.weight
-    weights: Array = np.ones(1)
-    for factor in part.factors:
-        own = factor.queries.weights
-        here = np.ones(factor.queries.count) if own is None else own
-        weights = np.multiply.outer(weights, here).reshape(-1)
-    return np.asarray(1.0 / (part.weight * weights))
+    return tuple(map(cap, work.parts))
 
 
 def ratios_of(asked: Asked, strategy: Strategy) -> list[float]:

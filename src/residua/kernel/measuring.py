@@ -85,7 +85,7 @@ def refuse_unkept(plan: Measurable) -> None:
 def _refuse_overspending(plan: Measurable) -> None:
     """BudgetError where the integers and noise in use cost one record more than the plan states."""
     allowed, spent = plan.unit.allowance(plan.budget), added_cost(plan.batches)
-    if plan.unit.neighbours == "replace_one":
+    if plan.unit.replacing:
         if spent > allowed and any(attribute.outside == "drop" for attribute in plan.schema.attributes):
             raise BudgetError(
                 "a record whose new values are dropped is missing from every count, which costs more than "

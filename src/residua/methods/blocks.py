@@ -4,7 +4,7 @@ Each takes the root of the block's gram and returns a strategy of cost 1 with a 
 """
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Protocol
 
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from residua._limits import BLOCK_RANK
 from residua.answering.blocks import Layer, Shape
-from residua.decompose import Block, Decomposition, Term, decompose, signature
+from residua.decompose import Block, Decomposition, Piece, SimpleBlocks, Term, decompose, signature
 from residua.linalg.centring import VANISHING, Measure, standing_rows
 from residua.linalg.matrices import independent_rows, join, pseudo_inverse, threads_for
 from residua.methods.draft import Draft, Progress
@@ -28,7 +28,7 @@ Integers = NDArray[np.int64]
 
 
 class BlockSolver(Protocol):
-    """Finds a strategy for one block.
+    """Finds a strategy of cost 1 for queries with gram `root' root`, on cells row-major over `sizes`.
 
     `products_only` if it can solve one attribute at a time alone; `asked_only` if its strategies answer
     nothing but combinations of the block's queries.
@@ -40,7 +40,7 @@ class BlockSolver(Protocol):
     def solve(
         self, root: Array, sizes: Sequence[int], tags: Sequence[int], tolerance: float, what: str
     ) -> Solution:
-        """A strategy of cost 1 for queries with gram `root' root` on cells row-major over `sizes`."""
+        """The strategy, and a bracket on the best there is."""
 
 
 class Optimal:
@@ -142,6 +142,17 @@ class Solved:
     upper: float
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Solutions:
+    """Blocks of one layout with square roots of brackets on each, (blocks,); their noise is open."""
+
+    subsets: NDArray[np.int32]
+    layout: Layout
+    shapes: Integers
+    lower: Array
+    upper: Array
+
+
 def solve_blocks(
     parts: Decomposition,
     sizes: Sequence[int],
@@ -149,24 +160,17 @@ def solve_blocks(
     tolerance: float,
     progress: Progress | None = None,
 ) -> Draft:
-    """The mechanism of cost 1 with every block solved by `solver`, and the bound of this block structure."""
-    bench = _BlockCache(parts, solver, tolerance, progress)
-    layers: list[tuple[Layer, Array, Array]] = []
-    for blocks in parts.simple:
-        solved = {int(number): bench.piece(int(number)) for number in np.unique(blocks.pieces)}
-        shapes, low, high = (np.zeros(len(parts.pieces), dtype=kind) for kind in (np.int64, float, float))
-        for number, one in solved.items():
-            shapes[number], low[number], high[number] = one.shapes[0], one.lower, one.upper
-        scale = np.sqrt(blocks.coefficients)
-        bounds = [scale * roots[blocks.pieces].prod(axis=1) for roots in (low, high)]
-        layout = tuple((place,) for place in range(blocks.subsets.shape[1]))
-        layers.append((_empty(blocks.subsets, layout, shapes[blocks.pieces]), bounds[0], bounds[1]))
-    layers += bench.mixed_layers(parts.mixed)
-    total = math.fsum(float(high.sum()) for _, _, high in layers)
-    lower = math.fsum(float(low.sum()) for _, low, _ in layers) ** 2
-    finished = tuple(replace(layer, noise=total / high, costs=high / total) for layer, _, high in layers)
-    strategy = Strategy((Domain(tuple(sizes), parts.measures),), tuple(bench.shapes), finished)
-    return Draft(strategy, lower, "this block structure", total**2, spans=bench.spans)
+    """The strategy of cost 1 with every block solved by `solver`, and the bound of this block structure."""
+    cache = _BlockCache(parts, solver, tolerance, progress)
+    found = [*map(cache.simple, parts.simple), *cache.mixed(parts.mixed)]
+    total = math.fsum(float(each.upper.sum()) for each in found)
+    lower = math.fsum(float(each.lower.sum()) for each in found) ** 2
+    layers = tuple(
+        Layer(each.subsets, each.layout, each.shapes, costs=each.upper / total, noise=total / each.upper)
+        for each in found
+    )
+    strategy = Strategy((Domain(tuple(sizes), parts.measures),), tuple(cache.shapes), layers)
+    return Draft(strategy, lower, "this block structure", total**2, spans=cache.spans)
 
 
 def querysmasher(work: Workload, tolerance: float, progress: Progress | None = None) -> Draft:
@@ -195,49 +199,58 @@ class _BlockCache:
     def piece(self, number: int) -> Solved:
         """Solution of one piece by itself."""
         if number not in self._pieces:
-            piece = self.parts.pieces[number]
+            piece, root = self.parts.pieces[number], self.parts.roots[number]
             if len(piece.sizes) > 1 and self.solver.products_only:
                 alone = Term(1.0, ((tuple(range(len(piece.sizes))), number),))
-                self._pieces[number] = self._product_of([alone], piece.sizes)
+                self._pieces[number] = self._product_of([alone])
             else:
-                # A product of k solutions has about k times the gap of one.
-                share = self.tolerance / 4
-                root = self.parts.roots[number]
-                self._pieces[number] = self._solve(root, piece.sizes, piece.tags, share, repr(piece.queries))
-                self._remember_span(
-                    self._pieces[number],
-                    lambda: centred_span(piece.queries, piece.kept, piece.measures),
-                    piece.kept_measures,
-                )
+                share = self.tolerance / 4  # a product of k solutions has about k times the gap of one
+                solved = self._solve(root, piece.sizes, piece.tags, share, repr(piece.queries))
+                self._remember_span(solved, lambda: _span_of(piece), piece.kept_measures)
+                self._pieces[number] = solved
         return self._pieces[number]
 
-    def mixed_layers(self, blocks: Iterable[Block]) -> list[tuple[Layer, Array, Array]]:
+    def simple(self, blocks: SimpleBlocks) -> Solutions:
+        """Blocks that are products of one-attribute pieces."""
+        count = len(self.parts.pieces)
+        shapes, low, high = np.zeros(count, dtype=np.int64), np.zeros(count), np.zeros(count)
+        for number in np.unique(blocks.pieces).tolist():
+            one = self.piece(number)
+            shapes[number], low[number], high[number] = one.shapes[0], one.lower, one.upper
+        scale = np.sqrt(blocks.coefficients)
+        lower, upper = (scale * roots[blocks.pieces].prod(axis=1) for roots in (low, high))
+        layout = tuple((place,) for place in range(blocks.subsets.shape[1]))
+        return Solutions(blocks.subsets, layout, shapes[blocks.pieces], lower, upper)
+
+    def mixed(self, blocks: Sequence[Block]) -> Iterator[Solutions]:
         """Blocks that are not simple products, by layout."""
-        rows: dict[tuple[int, Layout], list[tuple[tuple[int, ...], Solved, float]]] = {}
-        listed = list(blocks)
-        for done, block in enumerate(listed):
+        rows: dict[Layout, list[tuple[tuple[int, ...], Solved, float]]] = {}
+        for done, block in enumerate(blocks):
             key, scale = signature(block)
             if key not in self._blocks:
                 if self.progress is not None:
-                    self.progress("solving blocks", done / len(listed))
+                    self.progress("solving blocks", done / len(blocks))
                 terms = [Term(term.coefficient / scale, term.pieces) for term in block.terms]
                 self._blocks[key] = self._block(terms)
             solved = self._blocks[key]
-            place = (len(block.attributes), solved.layout)
-            rows.setdefault(place, []).append((block.attributes, solved, math.sqrt(scale)))
-        return [_layer(size, layout, entries) for (size, layout), entries in rows.items()]
+            rows.setdefault(solved.layout, []).append((block.attributes, solved, math.sqrt(scale)))
+        for layout, entries in rows.items():
+            subsets = np.array([attributes for attributes, _, _ in entries], dtype=np.int32)
+            shapes = np.array([solved.shapes for _, solved, _ in entries], dtype=np.int64)
+            lower = np.array([scale * solved.lower for _, solved, scale in entries])
+            upper = np.array([scale * solved.upper for _, solved, scale in entries])
+            yield Solutions(subsets, layout, shapes, lower, upper)
 
     def _block(self, terms: Sequence[Term]) -> Solved:
         if len(terms) == 1:
             return self._single(terms[0])
-        sizes, tags = self._places(terms[0])
+        sizes, tags, measures = self._places(terms[0])
         if self.solver.products_only or math.prod(size - 1 for size in sizes) > BLOCK_RANK:
-            return self._product_of(terms, sizes)
+            return self._product_of(terms)
         stack = np.concatenate([self._rows(term, sizes) for term in terms])
         with threads_for(len(stack)):
             root = independent_rows(stack)
         solved = self._solve(root, sizes, tags, self.tolerance, f"a block of {math.prod(sizes):,} cells")
-        measures = self._measures(terms[0], len(sizes))
         self._remember_span(solved, lambda: self._joint_span(terms, sizes), measures)
         return solved
 
@@ -252,21 +265,16 @@ class _BlockCache:
             math.prod(one.upper for _, one in solved),
         )
 
-    def _places(self, term: Term) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        """Size and tag of each place of a block."""
-        found: dict[int, tuple[int, int]] = {}
+    def _places(self, term: Term) -> tuple[tuple[int, ...], tuple[int, ...], tuple[Measure, ...]]:
+        """Size, tag and measure of each place of a block."""
+        found: dict[int, tuple[int, int, Measure]] = {}
         for places, number in term.pieces:
             piece = self.parts.pieces[number]
-            found.update(zip(places, zip(piece.sizes, piece.tags, strict=True), strict=True))
-        width = range(len(found))
-        return tuple(found[place][0] for place in width), tuple(found[place][1] for place in width)
-
-    def _measures(self, term: Term, width: int) -> list[Measure]:
-        """Measure of each place of a block."""
-        found: dict[int, Measure] = {}
-        for places, number in term.pieces:
-            found.update(zip(places, self.parts.pieces[number].kept_measures, strict=True))
-        return [found[place] for place in range(width)]
+            found.update(
+                zip(places, zip(piece.sizes, piece.tags, piece.kept_measures, strict=True), strict=True)
+            )
+        sizes, tags, measures = zip(*(found[place] for place in range(len(found))), strict=True)
+        return sizes, tags, measures
 
     def _rows(self, term: Term, sizes: Sequence[int]) -> Array:
         """Rows over the block's cells whose gram is the term's."""
@@ -301,8 +309,7 @@ class _BlockCache:
         """Integer rows that span what all terms ask together."""
         rows = []
         for term in terms:
-            pieces = [self.parts.pieces[number] for _, number in term.pieces]
-            span = product_span([centred_span(piece.queries, piece.kept, piece.measures) for piece in pieces])
+            span = product_span([_span_of(self.parts.pieces[number]) for _, number in term.pieces])
             if span is None:
                 return None
             rows.append(_in_order(span, term, sizes))
@@ -313,22 +320,17 @@ class _BlockCache:
     ) -> Solved:
         with threads_for(len(root)):
             solution = self.solver.solve(root, sizes, tags, tolerance, what)
-        number = self._number(sizes, solution.strategy)
+        self.shapes.append(Shape.independent(sizes, solution.strategy))
         lower, upper = math.sqrt(solution.lower), math.sqrt(solution.upper)
-        return Solved((tuple(range(len(sizes))),), (number,), lower, upper)
+        return Solved((tuple(range(len(sizes))),), (len(self.shapes) - 1,), lower, upper)
 
-    def _number(self, sizes: Sequence[int], strategy: Array) -> int:
-        self.shapes.append(Shape.independent(sizes, strategy))
-        return len(self.shapes) - 1
-
-    def _product_of(self, terms: Sequence[Term], sizes: Sequence[int]) -> Solved:
+    def _product_of(self, terms: Sequence[Term]) -> Solved:
         """The best product of one-attribute strategies, one factor improved at a time (claim M-003).
 
         With the other factors fixed, what the block asks of one attribute is a problem of that size. The
         bound is that of the hardest single term: adding queries never makes a block easier.
         """
-        tags = self._places(terms[0])[1]
-        measures = self._measures(terms[0], len(sizes))
+        sizes, tags, measures = self._places(terms[0])
         factors = [Shape.independent((measure.size,), _centred_rows(measure)) for measure in measures]
         value = math.inf
         with threads_for(max(sizes)):
@@ -341,11 +343,12 @@ class _BlockCache:
                     value = solution.upper
                 if value > before * (1 - SWEEP_GAIN):
                     break
-        numbers = tuple(self._number(shape.sizes, shape.matrix) for shape in factors)
+        numbers = tuple(range(len(self.shapes), len(self.shapes) + len(factors)))
+        self.shapes += factors
         for number, measure in zip(numbers, measures, strict=True):
             # What all terms together ask of one attribute has no integer form that is known.
             self._remember_span(Solved(((0,),), (number,), 0.0, 0.0), lambda: None, [measure])
-        lower = max(math.sqrt(term.coefficient) * self._term_bound(term) for term in terms)
+        lower = math.sqrt(max(term.coefficient * self._term_bound(term) for term in terms))
         return Solved(tuple((place,) for place in range(len(sizes))), numbers, lower, math.sqrt(value))
 
     def _asked(self, terms: Sequence[Term], factors: Sequence[Shape], place: int) -> Array:
@@ -371,8 +374,11 @@ class _BlockCache:
         return standing_rows(np.concatenate(rows), np.concatenate(lengths))
 
     def _term_bound(self, term: Term) -> float:
-        """Square root of a lower bound on one term alone."""
-        return math.prod(math.sqrt(uniform_bound(self.parts.roots[number])) for _, number in term.pieces)
+        return math.prod(uniform_bound(self.parts.roots[number]) for _, number in term.pieces)
+
+
+def _span_of(piece: Piece) -> Integers | None:
+    return centred_span(piece.queries, piece.kept, piece.measures)
 
 
 def _in_order(rows: NDArray[Any], term: Term, sizes: Sequence[int]) -> NDArray[Any]:
@@ -387,19 +393,3 @@ def _centred_rows(measure: Measure) -> Array:
     weights = measure.vector()
     others = np.delete(np.eye(measure.size), int(np.abs(weights).argmax()), axis=1)
     return np.asarray(np.linalg.qr(np.column_stack([weights, others]))[0][:, 1:].T)
-
-
-def _layer(
-    size: int, layout: Layout, entries: Sequence[tuple[tuple[int, ...], Solved, float]]
-) -> tuple[Layer, Array, Array]:
-    count = len(entries)
-    subsets = np.array([attributes for attributes, _, _ in entries], dtype=np.int32).reshape(count, size)
-    shapes = np.array([solved.shapes for _, solved, _ in entries], dtype=np.int64).reshape(count, len(layout))
-    low = np.array([scale * solved.lower for _, solved, scale in entries])
-    high = np.array([scale * solved.upper for _, solved, scale in entries])
-    return _empty(subsets, layout, shapes), low, high
-
-
-def _empty(subsets: NDArray[np.int32], layout: Layout, shapes: NDArray[np.int64]) -> Layer:
-    """A layer whose noise is still to be decided."""
-    return Layer(subsets, layout, shapes, np.empty(0), np.empty(0))

@@ -1,8 +1,8 @@
 """Plans for workloads with conditions joined across attributes, whatever the number of their joint cells.
 
-Two ways. All tables over the kinds of cells that the workload tells apart: cells that all queries treat alike
-are one cell for the best mechanism too (claim H-010). Or the conditions by kinds, and beside them, with the
-rest of the privacy, the tables that tell all cells apart (claim H-041). The better one is taken.
+Two ways. All tables over the classes of cells that the workload tells apart: cells that all queries treat
+alike are one cell for the best mechanism too (claim H-010). Or the conditions by classes, and beside them,
+with the rest of the privacy, the tables that tell all cells apart (claim H-041). The better one is taken.
 """
 
 import math
@@ -32,7 +32,7 @@ PROVED = 1e-3  # a gap below which no other way is looked for
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Coarse:
-    """A workload over kinds of cells: as the view of its schema shows it."""
+    """A workload over classes of cells: as the view of its schema shows it."""
 
     work: Workload
     view: View
@@ -48,16 +48,16 @@ def tied(parts: Parts) -> Subset:
 
 
 def coarse_workload(work: Workload) -> Coarse:
-    """The workload over the kinds of cells that it tells apart; Infeasible if a condition has too many.
+    """The workload over the classes of cells that it tells apart; Infeasible if a condition has too many.
 
     A workload without joined conditions stays as it is.
     """
     attributes = tied(work.parts)
     if not attributes:
         return Coarse(work, View())
-    kinds = _kinds_asked(work.parts, attributes)
+    classes = _classes_asked(work.parts, attributes)
     for group, factor in combined_factors(work.parts):
-        cells = cells_of_classes([kinds[at] for at in factor.attributes])
+        cells = cells_of_classes([classes[at] for at in factor.attributes])
         if cells > CELL_CLASSES:
             names = " x ".join(work.schema.names[at] for at in factor.attributes)
             raise Infeasible(
@@ -68,9 +68,9 @@ def coarse_workload(work: Workload) -> Coarse:
     runs = {at for part in work.parts if isinstance(part, TableRun) for at in part.attributes}
     parts: list[JointClasses] = []
     for ties in _tied_together([part for part in work.parts if isinstance(part, Table)], attributes):
-        alone = runs.isdisjoint(ties.kinds)
-        own = replace(ties, kinds={at: kinds[at] for at in ties.kinds})
-        parts += _viewed(own) if alone else _each_by_kinds(own)
+        alone = runs.isdisjoint(ties.classes)
+        own = replace(ties, classes={at: classes[at] for at in ties.classes})
+        parts += _viewed(own) if alone else _each_by_classes(own)
     view = View(tuple(parts))
     return Coarse(_seen(work, view), view)
 
@@ -82,16 +82,16 @@ def _seen(work: Workload, view: View) -> Workload:
 
 
 def _viewed(ties: "Ties") -> list[JointClasses]:
-    """Tied attributes as one, by joint kinds, where that makes few cells of many; or each by its kinds."""
-    if len(ties.kinds) > 1 and ties.cells <= CELL_CLASSES:
-        found = joint_classes(tuple(ties.kinds), list(ties.kinds.values()), ties.groups)
+    """Tied attributes as one, by joint classes, where those are few; or each by its classes."""
+    if len(ties.classes) > 1 and ties.cells <= CELL_CLASSES:
+        found = joint_classes(tuple(ties.classes), list(ties.classes.values()), ties.groups)
         if found.size <= min(JOINT_CLASSES, ties.cells - 1):
             return [found]
-    return _each_by_kinds(ties)
+    return _each_by_classes(ties)
 
 
-def _each_by_kinds(ties: "Ties") -> list[JointClasses]:
-    return [JointClasses.of_one(at, own) for at, own in ties.kinds.items() if not own.trivial]
+def _each_by_classes(ties: "Ties") -> list[JointClasses]:
+    return [JointClasses.of_one(at, own) for at, own in ties.classes.items() if not own.trivial]
 
 
 Drafting = Callable[[Workload], Draft]
@@ -127,11 +127,11 @@ def _by_classes(drafting: Drafting, work: Workload) -> Draft:
 def _side_by_side(drafting: Drafting, work: Workload, law: NoiseLaw, attributes: Subset) -> Draft | None:
     """Drafts for the conditions and for the other tables, side by side; None if there is one side only."""
     conditions, rest = _divided(work, attributes)
-    lifted = [(lift, ties) for ties in conditions for lift in _query_splits(ties, rest)] if rest else []
-    if not lifted:
+    split = [(each, ties) for ties in conditions for each in _query_splits(ties, rest)] if rest else []
+    if not split:
         return None
-    query_splits = [lift for lift, _ in lifted]
-    view = View(tuple(part for _, ties in lifted for part in _viewed(ties)))
+    query_splits = [each for each, _ in split]
+    view = View(tuple(part for _, ties in split for part in _viewed(ties)))
     splits = [split_by(query_splits, group) for ties in conditions for group in ties.groups]
     fine = [*rest, *(split.fine for split in splits if split.fine is not None)]
     coarse = [split.coarse for split in splits if split.coarse is not None]
@@ -148,19 +148,19 @@ def _side_by_side(drafting: Drafting, work: Workload, law: NoiseLaw, attributes:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Ties:
-    """Tables that are tied together by the attributes they share, and the kinds of cells of those."""
+    """Tables that are tied together by the attributes they share, and the classes of cells of those."""
 
     groups: tuple[Table, ...]
-    kinds: Mapping[int, Classes]
+    classes: Mapping[int, Classes]
 
     @property
     def cells(self) -> int:
-        """Number of combinations of kinds."""
-        return cells_of_classes(list(self.kinds.values()))
+        """Number of combinations of classes."""
+        return cells_of_classes(list(self.classes.values()))
 
 
 def _divided(work: Workload, attributes: Subset) -> tuple[list[Ties], list[Table | TableRun]]:
-    """Tables to be measured by kinds of cells of these attributes, those that share some together; the rest.
+    """Tables to be measured by classes of cells of these attributes, those that share some together; others.
 
     Beside the conditions these are tables on several of their attributes that tell few cells apart: cell by
     cell they would take all joint cells of those attributes.
@@ -187,22 +187,23 @@ def _tied_together(groups: Sequence[Table], attributes: Subset) -> list[Ties]:
             reach, together_with = reach | each[0], each[1] + together_with
         if reach:
             found.append((reach, together_with))
-    return [Ties(tuple(several), _kinds_asked(several, tuple(sorted(reach)))) for reach, several in found]
+    return [Ties(tuple(several), _classes_asked(several, tuple(sorted(reach)))) for reach, several in found]
 
 
 def _few(group: Table, attributes: Subset) -> bool:
     """Whether a table tells apart fewer than all cells of some of these attributes, and few enough in all."""
-    kinds = _kinds_asked([group], attributes).values()
-    return any(not own.trivial for own in kinds) and cells_of_classes(list(kinds)) <= CELL_CLASSES
+    classes = list(_classes_asked([group], attributes).values())
+    return any(not own.trivial for own in classes) and cells_of_classes(classes) <= CELL_CLASSES
 
 
 def _query_splits(ties: Ties, rest: Parts) -> Iterator[QuerySplit]:
-    """What is to be measured by kinds of cells, if that is anything and those are not too many."""
-    attributes = tuple(ties.kinds)
+    """What is to be measured by classes of cells, if that is anything and those are not too many."""
+    attributes = tuple(ties.classes)
     if ties.cells <= CELL_CLASSES:
-        lift = query_split_of(attributes, list(ties.kinds.values()), _settled(rest, attributes), ties.groups)
-        if len(lift.rows):
-            yield lift
+        own = list(ties.classes.values())
+        found = query_split_of(attributes, own, _settled(rest, attributes), ties.groups)
+        if len(found.rows):
+            yield found
 
 
 def _shared_out(
@@ -223,8 +224,8 @@ def _shared_out(
     return seen_by(parts, query_splits)
 
 
-def _kinds_asked(parts: Parts, attributes: Subset) -> dict[int, Classes]:
-    """Kinds of the cells of these attributes that the tables tell apart."""
+def _classes_asked(parts: Parts, attributes: Subset) -> dict[int, Classes]:
+    """Classes of the cells of these attributes that the tables tell apart."""
     found: dict[int, dict[Classes, None]] = {at: {} for at in attributes}
     for part in parts:
         if isinstance(part, TableRun) and part.joint is None:

@@ -132,11 +132,6 @@ class Request:
     progress: Progress | None
 
     @property
-    def replacing(self) -> bool:
-        """Whether what is protected is that one record is replaced by another."""
-        return self.unit.neighbours == "replace_one"
-
-    @property
     def tied(self) -> bool:
         """Whether there are conditions joined across attributes, which are planned by classes of cells."""
         return any(isinstance(queries, Combined) for queries in self.work.families)
@@ -197,7 +192,7 @@ def _for_targets(
         strategy = _rounded(request, draft, request.unit.allowance(budget))
     factor = request.unit.factor
     cost = float(request.unit.allowance(budget)) * float(factor)
-    least = 0.0 if request.replacing else draft.lower_bound
+    least = 0.0 if request.unit.replacing else draft.lower_bound
     fitness = fitness_of(asked, strategy, draft.prices, cost, least * float(factor))
     if fitness.factor > 1 and not relax:
         raise _too_small(budget, fitness)
@@ -226,7 +221,7 @@ def _for_loss(request: Request, budget: Budget, loss: Loss) -> Plan:
 
 def _record_cost(request: Request, draft: Draft) -> float:
     """About what a strategy costs one record; Infeasible where replacing one changes nothing measured."""
-    own = record_cost(draft.strategy, replacing=request.replacing)
+    own = record_cost(draft.strategy, replacing=request.unit.replacing)
     if own <= ROUNDING * draft.strategy.cost():
         raise Infeasible(
             "the workload asks only for the number of records, which replacing one record cannot change: "
@@ -239,7 +234,7 @@ def _rounded(request: Request, draft: Draft, allowed: Fraction) -> Strategy:
     """The draft in integers, with noise that uses up what one record may cost."""
     _record_cost(request, draft)  # there must be something to scale
     refuse_uncounted(draft.strategy, request.work.schema.names)
-    return measurable(draft.strategy, draft.spans, allowed, replacing=request.replacing)
+    return measurable(draft.strategy, draft.spans, allowed, replacing=request.unit.replacing)
 
 
 def _at_budget(request: Request, budget: Budget, draft: Draft) -> Plan:
@@ -266,14 +261,14 @@ def _finished(
     `value` is what it makes of the objective, if that is not the total variance.
     """
     work, unit, allowed = request.work, request.unit, request.unit.allowance(budget)
-    scale = ideal_scale(draft.strategy, strategy, allowed, replacing=request.replacing)
+    scale = ideal_scale(draft.strategy, strategy, allowed, replacing=request.unit.replacing)
     known = _known_totals(draft, scale, work) if value is None else None
     ideal = Figures.of(draft.strategy.scaled(scale), work, known)
     released = Figures.of(strategy, work, totals_of(strategy, work))
     value = released.total_variance if value is None else value
     lower = draft.lower_bound / (1.0 if objective == "loss" else bound_divisor(budget.law, allowed))
     uniform = None if draft.uniform_total is None else draft.uniform_total / float(allowed)
-    if request.replacing:  # of which a bound for adding or removing a record says nothing
+    if request.unit.replacing:  # of which a bound for adding or removing a record says nothing
         lower, uniform = 0.0, None
     certificate = certified(value, lower, draft.scope, objective)
     plan = Plan(work, budget, unit, request.method, strategy, certificate, objective, ideal, released)
@@ -313,7 +308,7 @@ def _cheapest(request: Request, draft: Draft, own: float, asked: Asked) -> tuple
         needed = allowed * worst * MARGIN * request.unit.factor
         budget = privacy_cost(text_above(needed, DIGITS))
         allowed = request.unit.record_cost(budget)
-        strategy = rebudgeted(strategy, allowed, replacing=request.replacing)
+        strategy = rebudgeted(strategy, allowed, replacing=request.unit.replacing)
         if max(ratios_of(asked, strategy)) <= 1:
             return budget, strategy
     raise Infeasible(

@@ -57,6 +57,11 @@ class Unit:
         object.__setattr__(self, "max_records", int(self.max_records))
 
     @property
+    def replacing(self) -> bool:
+        """Whether what is protected is that one record is replaced by another."""
+        return self.neighbours == "replace_one"
+
+    @property
     def factor(self) -> Fraction:
         """A person's Gaussian cost over one record's: the square of `max_records` (P-030)."""
         return Fraction(self.max_records**2)
@@ -69,12 +74,12 @@ class Unit:
     @property
     def factor_from_add_remove(self) -> Fraction:
         """Bound on a person's Gaussian cost over max_i X_ii, where a plan knows no more than that (P-031)."""
-        return self.factor * (4 if self.neighbours == "replace_one" else 1)
+        return self.factor * (4 if self.replacing else 1)
 
     @property
     def pure_factor_from_add_remove(self) -> Fraction:
         """Bound on a person's pure epsilon over that of adding or removing one record (P-031)."""
-        return self.pure_factor * (2 if self.neighbours == "replace_one" else 1)
+        return self.pure_factor * (2 if self.replacing else 1)
 
     def record_cost(self, budget: Spendable) -> Fraction:
         """Gaussian cost that one record may have, under this neighbour relation, if a person has the budget.

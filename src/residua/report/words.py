@@ -95,7 +95,7 @@ def meaning(contents: Contents) -> str:
     unit = contents.privacy.unit
     limit = percent_above(detection_limit(contents.privacy, FALSE_ALARMS))
     share = percent_above(FALSE_ALARMS)
-    if unit.neighbours == "replace_one":
+    if unit.replacing:
         whose = "a certain person's records" if unit.max_records > 1 else "a certain record"
         aim = f"which of two guesses about {whose} is true"
         answer = "picks the second guess"
