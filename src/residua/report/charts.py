@@ -13,7 +13,7 @@ from residua.report.markup import attribute
 from residua.report.words import level_text, share_words
 
 if TYPE_CHECKING:
-    import altair
+    pass
 
 WIDTH = 380
 MOST_TABLES = 12  # that are drawn
@@ -35,26 +35,16 @@ class ReportExtraMissing(ResiduaError, ImportError):
 
 def pictures_of(contents: Contents) -> dict[str, str]:
     """SVG text of each picture by its name: budget, shares, certificate, and some tables by number."""
-    draw = _drawer()
-    return {name: draw(chart) for name, chart in _charts(contents)}
-
-
-def _drawer() -> Any:
-    """A function from a chart to SVG text; the error that names the extra where it is missing."""
     try:
-        import altair
+        import altair  # noqa: F401  # before the charts, which need it
         import vl_convert
     except ImportError as error:
         raise ReportExtraMissing(
             f"a report needs the package {error.name!r}, which is not installed: pip install "
             "'residua[report]'"
         ) from error
-    del altair
-
-    def draw(chart: "altair.LayerChart") -> str:
-        return tidy(vl_convert.vegalite_to_svg(json.dumps(chart.to_dict())))
-
-    return draw
+    drawn = ((name, json.dumps(chart.to_dict())) for name, chart in _charts(contents))
+    return {name: tidy(vl_convert.vegalite_to_svg(chart)) for name, chart in drawn}
 
 
 def _charts(contents: Contents) -> Iterator[tuple[str, Any]]:

@@ -1,11 +1,18 @@
-"""Pieces of HTML, with everything that comes from outside escaped."""
+"""Pieces of HTML, with everything that comes from outside escaped; and tables, number by number."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from html import escape
+from itertools import count
 
-from residua._text import visible
+import numpy as np
+
+from residua._text import counted, visible
+from residua.report.contents import Contents, Numbers, Sheet
+from residua.report.words import asked, figure, level_text, shown
 
 Row = Sequence[str]
+
+OPEN = 3  # tables that are unfolded from the start
 
 
 def text(words: str) -> str:
@@ -24,9 +31,18 @@ def paragraphs(lines: Iterable[str]) -> str:
 
 
 def table(
-    caption: str, head: Row, rows: Iterable[Row], *, left: Sequence[int] = (), tall: bool = False
+    caption: str,
+    head: Row,
+    rows: Iterable[Row],
+    *,
+    left: Sequence[int] = (),
+    tall: bool = False,
+    link: str | None = None,
 ) -> str:
-    """A table of plain cells whose rows are named by their first cell; columns in `left` hold words."""
+    """A table of plain cells whose rows are named by their first cell; columns in `left` hold words.
+
+    With `link`, the name of row n, from 1, leads to the place `link` with its number.
+    """
     classes = [' class="left"' if at in left else "" for at in range(len(head))]
     heads = "".join(
         f'<th scope="col" class="left">{text(cell)}</th>'
@@ -34,17 +50,15 @@ def table(
         else f'<th scope="col">{text(cell)}</th>'
         for at, cell in enumerate(head)
     )
+    names = ("{}" if link is None else f'<a href="#{link}-{number}">{{}}</a>' for number in count(1))
     body = "\n".join(
-        f'<tr><th scope="row">{text(row[0])}</th>'
+        f'<tr><th scope="row">{name.format(text(row[0]))}</th>'
         + "".join(f"<td{classes[at]}>{text(cell)}</td>" for at, cell in enumerate(row) if at)
         + "</tr>"
-        for row in rows
+        for row, name in zip(rows, names, strict=False)
     )
-    return scrolled(
-        caption,
-        f"<table><caption>{text(caption)}</caption><thead><tr>{heads}</tr></thead><tbody>\n{body}\n</tbody></table>",
-        tall,
-    )
+    inner = f"<caption>{text(caption)}</caption><thead><tr>{heads}</tr></thead><tbody>\n{body}\n</tbody>"
+    return scrolled(caption, f"<table>{inner}</table>", tall)
 
 
 def scrolled(name: str, inner: str, tall: bool = False) -> str:
@@ -62,7 +76,7 @@ def facts(pairs: Iterable[Sequence[str]]) -> str:
     return f'<dl class="cards">{"".join(cells)}</dl>'
 
 
-def figure(svg: str, caption: str) -> str:
+def captioned(svg: str, caption: str) -> str:
     """A picture with words under it."""
     return f"<figure>{svg}<figcaption>{text(caption)}</figcaption></figure>"
 
@@ -72,3 +86,92 @@ def section(place: str, heading: str, *parts: str) -> str:
     inner = "\n".join(part for part in parts if part)
     named = f'<h2 id="h-{place}">{text(heading)}</h2>'
     return f'<section id="{place}" aria-labelledby="h-{place}">{named}\n{inner}\n</section>'
+
+
+def tables_section(contents: Contents, figures: Mapping[int, str]) -> str:
+    """Every table folded up under its name, with a field that finds tables; `figures` by table number."""
+    drawn = "each row's bar is its interval, all bars of a table on one scale"
+    words = (
+        f"Published numbers with their {level_text(contents.level)} intervals; {drawn}."
+        if contents.released
+        else "Predicted standard deviations, number by number where they differ; the bars of a table are on "
+        "one scale."
+    )
+    tools = (
+        '<div id="tools" class="tools" hidden><label for="find">Find a table by its name</label>'
+        '<input type="search" id="find" autocomplete="off"> <span id="found" role="status" '
+        'class="soft"></span></div>'
+        if len(contents.sheets) > OPEN
+        else ""
+    )
+    folded = "\n".join(
+        _folded(number, sheet, contents, figures.get(number, ""))
+        for number, sheet in enumerate(contents.sheets, 1)
+    )
+    return f"{paragraphs([words])}\n{tools}\n{folded}"
+
+
+def _folded(number: int, sheet: Sheet, contents: Contents, picture: str) -> str:
+    opened = " open" if number <= OPEN else ""
+    numbers = counted(sheet.count, "number", "numbers")
+    about = f"{numbers}, typical error {figure(sheet.rmse)}"
+    return (
+        f'<details id="t-{number}" data-name={attribute(sheet.name)}{opened}>'
+        f"<summary><b>{text(sheet.name)}</b> "
+        f"<span>{about}</span></summary><div>{picture}{_listed(sheet, contents)}</div></details>"
+    )
+
+
+def _listed(sheet: Sheet, contents: Contents) -> str:
+    level, numbers = level_text(contents.level), sheet.numbers
+    if numbers is None:
+        words = f"{sheet.count:,} numbers are too many to list one by one"
+        return f"<p>{words}; their typical error is {figure(sheet.rmse)}.</p>"
+    if numbers.values is None and sheet.even and len(numbers.queries) == sheet.count:
+        return (
+            f"<p>Each of its numbers will have a standard deviation of {figure(float(numbers.stddev[0]))}, "
+            f"and be within {figure(contents.margin * float(numbers.stddev[0]))} of the truth with "
+            f"probability {level}.</p>"
+        )
+    body = "\n".join(_rows(numbers, contents.margin))
+    ahead = numbers.values is None
+    errors = ["std. dev.", f"\u00b1 at {level}"] if ahead else ["published", "std. dev.", f"{level} interval"]
+    names = "".join(f'<th scope="col">{cell}</th>' for cell in errors)
+    names = f'<th scope="col" class="left">count of</th>{names}<th scope="col" class="left">picture</th>'
+    left = sheet.count - len(numbers.queries)
+    more = (
+        f"<p>{left:,} more numbers are not listed here; the release answers them all (<code>residua "
+        "answer</code>).</p>"
+        if left
+        else ""
+    )
+    kind = "n ahead" if ahead else "n"
+    listed = f'<table class="{kind}"><thead><tr>{names}</tr></thead><tbody>\n{body}\n</tbody></table>'
+    return scrolled(f"Numbers of table {sheet.name}", listed, tall=len(numbers.queries) > 25) + more
+
+
+def _rows(numbers: Numbers, margin: float) -> Iterator[str]:
+    """A row for each number; --a and --b say where its bar begins and how long it is, in percent."""
+    stddev = numbers.stddev
+    if numbers.values is None or numbers.lower is None or numbers.upper is None:
+        wide = 100 * stddev / max(float(stddev.max()), 1e-300)
+        for query, error, width in zip(numbers.queries, stddev.tolist(), wide.tolist(), strict=True):
+            yield (
+                f"<tr style=--a:0;--b:{width:.1f}><th "
+                f"scope=row>{text(asked(query))}<td>{figure(error)}<td>{figure(margin * error)}<td>"
+            )
+        return
+    low, high = min(float(numbers.lower.min()), 0.0), max(float(numbers.upper.max()), 0.0)
+    scale = 100 / max(high - low, 1e-300)
+    starts = np.round((numbers.lower - low) * scale, 1)
+    widths = np.round((numbers.upper - numbers.lower) * scale, 1)
+    columns = (numbers.values, stddev, numbers.lower, numbers.upper, starts, widths)
+    for query, row in zip(
+        numbers.queries, zip(*(each.tolist() for each in columns), strict=True), strict=True
+    ):
+        value, error, lower, upper, start, width = row
+        yield (
+            f"<tr style=--a:{start:g};--b:{width:g}><th scope=row>{text(asked(query))}"
+            f"<td>{shown(value, error)}<td>{figure(error)}"
+            f"<td>{shown(lower, error)} to {shown(upper, error)}<td>"
+        )
