@@ -55,8 +55,8 @@ class _Walk:
         self._total()
         for attribute in self.tables.subsets(1):
             self._one_way(attribute)
-        for alike in self._kinds(self.tables.subsets(2)):
-            self._two_way(alike)
+        for several in self._classes(self.tables.subsets(2)):
+            self._two_way(several)
         for ways in range(3, self.tables.ways + 1):
             self._together(self.tables.subsets(ways), least=2)
         if any(len(subset) > 1 for subset in self.facts.allowed):
@@ -87,26 +87,26 @@ class _Walk:
         result[mask] = with_total(cells[mask][None], total)[0]
         self._settle(subset, result)
 
-    def _kinds(self, subsets: Iterable[Subset]) -> list[list[Subset]]:
+    def _classes(self, subsets: Iterable[Subset]) -> list[list[Subset]]:
         """Tables that are not known, by shape and covariance; known ones are settled."""
-        kinds: dict[object, list[Subset]] = {}
+        classes: dict[object, list[Subset]] = {}
         for subset in subsets:
             known = self.facts.margin(subset)
             if known is not None:
                 self._settle(subset, known)
             else:
-                key = (self.pieces[subset].shape, self.errors[subset].alike)
-                kinds.setdefault(key, []).append(subset)
-        return list(kinds.values())
+                key = (self.pieces[subset].shape, self.errors[subset].covariance_class)
+                classes.setdefault(key, []).append(subset)
+        return list(classes.values())
 
-    def _two_way(self, alike: list[Subset]) -> None:
-        (stack,) = self._stacks(alike)
+    def _two_way(self, several: list[Subset]) -> None:
+        (stack,) = self._stacks(several)
         cells = stack.cells
-        if not self.errors[alike[0]].even:
-            cells = self._local(stack, set(alike))
-        rows = np.stack([self.solved[subset[:1]] for subset in alike])
-        columns = np.stack([self.solved[subset[1:]] for subset in alike])
-        for subset, found in zip(alike, with_margins(cells, rows, columns), strict=True):
+        if not self.errors[several[0]].even:
+            cells = self._local(stack, set(several))
+        rows = np.stack([self.solved[subset[:1]] for subset in several])
+        columns = np.stack([self.solved[subset[1:]] for subset in several])
+        for subset, found in zip(several, with_margins(cells, rows, columns), strict=True):
             self._settle(subset, found)
 
     def _local(self, stack: Stack, free: set[Subset]) -> Array:
@@ -161,10 +161,10 @@ class _Walk:
 
     def _stacks(self, subsets: Sequence[Subset], without: set[Subset] | None = None) -> list[Stack]:
         """Tables made of the present pieces, but for those in `without`, stacked by shape."""
-        kinds: dict[tuple[int, ...], list[Subset]] = {}
+        classes: dict[tuple[int, ...], list[Subset]] = {}
         for subset in subsets:
-            kinds.setdefault(self.pieces[subset].shape, []).append(subset)
-        return [self._stack(rows, sizes, without or set()) for sizes, rows in kinds.items()]
+            classes.setdefault(self.pieces[subset].shape, []).append(subset)
+        return [self._stack(rows, sizes, without or set()) for sizes, rows in classes.items()]
 
     def _stack(self, rows: list[Subset], sizes: tuple[int, ...], without: set[Subset]) -> Stack:
         subsets, cells = subsets_of(rows), np.zeros((len(rows), *sizes))

@@ -103,15 +103,10 @@ class TableSet:
         worst = 0.0
         for stack in self.stacks:
             for kept in _choices(stack.ways):
-                gone = tuple(1 + axis for axis in range(stack.ways) if axis not in kept)
-                margins = stack.cells.sum(axis=gone)
-                for place, row in enumerate(stack.subsets[:, kept].tolist()):
-                    if self.places[tuple(row)] != (self._number(stack), place):
-                        worst = max(worst, float(np.abs(margins[place] - self.marginal(tuple(row))).max()))
+                margins = stack.cells.sum(axis=tuple(1 + at for at in range(stack.ways) if at not in kept))
+                shared = [self.marginal(tuple(row)) for row in stack.subsets[:, kept].tolist()]
+                worst = max(worst, float(np.abs(margins - np.stack(shared)).max()))
         return worst
-
-    def _number(self, stack: Stack) -> int:
-        return next(number for number, each in enumerate(self.stacks) if each is stack)
 
 
 def _choices(ways: int) -> list[list[int]]:
@@ -133,19 +128,19 @@ def largest_sets(groups: Iterator[Table]) -> list[Subset]:
 def shaped(work: Workload) -> list[tuple[Subsets, tuple[int, ...]]]:
     """The largest attribute sets of a workload by shape: (tables, ways) attributes, and sizes."""
     sizes = work.schema.sizes
-    kinds: dict[tuple[int, ...], list[Subset]] = {}
+    shapes: dict[tuple[int, ...], list[Subset]] = {}
     for subset in largest_sets(work.groups()):
-        kinds.setdefault(tuple(sizes[at] for at in subset), []).append(subset)
-    cells = sum(math.prod(shape) * len(rows) for shape, rows in kinds.items())
+        shapes.setdefault(tuple(sizes[at] for at in subset), []).append(subset)
+    cells = sum(math.prod(shape) * len(rows) for shape, rows in shapes.items())
     if cells > STACKED_CELLS:
-        largest = max(kinds, key=math.prod)
-        names = " x ".join(work.schema.names[at] for at in kinds[largest][0])
+        largest = max(shapes, key=math.prod)
+        names = " x ".join(work.schema.names[at] for at in shapes[largest][0])
         raise Infeasible(
             f"the marginals that these tables are part of have {cells:,} cells, more than the "
             f"{STACKED_CELLS:,} that are post-processed (the largest is {names}, {math.prod(largest):,} "
             "cells); plan tables on fewer attributes, or coarser ones"
         )
-    return [(subsets_of(rows), shape) for shape, rows in kinds.items()]
+    return [(subsets_of(rows), shape) for shape, rows in shapes.items()]
 
 
 def subsets_of(rows: Sequence[Subset]) -> Subsets:
@@ -267,7 +262,7 @@ class PieceError:
         return turned(pieces, self.squares, back=back)
 
     @property
-    def alike(self) -> object:
+    def covariance_class(self) -> object:
         """Equal for pieces whose covariances differ by a factor."""
         return () if self.even else tuple((places, id(square)) for places, square in self.squares)
 

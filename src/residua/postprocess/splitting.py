@@ -10,7 +10,7 @@ its true covariance, on the non-negative tables with the estimated total (claim 
 """
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations
 
@@ -46,8 +46,46 @@ NEAR = 1e-4  # of the noise: how far the table is solved
 WHOLE_UNTIL = MOST_STEPS // 4
 
 
+def alternated(
+    made: list[Array],
+    nearest: Callable[[list[Array], float], list[Array]],
+    cut: Callable[[int, Array], Array],
+    pull: float,
+    tolerance: float,
+    balance_until: int,
+) -> tuple[list[Array], list[Array]]:
+    """Alternating directions: tables that `nearest` makes, and those that `cut` leaves, at most so far apart.
+
+    `nearest` balances the distance from what was measured against a pull towards tables; the pull is balanced
+    too, until that many steps.
+    """
+    held = [cut(number, table) for number, table in enumerate(made)]
+    owed = [np.zeros_like(table) for table in made]
+    for step in range(1, MOST_STEPS + 1):
+        made = nearest([h - o for h, o in zip(held, owed, strict=True)], pull)
+        apart = moved = 0.0
+        for number, table in enumerate(made):
+            ahead = RELAXATION * table + (1 - RELAXATION) * held[number]
+            new = cut(number, ahead + owed[number])
+            owed[number] += ahead - new
+            apart = max(apart, float(np.abs(table - new).max(initial=0.0)))
+            moved = max(moved, float(np.abs(new - held[number]).max(initial=0.0)))
+            held[number] = new
+        if max(apart, moved) <= tolerance:
+            return made, held
+        if step % BALANCE_EVERY == 0 and step <= balance_until:
+            factor = 1.5 if apart > 5 * moved else 1 / 1.5 if moved > 5 * apart else 1.0
+            pull, owed = pull * factor, [each / factor for each in owed]
+    raise NotConverged(
+        f"non-negative tables still differed by {apart:.2g} records from consistent ones after "
+        f"{MOST_STEPS:,} steps: the facts given, if any, may contradict each other",
+        lower=0.0,
+        upper=apart,
+    )
+
+
 @dataclass(frozen=True, slots=True, eq=False)
-class _Kind:
+class _PieceClass:
     """Free pieces whose covariances differ by a factor only; arrays are (pieces, sizes...)."""
 
     error: PieceError
@@ -64,10 +102,10 @@ class _Kind:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Link:
-    """Which pieces of a kind stand on some places of each table of a stack."""
+    """Which pieces of a class stand on some places of each table of a stack."""
 
     places: tuple[int, ...]
-    kind: int
+    piece_class: int
     tables: Indices
     pieces: Indices
 
@@ -90,23 +128,23 @@ class Splitting:
         self._place: dict[Subset, tuple[int, int]] = {}
         members: dict[object, list[Subset]] = {}
         for subset, target in self.targets.items():
-            members.setdefault((target.shape, self.errors[subset].alike), []).append(subset)
+            members.setdefault((target.shape, self.errors[subset].covariance_class), []).append(subset)
         for number, subsets in enumerate(members.values()):
             self._place.update({subset: (number, at) for at, subset in enumerate(subsets)})
         self._links = [list(self._links_of(stack)) for stack in self.fixed]
-        self._kinds = [self._kind(number, subsets) for number, subsets in enumerate(members.values())]
+        self._classes = [self._class(number, subsets) for number, subsets in enumerate(members.values())]
 
     def _links_of(self, stack: Stack) -> Iterator[_Link]:
         for size in range(stack.ways + 1):
             for places in combinations(range(stack.ways), size):
                 rows = [tuple(row) for row in stack.subsets[:, places].tolist()]
                 met = [(table, *self._place[row]) for table, row in enumerate(rows) if row in self._place]
-                for kind in sorted({kind for _, kind, _ in met}):
-                    mine = [(table, at) for table, number, at in met if number == kind]
+                for piece_class in sorted({piece_class for _, piece_class, _ in met}):
+                    mine = [(table, at) for table, number, at in met if number == piece_class]
                     tables, pieces = np.array(mine, dtype=np.int64).T
-                    yield _Link(places, kind, tables, pieces)
+                    yield _Link(places, piece_class, tables, pieces)
 
-    def _kind(self, number: int, subsets: list[Subset]) -> _Kind:
+    def _class(self, number: int, subsets: list[Subset]) -> _PieceClass:
         targets = np.stack([self.targets[subset] for subset in subsets])
         sizes = targets.shape[1:]
         errors = [self.errors[subset] for subset in subsets]
@@ -116,46 +154,28 @@ class Splitting:
         share = np.zeros(len(subsets))
         for stack, links in zip(self.fixed, self._links, strict=True):
             for link in links:
-                if link.kind == number:
+                if link.piece_class == number:
                     others = np.prod([s for at, s in enumerate(stack.sizes) if at not in link.places])
                     np.add.at(share, link.pieces, 1.0 / others)
-        return _Kind(
+        return _PieceClass(
             errors[0], weights * errors[0].rotated(targets), weights, share.reshape(-1, *(1,) * len(sizes))
         )
 
     def solve(self, tolerance: float) -> list[Array]:
         """Tables made of pieces, (tables, sizes...) for each stack, negative by at most the tolerance."""
-        pull = self._first_pull()
-        pieces = [kind.error.rotated(kind.target / kind.weights, back=True) for kind in self._kinds]
-        made = self._made(pieces)
-        held = [self._cut(number, table) for number, table in enumerate(made)]
-        owed = [np.zeros_like(table) for table in made]
-        for step in range(1, MOST_STEPS + 1):
-            pieces = self._pieces([h - o for h, o in zip(held, owed, strict=True)], pull)
-            made = self._made(pieces)
-            apart = moved = 0.0
-            for number, table in enumerate(made):
-                ahead = RELAXATION * table + (1 - RELAXATION) * held[number]
-                cut = self._cut(number, ahead + owed[number])
-                owed[number] += ahead - cut
-                apart = max(apart, float(np.abs(table - cut).max(initial=0.0)))
-                moved = max(moved, float(np.abs(cut - held[number]).max(initial=0.0)))
-                held[number] = cut
-            if max(apart, moved) <= tolerance:
-                return made
-            if step % BALANCE_EVERY == 0 and step <= BALANCE_UNTIL:
-                factor = 1.5 if apart > 5 * moved else 1 / 1.5 if moved > 5 * apart else 1.0
-                pull *= factor
-                owed = [each / factor for each in owed]
-        raise NotConverged(
-            f"non-negative tables still differed by {apart:.2g} records from consistent ones after "
-            f"{MOST_STEPS:,} steps: the facts given, if any, may contradict each other",
-            lower=0.0,
-            upper=apart,
-        )
+        pieces = [
+            piece_class.error.rotated(piece_class.target / piece_class.weights, back=True)
+            for piece_class in self._classes
+        ]
+
+        def made(tables: list[Array], pull: float) -> list[Array]:
+            return self._made(self._pieces(tables, pull))
+
+        start = self._made(pieces)
+        return alternated(start, made, self._cut, self._first_pull(), tolerance, BALANCE_UNTIL)[0]
 
     def _first_pull(self) -> float:
-        return float(np.median([np.median(kind.weights / kind.share) for kind in self._kinds]))
+        return float(np.median([np.median(own.weights / own.share) for own in self._classes]))
 
     def _cut(self, number: int, table: Array) -> Array:
         allowed = self.allowed[number]
@@ -168,7 +188,7 @@ class Splitting:
         for stack, links in zip(self.fixed, self._links, strict=True):
             table = stack.cells.copy()
             for link in links:
-                part = spread(pieces[link.kind][link.pieces], link.places, stack.sizes)
+                part = spread(pieces[link.piece_class][link.pieces], link.places, stack.sizes)
                 if len(link.tables) == len(table):
                     table += part
                 else:
@@ -178,13 +198,15 @@ class Splitting:
 
     def _pieces(self, tables: Sequence[Array], pull: float) -> list[Array]:
         """Pieces pulled towards these tables."""
-        sums = [np.zeros_like(kind.target) for kind in self._kinds]
+        sums = [np.zeros_like(own.target) for own in self._classes]
         for stack, links, table in zip(self.fixed, self._links, tables, strict=True):
             free = table - stack.cells
             for link in links:
                 others = np.prod([s for at, s in enumerate(stack.sizes) if at not in link.places])
-                np.add.at(sums[link.kind], link.pieces, piece(free[link.tables], link.places) / others)
-        return [kind.nearest(total, pull) for kind, total in zip(self._kinds, sums, strict=True)]
+                np.add.at(sums[link.piece_class], link.pieces, piece(free[link.tables], link.places) / others)
+        return [
+            piece_class.nearest(total, pull) for piece_class, total in zip(self._classes, sums, strict=True)
+        ]
 
 
 def tied_attributes(strategy: Strategy) -> Subset | None:
@@ -254,26 +276,12 @@ def _projected(cells: Array, squares: Squares, noise: float, total: Array) -> Ar
     weights = np.broadcast_to(weights, sizes)[None]
     goal = weights * turned(cells, squares)
     pull = float(np.exp(np.mean(np.log(weights))))
-    held, owed = _cut(cells, total), np.zeros_like(cells)
     tolerance = NEAR / math.sqrt(float(weights.max()))
-    for step in range(1, MOST_STEPS + 1):
-        made = turned((goal + pull * turned(held - owed, squares)) / (weights + pull), squares, back=True)
-        ahead = RELAXATION * made + (1 - RELAXATION) * held
-        cut = _cut(ahead + owed, total)
-        owed = owed + ahead - cut
-        apart, moved = float(np.abs(made - cut).max()), float(np.abs(cut - held).max())
-        held = cut
-        if max(apart, moved) <= tolerance:
-            return held
-        if step % BALANCE_EVERY == 0 and step <= WHOLE_UNTIL:
-            factor = 1.5 if apart > 5 * moved else 1 / 1.5 if moved > 5 * apart else 1.0
-            pull, owed = pull * factor, owed / factor
-    raise NotConverged(
-        f"the non-negative joint table still moved by {moved:.2g} records after {MOST_STEPS:,} steps",
-        lower=0.0,
-        upper=apart,
-    )
 
+    def nearest(tables: list[Array], pull: float) -> list[Array]:
+        return [turned((goal + pull * turned(tables[0], squares)) / (weights + pull), squares, back=True)]
 
-def _cut(cells: Array, total: Array) -> Array:
-    return with_total(cells.reshape(1, -1), total).reshape(cells.shape)
+    def cut(_: int, table: Array) -> Array:
+        return with_total(table.reshape(1, -1), total).reshape(table.shape)
+
+    return alternated([cells], nearest, cut, pull, tolerance, WHOLE_UNTIL)[1][0]
