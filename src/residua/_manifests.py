@@ -20,7 +20,7 @@ Manifest = Mapping[str, Any]
 Arrays = Mapping[str, NDArray[Any]]
 Read = TypeVar("Read")
 
-LARGEST = 2**63 - 1  # of whole numbers that are not written as text
+LEAST, LARGEST = -(2**63), 2**63 - 1  # of whole numbers that are not written as text
 MOST_DIGITS = 400  # of whole numbers that are
 BOUND = 1e200  # of variances, and one over them: what is made of them stays finite
 FLOATS = sys.float_info.max
@@ -44,12 +44,12 @@ def flag(manifest: object, key: str) -> bool:
     return bool(_typed(key, entry(manifest, key), bool, "true or false"))
 
 
-def whole(manifest: object, key: str, *, least: int = -LARGEST, most: int = LARGEST) -> int:
+def whole(manifest: object, key: str, *, least: int = LEAST, most: int = LARGEST) -> int:
     """The whole number that a manifest holds under a key."""
     return _whole(key, entry(manifest, key), least, most)
 
 
-def wholes(manifest: object, key: str, *, least: int = -LARGEST, most: int = LARGEST) -> tuple[int, ...]:
+def wholes(manifest: object, key: str, *, least: int = LEAST, most: int = LARGEST) -> tuple[int, ...]:
     """The whole numbers that a manifest lists under a key."""
     return tuple(_whole(key, value, least, most) for value in listed(manifest, key))
 

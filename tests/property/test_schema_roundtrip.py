@@ -3,7 +3,7 @@
 import json
 from pathlib import Path
 
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from residua.schema import Attribute, Binned, Categorical, Hierarchy, Integer, Schema
@@ -59,6 +59,7 @@ schemas = st.dictionaries(names, attributes, min_size=1, max_size=4).map(Schema)
 
 
 @given(schemas)
+@example(Schema(lowest=Integer(-(2**63), -(2**63))))
 def test_a_schema_survives_its_record_as_json(schema: Schema) -> None:
     twin = Schema.from_manifest(json.loads(json.dumps(schema.to_manifest())))
     assert twin == schema

@@ -60,7 +60,7 @@ class Integer(Attribute):
         check_policy(who, self.outside, numeric=True)
 
     def __repr__(self) -> str:
-        return f"Integer({self.low}, {self.high}{_policy(self)})"
+        return f"Integer({self.low}, {self.high}{policy_text(self)})"
 
     @property
     def inner_size(self) -> int:
@@ -107,7 +107,7 @@ class Categorical(Attribute):
         check_labels(who, self.labels())
 
     def __repr__(self) -> str:
-        return f"Categorical({listing(self.values)}{_policy(self)})"
+        return f"Categorical({listing(self.values)}{policy_text(self)})"
 
     @property
     def inner_size(self) -> int:
@@ -170,7 +170,7 @@ class Binned(Attribute):
 
     def __repr__(self) -> str:
         above = ", above=True" if self.above else ""
-        return f"Binned({listing([plain(edge) for edge in self.edges])}{above}{_policy(self)})"
+        return f"Binned({listing([plain(edge) for edge in self.edges])}{above}{policy_text(self)})"
 
     @property
     def inner_size(self) -> int:
@@ -218,7 +218,8 @@ def check_labels(who: str, labels: Sequence[str]) -> None:
         seen.add(label)
 
 
-def _policy(attribute: Attribute) -> str:
+def policy_text(attribute: Attribute) -> str:
+    """The policy as it was given to the attribute, if it was."""
     return "" if attribute.outside == "error" else f", outside={attribute.outside!r}"
 
 

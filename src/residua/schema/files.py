@@ -41,8 +41,13 @@ _LABEL_TYPES: dict[str, type] = {"integer": int, "string": str, "boolean": bool}
 def load_attributes(path: str | os.PathLike[str]) -> dict[str, Attribute]:
     """The attributes in a YAML or JSON file, by name; an error names the file, the line and the field."""
     where = os.fspath(path)
-    document, lines = _read_yaml(Path(path), where)
-    return attributes_from_fields(document, folder=Path(path).parent, where=where, lines=lines)
+    try:
+        document, root = parse(Path(path).read_text(encoding="utf-8-sig"))
+    except UnicodeDecodeError as problem:
+        raise SchemaError(f"{where}: not a YAML file: {problem}") from problem
+    except Unreadable as problem:
+        raise SchemaError(problem.at(where)) from problem
+    return attributes_from_fields(document, folder=Path(path).parent, where=where, lines=_field_lines(root))
 
 
 def save_attributes(path: str | os.PathLike[str], attributes: Mapping[str, Attribute]) -> None:
@@ -50,14 +55,8 @@ def save_attributes(path: str | os.PathLike[str], attributes: Mapping[str, Attri
     import yaml
 
     dumper = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
-    text = yaml.dump(
-        fields_from_attributes(attributes),
-        Dumper=dumper,
-        sort_keys=False,
-        allow_unicode=True,
-        default_flow_style=None,
-        width=100,
-    )
+    style: dict[str, Any] = {"sort_keys": False, "allow_unicode": True, "default_flow_style": None}
+    text = yaml.dump(fields_from_attributes(attributes), Dumper=dumper, width=100, **style)
     write_text(path, text)
 
 
@@ -70,12 +69,8 @@ def _write_field(name: str, attribute: Attribute) -> dict[str, Any]:
     kind, constraints, additions = _describe(attribute)
     if attribute.outside != "error":
         additions["outside"] = attribute.outside
-    written: dict[str, Any] = {"name": name, "type": kind}
-    if constraints:
-        written["constraints"] = constraints
-    if additions:
-        written["residua"] = additions
-    return written
+    parts = {"constraints": constraints, "residua": additions}
+    return {"name": name, "type": kind} | {key: part for key, part in parts.items() if part}
 
 
 def _describe(attribute: Attribute) -> tuple[str, dict[str, Any], dict[str, Any]]:
@@ -88,14 +83,11 @@ def _describe(attribute: Attribute) -> tuple[str, dict[str, Any], dict[str, Any]
         case Categorical(values=values, type=kind):
             return {"text": "string"}.get(kind, kind), {"enum": list(values)}, {}
         case Binned(edges=edges, above=above):
-            return (
-                "number",
-                {},
-                {"bins": [plain(edge) for edge in edges]} | ({"above": True} if above else {}),
-            )
+            bins = {"bins": [plain(edge) for edge in edges]}
+            return "number", {}, bins | {"above": True} if above else bins
         case Hierarchy(levels=levels, paths=paths):
-            rows = [list(path) for path in paths]
-            return "string", {}, {"hierarchy": {"levels": list(levels), "rows": rows}}
+            tree = {"levels": list(levels), "rows": [list(path) for path in paths]}
+            return "string", {}, {"hierarchy": tree}
     raise SchemaError(f"{attribute!r} cannot be written to a schema file")
 
 
@@ -116,11 +108,8 @@ def attributes_from_fields(
         line = f", line {lines[number]}" if lines else ""
         name = entry.get("name") if isinstance(entry, Mapping) else None
         if not isinstance(name, str) or not name:
-            wrong = (
-                "it has no name"
-                if name in (None, "")
-                else f"its name {short(name)} is not text, put it in quotes"
-            )
+            unnamed = name in (None, "")
+            wrong = "it has no name" if unnamed else f"its name {short(name)} is not text, put it in quotes"
             raise SchemaError(f"{where}{line}, field {number + 1}: {wrong}")
         try:
             if name in attributes:
@@ -136,99 +125,86 @@ def _read_field(entry: Mapping[str, Any], folder: Path) -> Attribute:
     additions = _section(entry, "residua")
     _check_keys("residua", additions, _ADDITIONS)
     kind = entry.get("type", "number" if "bins" in additions else "string")
-    if kind not in _TYPES:
-        raise SchemaError(
-            f"the type {short(kind)} has no cells{hint(kind, _TYPES)}; use one of {listing(_TYPES)}"
-        )
+    near = f"{hint(kind, _TYPES)}; use one of {listing(_TYPES)}"
+    _require(kind in _TYPES, f"the type {short(kind)} has no cells{near}")
     chosen = [key for key in ("bins", "hierarchy") if key in additions] + ["enum"] * ("enum" in constraints)
-    if len(chosen) > 1:
-        raise SchemaError(f"{' and '.join(chosen)} exclude each other; keep one")
-    if "above" in additions and "bins" not in additions:
-        raise SchemaError("residua.above needs residua.bins")
+    _require(len(chosen) < 2, f"{' and '.join(chosen)} exclude each other; keep one")
+    _require("above" not in additions or "bins" in additions, "residua.above needs residua.bins")
     outside = additions.get("outside", "error")
     if "bins" in additions:
         return _read_bins(kind, additions, outside)
     if "hierarchy" in additions:
         return _read_hierarchy(kind, additions["hierarchy"], folder, outside)
-    if kind == "number":
-        raise SchemaError("a number needs bins; add residua: {bins: [0, 10, 20]}, or use type: integer")
+    bins = "add residua: {bins: [0, 10, 20]}, or use type: integer"
+    _require(kind != "number", f"a number needs bins; {bins}")
     if "enum" in constraints:
         return Categorical(*_read_enum(kind, constraints["enum"]), outside=outside)
     if kind == "boolean":
         return Categorical(False, True, outside=outside)
-    if kind == "string":
-        raise SchemaError(
-            "a string needs its labels; add constraints: {enum: [...]} or residua: {hierarchy: ...}"
-        )
-    missing = [key for key in ("minimum", "maximum") if key not in constraints]
-    if missing:
-        raise SchemaError(f"an integer needs its range; add constraints.{' and constraints.'.join(missing)}")
+    labels = "add constraints: {enum: [...]} or residua: {hierarchy: ...}"
+    _require(kind != "string", f"a string needs its labels; {labels}")
+    missing = [f"constraints.{key}" for key in ("minimum", "maximum") if key not in constraints]
+    _require(not missing, f"an integer needs its range; add {' and '.join(missing)}")
     return Integer(constraints["minimum"], constraints["maximum"], outside=outside)
 
 
 def _read_bins(kind: str, additions: Mapping[str, Any], outside: Any) -> Binned:
     edges, above = additions["bins"], additions.get("above", False)
-    if kind not in ("number", "integer"):
-        raise SchemaError(f"bins need type: number or type: integer, not {kind}")
-    if not isinstance(edges, list):
-        raise SchemaError(f"residua.bins should be a list of edges, not {short(edges)}")
+    _require(kind in ("number", "integer"), f"bins need type: number or type: integer, not {kind}")
+    _require(isinstance(edges, list), f"residua.bins should be a list of edges, not {short(edges)}")
     for edge in edges:
-        if isinstance(edge, str):
-            raise SchemaError(f"the edge {short(edge)} is text to YAML; write numbers like 100000 or 1.0e+5")
-    if not isinstance(above, bool):
-        raise SchemaError(f"residua.above should be true or false, not {short(above)}")
+        written = f"the edge {short(edge)} is text to YAML; write numbers like 100000 or 1.0e+5"
+        _require(not isinstance(edge, str), written)
+    _require(isinstance(above, bool), f"residua.above should be true or false, not {short(above)}")
     return Binned(*edges, above=above, outside=outside)
 
 
-def _read_enum(kind: str, labels: object) -> list[Any]:
-    if not isinstance(labels, list):
-        raise SchemaError(f"constraints.enum should be a list of labels, not {short(labels)}")
+def _read_enum(kind: str, labels: Any) -> list[Any]:
+    _require(isinstance(labels, list), f"constraints.enum should be a list of labels, not {short(labels)}")
+    quote = "put it in quotes (YAML reads no, yes and 01 as other types)"
     for label in labels:
-        if type(label) is not _LABEL_TYPES[kind]:
-            remedy = (
-                "put it in quotes (YAML reads no, yes and 01 as other types)"
-                if kind == "string"
-                else "mend it"
-            )
-            raise SchemaError(f"the label {short(label)} in constraints.enum is not of type {kind}; {remedy}")
-    return labels
+        remedy = f"is not of type {kind}; {quote if kind == 'string' else 'mend it'}"
+        _require(type(label) is _LABEL_TYPES[kind], f"the label {short(label)} in constraints.enum {remedy}")
+    return list(labels)
 
 
-def _read_hierarchy(kind: str, tree: object, folder: Path, outside: Any) -> Hierarchy:
-    if kind not in ("string", "integer"):
-        raise SchemaError(f"a hierarchy needs type: string or type: integer, not {kind}")
-    if not isinstance(tree, Mapping):
-        raise SchemaError(f"residua.hierarchy should have levels, and path or rows, not {short(tree)}")
-    _check_keys("residua.hierarchy", tree, ("levels", "path", "rows"))
-    if not isinstance(tree.get("levels"), list):
-        raise SchemaError("residua.hierarchy needs levels, a list of names with the coarsest first")
-    if ("path" in tree) == ("rows" in tree):
-        raise SchemaError("residua.hierarchy needs either path, a CSV file, or rows, a list of paths")
+def _read_hierarchy(kind: str, tree: Any, folder: Path, outside: Any) -> Hierarchy:
+    what = "residua.hierarchy"
+    _require(kind in ("string", "integer"), f"a hierarchy needs type: string or type: integer, not {kind}")
+    _require(isinstance(tree, Mapping), f"{what} should have levels, and path or rows, not {short(tree)}")
+    _check_keys(what, tree, ("levels", "path", "rows"))
+    listed = isinstance(tree.get("levels"), list)
+    _require(listed, f"{what} needs levels, a list of names with the coarsest first")
+    one = ("path" in tree) != ("rows" in tree)
+    _require(one, f"{what} needs either path, a CSV file, or rows, a list of paths")
     if "path" in tree:
         return Hierarchy.load(beside(folder, str(tree["path"])), levels=tree["levels"], outside=outside)
     rows = tree["rows"]
-    if not isinstance(rows, list) or not all(isinstance(row, list) for row in rows):
-        raise SchemaError("residua.hierarchy.rows should be a list of lists, one for each leaf")
+    paths = isinstance(rows, list) and all(isinstance(row, list) for row in rows)
+    _require(paths, f"{what}.rows should be a list of lists, one for each leaf")
     for row in rows:
         for name in row:
             if not isinstance(name, str):
-                raise SchemaError(
-                    f"the name {short(name)} in the row {short(row)} is not text; put it in quotes"
-                )
+                place = f"the name {short(name)} in the row {short(row)}"
+                raise SchemaError(f"{place} is not text; put it in quotes")
     return Hierarchy(tree["levels"], rows, outside=outside)
 
 
+def _require(good: bool, problem: str) -> None:
+    if not good:
+        raise SchemaError(problem)
+
+
 def _section(entry: Mapping[str, Any], key: str) -> Mapping[str, Any]:
-    section = entry.get(key, {})
-    if not isinstance(section, Mapping):
-        raise SchemaError(f"{key} should be a mapping, not {short(section)}")
+    section: Mapping[str, Any] = entry.get(key, {})
+    _require(isinstance(section, Mapping), f"{key} should be a mapping, not {short(section)}")
     return section
 
 
 def _check_keys(where: str, section: Mapping[str, Any], known: Sequence[str]) -> None:
     for key in section:
-        if key not in known:
-            raise SchemaError(f"{where} has no key {short(key)}{hint(key, known)}; it takes {listing(known)}")
+        near = f"{hint(key, known)}; it takes {listing(known)}"
+        _require(key in known, f"{where} has no key {short(key)}{near}")
 
 
 def beside(folder: Path, name: str) -> Path:
@@ -238,18 +214,8 @@ def beside(folder: Path, name: str) -> Path:
     return folder / name
 
 
-def _read_yaml(path: Path, where: str) -> tuple[object, list[int]]:
-    """The document in the file, and the line on which each of its fields starts."""
-    try:
-        document, root = parse(path.read_text(encoding="utf-8-sig"))
-    except UnicodeDecodeError as problem:
-        raise SchemaError(f"{where}: not a YAML file: {problem}") from problem
-    except Unreadable as problem:
-        raise SchemaError(problem.at(where)) from problem
-    return document, _field_lines(root)
-
-
 def _field_lines(root: Any) -> list[int]:
+    """The line on which each field of a document starts."""
     import yaml
 
     if isinstance(root, yaml.MappingNode):

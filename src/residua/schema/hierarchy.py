@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from residua.errors import SchemaError
 from residua.schema.attribute import OTHER, Attribute, Policy, check_policy
-from residua.schema.attributes import cells_of_numbers_as_words, check_labels
+from residua.schema.attributes import cells_of_numbers_as_words, check_labels, policy_text
 from residua.schema.coding import Cells, cells_of_words, hint, listing, short
 
 
@@ -70,25 +70,21 @@ class Hierarchy(Attribute):
             header = next(reader, [])
             for level in _levels(levels):
                 if header.count(level) != 1:
-                    wrong = "two columns" if level in header else "no column"
-                    raise SchemaError(
-                        f"{who}: {wrong} {level!r}{hint(level, header)}; it has {listing(header)}"
-                    )
+                    wrong = ("two columns" if level in header else "no column") + f" {level!r}"
+                    raise SchemaError(f"{who}: {wrong}{hint(level, header)}; it has {listing(header)}")
             positions = [header.index(level) for level in levels]
             paths: dict[tuple[str, ...], None] = {}
-            for row in reader:
-                if row and len(row) <= max(positions):
+            for row in filter(None, reader):
+                if len(row) <= max(positions):
                     raise SchemaError(f"{who}, line {reader.line_num}: the row ends before its last level")
-                if row:
-                    paths[tuple(row[position] for position in positions)] = None
+                paths[tuple(row[position] for position in positions)] = None
         try:
             return cls(levels, list(paths), outside=outside)
         except SchemaError as problem:
             raise SchemaError(f"{who}: {problem}") from problem
 
     def __repr__(self) -> str:
-        policy = "" if self.outside == "error" else f", outside={self.outside!r}"
-        return f"Hierarchy({listing(self.levels)}; {len(self.paths)} leaves{policy})"
+        return f"Hierarchy({listing(self.levels)}; {len(self.paths)} leaves{policy_text(self)})"
 
     @property
     def inner_size(self) -> int:
