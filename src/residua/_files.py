@@ -80,7 +80,6 @@ def write(path: Target, kind: str, manifest: Manifest, arrays: Arrays, version: 
 
 
 def write_text(path: str | os.PathLike[str], text: str) -> None:
-    """Write a text file, whole or not at all."""
     with whole_file(path) as stream:
         stream.write(text.encode())
 

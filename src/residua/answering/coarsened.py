@@ -22,7 +22,7 @@ from residua.errors import Infeasible
 from residua.linalg.classes import Classes
 from residua.workload import Combined, Explicit, Factor, Queries, Table, TableRun, Total
 from residua.workload.union import Merged, Order
-from residua.workload.views import View, cells_of_classes, coarse_group, finer, told_apart_by
+from residua.workload.views import View, cells_of_classes, coarse_table
 
 Array = NDArray[np.float64]
 Subset = tuple[int, ...]
@@ -120,9 +120,7 @@ class QuerySplit:
 
     def _merged(self, group: Table) -> Merged:
         """The table over kinds of cells, with all factors on our attributes as one."""
-        coarse = coarse_group(group, self.by_attribute)
-        if coarse is None:
-            raise finer(group, told_apart_by(group, self.by_attribute))
+        coarse = coarse_table(group, self.by_attribute)
         return Merged.of(coarse, self.attributes)
 
     def _asking(self, merged: Merged, rows: Array) -> Table:

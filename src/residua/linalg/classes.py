@@ -52,7 +52,6 @@ class Classes:
 
     @property
     def size(self) -> int:
-        """Number of cells."""
         return len(self.classes)
 
     @property
@@ -115,7 +114,6 @@ class JointClasses:
 
     @classmethod
     def of_one(cls, attribute: int, kinds: Classes) -> "JointClasses":
-        """An attribute by classes of its cells."""
         return cls((attribute,), (kinds,), Classes.every(kinds.count))
 
     @property
@@ -125,7 +123,6 @@ class JointClasses:
 
     @property
     def size(self) -> int:
-        """Number of joint classes."""
         return self.joint.count
 
     @property

@@ -84,16 +84,8 @@ def _unit_rows(stack: Array, weights: Array | None) -> tuple[Array, Array]:
     return rows / lengths[:, None], scales if weights is None else scales * np.sqrt(weights[alive])
 
 
-def _pivoted_qr(matrix: Array) -> tuple[Array, NDArray[np.intp]]:
-    from scipy.linalg import qr  # loading it takes longer than loading all of residua
-
-    triangle, permutation = qr(matrix, mode="r", pivoting=True, check_finite=False)
-    return np.asarray(triangle), np.asarray(permutation, dtype=np.intp)
-
-
 def _row_space(rows: Array) -> Array:
-    """Orthonormal columns that span the rows, shape (columns, rank)."""
-    from scipy.linalg import qr
+    from scipy.linalg import qr  # loading it takes longer than loading all of residua
 
     basis, triangle, _ = qr(rows.T, mode="economic", pivoting=True, check_finite=False)
     pivots = np.abs(np.diagonal(triangle))
@@ -103,12 +95,14 @@ def _row_space(rows: Array) -> Array:
 def graded_root(rows: Array, scales: Array) -> Array:
     """Triangular R with `R'R = rows' diag(scales^2) rows`: pivoted QR keeps small rows' digits if large rows
     come first (Cox and Higham, 1998)."""
+    from scipy.linalg import qr
+
     graded = rows * scales[:, None]
     order = np.argsort(-np.linalg.norm(graded, axis=1), kind="stable")
-    triangle, permutation = _pivoted_qr(graded[order])
+    triangle, permutation = qr(graded[order], mode="r", pivoting=True, check_finite=False)
     root = np.empty_like(triangle[: rows.shape[1]])
     root[:, permutation] = triangle[: rows.shape[1]]
-    return root
+    return np.asarray(root, dtype=np.float64)
 
 
 def pseudo_inverse(rows: Array, rank: int | None = None) -> Array:
@@ -228,9 +222,8 @@ class RowIndex:
         missing = np.full(count, -1, dtype=np.int64)
         if self._base**size >= 2**62:
             pairs = [self._long.get(tuple(row), (-1, -1)) for row in rows.tolist()]
-            return np.array([a for a, _ in pairs], dtype=np.int64), np.array(
-                [b for _, b in pairs], dtype=np.int64
-            )
+            owners, places = np.array(pairs, dtype=np.int64).reshape(-1, 2).T
+            return owners, places
         if size not in self._found:
             return missing, missing.copy()
         keys, owners, places = self._found[size]

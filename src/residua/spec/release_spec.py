@@ -178,7 +178,8 @@ def _workload(document: Document, entries: list["TableEntry"], schema: Schema) -
     whole: Workload | None = None
     for number, entry in enumerate(entries):
         try:
-            part = _tables(entry, schema)
+            part = _unweighted(entry, schema)
+            part = part if entry.weight == 1 else entry.weight * part
         except ResiduaError as error:
             raise document.refusal(("tables", number, entry.kind), error) from error
         whole = part if whole is None else whole + part
@@ -187,19 +188,13 @@ def _workload(document: Document, entries: list["TableEntry"], schema: Schema) -
     return whole
 
 
-def _tables(entry: "TableEntry", schema: Schema) -> Workload:
-    """The table or tables of one entry."""
-    work = _unweighted(entry, schema)
-    return work if entry.weight == 1 else entry.weight * work
-
-
 def _unweighted(entry: "TableEntry", schema: Schema) -> Workload:
+    chosen = schema.names if entry.attributes is None else entry.attributes
     if entry.families is not None:
         return table(schema, entry.families, name=entry.name)
     if entry.columns is not None:
         return table(schema, _families_of(entry, entry.columns, schema), name=entry.name)
     if entry.all is not None:
-        chosen = schema.names if entry.attributes is None else entry.attributes
         return all_tables(
             schema,
             entry.all.numbers(len(chosen)),
@@ -210,9 +205,7 @@ def _unweighted(entry: "TableEntry", schema: Schema) -> Workload:
             name=entry.name,
         )
     if entry.marginals is not None:
-        chosen = schema.names if entry.attributes is None else entry.attributes
-        ways = entry.marginals.numbers(len(chosen))
-        return marginals(schema, ways, attributes=chosen, name=entry.name)
+        return marginals(schema, entry.marginals.numbers(len(chosen)), attributes=chosen, name=entry.name)
     return sql(schema, entry.sql or "", name=entry.name)
 
 

@@ -35,7 +35,6 @@ class Factor:
             raise WorkloadError(f"{self.queries!r} cannot be put on {len(self.attributes)} attributes")
 
     def describe(self, index: int, schema: Schema) -> str:
-        """Words for one query."""
         names = [schema.names[attribute] for attribute in self.attributes]
         attributes = [schema.attributes[attribute] for attribute in self.attributes]
         return self.queries.describe(index, names, attributes)
@@ -194,7 +193,6 @@ class TableRun:
 
     @property
     def ways(self) -> int:
-        """Number of attributes of each table."""
         return int(self.subsets.shape[1])
 
     @property
@@ -235,7 +233,6 @@ class TableRun:
         return (self._group(index, row) for index, row in enumerate(self._rows()))
 
     def names(self) -> Iterator[str]:
-        """The name of each table in order."""
         return (self._name(row) for row in self._rows())
 
     def _rows(self) -> Iterator[list[int]]:

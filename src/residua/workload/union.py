@@ -231,7 +231,6 @@ class Merged:
 
     @property
     def order(self) -> Order:
-        """Where each factor was."""
         before, after = self._around
         places = (*before, *self.mine, *after)
         return Order(tuple(self.group.factors[at].queries.count for at in places), places)
@@ -245,7 +244,6 @@ class Merged:
 
     @property
     def factors(self) -> list[Factor]:
-        """The factors that are taken together."""
         return [self.group.factors[at] for at in self.mine]
 
     @property

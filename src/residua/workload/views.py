@@ -1,8 +1,8 @@
-"""A schema seen by kinds of cells: attributes by kinds of their cells, or several as one by joint kinds.
+"""A schema seen by classes of cells: attributes by classes of theirs, or several as one by joint classes.
 
-Cells that no query tells apart are of one kind. Where queries tie attributes together, combinations of kinds
-that none tells apart are of one joint kind: the records that a condition selects are one, however many
-attributes it looks at.
+Cells that all queries treat alike are in one class. Where queries tie attributes together, combinations of
+classes that all treat alike are in one joint class: the records that a condition selects are one, whatever
+the number of attributes it looks at.
 """
 
 import math
@@ -31,13 +31,12 @@ ROUNDING = 1e-9  # relative; differences this small are what rounding leaves
 
 @dataclass(frozen=True, eq=False)
 class View:
-    """A schema with some attributes by kinds or joint kinds of their cells; each is part of one at most."""
+    """A schema with some attributes by classes or joint classes of cells; each is part of one at most."""
 
     parts: tuple[JointClasses, ...] = ()
 
     @property
     def kinds(self) -> dict[int, Classes]:
-        """Kinds of the cells of each attribute."""
         return {at: own for part in self.parts for at, own in zip(part.attributes, part.kinds, strict=True)}
 
     @property
@@ -51,7 +50,7 @@ class View:
         return tuple(seen.get(at, size) for at, size in enumerate(sizes))
 
     def _sizes(self) -> dict[int, int]:
-        """Numbers of cells of the attributes that are seen by kinds."""
+        """Numbers of cells of the attributes that are seen by classes."""
         gone = {at: 1 for part in self.parts for at in part.attributes}
         return gone | {part.place: part.size for part in self.parts}
 
@@ -63,9 +62,7 @@ class View:
 
     def group(self, group: Table) -> tuple[Table, list[Order]]:
         """A table as it is seen, and how its queries get back into their order; NotInSpan if it is finer."""
-        found = coarse_group(group, self.kinds) if self.parts else group
-        if found is None:
-            raise finer(group, told_apart_by(group, self.kinds))
+        found = coarse_table(group, self.kinds) if self.parts else group
         orders = []
         for part in self.tied:
             merged = Merged.of(found, part.attributes)
@@ -95,7 +92,7 @@ class View:
 
 
 def seen(part: JointClasses, merged: Merged) -> Factor | None:
-    """The factors, over kinds of a part's attributes, over joint kinds instead; None if they are finer."""
+    """The factors, over classes of a part's attributes, over joint classes; None if they are finer."""
     rows = merged.rows(part.attributes, [own.count for own in part.kinds])
     found = rows[:, part.joint.first]
     if np.abs(found[:, part.joint.classes] - rows).max() > ROUNDING * (1 + np.abs(rows).max()):
@@ -111,21 +108,17 @@ def seen(part: JointClasses, merged: Merged) -> Factor | None:
 def joint_classes(
     attributes: Sequence[int], kinds: Sequence[Classes], groups: Sequence[Table]
 ) -> JointClasses:
-    """These attributes as one, by the joint kinds that tables over the kinds of each tell apart."""
+    """These attributes as one, by the joint classes that tables over the classes of each separate."""
     sizes, known = [own.count for own in kinds], dict(zip(attributes, kinds, strict=True))
     marks = np.zeros((cells_of_classes(kinds), 0))
     for group in groups:
-        coarse = coarse_group(group, known)
-        if coarse is None:
-            raise finer(group, told_apart_by(group, known))
-        rows = Merged.of(coarse, attributes).rows(attributes, sizes)
-        apart = equal_slices(rows, 1).classes
-        marks = np.column_stack([marks, apart])
+        rows = Merged.of(coarse_table(group, known), attributes).rows(attributes, sizes)
+        marks = np.column_stack([marks, equal_slices(rows, 1).classes])
     return JointClasses(tuple(attributes), tuple(kinds), Classes.of(marks))
 
 
 def finer(group: Table, attributes: Sequence[int]) -> NotInSpan:
-    """The error for a table that tells apart cells of one kind."""
+    """The error for a table that separates cells of one class."""
     return NotInSpan(
         f"table {group.name!r} tells apart cells that the plan measures together; add the table to the "
         "workload before planning",
@@ -134,7 +127,7 @@ def finer(group: Table, attributes: Sequence[int]) -> NotInSpan:
 
 
 def kinds_of(queries: Queries, place: int) -> Classes:
-    """Kinds of the cells of one of the queries' attributes: equal where every query treats them alike."""
+    """Classes of the cells of one of the queries' attributes: those that every query treats alike."""
     size = queries.sizes[place]
     match queries:
         case Combined():
@@ -149,7 +142,7 @@ def kinds_of(queries: Queries, place: int) -> Classes:
 
 
 def coarsened(queries: Queries, kinds: Sequence[Classes]) -> Queries | None:
-    """The same queries over kinds of cells, or None if they tell apart cells of one kind."""
+    """The same queries over classes of cells, or None if they separate cells of one class."""
     if not isinstance(queries, Combined) and all(own.trivial for own in kinds):
         return queries
     for place, own in enumerate(kinds):
@@ -177,40 +170,30 @@ def coarsened(queries: Queries, kinds: Sequence[Classes]) -> Queries | None:
 
 
 def cells_of_classes(kinds: Sequence[Classes]) -> int:
-    """Number of combinations of kinds."""
+    """Number of combinations of classes."""
     return math.prod(own.count for own in kinds)
 
 
-def classes_along(factor: Factor, kinds: Mapping[int, Classes]) -> list[Classes]:
-    """Kinds of each attribute of a factor; every cell is one where none are given."""
-    pairs = zip(factor.attributes, factor.queries.sizes, strict=True)
-    return [kinds[at] if at in kinds else Classes.every(size) for at, size in pairs]
-
-
 def coarse_factor(factor: Factor, kinds: Mapping[int, Classes]) -> Factor | None:
-    """The factor over kinds of cells, or None if it tells apart cells of one kind."""
-    touched = isinstance(factor.queries, Combined) or not kinds.keys().isdisjoint(factor.attributes)
-    if not touched:
+    """The factor over classes of cells, or None if it separates cells of one class."""
+    if not isinstance(factor.queries, Combined) and kinds.keys().isdisjoint(factor.attributes):
         return factor
-    found = coarsened(factor.queries, classes_along(factor, kinds))
+    pairs = zip(factor.attributes, factor.queries.sizes, strict=True)
+    along = [kinds[at] if at in kinds else Classes.every(size) for at, size in pairs]
+    found = coarsened(factor.queries, along)
     return None if found is None else Factor(factor.attributes, found)
 
 
-def coarse_group(group: Table, kinds: Mapping[int, Classes]) -> Table | None:
-    """The table over kinds of cells of some attributes, or None if it tells apart cells of one kind."""
-    factors = [coarse_factor(factor, kinds) for factor in group.factors]
-    kept = tuple(factor for factor in factors if factor is not None)
-    return replace(group, factors=kept) if len(kept) == len(factors) else None
-
-
-def told_apart_by(group: Table, kinds: Mapping[int, Classes]) -> list[int]:
-    """Attributes of the factors of a table that tell apart cells of one kind."""
-    found = (factor for factor in group.factors if coarse_factor(factor, kinds) is None)
-    return [at for factor in found for at in factor.attributes if at in kinds]
+def coarse_table(group: Table, kinds: Mapping[int, Classes]) -> Table:
+    """The table over classes of cells of some attributes; NotInSpan if it separates cells of one class."""
+    pairs = [(factor, coarse_factor(factor, kinds)) for factor in group.factors]
+    if beyond := [factor for factor, found in pairs if found is None]:
+        raise finer(group, [at for factor in beyond for at in factor.attributes if at in kinds])
+    return replace(group, factors=tuple(found for _, found in pairs if found is not None))
 
 
 def combined_factors(parts: Sequence[Table | TableRun]) -> Iterator[tuple[Table, Factor]]:
-    """The tables that look at kinds of cells of several attributes, and the factors that do."""
+    """The tables that look at classes of cells of several attributes, and the factors that do."""
     for part in parts:
         if isinstance(part, Table):
             yield from ((part, factor) for factor in part.factors if isinstance(factor.queries, Combined))

@@ -55,20 +55,21 @@ def cells(name: str, attribute: Attribute, members: Sequence[int]) -> str:
 
 def sum_at_most(names: Sequence[str], attributes: Sequence[Attribute], position: int) -> str:
     """`a0 + a1 <= 5` where the cells are whole numbers, otherwise the same of cell positions."""
-    first, second = attributes
-    if isinstance(first, Integer) and isinstance(second, Integer) and first.other is second.other is None:
-        return f"{names[0]} + {names[1]} <= {position + first.low + second.low}"
-    return f"cell({names[0]}) + cell({names[1]}) <= {position}"
+    lows = _lows(attributes)
+    if lows is None:
+        return f"cell({names[0]}) + cell({names[1]}) <= {position}"
+    return f"{names[0]} + {names[1]} <= {position + sum(lows)}"
 
 
 def difference_at_most(names: Sequence[str], attributes: Sequence[Attribute], position: int) -> str:
     """`|a0 - a1| <= 2` where the cells are whole numbers from one start, otherwise of cell positions."""
-    first, second = attributes
-    if (
-        isinstance(first, Integer)
-        and isinstance(second, Integer)
-        and first.low == second.low
-        and first.other is second.other is None
-    ):
-        return f"|{names[0]} - {names[1]}| <= {position}"
-    return f"|cell({names[0]}) - cell({names[1]})| <= {position}"
+    lows = _lows(attributes)
+    if lows is None or lows[0] != lows[1]:
+        return f"|cell({names[0]}) - cell({names[1]})| <= {position}"
+    return f"|{names[0]} - {names[1]}| <= {position}"
+
+
+def _lows(attributes: Sequence[Attribute]) -> list[int] | None:
+    """The lowest value of each attribute, if all their cells are whole numbers."""
+    found = [own.low for own in attributes if isinstance(own, Integer) and own.other is None]
+    return found if len(found) == len(attributes) else None

@@ -46,7 +46,7 @@ class Region:
         return np.asarray(self.mask[kinds.classes])
 
     def region(self) -> "Region":
-        """Itself: other conditions are brought into this form."""
+        """Itself: what `Chosen` has too."""
         return self
 
 
@@ -59,7 +59,6 @@ class Chosen:
 
     @property
     def attributes(self) -> tuple[int, ...]:
-        """The one attribute."""
         return (self.attribute,)
 
     def region(self) -> Region:

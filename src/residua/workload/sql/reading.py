@@ -167,7 +167,6 @@ class Columns:
         )
 
     def refusal(self, node: exp.Expression, what: str) -> WorkloadError:
-        """The error that names the place of a part of the statement."""
         return self.source.refusal(node, what)
 
     def attribute(self, position: int) -> tuple[str, Attribute]:
@@ -193,7 +192,6 @@ def quoted(node: exp.Expression) -> str:
 
 
 def one_line(text: str) -> str:
-    """The text with every run of white space as one blank."""
     return " ".join(text.split())
 
 
