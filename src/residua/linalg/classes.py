@@ -71,11 +71,7 @@ class Classes:
 
     def summed(self, values: NDArray[Any], axis: int) -> NDArray[Any]:
         """Sums over the cells of each class along an axis of cells."""
-        if self.trivial:
-            return values
-        order = np.argsort(self.classes, kind="stable")
-        starts = np.searchsorted(self.classes[order], np.arange(self.count))
-        return np.asarray(np.add.reduceat(np.take(values, order, axis=axis), starts, axis=axis))
+        return values if self.trivial else class_sums(values, self.classes, axis)
 
     def spread(self, values: NDArray[Any], axis: int) -> NDArray[Any]:
         """Each cell's value is that of its class, along an axis of classes."""
@@ -141,6 +137,14 @@ class JointClasses:
         for own in self.kinds:
             places = np.add.outer(own.count * places, own.classes)
         return np.asarray(self.joint.classes[places])
+
+
+def class_sums(values: NDArray[Any], classes: Integers, axis: int) -> NDArray[Any]:
+    """Sums of the slices along an axis that share a class 0, 1, ..; class -1 is left out, none is empty."""
+    order = np.argsort(classes, kind="stable")
+    order = order[np.searchsorted(classes[order], 0) :]
+    starts = np.searchsorted(classes[order], np.arange(int(classes.max()) + 1))
+    return np.asarray(np.add.reduceat(np.take(values, order, axis=axis), starts, axis=axis))
 
 
 def common_refinement(several: Sequence[Classes]) -> Classes:

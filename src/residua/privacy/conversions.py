@@ -42,27 +42,26 @@ def exact(value: Number, name: str) -> Fraction:
 
 def positive(value: Number, name: str) -> Fraction:
     """The fraction that a number above zero means."""
-    number = exact(value, name)
-    if number <= 0:
-        raise BudgetError(f"{name} must be above zero, not {short(value)}; {_REMEDY}")
-    return number
+    return _checked(value, name, lambda number: number > 0, "be above zero, not")
 
 
 def non_negative(value: Number, name: str) -> Fraction:
     """The fraction that a number of at least zero means."""
-    number = exact(value, name)
-    if number < 0:
-        raise BudgetError(f"{name} must not be negative, but is {short(value)}; {_REMEDY}")
-    return number
+    return _checked(value, name, lambda number: number >= 0, "not be negative, but is")
 
 
 def probability(value: Number, name: str) -> Fraction:
     """The fraction that a number strictly between 0 and 1 means."""
+    between, remedy = "lie strictly between 0 and 1, not", "give one such as 1e-9"
+    return _checked(value, name, lambda number: 0 < number < 1, between, remedy)
+
+
+def _checked(
+    value: Number, name: str, good: Callable[[Fraction], bool], must: str, remedy: str = _REMEDY
+) -> Fraction:
     number = exact(value, name)
-    if not 0 < number < 1:
-        raise BudgetError(
-            f"{name} must lie strictly between 0 and 1, not {short(value)}; give one such as 1e-9"
-        )
+    if not good(number):
+        raise BudgetError(f"{name} must {must} {short(value)}; {remedy}")
     return number
 
 

@@ -100,12 +100,17 @@ def _open(data: object) -> tuple[list[object], Callable[[str], object]]:
         return list(frame.columns), frame.get_column
     if is_a(data, "polars", "LazyFrame"):
         raise DataError("a polars LazyFrame holds no data yet; call .collect() first")
-    if hasattr(data, "__arrow_c_stream__") or hasattr(data, "__arrow_c_array__"):
-        table = _arrow_table(data)
-        return list(table.column_names), table.column
-    raise DataError(
-        f"cannot read data of type {type(data).__module__}.{type(data).__qualname__}; give {_ACCEPTED}"
-    )
+    kind = f"{type(data).__module__}.{type(data).__qualname__}"
+    if not hasattr(data, "__arrow_c_stream__") and not hasattr(data, "__arrow_c_array__"):
+        raise DataError(f"cannot read data of type {kind}; give {_ACCEPTED}")
+    import pyarrow as pa
+
+    try:
+        table = pa.table(data)
+    except (pa.ArrowException, TypeError, ValueError) as problem:
+        what = f"Arrow data of type {kind} are not a table ({problem})"
+        raise DataError(f"{what}; give {_ACCEPTED}") from problem
+    return list(table.column_names), table.column
 
 
 def is_a(data: object, package: str, name: str) -> bool:
@@ -113,18 +118,6 @@ def is_a(data: object, package: str, name: str) -> bool:
     return any(
         kind.__name__ == name and kind.__module__.partition(".")[0] == package for kind in type(data).__mro__
     )
-
-
-def _arrow_table(data: Any) -> Any:
-    import pyarrow as pa
-
-    try:
-        return pa.table(data)
-    except (pa.ArrowException, TypeError, ValueError) as problem:
-        kind = f"{type(data).__module__}.{type(data).__qualname__}"
-        raise DataError(
-            f"Arrow data of type {kind} are not a table ({problem}); give {_ACCEPTED}"
-        ) from problem
 
 
 Cells = NDArray[np.int32]

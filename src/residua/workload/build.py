@@ -93,14 +93,12 @@ def all_tables(
         return _joint_tables(schema, several, positions, family, numeric or categorical, name)
     factors: list[Factor | None] = [None] * len(schema.names)
     for position in positions if any(several) else ():
-        by_kind = numeric if schema.attributes[position].numeric else categorical
-        chosen = by_kind or family
+        attribute = schema.names[position]
+        kind, own = ("numeric", numeric) if schema[attribute].numeric else ("categorical", categorical)
+        chosen = own or family
         if chosen is None:
-            kind = "numeric" if schema.attributes[position].numeric else "categorical"
-            raise WorkloadError(
-                f"attribute {schema.names[position]!r} has no family; give family= or {kind}="
-            )
-        factors[position] = _factor(schema, (schema.names[position],), chosen, "all_tables")
+            raise WorkloadError(f"attribute {attribute!r} has no family; give family= or {kind}=")
+        factors[position] = _factor(schema, (attribute,), chosen, "all_tables")
     runs = (_subsets(positions, each) for each in several)
     return Workload(schema, tuple(TableRun(schema, subsets, tuple(factors), name=name) for subsets in runs))
 

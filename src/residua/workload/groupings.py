@@ -15,24 +15,16 @@ from numpy.typing import ArrayLike, NDArray
 
 from residua._manifests import checked_array, fetch, optional, text, texts, wholes
 from residua.errors import FileFormatError, WorkloadError
+from residua.linalg.classes import class_sums
 from residua.schema import Attribute, Hierarchy
 from residua.workload import wording
 from residua.workload.intervals import Prefix
 from residua.workload.queries import Array, Queries
 
 
-def summed(x: Array, classes: NDArray[np.int64], axis: int) -> Array:
-    """Sums of the slices of `x` that share a class `0..`, along `axis`; class -1 is left out."""
-    order = np.argsort(classes, kind="stable")
-    order = order[np.searchsorted(classes[order], 0) :]
-    starts = np.searchsorted(classes[order], np.arange(int(classes.max()) + 1))
-    sums: Array = np.add.reduceat(np.take(x, order, axis=axis), starts, axis=axis)
-    return sums
-
-
 def summed_square(P: Array, classes: NDArray[np.int64]) -> Array:
     """The covariance of sums by class."""
-    return summed(summed(P, classes, -1), classes, -2)
+    return class_sums(class_sums(P, classes, -1), classes, -2)
 
 
 @dataclass(frozen=True, slots=True, repr=False, eq=False)
@@ -95,7 +87,7 @@ class Partition(Queries):
         return np.asarray((indices[:, None] == self.classes).astype(np.float64))
 
     def answers(self, x: ArrayLike) -> Array:
-        return summed(self._vectors(x), self.classes, -1)
+        return class_sums(self._vectors(x), self.classes, -1)
 
     def quadratic(self, covariance: ArrayLike) -> Array:
         by_class = summed_square(self._squares(covariance), self.classes)
@@ -151,7 +143,7 @@ class _Scores(Queries):
         return (self.scores <= indices[:, None]).astype(np.float64)
 
     def answers(self, x: ArrayLike) -> Array:
-        return np.cumsum(summed(self._vectors(x), self.scores, -1), axis=-1)
+        return np.cumsum(class_sums(self._vectors(x), self.scores, -1), axis=-1)
 
     def quadratic(self, covariance: ArrayLike) -> Array:
         return Prefix(self.count).quadratic(summed_square(self._squares(covariance), self.scores))

@@ -52,8 +52,10 @@ class _Runs(SizedQueries):
 
     def rows_at(self, indices: NDArray[Any]) -> Array:
         starts, stops = self.ends(indices)
-        steps = (np.arange(self.size) - starts[:, None]) % self.size
-        return np.asarray((steps < (stops - starts)[:, None]).astype(np.float64))
+        steps = np.arange(self.size) - starts[:, None]
+        if self.turns > 1:
+            steps %= self.size
+        return np.asarray(((steps >= 0) & (steps < (stops - starts)[:, None])).astype(np.float64))
 
     def answers(self, x: ArrayLike) -> Array:
         sums = running(np.concatenate([self._vectors(x)] * self.turns, axis=-1))

@@ -233,6 +233,9 @@ class Identity(SizedQueries):
     def quadratic(self, covariance: ArrayLike) -> Array:
         return np.diagonal(self._squares(covariance), axis1=-2, axis2=-1).copy()
 
+    def trace(self, covariance: ArrayLike, *, weighted: bool = False) -> Array:
+        return np.asarray(np.sum(self.quadratic(covariance), axis=-1))
+
     def phrase(self, index: int, names: Sequence[str], attributes: Sequence[Attribute]) -> str:
         return wording.one_cell(names[0], attributes[0], index)
 

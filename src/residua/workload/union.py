@@ -44,7 +44,7 @@ class Workload:
     parts: tuple[Table | TableRun, ...]
 
     def __post_init__(self) -> None:
-        if not any(len(part) if isinstance(part, TableRun) else 1 for part in self.parts):
+        if not self.tables:
             raise WorkloadError("a workload needs at least one table")
 
     def groups(self) -> Iterator[Table]:

@@ -40,12 +40,9 @@ class Source:
     def look_at(self, node: exp.Expression, cells: int) -> None:
         """Nothing, or the refusal of a text whose conditions look at too many cells in all."""
         self.looked_at[0] += cells
-        if self.looked_at[0] > SQL_CELLS:
-            raise self.refusal(
-                node,
-                f"up to here conditions look at {self.looked_at[0]:,} cells, more than {SQL_CELLS:,}; use "
-                "coarser attributes, fewer conditions, or several calls",
-            )
+        many = f"up to here conditions look at {self.looked_at[0]:,} cells, more than {SQL_CELLS:,}"
+        remedy = "use coarser attributes, fewer conditions, or several calls"
+        self.require(self.looked_at[0] <= SQL_CELLS, node, f"{many}; {remedy}")
 
     def statements(self) -> list[exp.Expression]:
         """The statements in the text, at least one."""
@@ -97,6 +94,11 @@ class Source:
         """The error that names the place of a part of a statement."""
         return self.refusal_at(_offset(node), what)
 
+    def require(self, good: bool, node: exp.Expression, what: str) -> None:
+        """Nothing if all is good, otherwise the refusal of a part of a statement."""
+        if not good:
+            raise self.refusal(node, what)
+
     def refusal_at(self, offset: int, what: str) -> WorkloadError:
         """The error that names the place of a character, counted from 0."""
         before = self.text[self.given : max(offset, self.given)]
@@ -135,11 +137,6 @@ class Columns:
     schema: Schema
     source: Source
     tables: tuple[str, ...]  # what the table is called: its name, or its alias
-
-    @property
-    def sizes(self) -> tuple[int, ...]:
-        """Number of cells of each attribute."""
-        return self.schema.sizes
 
     def position(self, node: exp.Expression, supported: str) -> int:
         """The position in the schema of the attribute that a column names."""

@@ -1,7 +1,7 @@
 """Statements to tables: what SELECT lists, FROM names, WHERE leaves and GROUP BY splits; conditions alone."""
 
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from sqlglot import exp
@@ -10,9 +10,8 @@ from residua.errors import WorkloadError
 from residua.schema import Schema
 from residua.workload.intervals import Prefix
 from residua.workload.queries import Identity
-from residua.workload.sql.conditions import Region, restrictions
-from residua.workload.sql.factors import factors
-from residua.workload.sql.grouping import Grouper
+from residua.workload.sql.conditions import restrictions
+from residua.workload.sql.factors import Grouper, factors
 from residua.workload.sql.reading import STATEMENTS, Columns, Source, bare, quoted, shown
 from residua.workload.tables import NAME_WIDTH, Factor, Table, checked_weight, table_name
 
@@ -34,62 +33,46 @@ def groups_of(schema: Schema, text: str, name: str | None, weight: float) -> tup
 
 def _groups(
     schema: Schema, source: Source, tree: exp.Expression, name: str | None, weight: float
-) -> list[Table]:
-    if not isinstance(tree, exp.Select):
-        raise source.refusal(
-            tree, f"{tree.key.upper()} is not supported; {STATEMENTS}, several with ; between"
-        )
+) -> Iterator[Table]:
+    kind = f"{tree.key.upper()} is not supported; {STATEMENTS}, several with ; between"
+    source.require(isinstance(tree, exp.Select), tree, kind)
     source.allow_only(tree, ("expressions", "from", "where", "group"), f"here; {STATEMENTS}")
     columns = Columns(schema, source, _tables(source, tree))
     items = tuple(item.this if isinstance(item, exp.Alias) else item for item in tree.expressions)
     named = [item for item in tree.expressions if isinstance(item, exp.Alias)]
     grouper = Grouper(columns, items, {item.alias.casefold(): item.this for item in named})
-    group = tree.args.get("group")
+    group, where = tree.args.get("group"), tree.args.get("where")
     sets = [()] if group is None else grouper.sets(group)
     counted = _counted(source, tree, items)
     _check_selected(grouper, [item for item in items if item is not counted], sets)
     if isinstance(counted, exp.Window):
         sets = [_cumulative(grouper, counted, sets)]
-    where = tree.args.get("where")
     left = [] if where is None else restrictions(columns, where.this)
-    said = "" if where is None else f" where {shown(where.this)}"
-    return [_group(columns, tree, chosen, left, said, name, weight) for chosen in sets]
+    for chosen in sets:
+        title = table_name([schema.names[member.attributes[0]] for member in chosen])
+        if where is not None:
+            title = textwrap.shorten(f"{title} where {shown(where.this)}", NAME_WIDTH, placeholder=" ...")
+        try:
+            yield Table(name or title, factors(schema, chosen, left), weight)
+        except WorkloadError as error:
+            raise source.refusal(tree, str(error)) from error
 
 
-def _group(
-    columns: Columns,
-    tree: exp.Select,
-    grouped: Sequence[Factor],
-    left: Sequence[Region],
-    said: str,
-    name: str | None,
-    weight: float,
-) -> Table:
-    title = table_name([columns.schema.names[member.attributes[0]] for member in grouped])
-    if said:
-        title = textwrap.shorten(title + said, NAME_WIDTH, placeholder=" ...")
-    try:
-        return Table(name or title, factors(columns.schema, grouped, left), weight)
-    except WorkloadError as error:
-        raise columns.refusal(tree, str(error)) from error
-
-
-def _tables(source: Source, tree: exp.Select) -> tuple[str, ...]:
+def _tables(source: Source, tree: exp.Expression) -> tuple[str, ...]:
     """What the one table in FROM is called."""
     clause = tree.args.get("from_") or tree.args.get("from")
     if clause is None:
         raise source.refusal(tree, f"FROM is missing; {STATEMENTS}")
-    table = clause.this
+    table, one = clause.this, "in FROM; it needs the name of one table"
     if not isinstance(table, exp.Table) or not isinstance(table.this, exp.Identifier):
         raise source.refusal(clause, f"FROM needs the name of one table; {STATEMENTS}")
-    source.allow_only(table, ("this", "db", "catalog", "alias"), "in FROM; it needs the name of one table")
-    alias = table.args.get("alias")
-    if alias is not None:
-        source.allow_only(alias, ("this",), "in FROM; it needs the name of one table")
+    source.allow_only(table, ("this", "db", "catalog", "alias"), one)
+    if table.args.get("alias") is not None:
+        source.allow_only(table.args["alias"], ("this",), one)
     return (table.alias_or_name,)
 
 
-def _counted(source: Source, tree: exp.Select, items: Sequence[exp.Expression]) -> exp.Expression:
+def _counted(source: Source, tree: exp.Expression, items: Sequence[exp.Expression]) -> exp.Expression:
     """The one item of SELECT that counts."""
     found = [item for item in items if isinstance(item, exp.Count | exp.Window)]
     if len(found) != 1:
@@ -138,23 +121,17 @@ def _cumulative(
     source.allow_only(order, ("expressions",), f"in ORDER BY; {CUMULATIVE}")
     (ordered,) = order.expressions
     source.allow_only(ordered, ("this",), "in ORDER BY; counts run upwards")
-    if len(sets) != 1:
-        raise source.refusal(
-            window, f"cumulative counts need a plain GROUP BY, not grouping sets; {CUMULATIVE}"
-        )
+    plain = "cumulative counts need a plain GROUP BY, not grouping sets"
+    source.require(len(sets) == 1, window, f"{plain}; {CUMULATIVE}")
     along = grouper.grouped(ordered.this)
     name, attribute = grouper.columns.attribute(along.attributes[0])
-    if not isinstance(along.queries, Identity) or not attribute.numeric:
-        raise source.refusal(
-            ordered,
-            f"counts run along a column of numbers, not along {name!r}; rs.prefix takes labels in order",
-        )
+    numbers = isinstance(along.queries, Identity) and attribute.numeric
+    labels = f"counts run along a column of numbers, not along {name!r}; rs.prefix takes labels in order"
+    source.require(numbers, ordered, labels)
     parts = {grouper.grouped(node) for node in window.args.get("partition_by") or []}
-    if along not in sets[0] or parts != set(sets[0]) - {along}:
-        raise source.refusal(
-            window,
-            f"PARTITION BY and ORDER BY together must name the columns of GROUP BY, each once; {CUMULATIVE}",
-        )
+    named = along in sets[0] and parts == set(sets[0]) - {along}
+    once = "PARTITION BY and ORDER BY together must name the columns of GROUP BY, each once"
+    source.require(named, window, f"{once}; {CUMULATIVE}")
     return tuple(replace(each, queries=Prefix(attribute.size)) if each == along else each for each in sets[0])
 
 
@@ -163,11 +140,11 @@ def _check_frame(source: Source, window: exp.Window) -> None:
     if spec is None:
         return
     source.allow_only(spec, ("kind", "start", "start_side", "end"), f"in OVER; {CUMULATIVE}")
-    start, end = (str(spec.args.get(key) or "").upper() for key in ("start", "end"))
-    side, kind = (str(spec.args.get(key) or "").upper() for key in ("start_side", "kind"))
+    words = (str(spec.args.get(key) or "").upper() for key in ("start", "start_side", "end", "kind"))
+    start, side, end, kind = words
     frame = (start, side) == ("UNBOUNDED", "PRECEDING") and end in ("", "CURRENT ROW")
-    if not frame or kind not in ("ROWS", "RANGE"):
-        raise source.refusal(window, f"only ROWS UNBOUNDED PRECEDING is supported in OVER; {CUMULATIVE}")
+    only = f"only ROWS UNBOUNDED PRECEDING is supported in OVER; {CUMULATIVE}"
+    source.require(frame and kind in ("ROWS", "RANGE"), window, only)
 
 
 _BEFORE = "SELECT COUNT(*) FROM t WHERE "
