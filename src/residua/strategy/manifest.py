@@ -30,7 +30,7 @@ from residua.linalg.centring import Measure
 from residua.linalg.classes import Classes, JointClasses
 from residua.privacy.laws import noise_law
 from residua.strategy.strategy import Domain, Strategy
-from residua.workload.combined import kinds_of_record
+from residua.workload.explicit import kinds_of_record
 from residua.workload.views import View
 
 Array = NDArray[np.float64]

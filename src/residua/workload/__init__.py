@@ -1,8 +1,7 @@
 """Which tables are wanted: query families with closed-form grams, tables, and their unions."""
 
 from residua.workload.build import all_tables, linear, marginals, table
-from residua.workload.combined import Combined
-from residua.workload.explicit import Explicit, Sets
+from residua.workload.explicit import Combined, Explicit, Sets
 from residua.workload.families import (
     Family,
     abs_diff,

@@ -21,8 +21,7 @@ from residua._manifests import (
 )
 from residua.errors import FileFormatError, WorkloadError
 from residua.schema import Attribute, Hierarchy, Schema
-from residua.workload.combined import Combined
-from residua.workload.explicit import Explicit, Sets
+from residua.workload.explicit import Combined, Explicit, Sets
 from residua.workload.groupings import AbsDiff, Affine, Partition
 from residua.workload.intervals import Circular, Prefix, Ranges, Width
 from residua.workload.queries import Identity, Predicates, Queries, Total

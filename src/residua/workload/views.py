@@ -16,8 +16,7 @@ from residua._limits import MATRIX_ENTRIES
 from residua.errors import NotInSpan
 from residua.linalg.classes import Classes, JointClasses, equal_slices
 from residua.schema import Integer, Schema
-from residua.workload.combined import Combined
-from residua.workload.explicit import Explicit, Sets
+from residua.workload.explicit import Combined, Explicit, Sets
 from residua.workload.groupings import Partition
 from residua.workload.queries import Queries, Total
 from residua.workload.tables import Factor, Table, TableRun

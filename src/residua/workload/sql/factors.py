@@ -17,8 +17,7 @@ from residua.schema import Attribute, Binned, Integer, Schema
 from residua.schema.attributes import plain
 from residua.schema.coding import short
 from residua.workload import wording
-from residua.workload.combined import Combined
-from residua.workload.explicit import Explicit, Sets
+from residua.workload.explicit import Combined, Explicit, Sets
 from residua.workload.groupings import Partition
 from residua.workload.intervals import Prefix
 from residua.workload.queries import Identity, Queries, Total
