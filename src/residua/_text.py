@@ -49,3 +49,8 @@ def short(value: object) -> str:
         return text
     half = _LONGEST // 2 - 2
     return f"{text[:half]}...{text[-half:]}"
+
+
+def one_line(text: str) -> str:
+    """The text with every run of white space as one blank."""
+    return " ".join(text.split())

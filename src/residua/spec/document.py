@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from residua._text import one_line
 from residua._yaml import Unreadable, parse
 from residua.errors import ResiduaError
 
@@ -48,23 +49,16 @@ def words_of(place: Place) -> str:
     return text.removesuffix(", ")
 
 
-def one_line(text: str) -> str:
-    return " ".join(text.split())
-
-
 def read_document(path: Path) -> Document:
     """The document in a YAML file; a SpecError where there is none, naming the line."""
     try:
         value, root = parse(path.read_text(encoding="utf-8-sig"))
     except (OSError, UnicodeDecodeError) as error:
-        raise SpecError(one_line(f"{path} cannot be read: {_reason(error)}")) from error
+        reason = getattr(error, "strerror", None) or error
+        raise SpecError(one_line(f"{path} cannot be read: {reason}")) from error
     except Unreadable as error:
         raise SpecError(error.at(path)) from error
     return Document(path, value, dict(_lines(root, ())))
-
-
-def _reason(error: Exception) -> str:
-    return str(getattr(error, "strerror", None) or error)
 
 
 def _lines(node: Any, place: Place) -> Iterator[tuple[Place, int]]:

@@ -102,12 +102,11 @@ def targets_of(written: object) -> Target | dict[str, Target]:
     """One target for all tables, or one for each name."""
     words = {*TARGET_WORDS, "level"}
     if isinstance(written, dict) and written and not words.issuperset(written):
-        return {str(name): _named_target(name, each) for name, each in written.items()}
+        found = {}
+        for name, each in written.items():
+            try:
+                found[str(name)] = target_of(each)
+            except BudgetError as error:
+                raise BudgetError(f"target of {name!r}: {error}") from error
+        return found
     return target_of(written)
-
-
-def _named_target(name: object, written: object) -> Target:
-    try:
-        return target_of(written)
-    except BudgetError as error:
-        raise BudgetError(f"target of {name!r}: {error}") from error

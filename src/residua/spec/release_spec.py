@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from residua._text import one_line
 from residua.accuracy import Targets
 from residua.errors import BudgetError, Infeasible, ResiduaError, SchemaError, WorkloadError
 from residua.methods.draft import Progress
@@ -169,7 +170,7 @@ def _schema(document: Document, written: object) -> Schema:
         return Schema(attributes_from_fields(written, folder=document.path.parent, where=where, lines=lines))
     except (SchemaError, OSError) as error:
         if str(error).startswith(f"{document.path}, schema, line"):
-            raise SpecError(" ".join(str(error).replace(", schema, line", ", line", 1).split())) from error
+            raise SpecError(one_line(str(error).replace(", schema, line", ", line", 1))) from error
         raise document.refusal(place, error) from error
 
 

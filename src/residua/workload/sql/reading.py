@@ -10,6 +10,7 @@ from sqlglot import Token, TokenType, exp
 from sqlglot.errors import ParseError, SqlglotError
 
 from residua._limits import SQL_CELLS, SQL_WORDS
+from residua._text import one_line
 from residua.errors import WorkloadError
 from residua.schema import Attribute, Schema
 from residua.schema.coding import hint, listing, short
@@ -186,10 +187,6 @@ def shown(node: exp.Expression) -> str:
 def quoted(node: exp.Expression) -> str:
     """The same in quotes, shortened, for an error."""
     return short(shown(node))
-
-
-def one_line(text: str) -> str:
-    return " ".join(text.split())
 
 
 def bare(node: exp.Expression) -> exp.Expression:
