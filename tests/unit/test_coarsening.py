@@ -15,7 +15,7 @@ from residua.linalg.classes import Classes, common_refinement
 from residua.methods import blocks, coarsening
 from residua.methods.blocks import Optimal
 from residua.strategy.rounding import measurable
-from residua.workload.views import View, coarsened, kinds_of
+from residua.workload.views import View, classes_of, coarsened
 
 SCHEMA = rs.Schema(
     age=rs.Integer(0, 99), hours=rs.Integer(0, 99), income=rs.Integer(0, 99), sex=rs.Categorical("F", "M")
@@ -296,7 +296,7 @@ def test_kinds_are_numbered_as_they_occur_and_measured_by_their_cells():
 )
 def test_families_over_the_kinds_they_tell_apart_ask_the_same(family, kinds):
     queries = family.bind(rs.Integer(0, 5))
-    found = kinds_of(queries, 0)
+    found = classes_of(queries, 0)
     assert found.classes.tolist() == kinds
     over = coarsened(queries, [found])
     np.testing.assert_array_equal(found.spread(over.matrix(), 1), queries.matrix())

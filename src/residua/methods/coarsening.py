@@ -22,7 +22,7 @@ from residua.privacy import NoiseLaw
 from residua.strategy.build import Spans, seen_by
 from residua.strategy.strategy import Strategy
 from residua.workload import Table, TableRun, Workload
-from residua.workload.views import View, cells_of_classes, combined_factors, joint_classes, kinds_of
+from residua.workload.views import View, cells_of_classes, classes_of, combined_factors, joint_classes
 
 Parts = Sequence[Table | TableRun]
 Subset = tuple[int, ...]
@@ -230,13 +230,13 @@ def _classes_asked(parts: Parts, attributes: Subset) -> dict[int, Classes]:
     for part in parts:
         if isinstance(part, TableRun) and part.joint is None:
             for at in set(part.attributes) & set(attributes):
-                found[at][kinds_of(part.queries_of(at), 0)] = None
+                found[at][classes_of(part.queries_of(at), 0)] = None
             continue
         for group in part if isinstance(part, TableRun) else (part,):
             for factor in group.factors:
                 for place, at in enumerate(factor.attributes):
                     if at in found:
-                        found[at][kinds_of(factor.queries, place)] = None
+                        found[at][classes_of(factor.queries, place)] = None
     return {at: common_refinement(list(several)) for at, several in found.items()}
 
 

@@ -30,7 +30,7 @@ from residua.linalg.centring import Measure
 from residua.linalg.classes import Classes, JointClasses
 from residua.privacy.laws import noise_law
 from residua.strategy.strategy import Domain, Strategy
-from residua.workload.explicit import kinds_of_record
+from residua.workload.explicit import classes_from_array
 from residua.workload.views import View
 
 Array = NDArray[np.float64]
@@ -142,7 +142,7 @@ def view_of(parts: Sequence[Any], start: str, arrays: Arrays) -> View:
     for number, written in enumerate(parts):
         attributes = wholes({"view": written}, "view")
         kinds = _kinds([f"{start}.{number}.{place}" for place in range(len(attributes))], arrays)
-        joint = kinds_of_record(array_of(arrays, f"{start}.{number}", "i", (None,)), f"{start}.{number}")
+        joint = classes_from_array(array_of(arrays, f"{start}.{number}", "i", (None,)), f"{start}.{number}")
         found.append(JointClasses(attributes, kinds, joint))
     return View(tuple(found))
 
@@ -160,7 +160,7 @@ def query_split_of(part: Manifest, start: str, arrays: Arrays) -> QuerySplit:
 
 
 def _kinds(names: Sequence[str], arrays: Arrays) -> tuple[Classes, ...]:
-    found = tuple(kinds_of_record(array_of(arrays, name, "i", (None,)), name) for name in names)
+    found = tuple(classes_from_array(array_of(arrays, name, "i", (None,)), name) for name in names)
     if not found or math.prod(own.count for own in found) > CELL_CLASSES:
         raise FileFormatError("there are no kinds of cells, or more than can be held")
     return found

@@ -258,7 +258,7 @@ class Combined(Queries):
     @classmethod
     def from_manifest(cls, manifest: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> "Queries":
         names = texts(manifest, "kinds")
-        found = (kinds_of_record(fetch({"kinds": name}, "kinds", arrays), name) for name in names)
+        found = (classes_from_array(fetch({"kinds": name}, "kinds", arrays), name) for name in names)
         return cls(tuple(found), Explicit.from_manifest(manifest, arrays))
 
     def _spread(self, rows: Array) -> Array:
@@ -281,7 +281,7 @@ class Combined(Queries):
             )
 
 
-def kinds_of_record(classes: NDArray[Any], name: str) -> Classes:
+def classes_from_array(classes: NDArray[Any], name: str) -> Classes:
     """Classes of cells from the array that holds them in a file."""
     if not checked_array(classes, repr(name), "i", (None,)).size:
         raise FileFormatError(f"the array {name!r} gives no cell a kind")

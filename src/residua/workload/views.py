@@ -125,7 +125,7 @@ def finer(group: Table, attributes: Sequence[int]) -> NotInSpan:
     )
 
 
-def kinds_of(queries: Queries, place: int) -> Classes:
+def classes_of(queries: Queries, place: int) -> Classes:
     """Classes of the cells of one of the queries' attributes: those that every query treats alike."""
     size = queries.sizes[place]
     match queries:
@@ -145,7 +145,7 @@ def coarsened(queries: Queries, kinds: Sequence[Classes]) -> Queries | None:
     if not isinstance(queries, Combined) and all(own.trivial for own in kinds):
         return queries
     for place, own in enumerate(kinds):
-        inner = kinds_of(queries, place).classes
+        inner = classes_of(queries, place).classes
         if not np.array_equal(inner, inner[own.first][own.classes]):
             return None
     firsts = [own.first for own in kinds]

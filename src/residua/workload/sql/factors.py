@@ -24,7 +24,7 @@ from residua.workload.queries import Identity, Queries, Total
 from residua.workload.sql.conditions import Mask, Region, constant, region_of
 from residua.workload.sql.reading import Columns, bare, shown
 from residua.workload.tables import Factor
-from residua.workload.views import cells_of_classes, coarsened, kinds_of
+from residua.workload.views import cells_of_classes, classes_of, coarsened
 
 SUPPORTED = "groups are columns and CASE .. END on one column"
 
@@ -243,7 +243,7 @@ def _joint(schema: Schema, selection: Region, members: Sequence[Factor]) -> Fact
     attributes = (*grouped, *(at for at in selection.attributes if at not in grouped))
     own = [selection.kinds[selection.attributes.index(at)] for at in attributes]
     asked = [
-        common_refinement([kinds, kinds_of(m.queries, 0)]) for kinds, m in zip(own, members, strict=False)
+        common_refinement([kinds, classes_of(m.queries, 0)]) for kinds, m in zip(own, members, strict=False)
     ]
     kinds = [*asked, *own[len(asked) :]]
     cells, count = cells_of_classes(kinds), math.prod(member.queries.count for member in members)
