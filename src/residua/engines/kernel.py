@@ -98,12 +98,12 @@ def serve(source: IO[bytes], target: IO[bytes]) -> None:
     task = json.loads(source.readline())
     sizes, sets = task["sizes"], [tuple(each) for each in task["sets"]]
     used = sorted({at for each in sets for at in each})
-    kinds = [np.dtype(narrowest(sizes[at])) for at in used]
+    types = [np.dtype(narrowest(sizes[at])) for at in used]
     tally = Tally(sizes, sets)
     block = [np.empty(0, dtype=np.uint8)] * len(sizes)
     while header := source.read(8):
         records = int.from_bytes(header, "little")
-        for at, kind in zip(used, kinds, strict=True):
+        for at, kind in zip(used, types, strict=True):
             block[at] = np.frombuffer(source.read(records * kind.itemsize), dtype=kind)
         tally.add([block[at] if at in used else block[used[0]] for at in range(len(sizes))])
     target.write(tally.flat.data)

@@ -11,6 +11,7 @@ from copy import copy
 from dataclasses import dataclass
 from itertools import combinations
 from math import comb, prod
+from operator import attrgetter
 from typing import Any, Protocol, Self, runtime_checkable
 
 import numpy as np
@@ -73,10 +74,10 @@ class Derived:
     codes: NDArray[Any]
 
     @classmethod
-    def of(cls, attributes: Sequence[int], kinds: Sequence[Integers], codes: Integers) -> "Derived":
-        """The attribute with a code, from 0, for each combination of kinds of the old codes, row-major."""
+    def of(cls, attributes: Sequence[int], classes: Sequence[Integers], codes: Integers) -> "Derived":
+        """The attribute with a code, from 0, for each combination of classes of the old codes, row-major."""
         steps, width = [], 1
-        for own in reversed(kinds):
+        for own in reversed(classes):
             steps.append(own.astype(np.int64) * width)
             width *= int(own.max()) + 1
         return cls(tuple(attributes), tuple(reversed(steps)), codes.astype(narrowest(int(codes.max()) + 1)))
@@ -208,7 +209,9 @@ def passes(
     """
     group: list[Counted] = []
     room = cells_at_once
-    for counted in sorted(_unions(_largest(wanted, sizes, records), sizes, records), key=_attributes):
+    for counted in sorted(
+        _unions(_largest(wanted, sizes, records), sizes, records), key=attrgetter("attributes")
+    ):
         cells = _cells(counted.attributes, sizes)
         if group and cells > room:
             yield group
@@ -230,10 +233,6 @@ def sum_down(counts: Integers, attributes: Set, sizes: Sequence[int], order: Set
     table = table.sum(axis=rest, dtype=np.int64) if rest else table
     left = [at for at in attributes if at in order]
     return table.transpose([left.index(at) for at in order]).reshape(-1)
-
-
-def _attributes(counted: Counted) -> Set:
-    return counted.attributes
 
 
 def _cells(attributes: Set, sizes: Sequence[int]) -> int:

@@ -45,11 +45,11 @@ def counting(
     if helpers < 1:
         yield Tally(sizes, sets)
         return
-    crew = Workers(sizes, sets, helpers)
+    workers = Workers(sizes, sets, helpers)
     try:
-        yield crew
+        yield workers
     finally:
-        crew.close()
+        workers.close()
 
 
 class Workers:

@@ -45,17 +45,17 @@ class Observation:
     scales: Array | None
     stddev: float
 
-    def of(self, marginal: Array) -> Array:
-        """The numbers observed of a marginal, shape (numbers,)."""
+    def of(self, marginal: Any, arrays: Any = np) -> Any:
+        """The numbers observed of a marginal, shape (numbers,); `arrays` is the package that it is of."""
         if self.error is None:
             return marginal.reshape(-1)
         for axis, mean in enumerate(self.means):
             shape = [-1 if at == axis else 1 for at in range(marginal.ndim)]
-            marginal = marginal - mean.reshape(shape) * marginal.sum(axis=axis, keepdims=True)
+            marginal = marginal - arrays.asarray(mean.reshape(shape)) * marginal.sum(axis=axis, keepdims=True)
         if self.seen is None or self.scales is None:
             return marginal.reshape(-1)
-        turned = self.error.rotated(marginal[None])[0]
-        return np.asarray(turned[self.seen] / self.scales)
+        turned = self.error.rotated(marginal[None], arrays=arrays).reshape(-1)
+        return turned[np.flatnonzero(self.seen)] / arrays.asarray(self.scales)
 
 
 def observations(tables: TableSet, errors: PieceErrors, facts: Facts) -> list[Observation]:
@@ -105,22 +105,7 @@ class Query:
     def __call__(self, factor: Any) -> Any:
         import jax.numpy as jnp
 
-        seen = self.observation
-        tensor = factor.datavector(flatten=False)
-        if seen.error is None:
-            return tensor.reshape(-1)
-        for axis, mean in enumerate(seen.means):
-            shape = [-1 if at == axis else 1 for at in range(tensor.ndim)]
-            tensor = tensor - jnp.asarray(mean.reshape(shape)) * tensor.sum(axis=axis, keepdims=True)
-        if seen.seen is None or seen.scales is None:
-            return tensor.reshape(-1)
-        for places, square in seen.error.squares:
-            ends = list(range(tensor.ndim - len(places), tensor.ndim))
-            moved = jnp.moveaxis(tensor, places, ends)
-            turned = moved.reshape(*moved.shape[: ends[0]], -1) @ jnp.asarray(square.vectors)
-            tensor = jnp.moveaxis(turned.reshape(moved.shape), ends, places)
-        kept = np.flatnonzero(seen.seen)
-        return tensor.reshape(-1)[kept] / jnp.asarray(seen.scales)
+        return self.observation.of(factor.datavector(flatten=False), jnp)
 
     def op_norm_sq(self) -> float:
         """A bound on the squared norm of the query, which sets the first step of the fit."""

@@ -13,6 +13,7 @@ import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -199,15 +200,15 @@ Squares = tuple[tuple[tuple[int, ...], Square], ...]
 """Squares, each on some places of a table, that together make up its covariance."""
 
 
-def turned(cells: Array, squares: Squares, *, back: bool = False) -> Array:
+def turned(cells: Any, squares: Squares, *, back: bool = False, arrays: Any = np) -> Any:
     """Stacked tables (tables, sizes...) in the coordinates of the eigenvectors, or back from them."""
     for places, square in squares:
         axes = [1 + place for place in places]
         ends = list(range(cells.ndim - len(axes), cells.ndim))
-        moved = np.moveaxis(cells, axes, ends)
+        moved = arrays.moveaxis(cells, axes, ends)
         flat = moved.reshape(*moved.shape[: ends[0]], -1)
-        product = flat @ (square.vectors.T if back else square.vectors)
-        cells = np.moveaxis(product.reshape(moved.shape), ends, axes)
+        product = flat @ arrays.asarray(square.vectors.T if back else square.vectors)
+        cells = arrays.moveaxis(product.reshape(moved.shape), ends, axes)
     return cells
 
 
@@ -255,11 +256,10 @@ class PieceError:
         found = self.variances(sizes)
         return 1.0 / np.where(found > 0, found, LOOSE * float(found.max()))
 
-    def rotated(self, pieces: Array, *, back: bool = False) -> Array:
+    def rotated(self, pieces: Any, *, back: bool = False, arrays: Any = np) -> Any:
         """Stacked pieces (tables, sizes...) in coordinates where they are uncorrelated, or back from them."""
-        if self.even:
-            return pieces  # uncorrelated in any coordinates
-        return turned(pieces, self.squares, back=back)
+        # Where all directions are equally uncertain, pieces are uncorrelated in any coordinates.
+        return pieces if self.even else turned(pieces, self.squares, back=back, arrays=arrays)
 
     @property
     def covariance_class(self) -> object:

@@ -97,7 +97,7 @@ class _PieceClass:
         """The pieces that balance distance from the target against the pull of the tables."""
         turned = self.error.rotated(pulled)
         found = (self.target + pull * turned) / (self.weights + pull * self.share)
-        return self.error.rotated(found, back=True)
+        return np.asarray(self.error.rotated(found, back=True))
 
 
 @dataclass(frozen=True, slots=True, eq=False)

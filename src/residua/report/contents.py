@@ -11,7 +11,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from residua.accuracy.figures import Certificate, Figures, Fitness, TableSummary
-from residua.kernel.measurement import Measurement
 from residua.privacy import Budget, NoiseLaw, Privacy
 from residua.schema import Schema
 from residua.strategy.strategy import Strategy
@@ -40,8 +39,6 @@ class SourcePlan(Protocol):
     def method(self) -> str: ...
     @property
     def strategy(self) -> Strategy: ...
-    @property
-    def batches(self) -> list[Measurement]: ...
     @property
     def certificate(self) -> Certificate: ...
     @property
