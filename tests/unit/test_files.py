@@ -416,20 +416,15 @@ class Borrowed(Prefix):
     __slots__ = ()
 
 
-class Odd(rs.workload.Family):
-    """Puts queries of a class on an attribute."""
-
-    def __init__(self, made):
-        self.made = made
-
-    def _bind(self, attributes, who):
-        return self.made(attributes[0].size)
+def odd(made):
+    """A family that puts queries of a class on an attribute."""
+    return rs.workload.Family("odd", lambda attributes, who: made(attributes[0].size))
 
 
 @pytest.fixture(params=[EveryOther, Borrowed], ids=["own word", "borrowed word"])
 def own(request) -> rs.Plan:
     schema = rs.Schema.of_sizes([4, 2])
-    work = rs.table(schema, a1=rs.identity) + rs.all_tables(schema, 1, numeric=Odd(request.param))
+    work = rs.table(schema, a1=rs.identity) + rs.all_tables(schema, 1, numeric=odd(request.param))
     return rs.plan(work, rs.zcdp(1))
 
 
