@@ -85,10 +85,10 @@ def test_attributes_of_one_size_with_different_strategies_have_shapes_of_their_o
     strategy = residualplanner_plus(rs.all_tables(schema, (1, 2), rs.prefix), 1e-4, None, given).strategy
     assert len(strategy.shapes) == 3
     for at, name in enumerate(schema.names):
-        noise, ((_, number, shape),) = strategy.answerer.known.block((at,))
+        noise, (factor,) = strategy.answerer.known.block((at,))
         assert noise is not None
-        wanted = projected(given[name]) if name in given else strategy.shapes[number].matrix
-        np.testing.assert_allclose(shape.matrix.T @ shape.matrix, wanted.T @ wanted, atol=1e-12)
+        wanted = projected(given[name]) if name in given else factor.matrix
+        np.testing.assert_allclose(factor.matrix.T @ factor.matrix, wanted.T @ wanted, atol=1e-12)
 
 
 def projected(matrix: Array) -> Array:

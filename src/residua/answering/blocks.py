@@ -1,7 +1,7 @@
 """The ingredients of a strategy: distinct matrices, and runs of blocks that use them."""
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, reduce
 from typing import Any
@@ -14,6 +14,7 @@ from residua.linalg.matrices import distinct_rows, inverse_gram, join, pseudo_in
 from residua.workload import Factor
 
 Array = NDArray[np.float64]
+Subset = tuple[int, ...]
 Subsets = NDArray[np.int32]
 Integers = NDArray[np.int64]
 
@@ -188,19 +189,25 @@ class Blocks:
         for layer in self.layers:
             rows = zip(layer.subsets.tolist(), layer.shapes.tolist(), layer.noise.tolist(), strict=True)
             for subset, numbers, noise in rows:
-                factors = (
-                    Placed(tuple(subset[place] for place in places), self.shapes[number])
-                    for places, number in zip(layer.layout, numbers, strict=True)
-                )
-                yield tuple(subset), tuple(factors), noise
+                yield tuple(subset), self.placed(layer.layout, subset, numbers), noise
+
+    def placed(
+        self, layout: Sequence[Sequence[int]], subset: Sequence[int], numbers: Sequence[int]
+    ) -> tuple["Placed", ...]:
+        """The shapes with these numbers, on attributes that a layout shares out among them."""
+        return tuple(
+            Placed(tuple(subset[place] for place in places), self.shapes[number], number)
+            for places, number in zip(layout, numbers, strict=True)
+        )
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Placed:
-    """A factor of a block: a shape on some attributes, in the order of its axes."""
+    """A factor of a block: a shape, by its number among all, on some attributes in the order of its axes."""
 
     attributes: tuple[int, ...]
     shape: Shape
+    number: int = 0
 
     @property
     def sizes(self) -> tuple[int, ...]:
@@ -249,6 +256,20 @@ def shape_uses(measures: Sequence[Measure], layer: Layer) -> Iterator[tuple[int,
             yield int(column[row]), tuple(measures[at] for at in layer.subsets[row, own].tolist())
 
 
+def whole_growth(measures: Sequence[Measure]) -> int:
+    """How many times as large entries `whole_project` may make."""
+    return math.prod(2 * sum(map(abs, measure.whole_numbers())) for measure in measures)
+
+
+def whole_project(tensor: NDArray[Any], measures: Sequence[Measure], kept: Sequence[int]) -> NDArray[Any]:
+    """Whole multiples of rows, (rows, sizes...), centred along the axes `kept` and means along the others."""
+    for axis in reversed(range(len(measures))):  # as `project`, in exact arithmetic
+        weights = np.array(measures[axis].whole_numbers(), dtype=tensor.dtype)
+        sums = np.tensordot(tensor, weights, axes=(1 + axis, 0))
+        tensor = weights.sum() * tensor - np.expand_dims(sums, 1 + axis) if axis in kept else sums
+    return np.asarray(tensor)
+
+
 def by_block(measured: Measured) -> dict[tuple[int, int], Array]:
     """Measured numbers of every block, by its layer and row."""
     return {
@@ -278,3 +299,14 @@ def rows_over(
     rows = join(factor.queries.matrix() if listed else factor.queries.root() for factor in factors)
     places = [attributes.index(at) for factor in factors for at in factor.attributes]
     return spread(rows, [sizes[place] for place in places], places, sizes)
+
+
+def stacked(
+    subsets: Iterable[Subset], key: Callable[[Subset], object] = len
+) -> list[tuple[Subsets, list[Subset]]]:
+    """Subsets in runs with an equal key: as rows of one array, and as they are."""
+    found: dict[object, list[Subset]] = {}
+    for subset in subsets:
+        found.setdefault(key(subset), []).append(subset)
+    runs = found.values()
+    return [(np.array(own, dtype=np.int32).reshape(len(own), len(own[0])), own) for own in runs]

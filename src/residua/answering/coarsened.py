@@ -1,7 +1,7 @@
-"""Queries of which one part is measured by kinds of cells and the rest cell by cell (claim H-041).
+"""Queries of which one part is measured by classes of cells and the rest cell by cell (claim H-041).
 
 Some tables are measured cell by cell; whatever they ask, it is a sum of functions of the attributes that one
-of them has. A query beyond that is split in two: a combination of rows that are measured by kinds of cells,
+of them has. A query beyond that is split in two: a combination of rows that are measured by classes of cells,
 and a rest that is such a sum. If no combination of those rows is such a sum itself, there is one way to do
 it, the two sets of measurements tell nothing about each other, and answers and variances add up.
 """
@@ -20,7 +20,8 @@ from residua.answering.independent.parts import not_together
 from residua.answering.protocol import Answerer, not_in_span
 from residua.errors import Infeasible
 from residua.linalg.classes import Classes
-from residua.workload import Combined, Explicit, Factor, Queries, Table, TableRun, Total
+from residua.workload import Combined, Explicit, Factor, Queries, Table, TableRun
+from residua.workload.tables import without_totals
 from residua.workload.union import Merged, Order
 from residua.workload.views import View, cells_of_classes, coarse_table
 
@@ -33,7 +34,7 @@ ROUNDING = 1e-9  # relative; what is smaller is what rounding leaves of zero
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Split:
-    """A table in two: what is asked cell by cell and what by kinds of cells; either may be nothing.
+    """A table in two: what is asked cell by cell and what by classes of cells; either may be nothing.
 
     Both have as many queries as the table, and `order` brings their numbers to its order.
     """
@@ -45,25 +46,25 @@ class Split:
 
 @dataclass(frozen=True, eq=False)
 class QuerySplit:
-    """What is measured by kinds of cells: independent `rows` over the combinations of kinds of `attributes`.
+    """What is measured by classes of cells: independent `rows` over combinations of those of `attributes`.
 
     `settled` are the largest sets of those attributes of which tables are measured cell by cell.
     """
 
     attributes: Subset
-    kinds: tuple[Classes, ...]
-    rows: Array  # (rows, combinations of kinds)
+    classes: tuple[Classes, ...]
+    rows: Array  # (rows, combinations of classes)
     settled: tuple[Subset, ...]
 
     @property
     def sizes(self) -> tuple[int, ...]:
-        """Number of kinds of each attribute."""
-        return tuple(own.count for own in self.kinds)
+        """Number of classes of each attribute."""
+        return tuple(own.count for own in self.classes)
 
     @property
     def by_attribute(self) -> Mapping[int, Classes]:
         """Kinds of each attribute."""
-        return dict(zip(self.attributes, self.kinds, strict=True))
+        return dict(zip(self.attributes, self.classes, strict=True))
 
     def asked_of(self, group: Table) -> list[int]:
         """Those of our attributes that a table has."""
@@ -97,8 +98,8 @@ class QuerySplit:
         return np.asarray(np.linalg.pinv(self.beyond(self.rows)), dtype=np.float64)
 
     def split(self, group: Table) -> Split:
-        """The table in two; NotInSpan if it tells apart cells of one kind, or asks for more than the rows."""
-        if self.is_settled(_told_apart(group)):
+        """The table in two; NotInSpan if it refines a class, or asks for more than the rows."""
+        if self.is_settled(without_totals(group).attributes):
             return Split(group, None)
         merged = self._merged(group)
         asked = _side_by_side(merged.rows(self.attributes, self.sizes))
@@ -110,16 +111,16 @@ class QuerySplit:
         if np.any(np.abs(weights @ self.beyond(self.rows) - apart) > ROUNDING * (sizes + 1)):
             told = f"table {group.name!r} asks for more than the plan measures by kinds of cells"
             raise not_in_span(told, self.asked_of(group))
-        lifted = weights @ self.rows
-        rest = np.where(np.abs(asked - lifted) > ROUNDING * (sizes + 1), asked - lifted, 0.0)
+        coarse = weights @ self.rows
+        rest = np.where(np.abs(asked - coarse) > ROUNDING * (sizes + 1), asked - coarse, 0.0)
         if not weights.any():
             return Split(group, None)
         if not rest.any():
             return Split(None, group)
-        return Split(self._asking(merged, rest), self._asking(merged, lifted), merged.order)
+        return Split(self._asking(merged, rest), self._asking(merged, coarse), merged.order)
 
     def _merged(self, group: Table) -> Merged:
-        """The table over kinds of cells, with all factors on our attributes as one."""
+        """The table over classes of cells, with all factors on our attributes as one."""
         coarse = coarse_table(group, self.by_attribute)
         return Merged.of(coarse, self.attributes)
 
@@ -130,22 +131,15 @@ class QuerySplit:
         tensor = rows.reshape(-1, width, rows.shape[1]).transpose(0, 2, 1)
         tensor = tensor.reshape(len(tensor), *self.sizes, *(size for _, size in others))
         attributes = [*self.attributes, *(at for at, _ in others)]
-        kinds = [*self.kinds, *(Classes.every(size) for _, size in others)]
+        classes = [*self.classes, *(Classes.every(size) for _, size in others)]
         for axis in reversed(range(len(attributes))):
             if len(attributes) > 1 and (np.ptp(tensor, axis=1 + axis) == 0).all():
                 tensor = np.take(tensor, 0, axis=1 + axis)
-                del attributes[axis], kinds[axis]
-        queries: Queries = Combined.of(kinds, tensor.reshape(len(tensor), -1), merged.weights)
-        if len(kinds) == 1:
+                del attributes[axis], classes[axis]
+        queries: Queries = Combined.of(classes, tensor.reshape(len(tensor), -1), merged.weights)
+        if len(classes) == 1:
             queries = Explicit(queries.sizes, queries.matrix(), merged.weights)
         return merged.with_factor(Factor(tuple(attributes), queries))
-
-
-def _told_apart(group: Table) -> list[int]:
-    """Attributes whose cells a table tells apart; a total over others asks nothing of them."""
-    return [
-        at for factor in group.factors if not isinstance(factor.queries, Total) for at in factor.attributes
-    ]
 
 
 def _side_by_side(rows: Array) -> Array:
@@ -154,18 +148,18 @@ def _side_by_side(rows: Array) -> Array:
 
 
 def split_by(query_splits: Sequence[QuerySplit], group: Table) -> Split:
-    """The table in two by the lift that it is beyond; NotInSpan if there are several."""
-    beyond = [lift for lift in query_splits if not lift.is_settled(_told_apart(group))]
+    """The table in two by the split whose settled attributes it is beyond; NotInSpan if there are several."""
+    beyond = [split for split in query_splits if not split.is_settled(without_totals(group).attributes)]
     if len(beyond) > 1:
-        raise not_together(group.name, [at for lift in beyond for at in lift.asked_of(group)])
+        raise not_together(group.name, [at for split in beyond for at in split.asked_of(group)])
     return beyond[0].split(group) if beyond else Split(group, None)
 
 
 def query_split_of(
-    attributes: Subset, kinds: Sequence[Classes], settled: Sequence[Subset], groups: Sequence[Table]
+    attributes: Subset, classes: Sequence[Classes], settled: Sequence[Subset], groups: Sequence[Table]
 ) -> QuerySplit:
-    """The lift of as many rows of these tables as are independent beyond what is settled."""
-    bare = QuerySplit(attributes, tuple(kinds), np.zeros((0, cells_of_classes(kinds))), tuple(settled))
+    """The split by as many rows of these tables as are independent beyond what is settled."""
+    bare = QuerySplit(attributes, tuple(classes), np.zeros((0, cells_of_classes(classes))), tuple(settled))
     rows = [_side_by_side(bare._merged(group).rows(attributes, bare.sizes)) for group in groups]
     stack = np.unique(np.concatenate(rows), axis=0)
     return replace(bare, rows=stack[_independent(bare.beyond(stack))])
@@ -185,7 +179,7 @@ def _independent(rows: Array) -> NDArray[np.intp]:
 
 
 def _contrasts(size: int) -> Array:
-    """An orthonormal basis of queries on some kinds, the first one constant, shape (size, size)."""
+    """An orthonormal basis of queries on some classes, the first one constant, shape (size, size)."""
     basis = np.linalg.qr(np.column_stack([np.ones(size), np.eye(size)[:, 1:]]))[0].T
     basis[0] = 1 / math.sqrt(size)
     return np.asarray(basis)
@@ -314,9 +308,9 @@ def in_order(orders: Sequence[Order], values: Array, axis: int = 0) -> Array:
     return values
 
 
-def _all_settled(lift: QuerySplit, part: TableRun) -> bool:
+def _all_settled(split: QuerySplit, part: TableRun) -> bool:
     """Whether nothing that these tables ask is beyond what is settled."""
     tied = np.zeros(len(part.schema), dtype=np.bool_)
-    tied[list(lift.attributes)] = True
+    tied[list(split.attributes)] = True
     inside = np.unique(np.where(tied[part.subsets], part.subsets, -1), axis=0)
-    return all(lift.is_settled(row) for row in inside.tolist())
+    return all(split.is_settled(row) for row in inside.tolist())

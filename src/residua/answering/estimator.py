@@ -63,7 +63,7 @@ class Estimates:
     @classmethod
     def from_manifest(
         cls,
-        record: Mapping[str, Any],
+        manifest: Mapping[str, Any],
         arrays: Mapping[str, NDArray[Any]],
         measures: tuple[Measure, ...] | None,
         sizes: Sequence[int],
@@ -73,7 +73,7 @@ class Estimates:
         Refused unless they are of attributes of these sizes.
         """
         runs = []
-        for number in range(whole(record, "runs", least=1, most=len(arrays))):
+        for number in range(whole(manifest, "runs", least=1, most=len(arrays))):
             table = array_of(arrays, f"estimates.{number}.subsets", "i", (None, None)).astype(np.int32)
             if not len(table) or (table.size and not 0 <= table.min() <= table.max() < len(sizes)):
                 raise FileFormatError("there are estimates of attributes that the schema lacks")

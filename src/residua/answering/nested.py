@@ -14,15 +14,13 @@ from itertools import combinations
 import numpy as np
 from numpy.typing import NDArray
 
-from residua.answering.blocks import Blocks, Layer, Measured, Shape, ascending
+from residua.answering.blocks import Blocks, Layer, Measured, Shape, Subset, ascending, stacked
 from residua.answering.estimator import Estimates
 from residua.answering.independent.answerer import Independent
 from residua.linalg.centring import Measure
 from residua.linalg.matrices import along_axes
 
 Array = NDArray[np.float64]
-Integers = NDArray[np.int64]
-Subset = tuple[int, ...]
 
 EVEN = 1e-12  # relative difference of weights that is rounding
 RANK_RATIO = 1e-9
@@ -89,29 +87,21 @@ class Nested(Independent):
 
     def _equivalent(self) -> Blocks:
         """Independent blocks with the same variances and covariances of every answer."""
-        distinct = {id(half): half for half in self.halves.values()}
-        numbers = {key: number for number, key in enumerate(distinct)}
+        distinct = list(dict.fromkeys(self.halves.values()))
         chosen = np.full(len(self.nested.sizes), -1, dtype=np.int64)
         measures = [Measure(size) for size in self.nested.sizes]
         for at, half in self.halves.items():
-            chosen[at], measures[at] = numbers[id(half)], half.measure
-        ways: dict[int, list[Subset]] = {}
-        for kept in self.precision:
-            ways.setdefault(len(kept), []).append(kept)
+            chosen[at], measures[at] = distinct.index(half), half.measure
         layers = []
-        for size, subsets in sorted(ways.items()):
+        for rows, subsets in stacked(self.precision):
             noise = np.array([1.0 / self.precision[kept] for kept in subsets])
-            rows = np.array(subsets, dtype=np.int32).reshape(len(subsets), size)
-            layout = tuple((place,) for place in range(size))
-            shapes = chosen[rows].reshape(len(subsets), size)
-            layers.append(Layer(rows, layout, shapes, np.zeros(len(subsets)), noise))
-        shapes_of = tuple(half.shape for half in distinct.values())
-        return Blocks(self.nested.sizes, tuple(measures), shapes_of, tuple(layers))
+            layout = tuple((place,) for place in range(rows.shape[1]))
+            layers.append(Layer(rows, layout, chosen[rows], np.zeros(len(rows)), noise))
+        shapes = tuple(half.shape for half in distinct)
+        return Blocks(self.nested.sizes, tuple(measures), shapes, tuple(layers))
 
     def estimates(self, measured: Measured) -> Estimates:
-        """Each block estimates its marginal from its own numbers; residuals are means of what they say of
-        it, weighted by precision (claim H-021).
-        """
+        """Means of what each block's own numbers say of a residual, weighted by precision (claim H-021)."""
         sums: dict[Subset, Array] = {}
         for number, rows, values in measured:
             layer = self.nested.layers[number]
@@ -124,17 +114,9 @@ class Nested(Independent):
                 for kept, residual in self._residuals(subset, own):
                     amount = weights[kept] / self.precision[kept] * residual
                     sums[kept] = sums[kept] + amount if kept in sums else amount
-        kinds: dict[tuple[int, ...], list[Subset]] = {}
-        for kept, found in sums.items():
-            kinds.setdefault(found.shape, []).append(kept)
-        runs = (
-            (
-                np.array(subsets, dtype=np.int32).reshape(len(subsets), -1),
-                np.stack([sums[k] for k in subsets]),
-            )
-            for subsets in kinds.values()
-        )
-        return Estimates.of(runs, self.measures)
+        runs = stacked(sums, lambda kept: sums[kept].shape)
+        found = ((rows, np.stack([sums[kept] for kept in subsets])) for rows, subsets in runs)
+        return Estimates.of(found, self.measures)
 
     def _residuals(self, attributes: Subset, cells: Array) -> Iterator[tuple[Subset, Array]]:
         """A marginal centred along some attributes and summed over the others, for every choice of those."""

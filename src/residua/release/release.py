@@ -369,7 +369,7 @@ def _fitted(
     What its blocks would have measured of those without noise solves the same normal equations as the
     numbers that it was made from.
     """
-    estimates = Estimates.from_manifest(record, arrays, strategy.residual_measures, strategy.sizes)
+    estimates = Estimates.from_manifest(record, arrays, strategy.answerer.measures, strategy.sizes)
     joint = [table.tolist() for table in estimates.tables] == [[strategy.attributes()]]
     if estimates.measures is None and not joint:
         raise FileFormatError("the estimates do not belong to the plan they are stored with")

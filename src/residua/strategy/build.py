@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from residua._limits import SPAN_ENTRIES
-from residua.answering.blocks import Layer, Placed, Shape
+from residua.answering.blocks import Layer, Placed, Shape, whole_growth, whole_project
 from residua.answering.coarsened import QuerySplit
 from residua.errors import WorkloadError
 from residua.kernel.block import column_costs
@@ -37,31 +37,52 @@ Block = tuple[Sequence[Placed], float]
 
 
 def of_blocks(sizes: Sequence[int], blocks: Sequence[Block], law: NoiseLaw = "gaussian") -> Strategy:
-    """The real strategy of these blocks; those with the same matrices are one run."""
-    numbers: dict[int, int] = {}
-    shapes: list[Shape] = []
-    norms: list[float] = []
-    runs: dict[tuple[Layout, tuple[int, ...]], list[tuple[list[int], float]]] = {}
-    for factors, noise in blocks:
-        for factor in factors:
-            if id(factor.shape) not in numbers:
-                numbers[id(factor.shape)] = len(shapes)
-                shapes.append(factor.shape)
-                norms.append(float(column_costs(law, factor.matrix).max()))
-        attributes = [at for factor in factors for at in factor.attributes]
-        subset = sorted(attributes)
-        layout = tuple(tuple(subset.index(at) for at in factor.attributes) for factor in factors)
-        key = (layout, tuple(numbers[id(factor.shape)] for factor in factors))
-        runs.setdefault(key, []).append((subset, noise))
+    """The real strategy of these blocks; those with the same matrices are one run (`runs_of`)."""
+    shapes = list(dict.fromkeys(factor.shape for factors, _ in blocks for factor in factors))
+    numbers = {shape: number for number, shape in enumerate(shapes)}
+    norms = norms_of(law, shapes)
     layers = []
-    for (layout, own), members in runs.items():
-        noise_of = np.array([noise for _, noise in members])
-        subsets = np.array([subset for subset, _ in members], dtype=np.int32).reshape(len(members), -1)
-        norm = math.prod(norms[number] for number in own)
-        costs = np.array([norm / parameter_of(law, noise) for noise in noise_of.tolist()])
-        used = np.tile(np.array(own, dtype=np.int64), (len(members), 1))
-        layers.append(Layer(subsets, layout, used, costs, noise_of))
+    for (layout, own), members in runs_of([factors for factors, _ in blocks]).items():
+        subsets = [_subset(blocks[at][0]) for at in members]
+        noise = np.array([blocks[at][1] for at in members])
+        used = [numbers[shape] for shape in own]
+        layers.append(run_layer(law, norms, np.array(subsets, dtype=np.int32), layout, used, noise))
     return Strategy((Domain.of(sizes),), tuple(shapes), tuple(layers), law)
+
+
+def runs_of(blocks: Sequence[Sequence[Placed]]) -> dict[tuple[Layout, tuple[Shape, ...]], list[int]]:
+    """Places of the blocks that have the same matrices in the same layout, run by run."""
+    runs: dict[tuple[Layout, tuple[Shape, ...]], list[int]] = {}
+    for place, factors in enumerate(blocks):
+        subset = _subset(factors)
+        layout = tuple(tuple(map(subset.index, factor.attributes)) for factor in factors)
+        runs.setdefault((layout, tuple(factor.shape for factor in factors)), []).append(place)
+    return runs
+
+
+def _subset(factors: Sequence[Placed]) -> list[int]:
+    return sorted(at for factor in factors for at in factor.attributes)
+
+
+def norms_of(law: NoiseLaw, shapes: Sequence[Shape]) -> Array:
+    """Cost of each shape at noise of parameter 1."""
+    return np.array([float(column_costs(law, shape.matrix).max()) for shape in shapes])
+
+
+def run_layer(
+    law: NoiseLaw,
+    norms: Array,
+    subsets: NDArray[np.int32],
+    layout: Layout,
+    numbers: Sequence[int],
+    noise: Array,
+    domain: int = 0,
+) -> Layer:
+    """Blocks of the same matrices, those with these numbers, at so much noise."""
+    norm = math.prod(norms[list(numbers)].tolist())
+    costs = np.array([norm / parameter_of(law, variance) for variance in noise.tolist()])
+    used = np.tile(np.array(numbers, dtype=np.int64), (len(noise), 1))
+    return Layer(subsets.reshape(len(noise), -1), layout, used, costs, noise, domain=domain)
 
 
 def strategy_of(
@@ -155,14 +176,9 @@ def centred_span(queries: Queries, kept: Sequence[int], measures: Sequence[Measu
     span = integer_span(queries)
     if span is None:
         return None
-    growth = math.prod(2 * sum(map(abs, measure.whole_numbers())) for measure in measures)
-    if growth * int(np.abs(span).max()) >= LARGEST:
+    if whole_growth(measures) * int(np.abs(span).max()) >= LARGEST:
         return None
-    tensor = span.reshape(len(span), *queries.sizes)
-    for axis in reversed(range(len(measures))):  # as `project`, in whole numbers
-        weights = np.array(measures[axis].whole_numbers())
-        sums = np.tensordot(tensor, weights, axes=(1 + axis, 0))
-        tensor = weights.sum() * tensor - np.expand_dims(sums, 1 + axis) if axis in kept else sums
+    tensor = whole_project(span.reshape(len(span), *queries.sizes), measures, kept)
     return np.asarray(tensor.reshape(len(span), -1), dtype=np.int64)
 
 

@@ -24,7 +24,7 @@ from residua.answering.blocks import Placed
 from residua.errors import FileFormatError
 from residua.privacy import NoiseLaw
 from residua.privacy.laws import noise_law
-from residua.strategy.build import Spans, of_blocks, seen_by
+from residua.strategy.build import Spans, of_blocks, runs_of, seen_by
 from residua.strategy.manifest import (
     grain_of,
     layer_of,
@@ -44,21 +44,21 @@ FINEST = 200  # bits by which the grains of two sides may differ
 
 def strategy_of_format_1(manifest: Manifest, arrays: Arrays, sizes: Sequence[int]) -> Strategy:
     """The strategy that a manifest describes, for a schema with these numbers of cells."""
+    forms = {
+        "blocks": _blocks,
+        "overlap": _blocks,
+        "product": _product,
+        "nested": _nested,
+        "union": _union,
+        "sides": _sides,
+    }
     kind = text(manifest, "kind")
-    if kind in ("blocks", "overlap"):
-        return _blocks(manifest, arrays)
-    if kind == "product":
-        return _product(manifest, arrays, sizes)
-    if kind == "nested":
-        return _nested(manifest, arrays)
-    if kind == "union":
-        return _union(manifest, arrays, sizes)
-    if kind == "sides":
-        return _sides(manifest, arrays, sizes)
-    raise FileFormatError(f"this version knows no strategy of kind {kind!r}")
+    if kind not in forms:
+        raise FileFormatError(f"this version knows no strategy of kind {kind!r}")
+    return forms[kind](manifest, arrays, sizes)
 
 
-def _blocks(manifest: Manifest, arrays: Arrays) -> Strategy:
+def _blocks(manifest: Manifest, arrays: Arrays, sizes: Sequence[int]) -> Strategy:
     grain = grain_of(manifest)
     sizes, measures = measures_of(manifest, "blocks.measure", arrays)
     shapes = tuple(
@@ -86,7 +86,7 @@ def _product(manifest: Manifest, arrays: Arrays, sizes: Sequence[int]) -> Strate
     return _of_terms(sizes, [(factors, noise, share_of(manifest, grain))], law, multiplier, grain)
 
 
-def _nested(manifest: Manifest, arrays: Arrays) -> Strategy:
+def _nested(manifest: Manifest, arrays: Arrays, sizes: Sequence[int]) -> Strategy:
     grain, multiplier, sizes = grain_of(manifest), multiplier_of(manifest), wholes(manifest, "sizes", least=1)
     shapes = []
     for number in range(whole(manifest, "matrices", least=0, most=len(arrays))):
@@ -137,21 +137,13 @@ def _of_terms(
     strategy = of_blocks(sizes, [(factors, noise) for factors, noise, _ in terms], law)
     if grain is None:
         return strategy
-    runs: dict[object, list[int]] = {}  # of the same matrices, as `of_blocks` has them
-    for factors, _, share in terms:
-        runs.setdefault(_layout(factors), []).append(share or 0)
-    shares = [_shares(own) for own in runs.values()]
+    runs = runs_of([factors for factors, _, _ in terms]).values()
+    shares = [_shares(terms[at][2] or 0 for at in run) for run in runs]
     layers = tuple(
         replace(layer, shares=own, costs=np.asarray(own * 2.0**-grain), multiplier=multiplier)
         for layer, own in zip(strategy.layers, shares, strict=True)
     )
     return replace(strategy, layers=layers, grain=grain)
-
-
-def _layout(factors: Sequence[Placed]) -> object:
-    """What blocks of one run have in common."""
-    subset = sorted(at for factor in factors for at in factor.attributes)
-    return tuple((tuple(map(subset.index, factor.attributes)), id(factor.shape)) for factor in factors)
 
 
 def _sides(manifest: Manifest, arrays: Arrays, sizes: Sequence[int]) -> Strategy:
@@ -181,13 +173,10 @@ def _in_grains(strategy: Strategy, grain: int) -> Strategy:
     if strategy.grain is None:
         return strategy
     times = grain - strategy.grain
-    layers = (
-        replace(
-            layer, shares=None if layer.shares is None else _shares(s << times for s in layer.shares.tolist())
-        )
-        for layer in strategy.layers
-    )
-    return replace(strategy, layers=tuple(layers), grain=grain)
+    shares = [[] if layer.shares is None else layer.shares.tolist() for layer in strategy.layers]
+    pairs = zip(strategy.layers, shares, strict=True)
+    layers = tuple(replace(layer, shares=_shares(each << times for each in own)) for layer, own in pairs)
+    return replace(strategy, layers=layers, grain=grain)
 
 
 def _shares(shares: Iterable[int]) -> NDArray[Any]:

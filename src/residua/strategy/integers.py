@@ -47,10 +47,7 @@ def rounded_rows(matrix: Array, bits: int) -> Integers:
 
 
 def centred_rows(matrix: Array, sizes: tuple[int, ...], bits: int) -> Integers:
-    """A multiple of the rows, rounded so that they sum to exactly zero along every axis (claim I-002).
-
-    `matrix` is (rows, cells), cells row-major over `sizes`, with such zero sums up to rounding.
-    """
+    """A multiple of rows that are centred, rounded to sum to exactly zero along every axis (claim I-002)."""
     wanted = matrix * scale_of(matrix, bits)
     if len(sizes) == 1:
         return balanced(wanted, _zero_sum(wanted), zero_sums=True).astype(np.int64)
@@ -86,9 +83,9 @@ def combined_rows(matrix: Array, span: Integers, bits: int) -> Integers:
 def enough_bits(
     rounding: Callable[[int], Integers], matrix: Array, rank: int, *, few: int, most: int
 ) -> Integers:
-    """The rounding with the fewest bits, from `few` on, that hardly changes what is measured (claim I-008).
+    """The rounding with the fewest bits from `few` to `most` that hardly changes what is measured (I-008).
 
-    If none up to `most` bits does, the one with `most`; Infeasible if that loses a direction.
+    Else the one with `most`; Infeasible if that loses a direction.
     """
     inverse = pseudo_inverse(matrix)
     rows = None
@@ -145,10 +142,7 @@ def independent_integers(rows: Integers, rank: int) -> Integers | None:
 
 
 def _spans(basis: Integers, rows: Integers) -> bool:
-    """Whether all rows are combinations of a basis, as random sums of rows show modulo a prime.
-
-    If one row is not, each sum is outside with a chance of at least a half.
-    """
+    """Whether all rows are combinations of a basis: if one is not, a random sum is outside half the time."""
     from flint import nmod_mat
 
     signs = np.random.default_rng(0).integers(0, 2, (LOOKS, len(rows)))
@@ -265,11 +259,7 @@ PRIMES = (2, 3, 5, 7, 11, 13, 17, 19, 23, 29, 31, 37, 41, 43, 47)  # common in n
 
 
 def short_basis(rows: Integers) -> Integers:
-    """As many short integer rows with the same row space; `rows` must be independent (claim I-003).
-
-    Every step keeps the row space: dividing a whole combination of rows by a prime, and the steps of
-    lattice reduction, which are unimodular.
-    """
+    """As many short integer rows with the same row space; `rows` must be independent (claim I-003)."""
     if rows.size > REDUCED_ENTRIES:
         return rows
     for prime in PRIMES:
@@ -279,10 +269,7 @@ def short_basis(rows: Integers) -> Integers:
 
 
 def _divided(rows: Integers, prime: int) -> Integers | None:
-    """Rows that span more whole vectors: combinations that the prime divides, divided by it.
-
-    None if it divides no combination but its own multiples.
-    """
+    """Rows with the combinations that the prime divides divided by it; None if there are no such."""
     from flint import nmod_mat
 
     kernel, nullity = nmod_mat(np.mod(rows, prime).T.tolist(), prime).nullspace()

@@ -7,42 +7,21 @@ precision, with the sum of their precisions.
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from residua.answering.blocks import Layer, Measured, Placed, Shape
 from residua.errors import Infeasible
-from residua.kernel.block import column_costs
 from residua.linalg.matrices import along_axes, distinct_rows, join
-from residua.privacy.laws import parameter_of
-from residua.strategy.build import of_blocks
+from residua.strategy.build import Layout, norms_of, of_blocks, run_layer, runs_of
 from residua.strategy.strategy import Domain, Strategy
 
 Array = NDArray[np.float64]
 Integers = NDArray[np.int64]
 Numbers = tuple[Array, ...]
 """For each run of a strategy its numbers in units of the matrices, (blocks, rows)."""
-
-
-@dataclass(slots=True, eq=False)
-class _Run:
-    """Blocks of one layout and the same matrices, from all strategies."""
-
-    subsets: list[NDArray[np.int32]] = field(default_factory=list)
-    noise: list[Array] = field(default_factory=list)
-    numbers: list[Array] = field(default_factory=list)
-
-    def merged(self) -> tuple[NDArray[np.int32], Array, Array]:
-        """Distinct subsets, their noise and their numbers."""
-        subsets, noise = np.concatenate(self.subsets), np.concatenate(self.noise)
-        precision, weighted = 1.0 / noise, np.concatenate(self.numbers) / noise[:, None]
-        first, inverse = distinct_rows(subsets.astype(np.int64))
-        sums = np.bincount(inverse, weights=precision, minlength=len(first))
-        numbers = np.zeros((len(first), weighted.shape[1]))
-        np.add.at(numbers, inverse, weighted)
-        return subsets[first], 1.0 / sums, numbers / sums[:, None]
 
 
 def joined(parts: Sequence[tuple[Strategy, Measured]]) -> tuple[Strategy, Numbers]:
@@ -57,37 +36,30 @@ def joined(parts: Sequence[tuple[Strategy, Measured]]) -> tuple[Strategy, Number
         raise Infeasible("the plans see different classes of cells")
     shapes, layers, numbers = _gathered(parts)
     found: list[tuple[int, Strategy]] = []
-    refused: Infeasible | None = None
+    refused = Infeasible("these plans cannot be combined")
     candidates = dict.fromkeys(tuple(each.measures for each in other.domains) for other in strategies)
     for measures in candidates:
         pairs = zip(first.domains, measures, strict=True)
         domains = tuple(replace(domain, measures=own) for domain, own in pairs)
         strategy = Strategy(domains, shapes, layers, first.law, None, first.query_splits)
         try:
-            shared = strategy.answerer.shared
+            found.append((strategy.answerer.shared, strategy))
         except Infeasible as error:  # under these measures they share more than can be solved
             refused = error
-            continue
-        found.append((shared, strategy))
     if not found:
-        raise refused or Infeasible("these plans cannot be combined")
+        raise refused
     best = min(found, key=lambda each: each[0])[1]
     return best, tuple(numbers[layer][rows] for layer, rows in best.runs())
 
 
 def _same_domains(one: Strategy, other: Strategy) -> bool:
-    """Whether both see the same classes of cells, and split queries between them alike."""
-    views = [[domain.view.parts for domain in each.domains] for each in (one, other)]
-    query_splits = [
-        [(lift.attributes, lift.kinds, lift.settled) for lift in each.query_splits] for each in (one, other)
-    ]
-    return (
-        views[0] == views[1]
-        and query_splits[0] == query_splits[1]
-        and all(
-            np.array_equal(a.rows, b.rows) for a, b in zip(one.query_splits, other.query_splits, strict=True)
-        )
-    )
+    """Whether both see the same classes of cells, and split queries between them in the same way."""
+
+    def content(strategy: Strategy) -> object:
+        splits = [(s.attributes, s.classes, s.settled, s.rows.tolist()) for s in strategy.query_splits]
+        return [domain.view.parts for domain in strategy.domains], splits
+
+    return content(one) == content(other)
 
 
 def _gathered(
@@ -96,7 +68,7 @@ def _gathered(
     """Distinct matrices, layers of merged blocks, and the numbers of each layer."""
     known: dict[object, int] = {}
     shapes: list[Shape] = []
-    runs: dict[tuple[int, tuple[tuple[int, ...], ...], tuple[int, ...]], _Run] = {}
+    runs: dict[tuple[int, Layout, tuple[int, ...]], list[tuple[NDArray[np.int32], Array, Array]]] = {}
     for strategy, own in parts:
         reduced = [_reduced(shape, whole=strategy.grain is not None) for shape in strategy.shapes]
         for layer_number, rows, values in own:
@@ -108,21 +80,25 @@ def _gathered(
                     shapes.append(reduced[number][0])
             scale = math.prod(reduced[number][2] for number in used)
             numbers = tuple(known[reduced[number][1]] for number in used)
-            run = runs.setdefault((layer.domain, layer.layout, numbers), _Run())
-            run.subsets.append(layer.subsets[rows])
-            run.noise.append(layer.noise[rows] / scale**2)
-            run.numbers.append(values / scale)
+            run = (layer.subsets[rows], layer.noise[rows] / scale**2, values / scale)
+            runs.setdefault((layer.domain, layer.layout, numbers), []).append(run)
     law = parts[0][0].law
-    norms = [float(column_costs(law, shape.matrix).max()) for shape in shapes]
-    layers, found = [], []
-    for (domain, layout, numbers), run in runs.items():
-        subsets, noise, values = run.merged()
-        norm = math.prod(norms[number] for number in numbers)
-        costs = np.array([norm / parameter_of(law, variance) for variance in noise.tolist()])
-        chosen = np.tile(np.array(numbers, dtype=np.int64), (len(subsets), 1))
-        layers.append(Layer(subsets, layout, chosen, costs, noise, domain=domain))
+    norms, layers, found = norms_of(law, shapes), [], []
+    for (domain, layout, numbers), same in runs.items():
+        subsets, noise, values = _merged(same)
+        layers.append(run_layer(law, norms, subsets, layout, numbers, noise, domain))
         found.append(values)
     return tuple(shapes), tuple(layers), found
+
+
+def _merged(runs: Sequence[tuple[NDArray[np.int32], Array, Array]]) -> tuple[NDArray[np.int32], Array, Array]:
+    """Blocks of the same matrices, with distinct subsets: those, their noise and their numbers."""
+    subsets, noise, values = (np.concatenate(each) for each in zip(*runs, strict=True))
+    first, inverse = distinct_rows(subsets.astype(np.int64))
+    sums = np.bincount(inverse, weights=1.0 / noise, minlength=len(first))
+    numbers = np.zeros((len(first), values.shape[1]))
+    np.add.at(numbers, inverse, values / noise[:, None])
+    return subsets[first], 1.0 / sums, numbers / sums[:, None]
 
 
 def _reduced(shape: Shape, *, whole: bool) -> tuple[Shape, object, float]:
@@ -156,13 +132,10 @@ def as_cells(
                 shapes[key] = Shape.of(width, matrix[:, cells])
             blocks.append(([Placed(tuple(attributes), shapes[key])], float(layer.noise[row])))
             numbers.append(own)
-    found = of_blocks(sizes, blocks, strategy.law)
-    # Blocks with the same matrix are one run, in the order in which they came.
-    runs: dict[int, list[Array]] = {}
-    for (factors, _), own in zip(blocks, numbers, strict=True):
-        runs.setdefault(id(factors[0].shape), []).append(own)
-    layers = enumerate(runs.values())
-    return found, [(number, np.arange(len(own)), np.stack(own)) for number, own in layers]
+    runs = enumerate(runs_of([factors for factors, _ in blocks]).values())
+    return of_blocks(sizes, blocks, strategy.law), [
+        (number, np.arange(len(run)), np.stack([numbers[at] for at in run])) for number, run in runs
+    ]
 
 
 def joint_cells(

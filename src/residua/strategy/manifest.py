@@ -1,8 +1,8 @@
 """A strategy as a manifest beside named arrays, read back field by field and checked as a whole."""
 
 import math
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,7 +34,7 @@ from residua.workload.explicit import classes_from_array
 from residua.workload.views import View
 
 Array = NDArray[np.float64]
-
+T = TypeVar("T")
 
 LARGEST_GRAIN = 1_000  # two to this, and one over it, are floats
 LARGEST_SHARE = 2**63 - 1
@@ -114,7 +114,7 @@ def measures_of(
 
 
 def layer_of(part: Manifest, start: str, arrays: Arrays, grain: int | None) -> Layer:
-    """A run of blocks, with as many numbers of each sort as it has blocks."""
+    """A run of blocks, whose arrays all have as many rows as it has blocks."""
     layout = tuple(wholes({"layout": places}, "layout") for places in listed(part, "layout"))
     ways = sum(map(len, layout))
     if sorted(place for places in layout for place in places) != list(range(ways)) or not all(layout):
@@ -137,29 +137,29 @@ def layer_of(part: Manifest, start: str, arrays: Arrays, grain: int | None) -> L
 
 
 def view_of(parts: Sequence[Any], start: str, arrays: Arrays) -> View:
-    """Which attributes are seen by kinds of their cells, and which as one by joint kinds."""
+    """Which attributes are seen by classes of their cells, and which as one by joint classes."""
     found = []
     for number, written in enumerate(parts):
         attributes = wholes({"view": written}, "view")
-        kinds = _kinds([f"{start}.{number}.{place}" for place in range(len(attributes))], arrays)
+        classes = _classes([f"{start}.{number}.{place}" for place in range(len(attributes))], arrays)
         joint = classes_from_array(array_of(arrays, f"{start}.{number}", "i", (None,)), f"{start}.{number}")
-        found.append(JointClasses(attributes, kinds, joint))
+        found.append(JointClasses(attributes, classes, joint))
     return View(tuple(found))
 
 
 def query_split_of(part: Manifest, start: str, arrays: Arrays) -> QuerySplit:
-    """How queries are split between blocks that see cells and blocks that see kinds of them."""
+    """How queries are split between blocks that see cells and blocks that see classes of them."""
     attributes = wholes(part, "attributes")
-    kinds = _kinds([f"{start}.kinds.{at}" for at in attributes], arrays)
-    cells = math.prod(own.count for own in kinds)
+    classes = _classes([f"{start}.kinds.{at}" for at in attributes], arrays)
+    cells = math.prod(own.count for own in classes)
     rows = array_of(arrays, f"{start}.rows", "f", (None, cells))
     settled = tuple(wholes({"settled": known}, "settled") for known in listed(part, "settled"))
     if not rows.any():
         raise FileFormatError("there are no rows to split queries by")
-    return QuerySplit(attributes, kinds, rows, settled)
+    return QuerySplit(attributes, classes, rows, settled)
 
 
-def _kinds(names: Sequence[str], arrays: Arrays) -> tuple[Classes, ...]:
+def _classes(names: Sequence[str], arrays: Arrays) -> tuple[Classes, ...]:
     found = tuple(classes_from_array(array_of(arrays, name, "i", (None,)), name) for name in names)
     if not found or math.prod(own.count for own in found) > CELL_CLASSES:
         raise FileFormatError("there are no kinds of cells, or more than can be held")
@@ -168,59 +168,45 @@ def _kinds(names: Sequence[str], arrays: Arrays) -> tuple[Classes, ...]:
 
 def strategy_to_manifest(strategy: Strategy, arrays: dict[str, NDArray[Any]]) -> dict[str, Any]:
     """JSON-able description; arrays go into `arrays` under names that start with `strategy`."""
-    whole = strategy.grain is not None
     for number, shape in enumerate(strategy.shapes):
-        arrays[f"strategy.shape.{number}"] = shape.matrix.astype(np.int64) if whole else shape.matrix
+        matrix = shape.matrix if strategy.grain is None else shape.matrix.astype(np.int64)
+        arrays[f"strategy.shape.{number}"] = matrix
     for number, layer in enumerate(strategy.layers):
-        start = f"strategy.layer.{number}"
-        arrays[f"{start}.subsets"], arrays[f"{start}.shapes"] = layer.subsets, layer.shapes
-        arrays[f"{start}.noise"] = layer.noise
-        arrays[f"{start}.shares" if layer.shares is not None else f"{start}.costs"] = (
-            layer.costs if layer.shares is None else layer.shares
-        )
+        for name in ("subsets", "shapes", "noise", "costs" if layer.shares is None else "shares"):
+            arrays[f"strategy.layer.{number}.{name}"] = getattr(layer, name)
+    domains, splits = enumerate(strategy.domains), enumerate(strategy.query_splits)
     return {
         "law": strategy.law,
         "grain": strategy.grain,
-        "domains": [
-            _domain_to_manifest(domain, f"strategy.domain.{number}", arrays)
-            for number, domain in enumerate(strategy.domains)
-        ],
+        "domains": [_domain_to_manifest(each, f"strategy.domain.{at}", arrays) for at, each in domains],
         "shapes": [{"sizes": list(shape.sizes), "rank": shape.rank} for shape in strategy.shapes],
         "layers": [
-            {
-                "layout": [list(places) for places in layer.layout],
-                "multiplier": layer.multiplier,
-                "domain": layer.domain,
-            }
-            for layer in strategy.layers
+            {"layout": list(map(list, each.layout)), "multiplier": each.multiplier, "domain": each.domain}
+            for each in strategy.layers
         ],
-        "lifts": [
-            _lift_to_manifest(lift, f"strategy.lift.{number}", arrays)
-            for number, lift in enumerate(strategy.query_splits)
-        ],
+        "lifts": [_split_to_manifest(each, f"strategy.lift.{at}", arrays) for at, each in splits],
     }
 
 
 def strategy_from_manifest(manifest: Manifest, arrays: Arrays) -> Strategy:
-    """The strategy that a manifest describes; whether its parts fit is for `fit.refuse_unfit` to say."""
+    """The strategy that a manifest describes; whether its parts fit is for `refuse_unfit` to say."""
+
+    def each(key: str, name: str, read: Callable[[Manifest, str], T]) -> tuple[T, ...]:
+        parts = enumerate(submanifests(manifest, key))
+        return tuple(read(part, f"strategy.{name}.{number}") for number, part in parts)
+
     grain = grain_of(manifest)
-    shapes = tuple(
-        shape_of(part, array_of(arrays, f"strategy.shape.{number}", "if", (None, None)), grain)
-        for number, part in enumerate(submanifests(manifest, "shapes"))
+    shapes = each(
+        "shapes", "shape", lambda part, at: shape_of(part, array_of(arrays, at, "if", (None, None)), grain)
     )
-    domains = tuple(
-        _domain_from_manifest(part, f"strategy.domain.{number}", arrays)
-        for number, part in enumerate(submanifests(manifest, "domains"))
+    return Strategy(
+        each("domains", "domain", lambda part, at: _domain_from_manifest(part, at, arrays)),
+        shapes,
+        each("layers", "layer", lambda part, at: layer_of(part, at, arrays, grain)),
+        noise_law(text(manifest, "law")),
+        grain,
+        each("lifts", "lift", lambda part, at: query_split_of(part, at, arrays)),
     )
-    query_splits = tuple(
-        query_split_of(part, f"strategy.lift.{number}", arrays)
-        for number, part in enumerate(submanifests(manifest, "lifts"))
-    )
-    layers = tuple(
-        layer_of(part, f"strategy.layer.{number}", arrays, grain)
-        for number, part in enumerate(submanifests(manifest, "layers"))
-    )
-    return Strategy(domains, shapes, layers, noise_law(text(manifest, "law")), grain, query_splits)
 
 
 def _domain_to_manifest(domain: Domain, start: str, arrays: dict[str, NDArray[Any]]) -> dict[str, Any]:
@@ -241,33 +227,38 @@ def _domain_from_manifest(part: Manifest, start: str, arrays: Arrays) -> Domain:
     return Domain(sizes, measures, view_of(listed(part, "view"), f"{start}.view", arrays))
 
 
-def _lift_to_manifest(lift: QuerySplit, start: str, arrays: dict[str, NDArray[Any]]) -> dict[str, Any]:
-    arrays[f"{start}.rows"] = lift.rows
-    for at, kinds in lift.by_attribute.items():
-        arrays[f"{start}.kinds.{at}"] = kinds.classes
-    return {"attributes": list(lift.attributes), "settled": [list(known) for known in lift.settled]}
+def _split_to_manifest(split: QuerySplit, start: str, arrays: dict[str, NDArray[Any]]) -> dict[str, Any]:
+    arrays[f"{start}.rows"] = split.rows
+    for at, classes in split.by_attribute.items():
+        arrays[f"{start}.kinds.{at}"] = classes.classes
+    return {"attributes": list(split.attributes), "settled": [list(known) for known in split.settled]}
 
 
 def refuse_unfit(strategy: Strategy, sizes: Sequence[int]) -> None:
     """Nothing, or the FileFormatError for a strategy that cannot be one for attributes of these sizes."""
-    _refuse(not strategy.domains or not strategy.layers, "no domains or no blocks")
-    _refuse(
-        len(strategy.domains) != (2 if strategy.query_splits else 1), "domains between which nothing is split"
-    )
-    for number, domain in enumerate(strategy.domains):
-        _check_domain(domain, sizes)
-        _refuse(not any(layer.domain == number for layer in strategy.layers), "a domain without blocks")
-    for lift in strategy.query_splits:
-        _check_lift(lift, sizes)
-    split = [at for lift in strategy.query_splits for at in lift.attributes]
-    _refuse(len(set(split)) < len(split), "an attribute that is split in two ways")
+    domains, splits = strategy.domains, strategy.query_splits
+    _refuse(not domains or not strategy.layers, "no domains or no blocks")
+    _refuse(len(domains) != (2 if splits else 1), "domains between which nothing is split")
+    _refuse({layer.domain for layer in strategy.layers} != {*range(len(domains))}, "a domain without blocks")
+    for domain in domains:
+        for part in domain.view.parts:
+            _check_classes(part.attributes, part.kinds, sizes)
+            _refuse(not part.whole, "kinds of cells that do not fit each other")
+        used = [at for part in domain.view.parts for at in part.attributes]
+        _refuse(len(set(used)) < len(used), "an attribute in two views")
+        _refuse(domain.sizes != domain.view.sizes(sizes), "other sizes than the schema")
+    for split in splits:
+        _check_classes(split.attributes, split.classes, sizes)
+        inside = all({*split.attributes} >= {*each} for each in split.settled)
+        _refuse(not inside, "attributes settled elsewhere")
+    used = [at for split in splits for at in split.attributes]
+    _refuse(len(set(used)) < len(used), "an attribute that is split in two ways")
     for layer in strategy.layers:
-        _refuse(layer.domain >= len(strategy.domains), "blocks of no domain")
-        _check_layer(layer, strategy, strategy.domains[layer.domain].sizes)
-    each = [strategy.blocks(domain) for domain in range(len(strategy.domains))]
-    centred = all(blocks.centred(layer) for blocks in each for layer in blocks.layers)
+        _check_layer(layer, strategy, domains[layer.domain].sizes)
+    each = [strategy.blocks(domain) for domain in range(len(domains))]
     residuals = sum(len(layer.noise) * 2 ** layer.subsets.shape[1] for layer in strategy.layers)
-    _refuse(residuals > MOST_RESIDUALS and not centred, "more residuals than can be gone through")
+    centred = residuals <= MOST_RESIDUALS or all(own.centred(layer) for own in each for layer in own.layers)
+    _refuse(not centred, "more residuals than can be gone through")
 
 
 def _refuse(wrong: bool, what: str) -> None:
@@ -275,26 +266,11 @@ def _refuse(wrong: bool, what: str) -> None:
         raise FileFormatError(f"a saved strategy has {what}")
 
 
-def _check_domain(domain: Domain, sizes: Sequence[int]) -> None:
-    for part in domain.view.parts:
-        _check_kinds(part.attributes, part.kinds, sizes)
-        _refuse(not part.whole, "kinds of cells that do not fit each other")
-    used = [at for part in domain.view.parts for at in part.attributes]
-    _refuse(len(set(used)) < len(used), "an attribute in two views")
-    _refuse(domain.sizes != domain.view.sizes(sizes), "other sizes than the schema")
-
-
-def _check_kinds(attributes: Sequence[int], kinds: Sequence[Classes], sizes: Sequence[int]) -> None:
-    """Kinds are of the cells of attributes that are there, which ascend."""
+def _check_classes(attributes: Sequence[int], classes: Sequence[Classes], sizes: Sequence[int]) -> None:
+    """Classes are of the cells of attributes that are there, which ascend."""
     _refuse(list(attributes) != sorted(set(attributes)), "attributes that are out of order")
     _refuse(not all(0 <= at < len(sizes) for at in attributes), "attributes that the schema lacks")
-    _refuse([own.size for own in kinds] != [sizes[at] for at in attributes], "kinds of other cells")
-
-
-def _check_lift(lift: QuerySplit, sizes: Sequence[int]) -> None:
-    _check_kinds(lift.attributes, lift.kinds, sizes)
-    known = {*lift.attributes}
-    _refuse(not all(known.issuperset(settled) for settled in lift.settled), "attributes settled elsewhere")
+    _refuse([own.size for own in classes] != [sizes[at] for at in attributes], "kinds of other cells")
 
 
 def _check_layer(layer: Layer, strategy: Strategy, sizes: Sequence[int]) -> None:

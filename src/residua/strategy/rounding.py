@@ -178,10 +178,7 @@ def entry_bits(law: NoiseLaw, cost: float, columns: float, factors: int) -> int:
 
 
 def small_multiple(matrix: Array) -> Array | None:
-    """The rows multiplied so that all entries are small whole numbers, or None.
-
-    Such rows stay as they are: nothing is lost, and Laplace noise on plain counts is narrower (claim H-002).
-    """
+    """The rows multiplied so that all entries are small whole numbers, which need no rounding; or None."""
     sizes = np.abs(matrix[matrix != 0])
     rows = matrix / sizes.min()
     whole = np.rint(rows)
@@ -231,8 +228,8 @@ def loose_rows(law: NoiseLaw, shape: Shape, span: Integers | None, bits: int) ->
         few = FEW_LOOSE_BITS
         return enough_bits(lambda b: combined_rows(matrix, basis, b), matrix, rank, few=few, most=bits), rank
     if law == "laplace" or rank < cells:
-        kinds = np.unique(matrix[:, np.abs(matrix).max(axis=0) > 0], axis=1).shape[1]
-        if rank == kinds:
+        distinct = np.unique(matrix[:, np.abs(matrix).max(axis=0) > 0], axis=1).shape[1]
+        if rank == distinct:
             return enough_bits(entries, matrix, rank, few=FEW_LOOSE_BITS, most=bits), rank
     whole = _filled(matrix, cells, rank) if rank < cells else matrix
     rows = enough_bits(lambda b: rounded_rows(whole, b), whole, cells, few=FEW_LOOSE_BITS, most=bits)

@@ -7,10 +7,10 @@ compared with; an integer one has exact costs in grains and can be measured.
 | symbol | meaning |
 |---|---|
 | shape | a distinct matrix, (rows, cells) |
-| layer | a run of blocks whose attributes are shared out alike among their matrices |
+| layer | a run of blocks whose attributes are shared out in one way among their matrices |
 | domain | how blocks see the schema: cells or classes of cells, and the weights that centre each attribute |
 | share, grain | the exact cost of a block is `share * 2^-grain` |
-| lift | how a query is split between blocks that see cells and blocks that see classes of cells |
+| query split | how a query is split between blocks that see cells and blocks that see classes of cells |
 """
 
 import math
@@ -90,11 +90,6 @@ class Strategy:
         """Whether some blocks see classes of cells instead of cells."""
         return len(self.domains) > 1 or bool(self.domains[0].view.parts)
 
-    @property
-    def residual_measures(self) -> tuple[Measure, ...] | None:
-        """The measures under which estimates are centred; None where all cells are estimated at once."""
-        return self.answerer.measures
-
     def attributes(self) -> list[int]:
         """Attributes of the schema that some block looks at, ascending."""
         found: set[int] = set()
@@ -147,7 +142,7 @@ class Strategy:
         return self.answerer.covariance(left, right)
 
     def runs(self) -> Iterator[tuple[int, Integers]]:
-        """Blocks that measure alike, in the order in which they are measured: layer, and rows there."""
+        """Blocks with equal matrices, in the order in which they are measured: layer, and rows there."""
         for number, layer in enumerate(self.layers):
             for rows in block_classes(self.domains[layer.domain].measures, layer):
                 yield number, rows

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from residua._limits import COUPLED_QUERIES
-from residua.answering.blocks import Blocks, Measured, by_block
+from residua.answering.blocks import Blocks, Measured, by_block, stacked
 from residua.answering.coupled.residuals import Residual, divided, lifted, subsets_of
 from residua.answering.coupled.system import Indices, System
 from residua.answering.coupled.tables import Meeting, MetTable
@@ -44,7 +44,7 @@ class Coupled(Answerer):
         self.division = divided(blocks)
         self.system = System(blocks.measures, self.division.coupled, blocks.memory)
         alone = replace(blocks, layers=self.division.alone)
-        self.alone = Independent(alone, _by_size(self.system.residuals))
+        self.alone = Independent(alone, tuple(rows for rows, _ in stacked(self.system.residuals)))
         self.shared = self.system.dimension
 
     def notes(self) -> Iterator[str]:
@@ -144,14 +144,6 @@ class Coupled(Answerer):
             raise not_in_span(told, sorted(group.attributes))
 
 
-def _by_size(residuals: Sequence[Residual]) -> tuple[Subsets, ...]:
-    """Residuals as arrays of rows of one length."""
-    found: dict[int, list[Residual]] = {}
-    for residual in residuals:
-        found.setdefault(len(residual), []).append(residual)
-    return tuple(np.array(own, dtype=np.int32).reshape(len(own), ways) for ways, own in sorted(found.items()))
-
-
 def _coupled_residuals(
     system: System, numbers: Mapping[tuple[int, int], Array]
 ) -> Iterator[tuple[Subsets, Array]]:
@@ -160,11 +152,9 @@ def _coupled_residuals(
     `numbers` are measured by each block, by its layer and row.
     """
     solved = _solved(system, [numbers[block.layer, block.row] for block in system.blocks])
-    found: dict[tuple[int, ...], list[Residual]] = {}
-    for residual in solved:
-        found.setdefault(tuple(system.measures[at].size for at in residual), []).append(residual)
-    for sizes, residuals in found.items():
-        subsets = np.array(residuals, dtype=np.int32).reshape(len(residuals), len(sizes))
+    measures = system.measures
+    for subsets, residuals in stacked(solved, lambda kept: tuple(measures[at].size for at in kept)):
+        sizes = [measures[at].size for at in residuals[0]]
         yield subsets, lifted(np.stack([solved[residual] for residual in residuals]), sizes)
 
 

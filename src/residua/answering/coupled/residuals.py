@@ -14,13 +14,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import combinations, pairwise, product
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from residua._limits import MULTIPLIED_CELLS
-from residua.answering.blocks import Blocks, Layer, Memory, Shape, block_classes
+from residua.answering.blocks import Blocks, Layer, Memory, Shape, block_classes, whole_growth, whole_project
 from residua.errors import Infeasible
 from residua.linalg.centring import Measure
 from residua.linalg.matrices import join, pseudo_inverse
@@ -93,21 +92,7 @@ def touched(shape: Shape, measures: Sequence[Measure], *, whole: bool) -> frozen
 def _has_part(shape: Shape, measures: Sequence[Measure], kept: Places, *, whole: bool) -> bool:
     if shape.stands_out(coordinates(shape.matrix, shape.sizes, measures, kept), whole=whole):
         return True
-    gone = [axis for axis in range(len(shape.sizes)) if axis not in kept]
-    return whole and bool(np.any(_whole_part(shape, gone, kept, measures)))
-
-
-def _whole_part(
-    shape: Shape, summed: Sequence[int], kept: Sequence[int], measures: Sequence[Measure]
-) -> NDArray[Any]:
-    """Whole multiples of the rows' means along some axes, centred along the others, in exact arithmetic."""
-    growth = math.prod(2 * sum(map(abs, measure.whole_numbers())) for measure in measures)
-    tensor = shape.whole_rows(growth)
-    for axis in sorted({*summed, *kept}, reverse=True):
-        weights = np.array(measures[axis].whole_numbers(), dtype=tensor.dtype)
-        sums = np.tensordot(tensor, weights, axes=(1 + axis, 0))
-        tensor = weights.sum() * tensor - np.expand_dims(sums, 1 + axis) if axis in kept else sums
-    return np.asarray(tensor)
+    return whole and bool(np.any(whole_project(shape.whole_rows(whole_growth(measures)), measures, kept)))
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -5,7 +5,7 @@ matrix, small as long as blocks share only small marginals.
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
 
 import numpy as np
@@ -63,11 +63,8 @@ class System:
 
     def unseen(self, indices: Indices) -> Array | None:
         """The shared directions that nobody measures, on some coordinates, (len(indices), k); or None."""
-        parts = [
-            (at, unseen[own])
-            for component, (at, own) in self._divided(indices)
-            if (unseen := component.unseen) is not None
-        ]
+        each = ((at, own, component.unseen) for component, at, own in self._divided(indices))
+        parts = [(at, unseen[own]) for at, own, unseen in each if unseen is not None]
         return _apart(len(indices), parts) if parts else None
 
     def root_of(self, indices: Indices) -> Array:
@@ -76,32 +73,27 @@ class System:
         L has shape (len(indices), k), and is right for what can be answered. Where blocks differ by many
         orders of magnitude, the covariance itself would lose the small variances, and L does not (O-003).
         """
-        parts = [(at, component.root_of(own)) for component, (at, own) in self._divided(indices)]
+        parts = [(at, component.root_of(own)) for component, at, own in self._divided(indices)]
         return parts[0][1] if len(parts) == 1 else _apart(len(indices), parts)
 
     def between(self, left: Array, rows: Indices, right: Array, columns: Indices) -> Array:
         """Covariances of `left` and `right`, rows over some shared coordinates each."""
-        ours, theirs = dict(self._divided(rows)), dict(self._divided(columns))
-        result = np.zeros((len(left), len(right)))
-        for component in ours.keys() & theirs.keys():
-            (at, own), (other, others) = ours[component], theirs[component]
-            result += component.between(left[:, at], own, right[:, other], others)
-        return result
+        union = np.union1d(rows, columns)
+        root = self.root_of(union)
+        seen = left @ root[np.searchsorted(union, rows)]
+        return np.asarray(seen @ (right @ root[np.searchsorted(union, columns)]).T)
 
     def solve(self, sums: Array) -> Array:
         """Covariance of the shared coordinates times a vector."""
         parts = [each.solve(sums[each.start : each.stop]) for each in self.components]
         return np.concatenate([*parts, np.zeros(0)])
 
-    def _divided(self, indices: Indices) -> "list[tuple[Component, tuple[Indices, Indices]]]":
+    def _divided(self, indices: Indices) -> "Iterator[tuple[Component, Indices, Indices]]":
         """The components of some coordinates, with places among them and positions in the component."""
         owners = np.searchsorted(self._stops, indices, side="right")
-        found = []
         for number in np.unique(owners).tolist():
             at = np.flatnonzero(owners == number)
-            component = self.components[number]
-            found.append((component, (at, indices[at] - component.start)))
-        return found
+            yield self.components[number], at, indices[at] - self.components[number].start
 
 
 def _apart(rows: int, parts: Sequence[tuple[Indices, Array]]) -> Array:
@@ -179,12 +171,6 @@ class Component:
         if len(rows) == rows.shape[1]:
             return rows
         return np.asarray(np.linalg.qr(rows.T, mode="r")).T
-
-    def between(self, left: Array, rows: Indices, right: Array, columns: Indices) -> Array:
-        """Covariances of `left` and `right`, rows over some coordinates each."""
-        if self._covariance is not None:
-            return np.asarray(left @ self._covariance[np.ix_(rows, columns)] @ right.T)
-        return np.asarray((left @ self._root[rows]) @ (right @ self._root[columns]).T)
 
     def solve(self, sums: Array) -> Array:
         """Covariance of all coordinates times a vector."""

@@ -63,7 +63,7 @@ def _block_classes(known: PartCache) -> list[Integers]:
     """For each layer a number for each block, equal where layer, shapes and noise are."""
     found: list[Integers] = []
     start = 0
-    for layer in known.layers:
+    for layer in known.blocks.layers:
         noise = np.unique(layer.noise, return_inverse=True)[1].reshape(-1).astype(np.int64)
         number = distinct_rows(np.concatenate([layer.shapes, noise[:, None]], axis=1))[1]
         found.append(start + number)
@@ -152,7 +152,7 @@ class _RunTotal:
         if not all(isinstance(factor.queries, Identity | Total) for factor in self.factors.values()):
             return False
         return all(measure.weights is None for measure in self.known.measures) and all(
-            len(shape.sizes) == 1 and _even(shape) for shape in self.known.shapes
+            len(shape.sizes) == 1 and _even(shape) for shape in self.known.blocks.shapes
         )
 
     def sums(self) -> tuple[float, Array]:
@@ -180,7 +180,7 @@ class _RunTotal:
         sums = np.zeros(len(kept))
         for owner in np.unique(owners[(owners >= 0) & ~nothing]).tolist():
             here = (owners == owner) & ~nothing
-            layer = self.known.layers[owner]
+            layer = self.known.blocks.layers[owner]
             figures = self._figures(layer, np.flatnonzero(here), kept[here], places[here])
             sums[here] = scale[here] * layer.noise[places[here]] * figures
         return sums
@@ -210,7 +210,7 @@ class _RunTotal:
         values = np.empty(len(first))
         for place, row in enumerate(first.tolist()):
             attributes = kept[row].tolist()
-            measured = self.known.placed(layout, attributes, shapes[row].tolist())
+            measured = self.known.blocks.placed(layout, attributes, shapes[row].tolist())
             factors = [self.factors[at] for at in attributes]
             parts = list(parts_of(factors, [(0,)] * len(factors), self.known.measures, measured))
             for part in parts:
@@ -294,10 +294,10 @@ class Independent(Answerer):
         """Covariance of a residual as a product of those of its block's factors."""
         noise, measured = self.known.block(subset)
         factors = []
-        for attributes, number, shape in measured:
-            measures = tuple(self.blocks.measures[at] for at in attributes)
-            square = partial(_residual_square, shape, measures)
-            factors.append(FactorCovariance(attributes, shape.sizes, (number, measures), square))
+        for each in measured:
+            measures = tuple(self.blocks.measures[at] for at in each.attributes)
+            square = partial(_residual_square, each.shape, measures)
+            factors.append(FactorCovariance(each.attributes, each.sizes, (each.number, measures), square))
         means = tuple(self.blocks.measures[at].vector() for at in subset)
         return Factored(noise or 0.0, tuple(factors), means)
 

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from residua._limits import KEPT_VARIANCES, SCRATCH
-from residua.answering.blocks import Blocks, Shape, outer
+from residua.answering.blocks import Blocks, Placed, Shape, outer
 from residua.answering.protocol import not_in_span
 from residua.errors import NotInSpan
 from residua.linalg.centring import VANISHING, Measure, centred_columns, project
@@ -27,9 +27,6 @@ from residua.workload.views import by_own_classes
 Array = NDArray[np.float64]
 T = TypeVar("T")
 
-
-MeasuredBlock = tuple[tuple[int, ...], int, Shape]
-"""One shape of a block: the attributes it measures, its number, and itself."""
 
 CANCELLED = 1e-16  # of a query's squared length: what is smaller has no digits to tell its direction by
 
@@ -184,7 +181,7 @@ def parts_of(
     factors: Sequence[Factor],
     kept: Sequence[tuple[int, ...]],
     measures: Sequence[Measure],
-    measured: Sequence[MeasuredBlock],
+    measured: Sequence[Placed],
 ) -> Iterator[Part]:
     """The parts of a table that keeps these places of each factor, under a block's shapes."""
     left = list(range(len(factors)))
@@ -192,9 +189,9 @@ def parts_of(
         tied = [left.pop(0)]
         while True:
             held = {factors[at].attributes[place] for at in tied for place in kept[at]}
-            slots = [slot for slot, entry in enumerate(measured) if held & set(entry[0])]
-            shapes = [measured[slot] for slot in slots]
-            wanted = {axis for attributes, _, _ in shapes for axis in attributes}
+            slots = [slot for slot, each in enumerate(measured) if held & set(each.attributes)]
+            touched = [measured[slot] for slot in slots]
+            wanted = {axis for each in touched for axis in each.attributes}
             more = [at for at in left if wanted & {factors[at].attributes[place] for place in kept[at]}]
             if not more:
                 break
@@ -208,10 +205,10 @@ def parts_of(
             queries,
             own,
             tuple(sorted(axes.index(factors[at].attributes[place]) for at in tied for place in kept[at])),
-            tuple(shape for _, _, shape in shapes),
-            tuple(number for _, number, _ in shapes),
+            tuple(each.shape for each in touched),
+            tuple(each.number for each in touched),
             tuple(slots),
-            tuple(tuple(axes.index(attribute) for attribute in attributes) for attributes, _, _ in shapes),
+            tuple(tuple(map(axes.index, each.attributes)) for each in touched),
             classes,
             () if classes is None else tuple(measures[attribute] for attribute in axes),
         )
@@ -235,7 +232,7 @@ class PartCache:
     """The blocks of one strategy, how to find them, and what has been worked out about their parts."""
 
     def __init__(self, blocks: Blocks, elsewhere: Sequence[NDArray[np.int32]] = ()) -> None:
-        self.measures, self.shapes, self.layers = blocks.measures, blocks.shapes, blocks.layers
+        self.blocks, self.measures = blocks, blocks.measures
         self.elsewhere = RowIndex(elsewhere, len(blocks.measures))
         self._known: dict[object, Any] = {}
         self._held = 0
@@ -243,28 +240,20 @@ class PartCache:
     @cached_property
     def index(self) -> RowIndex:
         """Finds the layer and row of the block on a subset."""
-        return RowIndex([layer.subsets for layer in self.layers], len(self.measures))
+        return RowIndex([layer.subsets for layer in self.blocks.layers], len(self.measures))
 
     def is_elsewhere(self, attributes: tuple[int, ...]) -> bool:
         """Whether what is asked of this subset is answered by other blocks."""
         return bool(self.elsewhere.find(np.array([attributes], dtype=np.int32).reshape(1, -1))[0][0] >= 0)
 
-    def block(self, attributes: tuple[int, ...]) -> tuple[float | None, list[MeasuredBlock]]:
+    def block(self, attributes: tuple[int, ...]) -> tuple[float | None, tuple[Placed, ...]]:
         """Noise variance of the block on a subset (None if not measured), and its shapes."""
         tables, rows = self.index.find(np.array([attributes], dtype=np.int32).reshape(1, -1))
         if tables[0] < 0:
-            return None, []
-        layer, row = self.layers[tables[0]], int(rows[0])
-        return float(layer.noise[row]), self.placed(layer.layout, attributes, layer.shapes[row].tolist())
-
-    def placed(
-        self, layout: Sequence[Sequence[int]], attributes: Sequence[int], numbers: Sequence[int]
-    ) -> list[MeasuredBlock]:
-        """The shapes with these numbers, on attributes that a layout shares out among them."""
-        return [
-            (tuple(attributes[place] for place in places), number, self.shapes[number])
-            for places, number in zip(layout, numbers, strict=True)
-        ]
+            return None, ()
+        layer, row = self.blocks.layers[tables[0]], int(rows[0])
+        measured = self.blocks.placed(layer.layout, attributes, layer.shapes[row].tolist())
+        return float(layer.noise[row]), measured
 
     def of(self, key: object, make: Callable[[], T], size: Callable[[T], int] = lambda _: 0) -> T:
         """What was made of a key before, or is now; kept if it has room for so many numbers."""

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from residua.answering.blocks import Shape
-from residua.answering.nested import Half, Subset
+from residua.answering.blocks import Shape, Subset
+from residua.answering.nested import Half
 from residua.bounds import svd_or_nothing
 from residua.errors import Infeasible
 from residua.linalg.classes import summed_over

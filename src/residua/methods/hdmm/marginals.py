@@ -15,8 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from residua._limits import COUNTED_CELLS, COVERING_TERMS, DENSE_NUMBERS, EVERY_SUBSET, MARGINAL_TERMS
-from residua.answering.blocks import Placed
-from residua.answering.nested import Subset
+from residua.answering.blocks import Placed, Subset
 from residua.errors import Infeasible
 from residua.methods.draft import Draft, Progress
 from residua.methods.hdmm.demand import Kernel, asked_by, closed_form, demands, lower_bound

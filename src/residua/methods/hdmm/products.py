@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from residua.answering.nested import Subset
+from residua.answering.blocks import Subset
 from residua.linalg.matrices import join, sum_out
 from residua.methods.hdmm.demand import Kernel, asked_by
 from residua.methods.hdmm.p_identity import descended, evaluated, p_identity

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from residua._limits import EXCHANGED_PAIRS
-from residua.answering.nested import Subset
+from residua.answering.blocks import Subset
 from residua.methods.draft import Progress
 from residua.methods.hdmm.p_identity import downhill
 from residua.privacy import NoiseLaw

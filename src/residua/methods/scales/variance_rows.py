@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from residua._limits import SEARCHED_QUERIES
+from residua.answering.blocks import Placed
 from residua.answering.independent.answerer import Independent
 from residua.answering.independent.parts import Part, parts_of
 from residua.errors import Infeasible
@@ -184,7 +185,7 @@ class _Builder:
         measures = self.strategy.measures
         measured = []
         if self.shape_of is not None and (number := int(self.shape_of[at])) >= 0:
-            measured = [((at,), number, self.strategy.shapes[number])]
+            measured = [Placed((at,), self.strategy.shapes[number], number)]
         rows, sums = [], []
         # Sets of equally many cells have equal figures where all cells are treated alike.
         shown = Prefix(queries.cells) if isinstance(queries, Predicates) and not whole else queries
