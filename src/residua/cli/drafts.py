@@ -183,10 +183,12 @@ def draft_of(path: Path, dialect: Dialect | None, *, read_values: bool) -> Draft
     """The draft for a data file, from the names and types of its columns, or from their values too."""
     name = quoted(path.name)
     if read_values:
-        columns = [_from_values(name, column) for name, column in _values(path, dialect).items()]
+        found = _read(path, dialect, values=True)
+        pairs = zip(found.column_names, found.columns, strict=True)
+        columns = [_from_values(name, column) for name, column in pairs]
         heading = f"Drafted from the values of {name}: confirm every range and label below."
     else:
-        columns = [_from_type(field.name, field.type) for field in _types(path, dialect)]
+        columns = [_from_type(field.name, field.type) for field in _read(path, dialect, values=False)]
         heading = f"Drafted from the names and types of the columns of {name}; no values were used."
         if dialect is not None:
             heading = (
@@ -204,29 +206,20 @@ def dialect_of_file(path: Path, delimiter: str | None, encoding: str | None) -> 
     return None if is_parquet(path) else dialect_of(path, delimiter, encoding)
 
 
-def _types(path: Path, dialect: Dialect | None) -> "pyarrow.Schema":
-    """Names and types of the columns; of a text file, as its first part suggests them."""
+def _read(path: Path, dialect: Dialect | None, *, values: bool) -> "pyarrow.Table | pyarrow.Schema":
+    """The columns of a file, or their names and types only; of text, as its first part suggests them."""
     import pyarrow as pa
     from pyarrow import csv, parquet
 
     try:
         if dialect is None:
-            return parquet.read_schema(path)
+            return parquet.read_table(path) if values else parquet.read_schema(path)
+        if values:
+            return csv.read_csv(path, **_options(dialect))
         with csv.open_csv(path, **_options(dialect)) as reader:
             return reader.schema
     except (pa.ArrowException, OSError, UnicodeError) as error:
         raise DataError(f"{path} cannot be read: {error}") from error
-
-
-def _values(path: Path, dialect: Dialect | None) -> dict[str, "pyarrow.ChunkedArray"]:
-    import pyarrow as pa
-    from pyarrow import csv, parquet
-
-    try:
-        found = parquet.read_table(path) if dialect is None else csv.read_csv(path, **_options(dialect))
-    except (pa.ArrowException, OSError, UnicodeError) as error:
-        raise DataError(f"{path} cannot be read: {error}") from error
-    return dict(zip(found.column_names, found.columns, strict=True))
 
 
 def _options(dialect: Dialect) -> dict[str, Any]:
@@ -270,21 +263,14 @@ def _from_values(name: str, column: "pyarrow.ChunkedArray") -> ColumnDraft:
         if len(labels) > MOST_LABELS:
             remark = f"{len(labels)} different values: leave the column out, or group them"
             return ColumnDraft(name, "string", draft.cells, remark)
-        cells = f"constraints: {{enum: [{', '.join(map(quoted, labels))}]}}"
-        return ColumnDraft(
-            name, "string", cells, f"read from the data: {TO_CONFIRM} these labels{EMPTY if gaps else ''}"
-        )
-    ends = compute.min_max(present).as_py()
-    low, high = ends["min"], ends["max"]
-    if draft.type == "integer" and high - low < MOST_INTEGERS:
-        cells = f"constraints: {{minimum: {low}, maximum: {high}}}"
-        return ColumnDraft(
-            name, "integer", cells, f"read from the data: {TO_CONFIRM} this range{EMPTY if gaps else ''}"
-        )
-    cells = f"residua: {{bins: {bins_between(float(low), float(high))}, above: true}}"
-    return ColumnDraft(
-        name, draft.type, cells, f"read from the data: {TO_CONFIRM} these bins{EMPTY if gaps else ''}"
-    )
+        cells, read = f"constraints: {{enum: [{', '.join(map(quoted, labels))}]}}", "these labels"
+    else:
+        low, high = compute.min_max(present).as_py().values()
+        cells, read = f"residua: {{bins: {bins_between(float(low), float(high))}, above: true}}", "these bins"
+        if draft.type == "integer" and high - low < MOST_INTEGERS:
+            cells, read = f"constraints: {{minimum: {low}, maximum: {high}}}", "this range"
+    remark = f"read from the data: {TO_CONFIRM} {read}{EMPTY if gaps else ''}"
+    return ColumnDraft(name, draft.type, cells, remark)
 
 
 def bins_between(low: float, high: float) -> list[float]:
