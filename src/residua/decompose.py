@@ -293,7 +293,7 @@ def decompose(
 ) -> Decomposition:
     """The blocks of a workload under a product measure (uniform by default).
 
-    Attributes with different `tags` (none by default) never share a piece, however alike they are.
+    Attributes with different `tags` (none by default) never share a piece, whatever is asked of them.
     """
     refuse_wide_tables(work.parts)
     measures = uniform(work) if measures is None else tuple(measures)
@@ -314,12 +314,12 @@ class _Evaluated:
         self.asked, self.marks = asked, marks
         self.pieces: list[Piece] = []
         self.roots: list[Array] = []
-        alike: dict[bytes, list[int]] = {}
-        self.numbers = np.array([self._number(*each, alike) for each in asked.pieces], dtype=np.int64)
+        by_key: dict[bytes, list[int]] = {}
+        self.numbers = np.array([self._number(*each, by_key) for each in asked.pieces], dtype=np.int64)
         means = np.array([self._piece(source, ()).size() for source in range(len(asked.sources))])
         added = [each.weights * means[each.others].prod(axis=1) for each in asked.additions]
         terms = np.concatenate([each.terms for each in asked.additions])
-        # In one go, so that terms that are asked alike get the same sum to the last bit.
+        # In one go, so that equal terms get the same sum to the last bit.
         self.coefficients: Array = np.bincount(
             terms, weights=np.concatenate(added), minlength=asked.terms
         ).astype(np.float64)
@@ -330,11 +330,11 @@ class _Evaluated:
         measures = tuple(self.marks[kind][0] for kind in kinds)
         return Piece(queries, kept, measures, tuple(self.marks[kinds[place]][1] for place in kept))
 
-    def _number(self, source: int, kept: tuple[int, ...], alike: dict[bytes, list[int]]) -> int:
+    def _number(self, source: int, kept: tuple[int, ...], by_key: dict[bytes, list[int]]) -> int:
         """Number of a piece; those with the same gram have one."""
         piece = self._piece(source, kept)
         root = piece.root()
-        known = alike.setdefault(_gram_key(piece, root), [])
+        known = by_key.setdefault(_gram_key(piece, root), [])
         number = next((at for at in known if _same_gram(self.roots[at], root)), len(self.pieces))
         if number == len(self.pieces):
             self.pieces.append(piece)
@@ -385,14 +385,14 @@ def _gram_key(piece: Piece, root: Array) -> bytes:
     Both halves of a symmetric joint family are; but what light queries ask can hide below ten digits. The
     measures must be equal to the last bit: a shape that is centred for one is biased for any other.
     """
-    alike = (tuple(piece.measures[place] for place in piece.kept), piece.tags)
+    marks = (piece.kept_measures, piece.tags)
     if len(piece.sizes) > 1:
-        return repr((alike, len(root))).encode() + hashlib.sha256(root.tobytes()).digest()
+        return repr((marks, len(root))).encode() + hashlib.sha256(root.tobytes()).digest()
     gram = root.T @ root
     scale = float(np.abs(gram).max(initial=0.0))
     digits = np.round(gram / scale, 10) if scale > 0 else gram
     content = hashlib.sha256((digits + 0.0).tobytes()).digest()  # + 0.0 makes every zero a positive one
-    return repr((alike, float(f"{scale:.10e}"))).encode() + content
+    return repr((marks, float(f"{scale:.10e}"))).encode() + content
 
 
 def _same_gram(one: Array, two: Array) -> bool:

@@ -5,7 +5,8 @@ wavelet); the workload itself; and simple searches of others (GreedyH, eigen-des
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,42 +32,39 @@ from residua.workload.union import refuse_many_cells
 Array = NDArray[np.float64]
 
 
+def _tree(cells: int, cut: Callable[[int, int], Sequence[int]]) -> Iterator[tuple[int, int, Sequence[int]]]:
+    """Every node of a tree over the cells, root first: its range, and where it is cut, if it is."""
+    nodes = [(0, cells)]
+    for start, stop in nodes:
+        ends = cut(start, stop) if stop - start > 1 else ()
+        nodes += pairwise(ends)
+        yield start, stop, ends
+
+
+def _range(cells: int, start: int, stop: int) -> Array:
+    place = np.arange(cells)
+    return ((place >= start) & (place < stop)).astype(np.float64)
+
+
 def hierarchical_matrix(cells: int, branching: int = 2) -> Array:
     """Every node of a tree over the cells, root and leaves included (H2 for two branches).
 
     Each level cuts the last into `branching` nearly equal parts; a part of one cell is not cut again, so
     that no query is repeated.
     """
-    rows = []
-    level = [(0, cells)]
-    while level:
-        below = []
-        for start, stop in level:
-            row = np.zeros(cells)
-            row[start:stop] = 1.0
-            rows.append(row)
-            if stop - start > 1:
-                cuts = np.linspace(start, stop, min(branching, stop - start) + 1).round().astype(int)
-                below += list(zip(cuts[:-1].tolist(), cuts[1:].tolist(), strict=True))
-        level = below
-    return np.array(rows)
+
+    def cut(start: int, stop: int) -> list[int]:
+        ends = np.linspace(start, stop, min(branching, stop - start) + 1).round()
+        return [int(end) for end in ends]
+
+    return np.array([_range(cells, start, stop) for start, stop, _ in _tree(cells, cut)])
 
 
 def wavelet_matrix(cells: int) -> Array:
     """The total and, at every node of a binary tree, left half minus right half (Haar; Privelet)."""
-    rows = [np.ones(cells)]
-    level = [(0, cells)]
-    while level:
-        below = []
-        for start, stop in level:
-            if stop - start > 1:
-                middle = (start + stop + 1) // 2
-                row = np.zeros(cells)
-                row[start:middle], row[middle:stop] = 1.0, -1.0
-                rows.append(row)
-                below += [(start, middle), (middle, stop)]
-        level = below
-    return np.array(rows)
+    halves = [ends for _, _, ends in _tree(cells, lambda a, b: (a, (a + b + 1) // 2, b)) if ends]
+    rows = [_range(cells, a, middle) - _range(cells, middle, b) for a, middle, b in halves]
+    return np.array([np.ones(cells), *rows])
 
 
 def best_branching(cells: int) -> int:

@@ -54,7 +54,8 @@ def compare(*plans: Plan, **named: Plan) -> Comparison:
     dense                1.55615    1.000
     identity             2.34521    1.507
     """
-    found = _comparable((*plans, *named.values()))
+    found = (*plans, *named.values())
+    _refuse_incomparable(found)
     names = [visible(name) for name in (*(plan.method for plan in plans), *named)]
     own = (
         name if names.count(name) == 1 else f"{name} ({place})" for place, name in enumerate(names, start=1)
@@ -62,17 +63,14 @@ def compare(*plans: Plan, **named: Plan) -> Comparison:
     return Comparison(found, tuple(own))
 
 
-def _comparable(plans: Sequence[Plan]) -> tuple[Plan, ...]:
+def _refuse_incomparable(plans: Sequence[Plan]) -> None:
     if len(plans) < 2:
         raise WorkloadError("compare needs at least two plans")
     for each in plans:
         if not isinstance(each, Plan):
             raise WorkloadError(f"compare needs plans, such as those rs.plan makes, not {each!r}")
-    first = plans[0]
-    for other in plans[1:]:
-        if not same_queries(first.workload, other.workload):
-            raise WorkloadError("compare needs plans for the same workload; these answer different queries")
-    return tuple(plans)
+    if not all(same_queries(plans[0].workload, other.workload) for other in plans[1:]):
+        raise WorkloadError("compare needs plans for the same workload; these answer different queries")
 
 
 def same_queries(one: Workload, two: Workload) -> bool:

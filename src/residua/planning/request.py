@@ -262,8 +262,8 @@ def _finished(
     """
     work, unit, allowed = request.work, request.unit, request.unit.allowance(budget)
     scale = ideal_scale(draft.strategy, strategy, allowed, replacing=request.unit.replacing)
-    known = _known_totals(draft, scale, work) if value is None else None
-    ideal = Figures.of(draft.strategy.scaled(scale), work, known)
+    real = draft.strategy.scaled(scale)
+    ideal = Figures.of(real, work, _ideal_totals(draft, real, scale, work) if value is None else None)
     released = Figures.of(strategy, work, totals_of(strategy, work))
     value = released.total_variance if value is None else value
     lower = draft.lower_bound / (1.0 if objective == "loss" else bound_divisor(budget.law, allowed))
@@ -275,14 +275,14 @@ def _finished(
     return replace(plan, uniform_total=uniform)
 
 
-def _known_totals(draft: Draft, scale: float, work: Workload) -> Totals | None:
-    """Weighted and unweighted sum of all ideal variances, where the method itself knows them."""
+def _ideal_totals(draft: Draft, real: Strategy, scale: float, work: Workload) -> Totals:
+    """Weighted and unweighted sum of all ideal variances, from the method itself where it knows them."""
     weights = {part.weight for part in work.parts}
     own = (part for part in work.parts if isinstance(part, Table))
     uneven = any(factor.queries.weights is not None for part in own for factor in part.factors)
     if draft.value is None or len(weights) > 1 or uneven:
-        return None
-    weighted = draft.value / variance_ratio(draft.strategy.law, scale)
+        return totals_of(real, work)
+    weighted = draft.value / variance_ratio(real.law, scale)
     return weighted, weighted / weights.pop()
 
 

@@ -104,7 +104,7 @@ class Table:
 def splits(group: Table) -> Iterator[tuple[tuple[tuple[int, ...], ...], tuple[int, ...]]]:
     """Every way to keep some of a table's attributes: the places kept of each factor, and the attributes, as
     ascending positions in the schema. Of a total, nothing is left but its mean."""
-    refuse_many_ways(len(without_totals(group).attributes), f"table {short(group.name)}")
+    refuse_many_ways(len(without_totals(group).attributes), group.name)
     each = [
         [()] if isinstance(factor.queries, Total) else list(choices(len(factor.attributes)))
         for factor in group.factors
@@ -116,13 +116,14 @@ def splits(group: Table) -> Iterator[tuple[tuple[tuple[int, ...], ...], tuple[in
 
 def choices(ways: int) -> Iterator[tuple[int, ...]]:
     """Every choice of some of so many places, the smaller ones first; Infeasible if there are too many."""
-    refuse_many_ways(ways, "a table")
+    refuse_many_ways(ways)
     return (chosen for size in range(ways + 1) for chosen in combinations(range(ways), size))
 
 
-def refuse_many_ways(ways: int, what: str) -> None:
+def refuse_many_ways(ways: int, name: str | None = None) -> None:
     """Nothing, or Infeasible where a table would be split into too many pieces, one per choice of places."""
     if ways > SPLIT_WAYS:
+        what = "a table" if name is None else f"table {short(name)}"
         raise Infeasible(
             f"{what} is on {ways} attributes and would be split into 2^{ways} pieces, more than the "
             f"2^{SPLIT_WAYS} that can be gone through; use fewer attributes in one table, or plan with "
@@ -265,9 +266,9 @@ def refuse_wide_tables(parts: Sequence[Table | TableRun]) -> None:
     """Nothing, or Infeasible where one of these tables would be split into too many pieces."""
     for part in parts:
         if isinstance(part, TableRun):
-            refuse_many_ways(part.ways, f"table {short(next(part.names()))}")
+            refuse_many_ways(part.ways, next(part.names()))
         else:
-            refuse_many_ways(len(without_totals(part).attributes), f"table {short(part.name)}")
+            refuse_many_ways(len(without_totals(part).attributes), part.name)
 
 
 def _spelling(subsets: Subsets, names: Sequence[str], text: str) -> NDArray[np.bool_]:
