@@ -1,7 +1,7 @@
 """What privacy rests on, to be read in one sitting: what is measured, and what that costs a record.
 
-`measurement` is what is measured, checked when it is made; `cost` is the privacy cost of adding, removing or
-replacing a record, from the integers and their noise alone; `exact` has the arithmetic of whole numbers.
+`measurement` is what is measured, checked when it is made; `block` and `cost` are the privacy cost of adding,
+removing or replacing a record, from the integers and their noise alone; `measuring` spends it.
 Nothing here knows how a plan was found or how its answers are computed.
 
 | word | meaning |
