@@ -6,8 +6,9 @@ that their slopes can be followed (claim C-003); `decompose` works them out unde
 """
 
 import hashlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,6 +24,7 @@ Array = NDArray[np.float64]
 Integers = NDArray[np.int64]
 Subsets = NDArray[np.int32]
 Attributes = tuple[int, ...]
+Key = TypeVar("Key", bound=Hashable)
 
 Placed = tuple[tuple[tuple[int, ...], int], ...]
 """Pieces of one Kronecker product: places in the block's attributes, and the number of the piece."""
@@ -81,17 +83,17 @@ class Asked:
 
     def source(self, source: Source) -> int:
         """Number of a source."""
-        if source not in self.numbers:
-            self.numbers[source] = len(self.sources)
-            self.sources.append(source)
-        return self.numbers[source]
+        return self._numbered(source, self.sources)
 
     def piece(self, source: int, kept: tuple[int, ...]) -> int:
         """Number of the piece of a source that keeps these places."""
-        if (source, kept) not in self.numbers:
-            self.numbers[source, kept] = len(self.pieces)
-            self.pieces.append((source, kept))
-        return self.numbers[source, kept]
+        return self._numbered((source, kept), self.pieces)
+
+    def _numbered(self, key: Key, known: list[Key]) -> int:
+        if key not in self.numbers:
+            self.numbers[key] = len(known)
+            known.append(key)
+        return self.numbers[key]
 
 
 Entry = tuple[Subsets, Integers, Integers, float]
@@ -146,7 +148,6 @@ def _split_product(
 
 
 def _split_joint(group: Table, kinds: Sequence[int], asked: Asked, joint: Rows) -> None:
-    """A table with a family on several attributes."""
     numbers = [
         asked.source(Source((factor.queries,), tuple(kinds[at] for at in factor.attributes)))
         for factor in group.factors
@@ -205,15 +206,13 @@ SAME = 1e-9  # relative difference of grams that is rounding
 class Piece:
     """What a family asks of some of its attributes: means along the others, centred along those kept.
 
-    `kept` are places in `queries.sizes`; `measures` has one entry per place; `tags` has one per place kept,
-    and keeps apart attributes that are to be treated differently. Equal pieces have equal grams, whatever
-    the attributes are called: they are solved once.
+    Equal pieces have equal grams, whatever the attributes are called: they are solved once.
     """
 
     queries: Queries
-    kept: tuple[int, ...]
-    measures: tuple[Measure, ...]
-    tags: tuple[int, ...]
+    kept: tuple[int, ...]  # places in `queries.sizes`
+    measures: tuple[Measure, ...]  # one a place
+    tags: tuple[int, ...]  # one a place kept: different for attributes that are to be treated differently
 
     @property
     def sizes(self) -> tuple[int, ...]:
@@ -225,16 +224,13 @@ class Piece:
         """Measure of each attribute kept."""
         return tuple(self.measures[place] for place in self.kept)
 
-    def project(self, rows: Array) -> Array:
-        """Rows over all cells of the family as rows over the cells kept, shape (k, product of sizes)."""
-        return project(rows, self.queries.sizes, self.measures, self.kept)
-
     def root(self) -> Array:
         """R with independent rows and `R'R` the weighted gram of the piece; no rows if it vanishes."""
         if isinstance(self.queries, Combined):
             return self.queries.centred_root(self.measures, self.kept)
         rows = self.queries.root()
-        return standing_rows(self.project(rows), np.linalg.norm(rows, axis=1))
+        kept = project(rows, self.queries.sizes, self.measures, self.kept)
+        return standing_rows(kept, np.linalg.norm(rows, axis=1))
 
     def size(self) -> float:
         """Trace of the gram; for nothing kept, the sum of the squared means."""
@@ -259,25 +255,19 @@ class Block:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SimpleBlocks:
-    """Blocks on equally many attributes whose gram is one product of one-attribute pieces.
+    """Blocks on equally many attributes whose gram is one product of one-attribute pieces."""
 
-    `subsets` and `pieces` are (blocks, size), `coefficients` is (blocks,).
-    """
-
-    subsets: Subsets
-    pieces: Integers
-    coefficients: Array
+    subsets: Subsets  # (blocks, size)
+    pieces: Integers  # (blocks, size)
+    coefficients: Array  # (blocks,)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Decomposition:
-    """A workload as blocks: `pieces` are numbered, `simple` holds the many, `mixed` the others.
-
-    `roots` are those of the pieces; one without rows belongs to no block.
-    """
+    """A workload as blocks: `pieces` are numbered, `simple` holds the many, `mixed` the others."""
 
     pieces: tuple[Piece, ...]
-    roots: tuple[Array, ...]
+    roots: tuple[Array, ...]  # of the pieces; one without rows belongs to no block
     simple: tuple[SimpleBlocks, ...]
     mixed: tuple[Block, ...]
     measures: tuple[Measure, ...]
@@ -299,16 +289,13 @@ def decompose(
     measures = uniform(work) if measures is None else tuple(measures)
     tags = (0,) * len(work.schema) if tags is None else tuple(tags)
     marks = list(zip(measures, tags, strict=True))
-    kinds = {mark: kind for kind, mark in enumerate(dict.fromkeys(marks))}
-    asked = gather(work.parts, [kinds[mark] for mark in marks])
-    return _Evaluated(asked, list(kinds)).decomposition(measures)
+    classes = {mark: number for number, mark in enumerate(dict.fromkeys(marks))}
+    asked = gather(work.parts, [classes[mark] for mark in marks])
+    return _Evaluated(asked, list(classes)).decomposition(measures)
 
 
 class _Evaluated:
-    """The terms of a workload with their pieces and coefficients worked out.
-
-    `marks` has the measure and the tag of each kind of attribute.
-    """
+    """The terms worked out; `marks` has the measure and the tag of each class of attributes."""
 
     def __init__(self, asked: Asked, marks: Sequence[tuple[Measure, int]]) -> None:
         self.asked, self.marks = asked, marks
