@@ -144,7 +144,7 @@ class Schema:
                     f"columns {self.names[0]!r} and {name!r} have different numbers of values; give every "
                     "column one value for each record"
                 )
-        return _side_by_side(columns)
+        return np.array(columns, dtype=np.int32).T  # in Fortran order: counting reads whole columns
 
     def refuse_unreadable(self) -> None:
         """Nothing, or the SchemaError for an attribute of a class that no file could bring back."""
@@ -204,9 +204,8 @@ class Schema:
                 f"an array of codes holds integers, not {codes.dtype}; a table of values needs column names"
             )
         given = zip(self.names, self.attributes, codes.T, strict=True)
-        return _side_by_side(
-            [own.encode_codes(column, column=name, first_row=first_row) for name, own, column in given]
-        )
+        columns = [own.encode_codes(column, column=name, first_row=first_row) for name, own, column in given]
+        return np.array(columns, dtype=np.int32).T
 
 
 def _check_attribute(name: object, attribute: object) -> None:
@@ -220,14 +219,6 @@ def _check_attribute(name: object, attribute: object) -> None:
             "use Integer(0, 9), Categorical('F', 'M'), Binned(0, 10, 20) or Hierarchy.load(...)"
         )
     attribute.check_size(f"attribute {name!r}")
-
-
-def _side_by_side(columns: Sequence[NDArray[np.int32]]) -> NDArray[np.int32]:
-    """The columns as one array in Fortran order: counting reads whole columns."""
-    cells = np.empty((len(columns[0]), len(columns)), dtype=np.int32, order="F")
-    for number, column in enumerate(columns):
-        cells[:, number] = column
-    return cells
 
 
 def attribute_from_manifest(manifest: Mapping[str, Any]) -> Attribute:

@@ -2,7 +2,6 @@
 
 import math
 import operator
-import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain, combinations
 from typing import Any, Protocol, runtime_checkable
@@ -17,7 +16,7 @@ from residua.schema.coding import short
 from residua.workload.explicit import Explicit
 from residua.workload.families import Family, identity
 from residua.workload.queries import Array, Queries, spelled
-from residua.workload.tables import NAME_WIDTH, Factor, Subsets, Table, TableRun, checked_weight, table_name
+from residua.workload.tables import Factor, Subsets, Table, TableRun, checked_weight, table_name
 from residua.workload.union import Workload
 
 Spec = Mapping[str, Family] | Mapping[tuple[str, str], Family] | Mapping[Any, Family] | Sequence[str]
@@ -53,7 +52,7 @@ def table(
         families, where = {**families, "where": where}, None
     entries = [*_entries(spec), *(((key,), family) for key, family in families.items())]
     names = [attribute for key, _ in entries for attribute in key]
-    title = _titled(names, where) if name is None else name
+    title = table_name(map(str, names), where) if name is None else name
     _positions(schema, names, f"table {title!r}")
     factors = tuple(_factor(schema, key, family, title) for key, family in entries)
     if where is not None:
@@ -189,12 +188,6 @@ def _factor(schema: Schema, names: tuple[str, ...], family: Family, title: str) 
         raise WorkloadError(f"table {title!r}: {family!r} takes {takes}, not {', '.join(map(repr, names))}")
     bound = family.bind(*(schema.attributes[position] for position in positions), names=names)
     return Factor(positions, bound)
-
-
-def _titled(names: list[str], where: object) -> str:
-    """The name of a table that nobody named."""
-    own = table_name(map(str, names))
-    return own if where is None else textwrap.shorten(f"{own} where {where}", NAME_WIDTH, placeholder=" ...")
 
 
 def _restricted(schema: Schema, factors: tuple[Factor, ...], where: object, title: str) -> tuple[Factor, ...]:

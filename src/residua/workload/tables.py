@@ -2,7 +2,8 @@
 
 import math
 import numbers
-from collections.abc import Iterator, Sequence
+import textwrap
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations, product
 from typing import overload
@@ -141,9 +142,10 @@ def _joined(parts: Iterator[str] | tuple[str, ...]) -> str:
     return " and ".join(part for part in parts if part) or "all"
 
 
-def table_name(names: Iterator[str] | list[str]) -> str:
-    """The name of a table on these attributes that nobody named: `age x sex`, or `total` for none."""
-    return TIMES.join(names) or "total"
+def table_name(names: Iterable[str], where: object = None) -> str:
+    """The name of a table that nobody named: `age x sex`, or `total` for none, and its condition if any."""
+    own = TIMES.join(names) or "total"
+    return own if where is None else textwrap.shorten(f"{own} where {where}", NAME_WIDTH, placeholder=" ...")
 
 
 def checked_weight(weight: object, who: str) -> float:

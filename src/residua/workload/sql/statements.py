@@ -1,6 +1,5 @@
 """Statements to tables: what SELECT lists, FROM names, WHERE leaves and GROUP BY splits; conditions alone."""
 
-import textwrap
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
@@ -13,7 +12,7 @@ from residua.workload.queries import Identity
 from residua.workload.sql.conditions import restrictions
 from residua.workload.sql.factors import Grouper, factors
 from residua.workload.sql.reading import STATEMENTS, Columns, Source, bare, quoted, shown
-from residua.workload.tables import NAME_WIDTH, Factor, Table, checked_weight, table_name
+from residua.workload.tables import Factor, Table, checked_weight, table_name
 
 CUMULATIVE = "cumulative counts are SUM(COUNT(*)) OVER (PARTITION BY the other columns ORDER BY age)"
 
@@ -49,9 +48,8 @@ def _groups(
         sets = [_cumulative(grouper, counted, sets)]
     left = [] if where is None else restrictions(columns, where.this)
     for chosen in sets:
-        title = table_name([schema.names[member.attributes[0]] for member in chosen])
-        if where is not None:
-            title = textwrap.shorten(f"{title} where {shown(where.this)}", NAME_WIDTH, placeholder=" ...")
+        names = [schema.names[member.attributes[0]] for member in chosen]
+        title = table_name(names, None if where is None else shown(where.this))
         try:
             yield Table(name or title, factors(schema, chosen, left), weight)
         except WorkloadError as error:
