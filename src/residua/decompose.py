@@ -6,7 +6,7 @@ that their slopes can be followed (claim C-003); `decompose` works them out unde
 """
 
 import hashlib
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from residua.linalg.centring import Measure, project, standing_rows
 from residua.linalg.matrices import distinct_rows, join
-from residua.strategy.build import integer_span, product_span
+from residua.strategy.build import centred_span, integer_span, product_span
 from residua.workload import Combined, Queries, Table, TableRun, Workload
 from residua.workload.tables import choices, refuse_wide_tables, splits, without_totals
 from residua.workload.union import refuse_wide
@@ -232,9 +232,25 @@ class Piece:
         kept = project(rows, self.queries.sizes, self.measures, self.kept)
         return standing_rows(kept, np.linalg.norm(rows, axis=1))
 
+    def rows(self) -> Array:
+        """What each query of the family asks of the cells kept, weights aside."""
+        return project(self.queries.matrix(), self.queries.sizes, self.measures, self.kept)
+
+    def span(self) -> Integers | None:
+        """Integer rows with the row space of the piece, or None."""
+        return centred_span(self.queries, self.kept, self.measures)
+
     def size(self) -> float:
         """Trace of the gram; for nothing kept, the sum of the squared means."""
         return float(np.sum(self.root() ** 2))
+
+
+def pieces_of(table: Table, measures: Sequence[Measure]) -> Iterator[tuple[Attributes, tuple[Piece, ...]]]:
+    """For every subset of a table's attributes a piece of each factor; attributes in the factors' order."""
+    for kept, _ in splits(table):
+        pairs = list(zip(table.factors, kept, strict=True))
+        pieces = (Piece(f.queries, own, tuple(measures[at] for at in f.attributes), ()) for f, own in pairs)
+        yield tuple(f.attributes[place] for f, own in pairs for place in own), tuple(pieces)
 
 
 @dataclass(frozen=True, slots=True)

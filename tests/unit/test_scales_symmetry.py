@@ -8,7 +8,7 @@ from residua.decompose import decompose, uniform
 from residua.methods.blocks import Optimal, solve_blocks
 from residua.methods.scales import targets as scales_centring
 from residua.methods.scales.joint_dual import free_kinds
-from residua.methods.scales.query_pieces import Orbits, blocks_of_kind, gathered
+from residua.methods.scales.query_pieces import Orbits, gathered
 from residua.methods.scales.targets import _Centring
 from residua.solve.newton import newton_steps
 from residua.workload.symmetry import attribute_orbits
@@ -76,7 +76,7 @@ def test_queries_that_are_not_symmetric_tell_their_two_attributes_apart():
 def test_the_blocks_of_a_kind_are_counted_without_listing_them():
     work = rs.all_tables(sizes([3, 4, 3, 4, 3]), ways=(1, 2, 3), family=rs.prefix)
     orbits = orbits_of(work, [1.0] * 3)
-    counted = [blocks_of_kind(key, orbits.kinds) for key in orbits.numbers]
+    counted = [orbits.size(key) for key in orbits.numbers]
     assert counted == orbits.many.tolist()
     assert set(gathered(work, [1.0] * 3, uniform(work), orbits)[0]) == set(orbits.numbers)
 

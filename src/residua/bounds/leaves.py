@@ -1,7 +1,8 @@
 """The square root as a sum of simple fractions that never exceeds it by more than it says (claim B-007)."""
 
 import math
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
@@ -110,18 +111,8 @@ class Leaf(Protocol):
     def left(self, point: float) -> tuple[Array, Array]:
         """`S' D S` and `S' D^2 S` with `D = s / (l^2 + s)`: what the pair leaves of shared coordinates."""
 
-    def slopes(self) -> "Gathering":
-        """An empty sum of slopes."""
-
-
-class Gathering(Protocol):
-    """A sum of the slopes at several nodes."""
-
-    def add(self, node: Node) -> None:
-        """Add one node."""
-
-    def sums(self) -> tuple[Slopes, Slopes]:
-        """For the first and the second attribute."""
+    def slopes(self, nodes: Sequence[Node]) -> tuple[Slopes, Slopes]:
+        """The slopes at several nodes added up, for the first and the second attribute."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -153,39 +144,24 @@ class Listed:
         damped = (point / (self.squares + point))[:, None] * self.shared
         return self.shared.T @ damped, damped.T @ damped
 
-    def slopes(self) -> "ListedSlopes":
-        """See `Leaf`."""
+    def slopes(self, nodes: Sequence[Node]) -> tuple[Slopes, Slopes]:
+        """The root among own coordinates is `V inner V'`, between those and shared ones `V mixed`."""
         rank, width = self.shared.shape
-        return ListedSlopes(self, np.zeros((rank, rank)), np.zeros((rank, width)))
-
-
-@dataclass(slots=True, eq=False)
-class ListedSlopes:
-    """The root among the pair's own coordinates is `V inner V'`, between those and shared ones `V mixed`."""
-
-    leaf: Listed
-    inner: Array
-    mixed: Array
-
-    def add(self, node: Node) -> None:
-        """See `Gathering`."""
-        squares, s = self.leaf.squares, node.point
-        gain = (np.sqrt(squares) / (squares + s))[:, None] * self.leaf.shared
-        reached = (node.weight * s) * (gain @ node.inverse)
-        self.mixed += reached
-        self.inner -= reached @ gain.T
-        at = np.arange(len(squares))
-        self.inner[at, at] += (node.weight * node.count) * squares / (squares + s)
-
-    def sums(self) -> tuple[Slopes, Slopes]:
-        """See `Gathering`."""
-        right = self.leaf.right
-        a = len(right)
-        turned = right @ self.inner
+        inner, mixed = np.zeros((rank, rank)), np.zeros((rank, width))
+        at = np.arange(rank)
+        for node in nodes:
+            over = self.squares + node.point
+            gain = (np.sqrt(self.squares) / over)[:, None] * self.shared
+            reached = (node.weight * node.point) * (gain @ node.inverse)
+            mixed += reached
+            inner -= reached @ gain.T
+            inner[at, at] += (node.weight * node.count) * self.squares / over
+        right, a = self.right, len(self.right)
+        turned = right @ inner
         first = np.tensordot(turned, right, axes=((1, 2), (1, 2)))
         second = np.tensordot(turned, right, axes=((0, 2), (0, 2)))
-        across = np.einsum("abr,rb->a", right, self.mixed[:, 1 + a :], optimize=True)
-        other = np.einsum("abr,ra->b", right, self.mixed[:, 1 : 1 + a], optimize=True)
+        across = np.einsum("abr,rb->a", right, mixed[:, 1 + a :], optimize=True)
+        other = np.einsum("abr,ra->b", right, mixed[:, 1 : 1 + a], optimize=True)
         return Slopes(first, across), Slopes(second, other)
 
 
@@ -241,75 +217,44 @@ class Product:
         cross = one.right @ middle @ two.right.T
         return bordered(total, (first, second), here, cross, there)
 
-    def slopes(self) -> "ProductSlopes":
-        """See `Leaf`."""
-        return ProductSlopes(self)
-
-
-@dataclass(slots=True, eq=False)
-class ProductSlopes:
-    """Sums in the coordinates of the families' own decompositions."""
-
-    leaf: Product
-    first: Slopes = field(init=False)
-    second: Slopes = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.first = Slopes.zero(len(self.leaf.one.lengths))
-        self.second = Slopes.zero(len(self.leaf.two.lengths))
-
-    def add(self, node: Node) -> None:
-        """See `Gathering`."""
-        leaf, s = self.leaf, node.point
-        width = len(leaf.one.right)
-        one, two = leaf.one.right, leaf.two.right
-        inverse = node.inverse
-        edges = one.T @ inverse[1 : 1 + width, 0], two.T @ inverse[1 + width :, 0]
-        squares = (
-            one.T @ inverse[1 : 1 + width, 1 : 1 + width] @ one,
-            two.T @ inverse[1 + width :, 1 + width :] @ two,
+    def slopes(self, nodes: Sequence[Node]) -> tuple[Slopes, Slopes]:
+        """Summed in the coordinates of the families' own decompositions."""
+        sides, width, grid = (self.one, self.two), 1 + len(self.one.right), self._grid
+        places = slice(1, width), slice(width, None)
+        turns = list(zip((self.one.right, self.two.right), places, strict=True))
+        sums = [Slopes.zero(len(side.lengths)) for side in sides]
+        for node in nodes:
+            edges = [turn.T @ node.inverse[own, 0] for turn, own in turns]
+            squares = [turn.T @ node.inverse[own, own] @ turn for turn, own in turns]
+            cross = self.one.right.T @ node.inverse[places] @ self.two.right
+            gain, kept = np.sqrt(grid) / (grid + node.point), grid / (grid + node.point)
+            sums[0].add(_partial(node, sides, edges, squares, cross, gain, kept))
+            sums[1].add(_partial(node, sides[::-1], edges[::-1], squares[::-1], cross.T, gain.T, kept.T))
+        one, two = (
+            Slopes(side.right @ each.along @ side.right.T, side.right @ each.across)
+            for side, each in zip(sides, sums, strict=True)
         )
-        cross = one.T @ inverse[1 : 1 + width, 1 + width :] @ two
-        grid = leaf._grid
-        gain, kept = np.sqrt(grid) / (grid + s), grid / (grid + s)
-        corner = float(inverse[0, 0])
-        self.first.add(
-            _partial(node, leaf.one, leaf.two, corner, edges, squares, cross, gain, kept.sum(axis=1))
-        )
-        edges, squares = (edges[1], edges[0]), (squares[1], squares[0])
-        self.second.add(
-            _partial(node, leaf.two, leaf.one, corner, edges, squares, cross.T, gain.T, kept.sum(axis=0))
-        )
-
-    def sums(self) -> tuple[Slopes, Slopes]:
-        """See `Gathering`."""
-        one, two = self.leaf.one.right, self.leaf.two.right
-        return (
-            Slopes(one @ self.first.along @ one.T, one @ self.first.across),
-            Slopes(two @ self.second.along @ two.T, two @ self.second.across),
-        )
+        return one, two
 
 
 def _partial(
     node: Node,
-    own: Side,
-    other: Side,
-    corner: float,
-    edges: tuple[Array, Array],
-    squares: tuple[Array, Array],
+    sides: Sequence[Side],
+    edges: Sequence[Array],
+    squares: Sequence[Array],
     cross: Array,
     gain: Array,
     kept: Array,
 ) -> Slopes:
-    """Partial traces over one attribute, the rows of the other family summed out.
+    """Partial traces over the attribute of the first side, the rows of the other family summed out.
 
     A row (j, k) of a product has the shared part `(mean_j mean_k, length_j mean_k e_j, mean_j length_k e_k)`.
     """
     scale = node.weight * node.point
-    a, x, b, y = own.means, own.lengths, other.means, other.lengths
+    a, x, b, y = sides[0].means, sides[0].lengths, sides[1].means, sides[1].lengths
     along = (gain * b**2) @ gain.T
     along *= (
-        np.outer(a, a) * corner
+        np.outer(a, a) * float(node.inverse[0, 0])
         + np.outer(a, x * edges[0])
         + np.outer(x * edges[0], a)
         + np.outer(x, x) * squares[0]
@@ -319,6 +264,6 @@ def _partial(
     along += np.outer(a, a) * ((gain * (2 * b * y * edges[1] + y**2 * np.diagonal(squares[1]))) @ gain.T)
     along *= -scale
     at = np.arange(len(x))
-    along[at, at] += (node.weight * node.count) * kept
+    along[at, at] += (node.weight * node.count) * kept.sum(axis=1)
     across = a * (gain @ (b * edges[1] + y * np.diagonal(squares[1]))) + x * ((gain * cross) @ b)
     return Slopes(along, scale * across)

@@ -128,7 +128,7 @@ class Evaluation:
         """
         structure = self.layout.structure
         sums = [Slopes.zero(axis.width) for axis in self.axes]
-        gathered = [leaf.slopes() for leaf in self._leaves]
+        nodes: list[list[Node]] = [[] for _ in self._leaves]
         for point, weight, inverse in zip(
             self._nodes.points.tolist(), self._nodes.weights.tolist(), self._inverses, strict=True
         ):
@@ -139,9 +139,9 @@ class Evaluation:
                 )
                 sums[kind].across -= scale * point * self.layout.edge(inverse, at)
             for number, local in self.layout.by_kind(inverse).items():
-                gathered[number].add(Node(point, weight, local, self._uses[number]))
-        for pair_kind, gathering in zip(structure.pair_kinds, gathered, strict=True):
-            for kind, slopes in zip(pair_kind.roles, gathering.sums(), strict=True):
+                nodes[number].append(Node(point, weight, local, self._uses[number]))
+        for pair_kind, leaf, own in zip(structure.pair_kinds, self._leaves, nodes, strict=True):
+            for kind, slopes in zip(pair_kind.roles, leaf.slopes(own), strict=True):
                 sums[kind].add(slopes)
         counts = structure.attributes()
         return [

@@ -13,12 +13,12 @@ from numpy.typing import NDArray
 
 from residua._limits import BLOCK_RANK
 from residua.answering.blocks import Layer, Shape
-from residua.decompose import Block, Decomposition, Piece, SimpleBlocks, Term, decompose, signature
+from residua.decompose import Block, Decomposition, SimpleBlocks, Term, decompose, signature
 from residua.linalg.centring import VANISHING, Measure, standing_rows
 from residua.linalg.matrices import independent_rows, join, pseudo_inverse, threads_for
 from residua.methods.draft import Draft, Progress
 from residua.solve.cells import Solution, bracket, solve_cells
-from residua.strategy.build import centred_span, product_span, whole_span
+from residua.strategy.build import product_span, whole_span
 from residua.strategy.integers import completed, independent_integers
 from residua.strategy.strategy import Domain, Strategy
 from residua.workload import Workload
@@ -184,6 +184,33 @@ def widened(work: Workload, draft: Draft) -> Draft:
     return replace(draft, scope="all mechanisms") if work.invariant else draft
 
 
+def kept_in_span(
+    shape: Shape,
+    number: int,
+    spans: dict[int, Integers | None],
+    span: Callable[[], Integers | None],
+    measures: Sequence[Measure],
+) -> Shape:
+    """The shape, with integer rows in `spans` if it must not be rounded in any other way.
+
+    A shape that is not complete keeps to what is asked (unless the solver measures more than that, as Fourier
+    coefficients do); a complete one under another measure than the uniform to what that centres. One that is
+    neither, for queries without a small integer form, is completed first.
+    """
+    tilted = any(measure.numerators is not None for measure in measures)
+    if not shape.complete:
+        rows = span()
+        asked = None if rows is None else independent_integers(rows, shape.rank)
+        if asked is not None or not tilted:
+            spans[number] = asked
+            return shape
+        matrix = completed(shape.matrix, [measure.vector() for measure in measures])
+        shape = Shape.independent(shape.sizes, matrix)
+    if tilted:
+        spans[number] = whole_span(measures)
+    return shape
+
+
 class _BlockCache:
     """Solves distinct pieces and blocks once, and numbers their shapes."""
 
@@ -206,7 +233,7 @@ class _BlockCache:
             else:
                 share = self.tolerance / 4  # a product of k solutions has about k times the gap of one
                 solved = self._solve(root, piece.sizes, piece.tags, share, repr(piece.queries))
-                self._remember_span(solved, lambda: _span_of(piece), piece.kept_measures)
+                self._remember_span(solved, piece.span, piece.kept_measures)
                 self._pieces[number] = solved
         return self._pieces[number]
 
@@ -284,32 +311,15 @@ class _BlockCache:
     def _remember_span(
         self, solved: Solved, span: Callable[[], Integers | None], measures: Sequence[Measure]
     ) -> None:
-        """Keep integer rows for a shape that must not be rounded in any other way.
-
-        A shape that is not complete keeps to what is asked (unless the solver measures more than that, as
-        Fourier coefficients do); a complete one under another measure than the uniform to what that centres.
-        One that is neither, for queries without a small integer form, is completed first.
-        """
         (number,) = solved.shapes
-        shape = self.shapes[number]
-        tilted = any(measure.numerators is not None for measure in measures)
-        asked = None
-        if not shape.complete:
-            rows = span() if self.solver.asked_only else None
-            asked = None if rows is None else independent_integers(rows, shape.rank)
-            if asked is not None or not tilted:
-                self.spans[number] = asked
-                return
-            matrix = completed(shape.matrix, [measure.vector() for measure in measures])
-            self.shapes[number] = Shape.independent(shape.sizes, matrix)
-        if tilted:
-            self.spans[number] = whole_span(measures)
+        asked = span if self.solver.asked_only else lambda: None
+        self.shapes[number] = kept_in_span(self.shapes[number], number, self.spans, asked, measures)
 
     def _joint_span(self, terms: Sequence[Term], sizes: Sequence[int]) -> Integers | None:
         """Integer rows that span what all terms ask together."""
         rows = []
         for term in terms:
-            span = product_span([_span_of(self.parts.pieces[number]) for _, number in term.pieces])
+            span = product_span([self.parts.pieces[number].span() for _, number in term.pieces])
             if span is None:
                 return None
             rows.append(_in_order(span, term, sizes))
@@ -375,10 +385,6 @@ class _BlockCache:
 
     def _term_bound(self, term: Term) -> float:
         return math.prod(uniform_bound(self.parts.roots[number]) for _, number in term.pieces)
-
-
-def _span_of(piece: Piece) -> Integers | None:
-    return centred_span(piece.queries, piece.kept, piece.measures)
 
 
 def _in_order(rows: NDArray[Any], term: Term, sizes: Sequence[int]) -> NDArray[Any]:

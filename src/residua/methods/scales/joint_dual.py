@@ -7,7 +7,6 @@ together: a product of tables has the products of them (claim J-007).
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,20 +15,12 @@ from residua._limits import JOINT_ENTRIES, JOINT_WORK
 from residua.answering.blocks import Layer, Shape
 from residua.linalg.centring import Measure
 from residua.linalg.matrices import distinct_rows, independent_rows, pseudo_inverse
+from residua.methods.blocks import kept_in_span
 from residua.methods.draft import Progress
-from residua.methods.scales.query_pieces import (
-    Block,
-    Orbits,
-    affordable,
-    gathered,
-    integer_rows,
-    total_work,
-)
+from residua.methods.scales.query_pieces import Block, Orbits, affordable, gathered, permuted, total_work
 from residua.methods.splits.draft import whole_weights
 from residua.solve.newton import LogLandscape, Search
 from residua.solve.targets import Sight, sight_of, solve_targets
-from residua.strategy.build import whole_span
-from residua.strategy.integers import completed, independent_integers
 from residua.strategy.strategy import Strategy
 from residua.workload import Explicit, Factor, Queries, Table, TableRun, Workload
 from residua.workload.symmetry import representatives
@@ -55,9 +46,9 @@ def free_kinds(work: Workload, orbits: Orbits) -> dict[int, int]:
     """Kinds of attributes with a family that tells cells apart and none on several attributes, with sizes."""
     found: dict[int, int] = {}
     tied: set[int] = set()
-    for _, group in representatives(work.parts, orbits.kinds):
+    for _, group in representatives(work.parts, orbits.attributes):
         for factor in group.factors:
-            kinds = orbits.kinds[list(factor.attributes)].tolist()
+            kinds = orbits.attributes[list(factor.attributes)].tolist()
             if len(kinds) > 1 or factor.queries.count * factor.queries.cells > JOINT_ENTRIES:
                 tied.update(kinds)
             elif not factor.queries.invariant:
@@ -68,9 +59,9 @@ def free_kinds(work: Workload, orbits: Orbits) -> dict[int, int]:
 def alone_on_attributes(work: Workload, orbits: Orbits, free: dict[int, int]) -> dict[int, Alone]:
     """Each free kind of attribute by itself, every query allowed the same variance."""
     asked: dict[int, dict[Queries, None]] = {kind: {} for kind in free}
-    for _, group in representatives(work.parts, orbits.kinds):
+    for _, group in representatives(work.parts, orbits.attributes):
         for factor in group.factors:
-            kind = int(orbits.kinds[factor.attributes[0]])
+            kind = int(orbits.attributes[factor.attributes[0]])
             if kind in asked:
                 asked[kind][factor.queries] = None
     return {kind: _alone(list(families), free[kind]) for kind, families in asked.items()}
@@ -105,7 +96,8 @@ def part_way(alone: dict[int, Alone], part: float, orbits: Orbits, sizes: Sequen
         kind: Measure.whole(whole_weights((1 - part) / len(own.weights) + part * own.weights))
         for kind, own in alone.items()
     }
-    return [chosen.get(kind, Measure(size)) for kind, size in zip(orbits.kinds.tolist(), sizes, strict=True)]
+    pairs = zip(orbits.attributes.tolist(), sizes, strict=True)
+    return [chosen.get(orbit, Measure(size)) for orbit, size in pairs]
 
 
 def weighted(
@@ -115,7 +107,7 @@ def weighted(
     made: dict[tuple[int, Queries], Queries] = {}
 
     def changed(factor: Factor) -> Factor:
-        kind = int(orbits.kinds[factor.attributes[0]])
+        kind = int(orbits.attributes[factor.attributes[0]])
         if len(factor.attributes) > 1 or kind not in alone:
             return factor
         key = (kind, factor.queries)
@@ -306,36 +298,23 @@ class _Shapes:
         size = layer.subsets.shape[1]
         if size == 0:
             return layer
-        codes = np.column_stack([of, self.orbits.kinds[layer.subsets]])
+        codes = np.column_stack([of, self.orbits.attributes[layer.subsets]])
         first, inverse = distinct_rows(codes)
         numbers = [self._number(int(of[row]), layer.subsets[row].tolist()) for row in first.tolist()]
         chosen = np.array(numbers, dtype=np.int64)[inverse].reshape(-1, 1)
         return replace(layer, layout=(tuple(range(size)),), shapes=chosen)
 
-    def _number(self, kind: int, attributes: Sequence[int]) -> int:
-        """Number of the shape for blocks on attributes of these kinds in this order."""
-        block, number = self.blocks[kind], len(self.shapes)
-        order = np.argsort(self.orbits.kinds[list(attributes)], kind="stable")
-        places = np.argsort(order).tolist()  # of each attribute among those by kind
-        sizes = [block.sizes[place] for place in places]
+    def _number(self, orbit: int, attributes: Sequence[int]) -> int:
+        """Number of the shape for blocks on attributes of these orbits in this order."""
+        block, number = self.blocks[orbit], len(self.shapes)
+        places = np.argsort(self.orbits.order(attributes)).tolist()  # of each attribute among those by orbit
         measures = [self.strategy.measures[at] for at in attributes]
-        shape = Shape.independent(sizes, _turned(self.matrices[kind], block.sizes, places))
-        tilted = any(measure.numerators is not None for measure in measures)
-        if not shape.complete:
-            rows = integer_rows(block, self.strategy.measures, self.strategy.sizes, self.orbits)
-            asked = None if rows is None else _turned(rows, block.sizes, places)
-            self.spans[number] = None if asked is None else independent_integers(asked, shape.rank)
-            if tilted and self.spans[number] is None:
-                matrix = completed(shape.matrix, [measure.vector() for measure in measures])
-                shape = Shape.independent(sizes, matrix)
-        if tilted and shape.complete:
-            self.spans[number] = whole_span(measures)
-        self.shapes.append(shape)
+        matrix = permuted(self.matrices[orbit], block.sizes, places)
+        shape = Shape.independent([block.sizes[place] for place in places], matrix)
+
+        def span() -> Integers | None:
+            rows = block.integer_rows(self.orbits)
+            return None if rows is None else permuted(rows, block.sizes, places)
+
+        self.shapes.append(kept_in_span(shape, number, self.spans, span, measures))
         return number
-
-
-def _turned(rows: NDArray[Any], sizes: Sequence[int], places: Sequence[int]) -> NDArray[Any]:
-    """Rows over cells by kind of attribute as rows over the block's own order of attributes."""
-    return (
-        rows.reshape(len(rows), *sizes).transpose(0, *(1 + place for place in places)).reshape(len(rows), -1)
-    )

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from residua._limits import CENTRING_WORK, WEIGHED_CLASSES
 from residua.decompose import decompose
-from residua.linalg.centring import Measure, project
+from residua.linalg.centring import Measure
 from residua.linalg.matrices import threads_for
 from residua.methods.blocks import Optimal, solve_blocks
 from residua.methods.draft import Caps, Draft, Progress, Scope
@@ -34,9 +34,8 @@ from residua.methods.scales.query_pieces import (
     Entry,
     Orbits,
     affordable,
-    blocks_of_kind,
     gathered,
-    out_of_order,
+    permuted,
     total_work,
     unweighted,
 )
@@ -275,7 +274,7 @@ class _Centring:
             self.progress("choosing weights", min(1.0, self.steps / (3 * OUTER_STEPS)))
         measures = self._measures(x)
         found, count = gathered(self.work, self.caps, measures, self.orbits)
-        many = np.array([blocks_of_kind(key, self.orbits.kinds) for key in found])
+        many = np.array([self.orbits.size(key) for key in found])
         search = JointSearch(list(found.values()), many, count, INNER_GAP, None)
         same = self.start is not None and len(self.start) == count + sum(
             b.root.shape[1] for b in found.values()
@@ -284,15 +283,13 @@ class _Centring:
         self.start = search.weights
         slopes = {kind: np.zeros(size) for kind, size in self.free.items()}
         for block, change in zip(found.values(), search.changes(), strict=True):
-            self._add_slopes(block, change, measures, slopes)
+            self._add_slopes(block, change, slopes)
         root = math.sqrt(search.lower)
         return math.log(root), np.concatenate(
             [self.bases[kind].T @ slopes[kind] for kind in self.free]
         ) / root
 
-    def _add_slopes(
-        self, block: Block, change: Array, measures: Sequence[Measure], slopes: dict[int, Array]
-    ) -> None:
+    def _add_slopes(self, block: Block, change: Array, slopes: dict[int, Array]) -> None:
         """Add what the means of every query contribute: `change` is the slope in each row of the block."""
         start = 0
         for entry in block.entries:
@@ -300,11 +297,12 @@ class _Centring:
             rows = np.zeros((len(entry.alive), change.shape[1]))
             rows[entry.alive] = change[start:stop] / entry.scale[entry.alive, None]
             start = stop
-            tensor = out_of_order(rows, entry.attributes, self.work.schema.sizes, self.orbits)
-            for place, factor in enumerate(entry.group.factors):
-                kind = int(self.orbits.kinds[factor.attributes[0]])
+            places = np.argsort(self.orbits.order(entry.attributes)).tolist()
+            tensor = permuted(rows, block.sizes, places)
+            for place, factor in enumerate(entry.table.factors):
+                kind = int(self.orbits.attributes[factor.attributes[0]])
                 if len(factor.attributes) == 1 and kind in slopes:
-                    slopes[kind] += _by_means(entry, tensor, place, measures) @ factor.queries.matrix()
+                    slopes[kind] += _by_means(entry, tensor, place) @ factor.queries.matrix()
 
     def _weights(self, x: Array) -> dict[int, Array]:
         parts = np.split(x, self.ends[:-1])
@@ -317,26 +315,24 @@ class _Centring:
         return self._on_attributes({kind: Measure.of(p) for kind, p in self._weights(x).items()})
 
     def _on_attributes(self, chosen: dict[int, Measure]) -> list[Measure]:
-        pairs = zip(self.orbits.kinds.tolist(), self.work.schema.sizes, strict=True)
+        pairs = zip(self.orbits.attributes.tolist(), self.work.schema.sizes, strict=True)
         return [chosen.get(kind, Measure(size)) for kind, size in pairs]
 
 
-def _by_means(entry: Entry, change: Array, place: int, measures: Sequence[Measure]) -> Array:
+def _by_means(entry: Entry, change: Array, place: int) -> Array:
     """Slope in the mean of each query of one factor, all others multiplied out, shape (queries,).
 
     A row is a product of `q - mean` along what is kept and of `mean` along the rest.
     """
-    factors, letters = entry.group.factors, iter(ascii_letters)
-    queries = [next(letters) for _ in factors]
-    cells = ["".join(next(letters) for _ in places) for places in entry.kept]
-    operands: list[Array] = [change.reshape(*(f.queries.count for f in factors), *change.shape[1:])]
-    terms = ["".join(queries) + "".join(cells)]
-    for at, factor in enumerate(factors):
+    letters = iter(ascii_letters)
+    queries = [next(letters) for _ in entry.pieces]
+    cells = ["".join(next(letters) for _ in piece.kept) for piece in entry.pieces]
+    counts = [piece.queries.count for piece in entry.pieces]
+    sizes = [size for piece in entry.pieces for size in piece.sizes]
+    operands, terms = [change.reshape(*counts, *sizes)], ["".join(queries) + "".join(cells)]
+    for at, piece in enumerate(entry.pieces):
         if at != place:
-            own = [measures[axis] for axis in factor.attributes]
-            kept = project(factor.queries.matrix(), factor.queries.sizes, own, entry.kept[at])
-            shape = [factor.queries.sizes[axis] for axis in entry.kept[at]]
-            operands.append(kept.reshape(factor.queries.count, *shape))
+            operands.append(piece.rows().reshape(counts[at], *piece.sizes))
             terms.append(queries[at] + cells[at])
     slope = np.einsum(f"{','.join(terms)}->{queries[place]}", *operands, optimize=True)
-    return np.asarray(-slope if entry.kept[place] else slope)
+    return np.asarray(-slope if entry.pieces[place].kept else slope)

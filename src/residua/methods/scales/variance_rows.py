@@ -131,7 +131,7 @@ class _Builder:
             Independent(strategy.blocks()).known,
             listing,
         )
-        self.shape_of = _one_shape_each(strategy, orbits.kinds)
+        self.shape_of = _one_shape_each(strategy, orbits.attributes)
         self.plain: list[Plain] = []
         self.others: dict[int, Product | Listed] = {}
         self.means: list[tuple[Integers, Integers, Array]] = []
@@ -152,13 +152,13 @@ class _Builder:
     def _run(self, run: "_Run", part: Table | TableRun, *, whole: bool) -> Integers:
         """Kinds of the tables of a run, in arrays; with `whole`, queries that others exceed are kept."""
         ways = run.subsets.shape[1]
-        first, inverse = row_orbits(self.orbits.kinds, run.subsets)
+        first, inverse = row_orbits(self.orbits.attributes, run.subsets)
         subsets = run.subsets[first]
         figures = {at: self._figures(at, queries, whole=whole) for at, queries in run.queries.items()}
         blocks = np.stack(
             [self._blocks(subsets, kept) for kept in product((False, True), repeat=ways)], axis=1
         )
-        means = np.zeros((2, len(self.orbits.kinds)))
+        means = np.zeros((2, len(self.orbits.attributes)))
         for at, (_, mean) in figures.items():
             means[:, at] = mean
         numbers = self.count + np.arange(len(first))
@@ -223,7 +223,7 @@ class _Builder:
             # In ascending order: the shape of a block on several attributes depends on their order.
             order = np.argsort(group.attributes)
             factors = tuple((len(factor.attributes), factor.queries) for factor in group.factors)
-            kinds = tuple(self.orbits.kinds[list(group.attributes)].tolist())
+            kinds = tuple(self.orbits.attributes[list(group.attributes)].tolist())
             key = (kinds, tuple(order.tolist()), factors)
             if key not in found:
                 found[key] = self.count
@@ -234,7 +234,8 @@ class _Builder:
 
     def _look_at(self, group: Table) -> None:
         """Figures and means of one table of a new kind."""
-        pieces = [(self.orbits.number(attributes), parts) for attributes, parts in self._pieces(group)]
+        orbits = self.orbits
+        pieces = [(orbits.numbers[orbits.key(attributes)], own) for attributes, own in self._pieces(group)]
         numbers = np.array([number for number, _ in pieces], dtype=np.int64)
         sums = [math.prod(self.known.summed(part, weighted=True) for part in parts) for _, parts in pieces]
         whole = math.prod(weight_of(factor.queries) for factor in group.factors)
