@@ -90,7 +90,7 @@ def test_the_slope_in_the_weights_that_centre_is_a_derivative(monkeypatch):
     caps = [1.0, 2.0, 1.5]
     orbits = orbits_of(work, caps)
     problem = _Centring(work, caps, orbits, free_kinds(work, orbits), None)
-    x = 0.05 * np.random.default_rng(0).normal(size=problem.ends[-1])
+    x = 0.05 * np.random.default_rng(0).normal(size=problem.weights.count)
     _, slope = problem.value(x)
     for place in range(len(x)):
         step = 1e-5 * (np.arange(len(x)) == place)

@@ -15,11 +15,12 @@ from dataclasses import replace
 from residua._limits import CELL_CLASSES, DENSE_CELLS, UNION_WORK
 from residua.decompose import decompose, gather
 from residua.methods.blocks import Optimal, querysmasher, solve_blocks
+from residua.methods.centring import in_whole_numbers, on_attributes
 from residua.methods.dense import dense
 from residua.methods.draft import Draft, Progress
 from residua.methods.splits import split
 from residua.methods.splits.blocks import is_joint
-from residua.methods.splits.draft import least, whole_measures
+from residua.methods.splits.draft import least
 from residua.methods.splits.sum import BlockSum
 from residua.workload import Workload
 from residua.workload.symmetry import roles
@@ -56,7 +57,7 @@ def centred(work: Workload, kinds: list[int], tolerance: float, progress: Progre
     """All tables centred by the best weights found."""
     total = BlockSum(gather(work.parts, kinds), work.schema.sizes)
     found = least(total, kinds, work.schema.sizes, (0.0,), OUTER_STEPS, progress)
-    measures = whole_measures(found.weights, kinds, work.schema.sizes)
+    measures = on_attributes(in_whole_numbers(found.weights), kinds, work.schema.sizes)
     return solve_blocks(decompose(work, measures), work.schema.sizes, Optimal(), tolerance, progress)
 
 

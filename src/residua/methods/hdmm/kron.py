@@ -37,8 +37,9 @@ def nested(work: Workload, law: NoiseLaw, progress: Progress | None = None) -> D
     """The best nested strategy found, at cost 1."""
     plain = plain_kernels(work)
     best, value = weighted_terms(work, law, plain, progress)
-    if _several_families(work):
-        kernels = _own_kernels(work, law, plain)
+    families = _own_families(work)
+    if families:
+        kernels = _own_kernels(families, law, plain)
         other, found = weighted_terms(work, law, kernels, progress)
         if law == "laplace":
             other, found = _refined(work, kernels, other, found, progress)
@@ -47,43 +48,35 @@ def nested(work: Workload, law: NoiseLaw, progress: Progress | None = None) -> D
     return Draft(best, *lower_bound(work, law))
 
 
-def _several_families(work: Workload) -> bool:
-    """Whether some attribute is asked for something other than its cells or its total."""
-    return any(
-        not isinstance(factor.queries, Identity | Total) and len(factor.attributes) == 1
-        for group in work.groups()
-        for factor in group.factors
-    )
-
-
-def _families(work: Workload) -> dict[int, dict[Queries, float]]:
-    """For each attribute the families asked of it alone, with the weights of the tables that ask them."""
+def _own_families(work: Workload) -> dict[int, dict[Queries, float]]:
+    """Families asked of each attribute, with weights; for those that no family ties to others, and of which
+    more than cells and totals is asked.
+    """
     found: dict[int, dict[Queries, float]] = {}
+    tied: set[int] = set()
     for group in work.groups():
         for factor in group.factors:
-            if len(factor.attributes) == 1:
-                mine = found.setdefault(factor.attributes[0], {})
-                mine[factor.queries] = mine.get(factor.queries, 0.0) + group.weight
+            if len(factor.attributes) > 1:
+                tied.update(factor.attributes)
+                continue
+            mine = found.setdefault(factor.attributes[0], {})
+            mine[factor.queries] = mine.get(factor.queries, 0.0) + group.weight
+    plain = (at for at, asked in found.items() if all(isinstance(each, Identity | Total) for each in asked))
+    for at in {*tied, *plain}:
+        found.pop(at, None)
     return found
 
 
-def _own_kernels(work: Workload, law: NoiseLaw, plain: Mapping[int, Kernel]) -> dict[int, Kernel]:
-    """For each attribute the best strategy for what is asked of it alone, plain cells where it is tied."""
-    tied = {
-        at
-        for group in work.groups()
-        for factor in group.factors
-        if len(factor.attributes) > 1
-        for at in factor.attributes
-    }
+def _own_kernels(
+    families: Mapping[int, Mapping[Queries, float]], law: NoiseLaw, plain: Mapping[int, Kernel]
+) -> dict[int, Kernel]:
+    """The best strategy for what is asked of each of these attributes alone, plain cells for the others."""
     known: dict[object, Kernel] = {}
     kernels = dict(plain)
-    for at, families in _families(work).items():
-        key = frozenset(families.items())
-        if at in tied or all(isinstance(each, Identity | Total) for each in families):
-            continue
+    for at, asked in families.items():
+        key = frozenset(asked.items())
         if key not in known:
-            gram = np.sum([weight * each.gram() for each, weight in families.items()], axis=0)
+            gram = np.sum([weight * each.gram() for each, weight in asked.items()], axis=0)
             gram = gram + TOTALS * float(np.trace(gram)) / len(gram)
             found = opt0(gram, law)
             whole = found.weights is not None and found.weights.shape[1] == len(gram)

@@ -18,7 +18,7 @@ from residua._limits import COUNTED_CELLS, COVERING_TERMS, DENSE_NUMBERS, EVERY_
 from residua.answering.blocks import Placed, Subset
 from residua.errors import Infeasible
 from residua.methods.draft import Draft, Progress
-from residua.methods.hdmm.demand import Kernel, asked_by, closed_form, demands, lower_bound
+from residua.methods.hdmm.demand import Kernel, asked_by, closed_form, demands, given, lower_bound, precisions
 from residua.methods.hdmm.weighing import Weighing, best_weights
 from residua.privacy import NoiseLaw
 from residua.privacy.laws import unit_variance
@@ -54,10 +54,7 @@ def weighted_terms(
         if squares is not None:
             _refuse_large(work, demand)
             weights = {term: math.sqrt(square) for term, square in squares.items()}
-            precision: dict[Subset, float] = {}
-            for term, square in squares.items():
-                for kept, amount in _given(term, kernels):
-                    precision[kept] = precision.get(kept, 0.0) + square * amount
+            precision = precisions(squares.items(), kernels)
             value = math.fsum(amount / precision[kept] for kept, amount in demand.items())
             return weighted_strategy(work, kernels, law, weights), value
     problem = _weighing(work, law, kernels, demand)
@@ -126,7 +123,7 @@ def _sparse_gives(terms: Sequence[Subset], residuals: Sequence[Subset], kernels:
     entries = [
         (row, place[kept], amount)
         for row, subset in enumerate(terms)
-        for kept, amount in _given(subset, kernels)
+        for kept, amount in given(subset, kernels)
         if kept in place
     ]
     rows, columns, amounts = zip(*entries, strict=True)
@@ -171,15 +168,3 @@ def _covering(used: Sequence[int], ways: int) -> Iterator[Subset]:
         if math.comb(len(groups), ways) <= COVERING_TERMS:
             for chosen in combinations(groups, min(ways, len(groups))):
                 yield tuple(sorted(at for group in chosen for at in group))
-
-
-def _given(subset: Subset, kernels: Mapping[int, Kernel]) -> Iterator[tuple[Subset, float]]:
-    """The residuals that a term measures and the precision of each at weight 1."""
-    found: list[tuple[Subset, float]] = [((), 1.0)]
-    for at in subset:
-        found = [
-            each
-            for kept, amount in found
-            for each in (((*kept, at), amount), (kept, amount / kernels[at].spread))
-        ]
-    yield from found

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from residua.answering.blocks import Subset
 from residua.linalg.matrices import join, sum_out
-from residua.methods.hdmm.demand import Kernel, asked_by
+from residua.methods.hdmm.demand import Kernel, asked_by, precisions
 from residua.methods.hdmm.p_identity import descended, evaluated, p_identity
 from residua.strategy.strategy import Strategy
 from residua.workload import Factor, Queries, Workload
@@ -155,8 +155,10 @@ class Around:
                 c[residuals.index(residual)] += amount
             else:
                 b[residuals.index(residual), number] += amount
-        with_it = _precisions(strategy, kernels, at, having=True)
-        without = _precisions(strategy, kernels, at, having=False)
+        terms = [(set(subset), 1.0 / noise) for subset, _, noise in strategy.blocks().each()]
+        # From terms that have the attribute, at its spread 1, and from those that do not.
+        with_it = precisions(((sorted(own - {at}), each) for own, each in terms if at in own), kernels)
+        without = precisions(((sorted(own), each) for own, each in terms if at not in own), kernels)
         beta = np.array([with_it.get(residual, 0.0) for residual in residuals])
         alpha = np.array([without.get(residual, 0.0) for residual in residuals])
         # Where no term has the attribute, its families ask for totals there, and add nothing.
@@ -199,25 +201,3 @@ def _sums_of_inverse(weights: Array) -> Array:
     sums = 1.0 + weights.sum(axis=0)
     inner = np.linalg.solve(np.eye(len(weights)) + weights @ weights.T, weights @ sums)
     return np.asarray(sums * (sums - weights.T @ inner))
-
-
-def _precisions(
-    strategy: Strategy, kernels: Mapping[int, Kernel], at: int, *, having: bool
-) -> dict[Subset, float]:
-    """Precision of every residual without an attribute, from terms that have it, at its spread 1, or not."""
-    sums: dict[Subset, float] = {}
-    for attributes, _, noise in strategy.blocks().each():
-        if (at in attributes) != having:
-            continue
-        parts: list[tuple[Subset, float]] = [((), 1.0 / noise)]
-        for other in attributes:
-            if other != at:
-                spread = kernels[other].spread
-                parts = [
-                    each
-                    for kept, amount in parts
-                    for each in (((*kept, other), amount), (kept, amount / spread))
-                ]
-        for kept, amount in parts:
-            sums[kept] = sums.get(kept, 0.0) + amount
-    return sums

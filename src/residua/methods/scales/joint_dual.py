@@ -16,9 +16,9 @@ from residua.answering.blocks import Layer, Shape
 from residua.linalg.centring import Measure
 from residua.linalg.matrices import distinct_rows, independent_rows, pseudo_inverse
 from residua.methods.blocks import kept_in_span
+from residua.methods.centring import in_whole_numbers, on_attributes
 from residua.methods.draft import Progress
 from residua.methods.scales.query_pieces import Block, Orbits, affordable, gathered, permuted, total_work
-from residua.methods.splits.draft import whole_weights
 from residua.solve.newton import LogLandscape, Search
 from residua.solve.targets import Sight, sight_of, solve_targets
 from residua.strategy.strategy import Strategy
@@ -90,14 +90,12 @@ def _shares(prices: Array) -> Array:
     return np.asarray((prices / total if total > 0 else equal) + LIGHTEST * equal)
 
 
-def part_way(alone: dict[int, Alone], part: float, orbits: Orbits, sizes: Sequence[int]) -> list[Measure]:
+def part_way(
+    alone: dict[int, Alone], part: float, orbits: Orbits, sizes: Sequence[int]
+) -> tuple[Measure, ...]:
     """Measures of all attributes so far of the way from uniform weights, as small whole numbers."""
-    chosen = {
-        kind: Measure.whole(whole_weights((1 - part) / len(own.weights) + part * own.weights))
-        for kind, own in alone.items()
-    }
-    pairs = zip(orbits.attributes.tolist(), sizes, strict=True)
-    return [chosen.get(orbit, Measure(size)) for orbit, size in pairs]
+    moved = {at: (1 - part) / len(own.weights) + part * own.weights for at, own in alone.items()}
+    return on_attributes(in_whole_numbers(moved), orbits.attributes.tolist(), sizes)
 
 
 def weighted(

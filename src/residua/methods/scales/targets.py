@@ -18,6 +18,7 @@ from residua.decompose import decompose
 from residua.linalg.centring import Measure
 from residua.linalg.matrices import threads_for
 from residua.methods.blocks import Optimal, solve_blocks
+from residua.methods.centring import CellWeights, in_whole_numbers, on_attributes
 from residua.methods.draft import Caps, Draft, Progress, Scope
 from residua.methods.scales.cutting_planes import Scales, best_scales, in_rounds, mean_rows, with_noise
 from residua.methods.scales.joint_dual import (
@@ -40,7 +41,6 @@ from residua.methods.scales.query_pieces import (
     unweighted,
 )
 from residua.methods.scales.variance_rows import TableKinds, table_kinds, weight_of
-from residua.methods.splits.draft import sum_zero, whole_weights
 from residua.strategy.strategy import Strategy
 from residua.workload import Table, TableRun, Workload
 
@@ -217,7 +217,7 @@ INNER_GAP = 1e-5  # the slope is that of the optimum, and misleads away from it
 
 def best_measures(
     work: Workload, caps: Sequence[float | Array], orbits: Orbits, progress: Progress | None = None
-) -> list[Measure] | None:
+) -> tuple[Measure, ...] | None:
     """Whole-number weights for every attribute; None if there are none to choose, or it takes too long."""
     free = free_kinds(work, orbits)
     if not free or not affordable(work, orbits):
@@ -240,23 +240,22 @@ class _Centring:
         progress: Progress | None,
     ) -> None:
         self.work, self.caps, self.orbits, self.free, self.progress = work, caps, orbits, free, progress
-        self.bases = {kind: sum_zero(size) for kind, size in free.items()}
-        self.ends = np.cumsum([basis.shape[1] for basis in self.bases.values()])
+        self.weights = CellWeights(free)
         self.start: Array | None = None
         self.steps = 0
 
     def size(self) -> float:
         """Multiplications of a product with the Hessian."""
-        found, _ = gathered(self.work, self.caps, self._measures(np.zeros(self.ends[-1])), self.orbits)
+        found, _ = gathered(self.work, self.caps, self._measures(np.zeros(self.weights.count)), self.orbits)
         return total_work(found.values())
 
-    def run(self) -> list[Measure]:
+    def run(self) -> tuple[Measure, ...]:
         """The best weights found, as small whole numbers."""
         from scipy.optimize import minimize
 
         alone = alone_on_attributes(self.work, self.orbits, self.free)
-        ends = np.concatenate([self.bases[kind].T @ alone[kind].weights for kind in self.free])
-        start = min((part * ends for part in PARTS), key=lambda x: self.value(x)[0])
+        end = self.weights.vector({orbit: own.weights for orbit, own in alone.items()})
+        start = min((part * end for part in PARTS), key=lambda x: self.value(x)[0])
         found = minimize(
             self.value,
             start,
@@ -264,8 +263,7 @@ class _Centring:
             method="L-BFGS-B",
             options={"maxiter": OUTER_STEPS, "ftol": LEAST_GAIN},
         )
-        whole = {kind: Measure.whole(whole_weights(p)) for kind, p in self._weights(found.x).items()}
-        return self._on_attributes(whole)
+        return self._on_attributes(in_whole_numbers(self.weights.read(found.x)))
 
     def value(self, x: Array) -> tuple[float, Array]:
         """Logarithm of the root of the least cost at these weights, and its slope."""
@@ -285,9 +283,7 @@ class _Centring:
         for block, change in zip(found.values(), search.changes(), strict=True):
             self._add_slopes(block, change, slopes)
         root = math.sqrt(search.lower)
-        return math.log(root), np.concatenate(
-            [self.bases[kind].T @ slopes[kind] for kind in self.free]
-        ) / root
+        return math.log(root), self.weights.vector(slopes) / root
 
     def _add_slopes(self, block: Block, change: Array, slopes: dict[int, Array]) -> None:
         """Add what the means of every query contribute: `change` is the slope in each row of the block."""
@@ -304,19 +300,11 @@ class _Centring:
                 if len(factor.attributes) == 1 and kind in slopes:
                     slopes[kind] += _by_means(entry, tensor, place) @ factor.queries.matrix()
 
-    def _weights(self, x: Array) -> dict[int, Array]:
-        parts = np.split(x, self.ends[:-1])
-        return {
-            kind: 1 / size + self.bases[kind] @ part
-            for (kind, size), part in zip(self.free.items(), parts, strict=True)
-        }
+    def _measures(self, x: Array) -> tuple[Measure, ...]:
+        return self._on_attributes({orbit: Measure.of(p) for orbit, p in self.weights.read(x).items()})
 
-    def _measures(self, x: Array) -> list[Measure]:
-        return self._on_attributes({kind: Measure.of(p) for kind, p in self._weights(x).items()})
-
-    def _on_attributes(self, chosen: dict[int, Measure]) -> list[Measure]:
-        pairs = zip(self.orbits.attributes.tolist(), self.work.schema.sizes, strict=True)
-        return [chosen.get(kind, Measure(size)) for kind, size in pairs]
+    def _on_attributes(self, chosen: dict[int, Measure]) -> tuple[Measure, ...]:
+        return on_attributes(chosen, self.orbits.attributes.tolist(), self.work.schema.sizes)
 
 
 def _by_means(entry: Entry, change: Array, place: int) -> Array:

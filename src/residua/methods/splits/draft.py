@@ -14,6 +14,7 @@ from residua.decompose import Attributes, Decomposition, SimpleBlocks, decompose
 from residua.linalg.centring import Measure
 from residua.linalg.matrices import threads_for
 from residua.methods.blocks import Optimal, solve_blocks
+from residua.methods.centring import CellWeights, in_whole_numbers, on_attributes
 from residua.methods.draft import Draft, Progress
 from residua.methods.splits.blocks import Division, Pattern, divide, family_of
 from residua.methods.splits.free import FreeTables
@@ -27,7 +28,6 @@ Integers = NDArray[np.int64]
 
 
 LEAST_GAIN = 1e-8  # relative; a step that gains less is the last
-LARGEST_WEIGHT = 64  # of the whole numbers that weights are rounded to
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -36,36 +36,6 @@ class Search:
 
     weights: Mapping[int, Array]
     moved: Array | None
-
-
-class _Variables:
-    """One vector for all that is searched over: weights as distances from uniform ones, then moves."""
-
-    def __init__(self, total: BlockSum, kinds: Sequence[int], sizes: Sequence[int]) -> None:
-        self.kinds = weighted_kinds(total)
-        self.cells = {kind: sizes[list(kinds).index(kind)] for kind in self.kinds}
-        self.bases = {kind: sum_zero(self.cells[kind]) for kind in self.kinds}
-        self.movable = total.free is not None
-        moves = 0 if total.free is None else len(total.free.start())
-        self.ends = np.cumsum([*(self.cells[kind] - 1 for kind in self.kinds), moves])
-
-    @property
-    def count(self) -> int:
-        """Length of the vector."""
-        return int(self.ends[-1])
-
-    def read(self, x: Array) -> Search:
-        """The weights and moves of a vector."""
-        *parts, moved = np.split(x, self.ends[:-1])
-        weights = {
-            kind: 1 / self.cells[kind] + self.bases[kind] @ part
-            for kind, part in zip(self.kinds, parts, strict=True)
-        }
-        return Search(weights, moved if self.movable else None)
-
-    def slope(self, by_kind: Mapping[int, Array], by_move: Array) -> Array:
-        """Slope in the vector, from those in the weights and moves."""
-        return np.concatenate([*(self.bases[kind].T @ by_kind[kind] for kind in self.kinds), by_move])
 
 
 def least(
@@ -79,9 +49,16 @@ def least(
     """The best weights and moves found from uniform centring, with less and less filling."""
     from scipy.optimize import minimize
 
-    variables = _Variables(total, kinds, sizes)
-    if not variables.count:
+    weights = CellWeights({number: sizes[list(kinds).index(number)] for number in weighted_kinds(total)})
+    moves = 0 if total.free is None else len(total.free.start())
+    if not weights.count + moves:
         return Search({}, None)
+
+    def read(x: Array) -> Search:
+        return Search(
+            weights.read(x[: weights.count]), x[weights.count :] if total.free is not None else None
+        )
+
     evaluations = 0
 
     def value(x: Array, fill: float) -> tuple[float, Array]:
@@ -89,11 +66,11 @@ def least(
         evaluations += 1
         if progress is not None:
             progress("choosing splits", min(1.0, evaluations / (steps * len(fills))))
-        at = variables.read(x)
+        at = read(x)
         found, by_kind, by_move = total.at(at.weights, at.moved, fill)
-        return found, variables.slope(by_kind, by_move)
+        return found, np.concatenate([weights.vector(by_kind), by_move])
 
-    x = np.zeros(variables.count)
+    x = np.zeros(weights.count + moves)
     for fill in fills:
         x = minimize(
             value,
@@ -103,7 +80,7 @@ def least(
             method="L-BFGS-B",
             options={"maxiter": steps, "maxfun": steps, "ftol": LEAST_GAIN},
         ).x
-    return variables.read(x)
+    return read(x)
 
 
 def weighted_kinds(total: BlockSum) -> list[int]:
@@ -116,26 +93,6 @@ def weighted_kinds(total: BlockSum) -> list[int]:
             if not all(queries.invariant for queries in source.queries)
         }
     )
-
-
-def whole_measures(
-    weights: Mapping[int, Array], kinds: Sequence[int], sizes: Sequence[int]
-) -> tuple[Measure, ...]:
-    """The measure of every attribute, in small whole numbers nearly in proportion to the weights (I-007)."""
-    known = {kind: Measure.whole(whole_weights(chosen)) for kind, chosen in weights.items()}
-    return tuple(known.get(kind, Measure(size)) for kind, size in zip(kinds, sizes, strict=True))
-
-
-def sum_zero(cells: int) -> Array:
-    """Orthonormal directions in which weights can change without changing their sum, (cells, cells - 1)."""
-    return np.asarray(np.linalg.qr(np.column_stack([np.ones(cells), np.eye(cells)[:, 1:]]))[0][:, 1:])
-
-
-def whole_weights(weights: Array) -> list[int]:
-    """Small whole numbers nearly in proportion to the weights."""
-    scaled = np.rint(weights * (LARGEST_WEIGHT / np.abs(weights).max())).astype(np.int64)
-    common = int(np.gcd.reduce(scaled))
-    return [int(entry) // max(common, 1) for entry in scaled]
 
 
 FILLS = (0.03, 0.003, 0.0003)  # of a typical query, in every direction: less and less
@@ -209,7 +166,7 @@ def _assembled(
 ) -> Draft:
     """The mechanism of cost 1 for these weights and moves, and a bound for all mechanisms."""
     sizes = work.schema.sizes
-    measures = whole_measures(found.weights, kinds, sizes)
+    measures = on_attributes(in_whole_numbers(found.weights), kinds, sizes)
     exact = {kind: measures[list(kinds).index(kind)].vector() for kind in found.weights}
     bench = _BlockCache()
     if division.centred:

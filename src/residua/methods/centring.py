@@ -1,0 +1,58 @@
+"""Weights that centre attributes, as one vector to search over and as measures in whole numbers."""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from residua.linalg.centring import Measure
+
+Array = NDArray[np.float64]
+
+LARGEST_WEIGHT = 64  # of the whole numbers that weights are rounded to
+
+
+class CellWeights:
+    """Weights on the cells of some classes of attributes as one vector: distances from uniform weights."""
+
+    def __init__(self, cells: Mapping[int, int]) -> None:
+        self.cells = dict(cells)
+        self._bases = {number: _sum_zero(size) for number, size in self.cells.items()}
+        self._ends = np.cumsum([size - 1 for size in self.cells.values()])
+
+    @property
+    def count(self) -> int:
+        """Length of the vector."""
+        return int(self._ends[-1]) if len(self._ends) else 0
+
+    def read(self, x: Array) -> dict[int, Array]:
+        """The weights of each class."""
+        parts = np.split(x, self._ends[:-1]) if self.cells else []
+        pairs = zip(self.cells.items(), parts, strict=True)
+        return {number: 1 / size + self._bases[number] @ part for (number, size), part in pairs}
+
+    def vector(self, by_class: Mapping[int, Array]) -> Array:
+        """The vector of weights, or the slope in it from slopes in the weights."""
+        return np.concatenate([np.zeros(0), *(self._bases[at].T @ by_class[at] for at in self.cells)])
+
+
+def on_attributes(
+    chosen: Mapping[int, Measure], classes: Sequence[int], sizes: Sequence[int]
+) -> tuple[Measure, ...]:
+    """The measure of every attribute, by its class; uniform where there is none."""
+    return tuple(chosen.get(own, Measure(size)) for own, size in zip(classes, sizes, strict=True))
+
+
+def in_whole_numbers(weights: Mapping[int, Array]) -> dict[int, Measure]:
+    """Measures in small whole numbers nearly in proportion to the weights (I-007)."""
+    found = {}
+    for number, own in weights.items():
+        scaled = np.rint(own * (LARGEST_WEIGHT / np.abs(own).max())).astype(np.int64)
+        common = max(int(np.gcd.reduce(scaled)), 1)
+        found[number] = Measure.whole([int(entry) // common for entry in scaled])
+    return found
+
+
+def _sum_zero(cells: int) -> Array:
+    """Orthonormal directions in which weights can change without changing their sum, (cells, cells - 1)."""
+    return np.asarray(np.linalg.qr(np.column_stack([np.ones(cells), np.eye(cells)[:, 1:]]))[0][:, 1:])
