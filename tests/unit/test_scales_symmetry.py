@@ -6,10 +6,9 @@ import pytest
 import residua as rs
 from residua.decompose import decompose, uniform
 from residua.methods.blocks import Optimal, solve_blocks
-from residua.methods.scales import targets as scales_centring
-from residua.methods.scales.joint_dual import free_kinds
-from residua.methods.scales.query_pieces import Orbits, gathered
-from residua.methods.scales.targets import _Centring
+from residua.methods.scales import single_attribute as scales_centring
+from residua.methods.scales.query_pieces import Capped, Orbits
+from residua.methods.scales.single_attribute import Centring, free_orbits
 from residua.solve.newton import newton_steps
 from residua.workload.symmetry import attribute_orbits
 
@@ -78,7 +77,7 @@ def test_the_blocks_of_a_kind_are_counted_without_listing_them():
     orbits = orbits_of(work, [1.0] * 3)
     counted = [orbits.size(key) for key in orbits.numbers]
     assert counted == orbits.many.tolist()
-    assert set(gathered(work, [1.0] * 3, uniform(work), orbits)[0]) == set(orbits.numbers)
+    assert set(Capped(work, [1.0] * 3, orbits).gathered(uniform(work))[0]) == set(orbits.numbers)
 
 
 def test_the_slope_in_the_weights_that_centre_is_a_derivative(monkeypatch):
@@ -88,8 +87,8 @@ def test_the_slope_in_the_weights_that_centre_is_a_derivative(monkeypatch):
         schema, a1=rs.identity, a0=rs.ranges
     )
     caps = [1.0, 2.0, 1.5]
-    orbits = orbits_of(work, caps)
-    problem = _Centring(work, caps, orbits, free_kinds(work, orbits), None)
+    asked = Capped(work, caps, orbits_of(work, caps))
+    problem = Centring(asked, free_orbits(asked), None)
     x = 0.05 * np.random.default_rng(0).normal(size=problem.weights.count)
     _, slope = problem.value(x)
     for place in range(len(x)):

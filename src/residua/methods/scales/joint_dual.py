@@ -1,8 +1,4 @@
-"""Each attribute by itself: weights of cells and of queries that are best where nothing else is asked.
-
-They are where the search for weights of cells starts, and what is used for tables too large to be listed
-together: a product of tables has the products of them (claim J-007).
-"""
+"""The best shapes of blocks for caps on every variance, all blocks at once (claim J-004)."""
 
 import math
 from collections.abc import Sequence
@@ -11,120 +7,18 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from residua._limits import JOINT_ENTRIES, JOINT_WORK
+from residua._limits import JOINT_WORK
 from residua.answering.blocks import Layer, Shape
-from residua.linalg.centring import Measure
-from residua.linalg.matrices import distinct_rows, independent_rows, pseudo_inverse
+from residua.linalg.matrices import distinct_rows
 from residua.methods.blocks import kept_in_span
-from residua.methods.centring import in_whole_numbers, on_attributes
 from residua.methods.draft import Progress
-from residua.methods.scales.query_pieces import Block, Orbits, affordable, gathered, permuted, total_work
+from residua.methods.scales.query_pieces import Block, Capped, Orbits, permuted, total_work
 from residua.solve.newton import LogLandscape, Search
-from residua.solve.targets import Sight, sight_of, solve_targets
+from residua.solve.targets import Sight, sight_of
 from residua.strategy.strategy import Strategy
-from residua.workload import Explicit, Factor, Queries, Table, TableRun, Workload
-from residua.workload.symmetry import representatives
 
 Array = NDArray[np.float64]
 Integers = NDArray[np.int64]
-
-
-PARTS = (0.0, 0.35, 0.7, 1.0)  # of the way from uniform weights to those that are best for one attribute
-START_GAP = 1e-3
-LIGHTEST = 1e-6  # weight of a query, in units of an equal share
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Alone:
-    """One attribute by itself: weights that centre it, and weights of its families' queries, sum 1 each."""
-
-    weights: Array
-    queries: dict[Queries, Array]
-
-
-def free_kinds(work: Workload, orbits: Orbits) -> dict[int, int]:
-    """Kinds of attributes with a family that tells cells apart and none on several attributes, with sizes."""
-    found: dict[int, int] = {}
-    tied: set[int] = set()
-    for _, group in representatives(work.parts, orbits.attributes):
-        for factor in group.factors:
-            kinds = orbits.attributes[list(factor.attributes)].tolist()
-            if len(kinds) > 1 or factor.queries.count * factor.queries.cells > JOINT_ENTRIES:
-                tied.update(kinds)
-            elif not factor.queries.invariant:
-                found[kinds[0]] = factor.queries.cells
-    return {kind: size for kind, size in found.items() if kind not in tied}
-
-
-def alone_on_attributes(work: Workload, orbits: Orbits, free: dict[int, int]) -> dict[int, Alone]:
-    """Each free kind of attribute by itself, every query allowed the same variance."""
-    asked: dict[int, dict[Queries, None]] = {kind: {} for kind in free}
-    for _, group in representatives(work.parts, orbits.attributes):
-        for factor in group.factors:
-            kind = int(orbits.attributes[factor.attributes[0]])
-            if kind in asked:
-                asked[kind][factor.queries] = None
-    return {kind: _alone(list(families), free[kind]) for kind, families in asked.items()}
-
-
-def _alone(families: Sequence[Queries], cells: int) -> Alone:
-    rows = np.concatenate([np.ones((1, cells)), *(queries.matrix() for queries in families)])
-    root = independent_rows(rows)
-    coefficients = np.linalg.lstsq(root.T, rows.T)[0].T
-    targets = np.ones(len(rows))
-    targets[0] = cells  # the total is there to be answered, not to bind
-    solution = solve_targets(coefficients, root, targets, START_GAP)
-    inverse = pseudo_inverse(solution.strategy)
-    mean = inverse @ inverse.sum(axis=0)  # X^+ 1 (claim C-002)
-    ends = 1 + np.cumsum([queries.count for queries in families])[:-1]
-    prices = np.split(solution.query_weights[1:], ends - 1)
-    return Alone(
-        mean / mean.sum(),
-        {queries: _shares(price) for queries, price in zip(families, prices, strict=True)},
-    )
-
-
-def _shares(prices: Array) -> Array:
-    total = float(prices.sum())
-    equal = np.full(len(prices), 1 / len(prices))
-    return np.asarray((prices / total if total > 0 else equal) + LIGHTEST * equal)
-
-
-def part_way(
-    alone: dict[int, Alone], part: float, orbits: Orbits, sizes: Sequence[int]
-) -> tuple[Measure, ...]:
-    """Measures of all attributes so far of the way from uniform weights, as small whole numbers."""
-    moved = {at: (1 - part) / len(own.weights) + part * own.weights for at, own in alone.items()}
-    return on_attributes(in_whole_numbers(moved), orbits.attributes.tolist(), sizes)
-
-
-def weighted(
-    work: Workload, caps: Sequence[float | Array], alone: dict[int, Alone], orbits: Orbits
-) -> Workload:
-    """The workload with weights of each attribute's queries; parts with a cap for each query keep theirs."""
-    made: dict[tuple[int, Queries], Queries] = {}
-
-    def changed(factor: Factor) -> Factor:
-        kind = int(orbits.attributes[factor.attributes[0]])
-        if len(factor.attributes) > 1 or kind not in alone:
-            return factor
-        key = (kind, factor.queries)
-        if key not in made:
-            own = alone[kind].queries[factor.queries]
-            made[key] = Explicit(factor.queries.sizes, factor.queries.matrix(), own)
-        return Factor(factor.attributes, made[key])
-
-    parts: list[Table | TableRun] = []
-    for part, cap in zip(work.parts, caps, strict=True):
-        if isinstance(cap, np.ndarray) or (isinstance(part, TableRun) and part.joint is not None):
-            parts.append(part)
-        elif isinstance(part, Table):
-            parts.append(replace(part, factors=tuple(map(changed, part.factors))))
-        else:
-            factors = tuple(None if factor is None else changed(factor) for factor in part.factors)
-            parts.append(replace(part, factors=factors))
-    return Workload(work.schema, tuple(parts))
-
 
 FIXED_POINT_STEPS = 3
 
@@ -139,23 +33,18 @@ class Joined:
 
 
 def joined(
-    work: Workload,
-    caps: Sequence[float | Array],
-    strategy: Strategy,
-    orbits: Orbits,
-    tolerance: float,
-    progress: Progress | None = None,
+    asked: Capped, strategy: Strategy, tolerance: float, progress: Progress | None = None
 ) -> Joined | None:
     """The best shapes for these caps, for the blocks that `strategy` has; None where that takes too long."""
-    if not affordable(work, orbits):
+    if not asked.affordable():
         return None
-    found, count = gathered(work, caps, strategy.measures, orbits)
-    blocks = [found[key] for key in orbits.numbers]
+    found, count = asked.gathered(strategy.measures)
+    blocks = [found[key] for key in asked.orbits.numbers]
     if total_work(blocks) > JOINT_WORK:
         return None
-    search = JointSearch(blocks, orbits.many, count, tolerance, progress)
+    search = JointSearch(blocks, asked.orbits.many, count, tolerance, progress)
     search.run()
-    return _Shapes(strategy, orbits, blocks, search.strategies()).joined(search.lower)
+    return _Shapes(strategy, asked.orbits, blocks, search.strategies()).joined(search.lower)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -24,7 +24,6 @@ from residua.methods.scales.cutting_planes import with_noise
 from residua.methods.scales.query_pieces import Orbits, unweighted
 from residua.methods.scales.variance_rows import TableKinds, table_kinds
 from residua.schema.coding import hint
-from residua.strategy.strategy import Strategy
 from residua.workload import Table, TableRun, Workload
 
 Array = NDArray[np.float64]
@@ -82,7 +81,6 @@ class _LossProblem:
 
     work: Workload
     names: list[str]
-    strategy: Strategy
     draft: Draft
     orbits: Orbits
     tables: TableKinds
@@ -90,16 +88,15 @@ class _LossProblem:
 
     @classmethod
     def of(cls, work: Workload, names: list[str], draft: Draft) -> "_LossProblem":
-        strategy = draft.strategy
         marks = [part.name for part in work.parts]
-        orbits = Orbits.of_blocks(work, marks, strategy.layers)
+        orbits = Orbits.of_blocks(work, marks, draft.strategy.layers)
         if len(orbits.many) > LOSS_BLOCKS:
             raise Infeasible(
                 f"the tables need {len(orbits.many):,} different kinds of blocks, and a loss of your own can "
                 f"be planned for {LOSS_BLOCKS:,}; use objective='max_variance', or fewer tables"
             )
-        tables = table_kinds(work, strategy, orbits, marks, listing=False)
-        return cls(work, names, strategy, draft, orbits, tables, _rows_by_name(work, names, tables, orbits))
+        tables = table_kinds(work, draft.strategy, orbits, marks, listing=False)
+        return cls(work, names, draft, orbits, tables, _rows_by_name(work, names, tables, orbits))
 
     def solved(self, loss: Loss, cost: float, tolerance: float) -> Draft:
         """The best noise for the loss, and the bound that its prices prove."""
@@ -121,23 +118,28 @@ class _LossProblem:
         reached = self.rows @ found
         variances.value = reached / scale
         mine = float(value.value)
-        _refuse_falling(mine, unit * float(problem.value))
+        promised = unit * float(problem.value)
+        if mine > promised + 1e-4 * abs(promised):
+            raise WorkloadError(
+                f"the loss of the variances that are reached is {mine:.6g}, but {promised:.6g} with larger "
+                "ones: it falls where a variance grows; let it grow with every variance"
+            )
         prices = unit * np.asarray(caps.dual_value)
         prices[prices < NEGLIGIBLE * prices.max()] = 0.0
         total = self._least_total(prices / scale, tolerance) / cost
         lower = _least_rest(value, variances, prices, mine, unit) + total
         lower -= SOLVER_ERROR * (abs(mine) + total)
         scope: Scope = "all mechanisms" if self.work.invariant else "this block structure"
-        mechanism = with_noise(self.strategy, self.orbits, found)
+        mechanism = with_noise(self.draft.strategy, self.orbits, found)
         return Draft(mechanism, min(lower, mine), scope, mine, self.draft.spans)
 
     def _least_total(self, weights: Array, tolerance: float) -> float:
         """A bound on `weights` times the mean variances by name, at cost 1."""
         if self.tables.simple:  # products keep their shapes whatever the weights are
-            wide = max(layer.subsets.shape[1] for layer in self.strategy.layers)
+            wide = max(layer.subsets.shape[1] for layer in self.draft.strategy.layers)
             root = float(np.sqrt(self.orbits.many * (self.rows.T @ weights)).sum())
             return float(root**2 * (1 + tolerance / 4) ** -wide)
-        counts = _counts(self.work, self.names)
+        counts = [float(self.work.select(name).count) for name in self.names]
         each = dict(zip(self.names, weights / counts, strict=True))
         parts: list[Table | TableRun] = []
         for part in self.work.parts:
@@ -177,11 +179,6 @@ def _table_counts(part: Table | TableRun) -> Array:
     return np.asarray(counts[part.subsets].prod(axis=1))
 
 
-def _counts(work: Workload, names: list[str]) -> Array:
-    """Number of queries of each name."""
-    return np.array([float(work.select(name).count) for name in names])
-
-
 def _checked(value: Any, variances: Any, scale: Array) -> Any:
     """The user's loss, refused unless it is a scalar that is convex and increasing."""
     cp = _cvxpy()
@@ -214,14 +211,6 @@ def _refuse_falling_anywhere(value: Any, variances: Any) -> None:
                     "the loss falls where a variance grows, so it would ask for noise on purpose; let it "
                     "grow with every variance"
                 )
-
-
-def _refuse_falling(reached: float, promised: float) -> None:
-    if reached > promised + 1e-4 * abs(promised):
-        raise WorkloadError(
-            f"the loss of the variances that are reached is {reached:.6g}, but {promised:.6g} with larger "
-            "ones: it falls where a variance grows; let it grow with every variance"
-        )
 
 
 def _unit(value: Any, variances: Any) -> float:

@@ -2,7 +2,7 @@
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -14,6 +14,7 @@ from residua.answering.blocks import Layer
 from residua.decompose import Piece, pieces_of
 from residua.linalg.centring import VANISHING, Measure
 from residua.linalg.matrices import distinct_rows, independent_rows, join
+from residua.methods.centring import on_attributes
 from residua.methods.draft import Caps
 from residua.strategy.build import product_span
 from residua.workload import Explicit, Factor, Table, TableRun, Workload
@@ -128,42 +129,56 @@ def total_work(blocks: Iterable[Block]) -> float:
     return sum(2.0 * len(each.root) ** 2 * (len(each.rows) + int(each.root.shape[1])) for each in blocks)
 
 
-def affordable(work: Workload, orbits: Orbits) -> bool:
-    """Whether no table has many queries or cells, nor all together, before anything is listed."""
-    entries = 0
-    for _, table in representatives(work.parts, orbits.attributes):
-        shape = [work.schema.sizes[at] for at in table.attributes]
-        if math.prod(shape) > PIECE_CELLS or table.count > PIECE_QUERIES or not table.listable:
-            return False
-        entries += table.count * math.prod(size + 1 for size in shape)
-    return entries <= PIECE_ENTRIES
-
-
 Key = tuple[int, ...]
 """The orbits of a block's attributes, ascending."""
 
 
-def gathered(
-    work: Workload, caps: Caps, measures: Sequence[Measure], orbits: Orbits
-) -> tuple[dict[Key, Block], int]:
-    """What is asked of each orbit of blocks; and how many weights the queries have."""
-    found: dict[Key, list[tuple[Entry, Array, Integers, Array]]] = {}
-    count = 0
-    for part, table in representatives(work.parts, orbits.attributes):
-        owners, sizes = _query_orbits(table, orbits)
-        scale = np.sqrt(np.broadcast_to(np.asarray(caps[part], dtype=np.float64), (table.count,)))
-        lengths = [np.linalg.norm(factor.queries.matrix(), axis=1)[:, None] for factor in table.factors]
-        least = VANISHING * join(lengths)[:, 0]
-        for attributes, pieces in pieces_of(table, measures):
-            whole = join(piece.rows() for piece in pieces)
-            alive = np.linalg.norm(whole, axis=1) > least
-            if alive.any():
-                entry = Entry(table, pieces, attributes, alive, scale)
-                rows = orbits.in_order(whole, entry)[alive] / scale[alive, None]
-                own, several = owners[alive], found.setdefault(orbits.key(attributes), [])
-                several.append((entry, rows, count + own, 1 / sizes[own]))
-        count += len(sizes)
-    return {key: _block(entries, orbits) for key, entries in found.items()}, count
+@dataclass(frozen=True, slots=True, eq=False)
+class Capped:
+    """A workload with a cap for each part, and what is symmetric in both."""
+
+    work: Workload
+    caps: Caps
+    orbits: Orbits
+
+    def representatives(self) -> Iterator[tuple[float | Array, Table]]:
+        """One table of each orbit within each part, with its cap."""
+        found = representatives(self.work.parts, self.orbits.attributes)
+        return ((self.caps[part], table) for part, table in found)
+
+    def on_attributes(self, chosen: Mapping[int, Measure]) -> tuple[Measure, ...]:
+        """The measure of every attribute, by its orbit."""
+        return on_attributes(chosen, self.orbits.attributes.tolist(), self.work.schema.sizes)
+
+    def affordable(self) -> bool:
+        """Whether no table has many queries or cells, nor all together, before anything is listed."""
+        entries = 0
+        for _, table in self.representatives():
+            shape = [self.work.schema.sizes[at] for at in table.attributes]
+            if math.prod(shape) > PIECE_CELLS or table.count > PIECE_QUERIES or not table.listable:
+                return False
+            entries += table.count * math.prod(size + 1 for size in shape)
+        return entries <= PIECE_ENTRIES
+
+    def gathered(self, measures: Sequence[Measure]) -> tuple[dict[Key, Block], int]:
+        """What is asked of each orbit of blocks; and how many weights the queries have."""
+        orbits, count = self.orbits, 0
+        found: dict[Key, list[tuple[Entry, Array, Integers, Array]]] = {}
+        for cap, table in self.representatives():
+            owners, sizes = _query_orbits(table, orbits)
+            scale = np.sqrt(np.broadcast_to(np.asarray(cap, dtype=np.float64), (table.count,)))
+            lengths = [np.linalg.norm(factor.queries.matrix(), axis=1)[:, None] for factor in table.factors]
+            least = VANISHING * join(lengths)[:, 0]
+            for attributes, pieces in pieces_of(table, measures):
+                whole = join(piece.rows() for piece in pieces)
+                alive = np.linalg.norm(whole, axis=1) > least
+                if alive.any():
+                    entry = Entry(table, pieces, attributes, alive, scale)
+                    rows = orbits.in_order(whole, entry)[alive] / scale[alive, None]
+                    own, several = owners[alive], found.setdefault(orbits.key(attributes), [])
+                    several.append((entry, rows, count + own, 1 / sizes[own]))
+            count += len(sizes)
+        return {key: _block(entries, orbits) for key, entries in found.items()}, count
 
 
 def _block(found: Sequence[tuple[Entry, Array, Integers, Array]], orbits: Orbits) -> Block:

@@ -18,6 +18,7 @@ from residua.answering.blocks import Placed
 from residua.answering.independent.answerer import Independent
 from residua.answering.independent.parts import Part, parts_of
 from residua.errors import Infeasible
+from residua.methods.draft import Caps
 from residua.methods.scales.query_pieces import Orbits
 from residua.strategy.strategy import Strategy
 from residua.workload import Factor, Predicates, Prefix, Queries, Table, TableRun, Workload
@@ -110,6 +111,14 @@ class TableKinds:
     others: dict[int, Product | Listed]
     means: tuple[Integers, Integers, Array]
     simple: bool
+
+    def by_kind(self, caps: Caps) -> list[float | Array]:
+        """The cap of each kind of table, from those of the parts."""
+        found: list[float | Array] = [0.0] * len(self.many)
+        for of, cap in zip(self.of, caps, strict=True):
+            for kind in np.unique(of).tolist():
+                found[kind] = cap
+        return found
 
 
 def table_kinds(
