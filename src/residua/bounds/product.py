@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 from residua._limits import ALL_PAIRS_WORK, PAIR_SHARED, PAIR_WORK
 from residua.bounds.leaves import EXCESS, Axis, Leaf, Listed, Node, Nodes, Product, Side, Slopes
 from residua.bounds.pairs import Layout, Shared, Structure, structure_of, ways_of
-from residua.errors import Infeasible, WorkloadError
+from residua.bounds.singular import refuse_other
+from residua.errors import Infeasible
 from residua.linalg.matrices import distinct_rows, threads_for
 from residua.workload import Factor, Queries, Table, TableRun, Workload
 
@@ -176,8 +177,7 @@ def product_dual(work: Workload) -> float:
     >>> round(lower, 1), round(rs.plan(work, rs.privacy_cost(1)).rmse, 1)
     (8.9, 9.0)
     """
-    if not isinstance(work, Workload):
-        raise WorkloadError(f"a bound is on a workload, such as rs.marginals(schema, ways=2), not {work!r}")
+    refuse_other(work)
     structure = structure_of(work, PAIR_WORK)
     shared = 1 + sum(structure.sizes[kind] - 1 for kind in structure.role_of)
     if shared > PAIR_SHARED:

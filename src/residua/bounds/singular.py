@@ -30,7 +30,7 @@ def svd(work: Workload) -> float:
     >>> round(rs.bounds.svd(rs.marginals(schema, ways=2)))
     42845047
     """
-    _refuse_other(work)
+    refuse_other(work)
     if work.invariant:
         return _invariant_svd(work)
     return _over_factors(work, _svd_of_root)
@@ -53,10 +53,12 @@ def dual(work: Workload) -> float:
 
     Of a product of families, within 1e-5 for each factor.
     """
-    _refuse_other(work)
+    refuse_other(work)
     if work.invariant:
         return _invariant_svd(work)
-    return _over_factors(work, _dual_of_root)
+    return _over_factors(
+        work, lambda root: solve_cells(root, DUAL_GAP).require(DUAL_GAP, "the dual bound").lower
+    )
 
 
 def svd_or_nothing(work: Workload) -> float:
@@ -78,13 +80,10 @@ def _over_factors(work: Workload, bound: Callable[[Array], float]) -> float:
     return float(weight * math.prod(bound(factor.queries.root()) for factor in factors))
 
 
-def _refuse_other(work: object) -> None:
+def refuse_other(work: object) -> None:
+    """Nothing, or WorkloadError where this is no workload."""
     if not isinstance(work, Workload):
         raise WorkloadError(f"a bound is on a workload, such as rs.marginals(schema, ways=2), not {work!r}")
-
-
-def _dual_of_root(root: Array) -> float:
-    return solve_cells(root, DUAL_GAP).require(DUAL_GAP, "the dual bound").lower
 
 
 def _svd_of_root(root: Array) -> float:

@@ -18,9 +18,8 @@ from residua.linalg.centring import VANISHING, Measure, standing_rows
 from residua.linalg.matrices import independent_rows, join, pseudo_inverse, threads_for
 from residua.methods.draft import Draft, Progress
 from residua.solve.cells import Solution, bracket, solve_cells
-from residua.strategy.build import product_span, whole_span
-from residua.strategy.integers import completed, independent_integers
-from residua.strategy.strategy import Domain, Strategy
+from residua.strategy.build import kept_in_span, product_span, with_best_noise
+from residua.strategy.strategy import Domain
 from residua.workload import Workload
 
 Array = NDArray[np.float64]
@@ -165,11 +164,8 @@ def solve_blocks(
     found = [*map(cache.simple, parts.simple), *cache.mixed(parts.mixed)]
     total = math.fsum(float(each.upper.sum()) for each in found)
     lower = math.fsum(float(each.lower.sum()) for each in found) ** 2
-    layers = tuple(
-        Layer(each.subsets, each.layout, each.shapes, costs=each.upper / total, noise=total / each.upper)
-        for each in found
-    )
-    strategy = Strategy((Domain(tuple(sizes), parts.measures),), tuple(cache.shapes), layers)
+    layers = [(Layer(each.subsets, each.layout, each.shapes, each.lower, each.upper), each.upper) for each in found]
+    strategy = with_best_noise(Domain(tuple(sizes), parts.measures), cache.shapes, layers)
     return Draft(strategy, lower, "this block structure", total**2, spans=cache.spans)
 
 
@@ -182,33 +178,6 @@ def querysmasher(work: Workload, tolerance: float, progress: Progress | None = N
 def widened(work: Workload, draft: Draft) -> Draft:
     """The draft, with its bound for all mechanisms where no other structure can be better (claim B-003)."""
     return replace(draft, scope="all mechanisms") if work.invariant else draft
-
-
-def kept_in_span(
-    shape: Shape,
-    number: int,
-    spans: dict[int, Integers | None],
-    span: Callable[[], Integers | None],
-    measures: Sequence[Measure],
-) -> Shape:
-    """The shape, with integer rows in `spans` if it must not be rounded in any other way.
-
-    A shape that is not complete keeps to what is asked (unless the solver measures more than that, as Fourier
-    coefficients do); a complete one under another measure than the uniform to what that centres. One that is
-    neither, for queries without a small integer form, is completed first.
-    """
-    tilted = any(measure.numerators is not None for measure in measures)
-    if not shape.complete:
-        rows = span()
-        asked = None if rows is None else independent_integers(rows, shape.rank)
-        if asked is not None or not tilted:
-            spans[number] = asked
-            return shape
-        matrix = completed(shape.matrix, [measure.vector() for measure in measures])
-        shape = Shape.independent(shape.sizes, matrix)
-    if tilted:
-        spans[number] = whole_span(measures)
-    return shape
 
 
 class _BlockCache:

@@ -203,32 +203,20 @@ def closed_form(demand: Mapping[Subset, float], spreads: Mapping[int, float]) ->
     True
     """
     shares = {residual: math.prod(1 - 1 / spreads[at] for at in residual) for residual in demand}
-    if min(shares.values()) <= 0 or not _closed_downwards(demand):
+    smaller = (term[:place] + term[place + 1 :] for term in demand for place in range(len(term)))
+    if min(shares.values()) <= 0 or not all(term in demand for term in smaller):
         return None
     size = math.fsum(math.sqrt(demand[residual] * share) for residual, share in shares.items())
     precision = {residual: math.sqrt(demand[residual] / share) / size for residual, share in shares.items()}
     squares = dict(precision)
     for at, spread in spreads.items():  # inclusion and exclusion, an attribute at a time
         for residual in squares:
-            larger = _with(residual, at)
+            larger = tuple(sorted((*residual, at)))
             if at not in residual and larger in squares:
                 squares[residual] -= squares[larger] / spread
     if any(square < -ROUNDING * precision[term] for term, square in squares.items()):
         return None
     return {term: square for term, square in squares.items() if square > ROUNDING * precision[term]}
-
-
-def _closed_downwards(demand: Mapping[Subset, float]) -> bool:
-    """Whether with every residual all residuals of fewer of its attributes are asked about."""
-    return all(
-        residual[:place] + residual[place + 1 :] in demand
-        for residual in demand
-        for place in range(len(residual))
-    )
-
-
-def _with(residual: Subset, at: int) -> Subset:
-    return tuple(sorted((*residual, at)))
 
 
 def lower_bound(work: Workload, law: NoiseLaw) -> tuple[float, Scope]:

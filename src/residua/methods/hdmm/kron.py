@@ -121,7 +121,8 @@ def kron(work: Workload, law: NoiseLaw, progress: Progress | None = None) -> Dra
     asked = Products.of(work)
     found = best_product(asked, law, progress)
     spans = kind_spans(found) if law == "gaussian" else {}
-    return Draft(product_strategy(work, asked, found, law), *lower_bound(work, law), spans=spans)
+    strategy = of_blocks(work.schema.sizes, [(_placed(asked, found), unit_variance(law))], law)
+    return Draft(strategy, *lower_bound(work, law), spans=spans)
 
 
 def kind_spans(found: Sequence[Found]) -> dict[int, NDArray[np.int64] | None]:
@@ -137,13 +138,10 @@ def kind_spans(found: Sequence[Found]) -> dict[int, NDArray[np.int64] | None]:
     return spans
 
 
-def product_strategy(work: Workload, asked: Products, found: Sequence[Found], law: NoiseLaw) -> Strategy:
-    """The product of these strategies, one per axis, with noise that makes it cost 1."""
-    factors = [
-        Placed(axis.attributes, Shape.of(axis.sizes, each.matrix))
-        for axis, each in zip(asked.axes, found, strict=True)
-    ]
-    return of_blocks(work.schema.sizes, [(factors, unit_variance(law))], law)
+def _placed(asked: Products, found: Sequence[Found]) -> list[Placed]:
+    """These strategies, one per axis, on their attributes."""
+    pairs = zip(asked.axes, found, strict=True)
+    return [Placed(axis.attributes, Shape.of(axis.sizes, each.matrix)) for axis, each in pairs]
 
 
 def best_product(asked: Products, law: NoiseLaw, progress: Progress | None = None) -> list[Found]:
@@ -238,18 +236,13 @@ def _united(
     for cluster in clusters:
         part = asked.take(cluster)
         strategies = best_product(part, law, progress)
-        pairs = zip(part.axes, strategies, strict=True)
-        terms.append([Placed(axis.attributes, Shape.of(axis.sizes, each.matrix)) for axis, each in pairs])
+        terms.append(_placed(part, strategies))
         errors.append(value_of(part, strategies))
     # Least sum(error / c^2) for sum(c) = 1; Gaussian noise: least sum(error / c) for sum(c) = 1.
-    weights = np.array(errors) ** (1 / 3 if law == "laplace" else 1 / 2)
-    weights = weights / weights.sum()
     power = 2 if law == "laplace" else 1
-    blocks = [
-        (factors, unit_variance(law) / float(weight) ** power)
-        for factors, weight in zip(terms, weights, strict=True)
-    ]
-    return of_blocks(work.schema.sizes, blocks, law)
+    weights = np.array(errors) ** (1 / (1 + power))
+    noise = unit_variance(law) / (weights / weights.sum()) ** power
+    return of_blocks(work.schema.sizes, list(zip(terms, noise.tolist(), strict=True)), law)
 
 
 def _clusterings(asked: Products) -> Iterator[list[list[int]]]:

@@ -140,7 +140,7 @@ class Around:
     def of(cls, work: Workload, at: int, kernels: Mapping[int, Kernel], strategy: Strategy) -> "Around":
         """What surrounds one attribute in a strategy whose kernels are these."""
         families: dict[Queries, int] = {}
-        asked: dict[tuple[Subset, int], float] = {}
+        asked: dict[tuple[Subset, int], float] = {}  # -1 where nothing is asked of the attribute
         known: dict[object, float] = {}
         for group in work.groups():
             mine = [factor for factor in group.factors if factor.attributes == (at,)]
@@ -149,12 +149,10 @@ class Around:
             for residual, amount in asked_by(rest, kernels, known):
                 asked[residual, number] = asked.get((residual, number), 0.0) + amount
         residuals = list(dict.fromkeys(residual for residual, _ in asked))
-        b, c = np.zeros((len(residuals), len(families))), np.zeros(len(residuals))
+        table = np.zeros((len(residuals), len(families) + 1))
         for (residual, number), amount in asked.items():
-            if number < 0:
-                c[residuals.index(residual)] += amount
-            else:
-                b[residuals.index(residual), number] += amount
+            table[residuals.index(residual), number] = amount
+        b, c = table[:, :-1], table[:, -1]
         terms = [(set(subset), 1.0 / noise) for subset, _, noise in strategy.blocks().each()]
         # From terms that have the attribute, at its spread 1, and from those that do not.
         with_it = precisions(((sorted(own - {at}), each) for own, each in terms if at in own), kernels)

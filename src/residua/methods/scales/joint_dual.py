@@ -10,11 +10,11 @@ from numpy.typing import NDArray
 from residua._limits import JOINT_WORK
 from residua.answering.blocks import Layer, Shape
 from residua.linalg.matrices import distinct_rows
-from residua.methods.blocks import kept_in_span
 from residua.methods.draft import Progress
 from residua.methods.scales.query_pieces import Block, Capped, Orbits, permuted, total_work
 from residua.solve.newton import LogLandscape, Search
 from residua.solve.targets import Sight, sight_of
+from residua.strategy.build import kept_in_span
 from residua.strategy.strategy import Strategy
 
 Array = NDArray[np.float64]

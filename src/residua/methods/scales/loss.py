@@ -169,10 +169,10 @@ def _rows_by_name(work: Workload, names: list[str], tables: TableKinds, orbits: 
 
 
 def _table_counts(part: Table | TableRun) -> Array:
-    if isinstance(part, Table):
-        return np.array([float(part.count)])
-    if part.joint is not None:
-        return np.array([float(queries.count) for queries in part.joint])
+    """Number of queries of each table of a part."""
+    if isinstance(part, Table) or part.joint is not None:
+        tables = (part,) if isinstance(part, Table) else part.joint or ()
+        return np.array([float(each.count) for each in tables])
     counts = np.zeros(len(part.schema))
     for at in part.attributes:
         counts[at] = float(part.queries_of(at).count)

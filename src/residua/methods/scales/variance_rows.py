@@ -29,6 +29,9 @@ from residua.workload.tables import splits
 Array = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
+Run = tuple[NDArray[np.int32], dict[int, Queries]]
+"""Subsets of attributes, and the queries of each attribute."""
+
 ROUNDING = 1e-12  # relative; figures this close are one figure
 FEW = 16  # queries of a table that are all listed at once; more than bind make the search slow
 
@@ -134,12 +137,8 @@ def table_kinds(
 
 class _Builder:
     def __init__(self, strategy: Strategy, orbits: Orbits, listing: bool) -> None:
-        self.strategy, self.orbits, self.known, self.listing = (
-            strategy,
-            orbits,
-            Independent(strategy.blocks()).known,
-            listing,
-        )
+        self.strategy, self.orbits, self.listing = strategy, orbits, listing
+        self.known = Independent(strategy.blocks()).known
         self.shape_of = _one_shape_each(strategy, orbits.attributes)
         self.plain: list[Plain] = []
         self.others: dict[int, Product | Listed] = {}
@@ -158,15 +157,13 @@ class _Builder:
         means = (kind, block, value)
         return TableKinds(tuple(of), many, tuple(self.plain), self.others, means, self.shape_of is not None)
 
-    def _run(self, run: "_Run", part: Table | TableRun, *, whole: bool) -> Integers:
+    def _run(self, run: Run, part: Table | TableRun, *, whole: bool) -> Integers:
         """Kinds of the tables of a run, in arrays; with `whole`, queries that others exceed are kept."""
-        ways = run.subsets.shape[1]
-        first, inverse = row_orbits(self.orbits.attributes, run.subsets)
-        subsets = run.subsets[first]
-        figures = {at: self._figures(at, queries, whole=whole) for at, queries in run.queries.items()}
-        blocks = np.stack(
-            [self._blocks(subsets, kept) for kept in product((False, True), repeat=ways)], axis=1
-        )
+        first, inverse = row_orbits(self.orbits.attributes, run[0])
+        subsets = run[0][first]
+        figures = {at: self._figures(at, queries, whole=whole) for at, queries in run[1].items()}
+        choices = product((False, True), repeat=subsets.shape[1])
+        blocks = np.stack([self._blocks(subsets, kept) for kept in choices], axis=1)
         means = np.zeros((2, len(self.orbits.attributes)))
         for at, (_, mean) in figures.items():
             means[:, at] = mean
@@ -278,22 +275,16 @@ def weight_of(queries: Queries) -> float:
     return float(queries.count) if queries.weights is None else float(queries.weights.sum())
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Run:
-    subsets: NDArray[np.int32]
-    queries: dict[int, Queries]
-
-
-def _run(part: Table | TableRun) -> _Run | None:
+def _run(part: Table | TableRun) -> Run | None:
     """A part of one-attribute families as subsets and the queries of each attribute, otherwise None."""
     if isinstance(part, TableRun):
         if part.joint is not None:
             return None
-        return _Run(part.subsets, {at: part.queries_of(at) for at in part.attributes})
+        return part.subsets, {at: part.queries_of(at) for at in part.attributes}
     if any(len(factor.attributes) > 1 for factor in part.factors):
         return None
     subsets = np.array([part.attributes], dtype=np.int32).reshape(1, -1)
-    return _Run(subsets, {factor.attributes[0]: factor.queries for factor in part.factors})
+    return subsets, {factor.attributes[0]: factor.queries for factor in part.factors}
 
 
 def _one_shape_each(strategy: Strategy, kinds: Integers) -> Integers | None:

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,17 +10,18 @@ from numpy.typing import NDArray
 from residua._limits import BOUND_CELLS, HEAVY_WORK
 from residua.answering.blocks import Layer, Shape
 from residua.bounds import product_dual_or_nothing, svd_or_nothing
-from residua.decompose import Attributes, Decomposition, SimpleBlocks, decompose, gather
+from residua.decompose import Decomposition, SimpleBlocks, decompose, gather
 from residua.linalg.centring import Measure
 from residua.linalg.matrices import threads_for
 from residua.methods.blocks import Optimal, solve_blocks
 from residua.methods.centring import CellWeights, in_whole_numbers, on_attributes
 from residua.methods.draft import Draft, Progress
-from residua.methods.splits.blocks import Division, Pattern, divide, family_of
+from residua.methods.splits.blocks import Division, divide, family_of
 from residua.methods.splits.free import FreeTables
 from residua.methods.splits.sum import BlockSum
 from residua.solve.cells import solve_cells
-from residua.strategy.strategy import Domain, Strategy
+from residua.strategy.build import with_best_noise
+from residua.strategy.strategy import Domain
 from residua.workload import Workload
 
 Array = NDArray[np.float64]
@@ -116,45 +117,6 @@ def split(work: Workload, kinds: Sequence[int], tolerance: float, progress: Prog
     return _assembled(work, division, total, found, own, tolerance, progress)
 
 
-@dataclass(slots=True, eq=False)
-class _BlockCache:
-    """Shapes and blocks of a plan in the making; with each layer the roots T of its blocks' optima."""
-
-    shapes: list[Shape] = field(default_factory=list)
-    spans: dict[int, Integers | None] = field(default_factory=dict)
-    layers: list[tuple[Layer, Array]] = field(default_factory=list)
-
-    def add_centred(
-        self, parts: Decomposition, sizes: Sequence[int], gap: float, tell: Progress | None
-    ) -> None:
-        """Blocks of centred tables alone; they come first, so that their shapes keep their numbers."""
-        if not parts.simple and not parts.mixed:
-            return
-        draft = solve_blocks(parts, sizes, Optimal(), gap, tell)
-        self.shapes, self.spans = list(draft.strategy.shapes), dict(draft.spans)
-        root = math.sqrt(draft.value or 0.0)
-        self.layers = [(layer, layer.costs * root) for layer in draft.strategy.layers]
-
-    def add_free(self, pattern: Pattern, blocks: Sequence[Attributes], roots: Array, shape: Array) -> None:
-        """Blocks that free tables touch: where they sit, the roots of their optima, and what they measure."""
-        subsets = np.array(blocks, dtype=np.int32).reshape(len(blocks), len(pattern.sizes))
-        layout = (tuple(range(len(pattern.sizes))),) if pattern.sizes else ()
-        numbers = np.full((len(blocks), len(layout)), len(self.shapes), dtype=np.int64)
-        if pattern.sizes:
-            if len(pattern.span) < pattern.span.shape[1]:
-                self.spans[len(self.shapes)] = pattern.span
-            self.shapes.append(Shape.independent(pattern.sizes, shape))
-        self.layers.append((Layer(subsets, layout, numbers, roots, roots), roots))
-
-    def finished(self, sizes: tuple[int, ...], measures: tuple[Measure, ...]) -> Strategy:
-        """The strategy of cost 1 with the best noise for these blocks (claim M-001)."""
-        whole = math.fsum(float(roots.sum()) for _, roots in self.layers)
-        layers = tuple(
-            replace(layer, noise=whole / roots, costs=roots / whole) for layer, roots in self.layers
-        )
-        return Strategy((Domain(sizes, measures),), tuple(self.shapes), layers)
-
-
 def _assembled(
     work: Workload,
     division: Division,
@@ -168,18 +130,29 @@ def _assembled(
     sizes = work.schema.sizes
     measures = on_attributes(in_whole_numbers(found.weights), kinds, sizes)
     exact = {kind: measures[list(kinds).index(kind)].vector() for kind in found.weights}
-    bench = _BlockCache()
-    if division.centred:
-        parts = decompose(Workload(work.schema, division.centred), measures)
-        rest = _without(parts, set(total.free.blocks) if total.free else set())
-        bench.add_centred(rest, sizes, tolerance, progress)
+    shapes: list[Shape] = []
+    spans: dict[int, Integers | None] = {}
+    layers: list[tuple[Layer, Array]] = []  # with the roots T of their blocks' optima
+    rest = _untouched(work, division, total, measures)
+    if rest is not None:
+        draft = solve_blocks(rest, sizes, Optimal(), tolerance, progress)
+        shapes, spans = list(draft.strategy.shapes), dict(draft.spans)
+        layers = [(layer, layer.costs * math.sqrt(draft.value or 0.0)) for layer in draft.strategy.layers]
     for pattern, blocks, scales, root in total.touched(exact, found.moved, LAST_FILL):
         with threads_for(len(root)):
             solution = solve_cells(root, tolerance).require(tolerance, f"a block of {root.shape[1]:,} cells")
-        bench.add_free(pattern, blocks, np.sqrt(scales) * math.sqrt(solution.upper), solution.strategy)
-    mechanism = bench.finished(sizes, measures)
+        roots = np.sqrt(scales) * math.sqrt(solution.upper)
+        subsets = np.array(blocks, dtype=np.int32).reshape(len(blocks), len(pattern.sizes))
+        layout = (tuple(range(len(pattern.sizes))),) if pattern.sizes else ()
+        numbers = np.full((len(blocks), len(layout)), len(shapes), dtype=np.int64)
+        if pattern.sizes:
+            if len(pattern.span) < pattern.span.shape[1]:
+                spans[len(shapes)] = pattern.span
+            shapes.append(Shape.independent(pattern.sizes, solution.strategy))
+        layers.append((Layer(subsets, layout, numbers, roots, roots), roots))
+    mechanism = with_best_noise(Domain(sizes, measures), shapes, layers)
     value = math.fsum(mechanism.totals(part)[0] for part in work.parts)
-    return Draft(mechanism, _lower_bound(work), "all mechanisms", value, spans=bench.spans)
+    return Draft(mechanism, _lower_bound(work), "all mechanisms", value, spans=spans)
 
 
 def _lower_bound(work: Workload) -> float:
@@ -188,12 +161,18 @@ def _lower_bound(work: Workload) -> float:
     return max(product_dual_or_nothing(work), svd_or_nothing(work) if cells <= BOUND_CELLS else 0.0)
 
 
-def _without(parts: Decomposition, touched: set[Attributes]) -> Decomposition:
-    """The blocks that no free table touches."""
+def _untouched(
+    work: Workload, division: Division, total: BlockSum, measures: Sequence[Measure]
+) -> Decomposition | None:
+    """The blocks of centred tables that no free table touches, None if there are none."""
+    if not division.centred:
+        return None
+    parts = decompose(Workload(work.schema, division.centred), measures)
+    touched = set(total.free.blocks) if total.free else set()
     simple = []
     for blocks in parts.simple:
         keep = np.array([tuple(row) not in touched for row in blocks.subsets.tolist()], dtype=bool)
         if keep.any():
             simple.append(SimpleBlocks(blocks.subsets[keep], blocks.pieces[keep], blocks.coefficients[keep]))
     mixed = tuple(block for block in parts.mixed if block.attributes not in touched)
-    return replace(parts, simple=tuple(simple), mixed=mixed)
+    return replace(parts, simple=tuple(simple), mixed=mixed) if simple or mixed else None

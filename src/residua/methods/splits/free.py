@@ -63,7 +63,7 @@ class FreeTables:
             queries = tuple(factor.queries for factor in group.factors)
             source = Source(queries, tuple(kinds[at] for at in group.attributes))
             number = numbers.setdefault(source, len(numbers))
-            for places in _subsets(len(group.attributes)):
+            for places in choices(len(group.attributes)):
                 own = tuple(group.attributes[place] for place in places)
                 self._use((number, places, NOBODY), own, tuple(sorted(own)), group.weight)
                 others = _others(own, group.attributes, wider)
@@ -74,11 +74,12 @@ class FreeTables:
         self.sources = list(numbers)
         self.roots = [source.root() for source in self.sources]
         self.tied = [_symmetric(source, root) for source, root in zip(self.sources, self.roots, strict=True)]
-        self.base = {
-            (number, places, NOBODY): _uniform_piece(self.roots[number], source.sizes, places)
-            for number, source in enumerate(self.sources)
-            for places in _subsets(len(source.sizes))
-        }
+        self.base: dict[Key, Array] = {}
+        for number, source in enumerate(self.sources):
+            uniform = [Measure(size) for size in source.sizes]
+            for places in choices(len(source.sizes)):
+                piece = project(self.roots[number], source.sizes, uniform, places)
+                self.base[number, places, NOBODY] = piece
         self.moves = [
             move
             for number, source in enumerate(self.sources)
@@ -146,14 +147,6 @@ class FreeTables:
         return np.asarray(tensor.sum(axis=gone).reshape(len(slope), -1))
 
 
-def _subsets(ways: int) -> list[tuple[int, ...]]:
-    return list(choices(ways))
-
-
-def _uniform_piece(root: Array, sizes: Sequence[int], places: tuple[int, ...]) -> Array:
-    return project(root, sizes, [Measure(size) for size in sizes], places)
-
-
 def _others(own: Attributes, table: Attributes, family: set[Attributes]) -> list[int]:
     """Attributes outside the table that make a block of the family together with its own."""
     return sorted(
@@ -180,7 +173,7 @@ def _moves(
     outsiders: Mapping[tuple[int, tuple[int, ...]], Sequence[int]],
 ) -> Iterable[Move]:
     """Every move by one attribute."""
-    for places in _subsets(len(source.sizes)):
+    for places in choices(len(source.sizes)):
         shape = (rows, int(np.prod([source.sizes[place] for place in places], dtype=np.int64)))
         origin: Key = (number, places, NOBODY)
         if tied and places == (1,):
