@@ -164,7 +164,10 @@ def solve_blocks(
     found = [*map(cache.simple, parts.simple), *cache.mixed(parts.mixed)]
     total = math.fsum(float(each.upper.sum()) for each in found)
     lower = math.fsum(float(each.lower.sum()) for each in found) ** 2
-    layers = [(Layer(each.subsets, each.layout, each.shapes, each.lower, each.upper), each.upper) for each in found]
+    layers = [
+        (Layer(each.subsets, each.layout, each.shapes, costs=each.upper, noise=each.upper), each.upper)
+        for each in found
+    ]
     strategy = with_best_noise(Domain(tuple(sizes), parts.measures), cache.shapes, layers)
     return Draft(strategy, lower, "this block structure", total**2, spans=cache.spans)
 
