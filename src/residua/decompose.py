@@ -6,7 +6,7 @@ that their slopes can be followed (claim C-003); `decompose` works them out unde
 """
 
 import hashlib
-from collections.abc import Hashable, Iterable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
@@ -243,14 +243,6 @@ class Piece:
     def size(self) -> float:
         """Trace of the gram; for nothing kept, the sum of the squared means."""
         return float(np.sum(self.root() ** 2))
-
-
-def pieces_of(table: Table, measures: Sequence[Measure]) -> Iterator[tuple[Attributes, tuple[Piece, ...]]]:
-    """For every subset of a table's attributes a piece of each factor; attributes in the factors' order."""
-    for kept, _ in splits(table):
-        pairs = list(zip(table.factors, kept, strict=True))
-        pieces = (Piece(f.queries, own, tuple(measures[at] for at in f.attributes), ()) for f, own in pairs)
-        yield tuple(f.attributes[place] for f, own in pairs for place in own), tuple(pieces)
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from residua.methods.draft import Progress
 from residua.methods.scales.query_pieces import Orbits
-from residua.methods.scales.variance_rows import FEW, Listed, Product, TableKinds
+from residua.methods.scales.variance_rows import FEW, Listed, Product, TableOrbits
 from residua.solve.newton import Bracketed, LogLandscape, Search
 from residua.strategy.strategy import Strategy
 
@@ -27,7 +27,7 @@ ROUNDING = 1e-12  # relative error of sums and roots of positive numbers, genero
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Scales(Bracketed):
-    """Noise variances by kind of block that meet every cap, and what is proved about their cost.
+    """Noise variances by orbit of blocks that meet every cap, and what is proved about their cost.
 
     `lower <= least cost <= upper`, for the shapes at hand. `prices` are shares of the caps in the bound, one
     per row, adding up to 1.
@@ -43,8 +43,8 @@ class Scales(Bracketed):
 def best_scales(rows: Any, many: Array, tolerance: float, start: Array | None = None) -> Scales:
     """The cheapest noise with `rows @ noise <= 1`.
 
-    `rows` is a sparse matrix (queries, kinds of blocks) of figures over caps, `many` the number of blocks of
-    each kind. `start` are prices to begin with.
+    `rows` is a sparse matrix (queries, orbits of blocks) of figures over caps, `many` the number of blocks of
+    each orbit. `start` are prices to begin with.
     """
     search = _Search(rows, many, tolerance)
     equal = np.full(rows.shape[0], 1 / rows.shape[0])
@@ -93,19 +93,19 @@ class _Search(Search):
 
 
 MOST_ROUNDS = 60
-NEW_ROWS = 3  # of one kind of table that are added in a round
+NEW_ROWS = 3  # of one orbit of tables that are added in a round
 
 
 def in_rounds(
-    tables: TableKinds,
+    tables: TableOrbits,
     many: Array,
     caps: Sequence[float | Array],
     tolerance: float,
     progress: Progress | None = None,
 ) -> Scales:
-    """The cheapest noise that meets the caps, one entry per kind of table: a number, or one per query.
+    """The cheapest noise that meets the caps, one entry per orbit of tables: a number, or one per query.
 
-    Its prices are those of the kinds of tables.
+    Its prices are those of the orbits of tables.
     """
     chosen = _Chosen(tables, caps)
     start: Array | None = None
@@ -125,18 +125,18 @@ def in_rounds(
     return replace(found, noise=found.noise / worst, prices=prices, upper=found.upper * worst)
 
 
-def mean_rows(tables: TableKinds, many: Array, caps: Sequence[float | Array]) -> Any:
-    """What the mean variance of each kind of table takes from each kind of block, over the mean cap."""
+def mean_rows(tables: TableOrbits, many: Array, caps: Sequence[float | Array]) -> Any:
+    """What the mean variance of each orbit of tables takes from each orbit of blocks, over the mean cap."""
     from scipy.sparse import csr_array
 
-    kinds, blocks, values = tables.means
+    orbits, blocks, values = tables.means
     allowed = np.array([float(np.mean(cap)) for cap in caps])
     shape = (len(tables.many), len(many))
-    return csr_array((values / allowed[kinds], (kinds, blocks)), shape=shape)
+    return csr_array((values / allowed[orbits], (orbits, blocks)), shape=shape)
 
 
 def with_noise(strategy: Strategy, orbits: Orbits, noise: Array) -> Strategy:
-    """The strategy with the noise of each kind of block; its shapes cost 1."""
+    """The strategy with the noise of each orbit of blocks; its shapes cost 1."""
     layers = tuple(
         replace(layer, noise=noise[of], costs=1 / noise[of])
         for layer, of in zip(strategy.layers, orbits.of, strict=True)
@@ -154,13 +154,13 @@ def _grown(prices: Array, count: int) -> Array:
 class _Chosen:
     """The queries listed so far."""
 
-    def __init__(self, tables: TableKinds, caps: Sequence[float | Array]) -> None:
+    def __init__(self, tables: TableOrbits, caps: Sequence[float | Array]) -> None:
         self.tables, self.caps = tables, caps
-        self.queries: list[tuple[int, int]] = []  # kind of table and query, in the order they were added
+        self.queries: list[tuple[int, int]] = []  # orbit of tables and query, in the order they were added
         self._has: set[tuple[int, int]] = set()
-        for kind, table in tables.others.items():
+        for orbit, table in tables.others.items():
             few = range(table.queries) if table.queries <= FEW else _extremes(table)
-            self._add(kind, few)
+            self._add(orbit, few)
 
     @property
     def count(self) -> int:
@@ -170,11 +170,11 @@ class _Chosen:
     def owners(self) -> Integers:
         """Kind of table of each row."""
         plain = [plain.first + np.arange(len(plain.rows)) for plain in self.tables.plain]
-        listed = np.array([kind for kind, _ in self.queries], dtype=np.int64)
+        listed = np.array([orbit for orbit, _ in self.queries], dtype=np.int64)
         return np.concatenate([*plain, listed])
 
     def rows(self, blocks: int) -> Any:
-        """Figures over caps, sparse (rows, kinds of blocks)."""
+        """Figures over caps, sparse (rows, orbits of blocks)."""
         from scipy.sparse import csr_array
 
         at: list[Integers] = []
@@ -187,11 +187,11 @@ class _Chosen:
             columns.append(plain.blocks.reshape(-1))
             values.append((plain.rows / cap[:, None]).reshape(-1))
             start += len(cap)
-        for number, (kind, query) in enumerate(self.queries, start):
-            table = self.tables.others[kind]
+        for number, (orbit, query) in enumerate(self.queries, start):
+            table = self.tables.others[orbit]
             at.append(np.full(len(table.blocks), number))
             columns.append(table.blocks)
-            values.append(table.row(query) / self._cap(kind, query))
+            values.append(table.row(query) / self._cap(orbit, query))
         every, where, what = np.concatenate(values), np.concatenate(columns), np.concatenate(at)
         alive = (where >= 0) & (every > 0)
         return csr_array((every[alive], (what[alive], where[alive])), shape=(self.count, blocks))
@@ -199,24 +199,24 @@ class _Chosen:
     def add_violated(self, noise: Array, allowed: float) -> float:
         """The largest variance over its cap at this noise, at least 1; queries above `allowed` are added."""
         worst = 1.0
-        for kind, table in self.tables.others.items():
-            ratios = table.variances(noise) / self.caps[kind]
+        for orbit, table in self.tables.others.items():
+            ratios = table.variances(noise) / self.caps[orbit]
             largest = float(ratios.max())
             worst = max(worst, largest)
             if largest > allowed and table.queries > FEW:
                 most = min(NEW_ROWS, len(ratios) - 1)
                 top = np.argpartition(-ratios, most)[: most + 1]
-                self._add(kind, top[ratios[top] > allowed].tolist())
+                self._add(orbit, top[ratios[top] > allowed].tolist())
         return worst
 
-    def _add(self, kind: int, queries: Iterable[int]) -> None:
+    def _add(self, orbit: int, queries: Iterable[int]) -> None:
         for query in queries:
-            if (kind, query) not in self._has:
-                self._has.add((kind, query))
-                self.queries.append((kind, query))
+            if (orbit, query) not in self._has:
+                self._has.add((orbit, query))
+                self.queries.append((orbit, query))
 
-    def _cap(self, kind: int, query: int) -> float:
-        cap = self.caps[kind]
+    def _cap(self, orbit: int, query: int) -> float:
+        cap = self.caps[orbit]
         return float(cap[query]) if isinstance(cap, np.ndarray) else cap
 
 

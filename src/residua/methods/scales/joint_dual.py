@@ -93,7 +93,7 @@ def _together(blocks: Sequence[Block], parts: Array, values: Sequence[Array], co
 
 
 class JointSearch(Search):
-    """The best weights of queries, and of the cells of each kind of block."""
+    """The best weights of queries, and of the cells of each orbit of blocks."""
 
     most_evaluations, patience = 100, 12
 
@@ -157,7 +157,7 @@ class JointSearch(Search):
         return found
 
     def strategies(self) -> list[Array]:
-        """The shape of each kind of block, at cost 1."""
+        """The shape of each orbit of blocks, at cost 1."""
         found = []
         for sight in self.best:
             z = sight.cell_directions
@@ -166,7 +166,7 @@ class JointSearch(Search):
 
 
 class _Shapes:
-    """Turns the solution of each kind of block to the order of attributes of every block of the kind."""
+    """Turns the solution of each orbit of blocks to the order of attributes of every block of the orbit."""
 
     def __init__(
         self, strategy: Strategy, orbits: Orbits, blocks: Sequence[Block], matrices: Sequence[Array]

@@ -1,7 +1,7 @@
 """A loss of one's own: any convex, increasing function of one variance per table name (claim J-008).
 
 With the shapes of blocks fixed, the mean variance of the queries of each name is linear in the blocks' noise,
-so a convex loss of them is a convex problem of one number per kind of block. cvxpy and clarabel (the extra
+so a convex loss of them is a convex problem of one number per orbit of blocks. cvxpy and clarabel (the extra
 `convex`) solve it; the loss is written with cvxpy.
 """
 
@@ -22,7 +22,7 @@ from residua.methods.blocks import Optimal, solve_blocks
 from residua.methods.draft import Draft, Progress, Scope
 from residua.methods.scales.cutting_planes import with_noise
 from residua.methods.scales.query_pieces import Orbits, unweighted
-from residua.methods.scales.variance_rows import TableKinds, table_kinds
+from residua.methods.scales.variance_rows import TableOrbits, table_orbits
 from residua.schema.coding import hint
 from residua.workload import Table, TableRun, Workload
 
@@ -77,13 +77,13 @@ def _names(work: Workload) -> list[str]:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _LossProblem:
-    """Mean variances by name as a matrix over kinds of blocks: `rows @ noise`, (names, kinds)."""
+    """Mean variances by name as a matrix over orbits of blocks: `rows @ noise`, (names, orbits)."""
 
     work: Workload
     names: list[str]
     draft: Draft
     orbits: Orbits
-    tables: TableKinds
+    tables: TableOrbits
     rows: Array
 
     @classmethod
@@ -95,7 +95,7 @@ class _LossProblem:
                 f"the tables need {len(orbits.many):,} different kinds of blocks, and a loss of your own can "
                 f"be planned for {LOSS_BLOCKS:,}; use objective='max_variance', or fewer tables"
             )
-        tables = table_kinds(work, draft.strategy, orbits, marks, listing=False)
+        tables = table_orbits(work, draft.strategy, orbits, marks, listing=False)
         return cls(work, names, draft, orbits, tables, _rows_by_name(work, names, tables, orbits))
 
     def solved(self, loss: Loss, cost: float, tolerance: float) -> Draft:
@@ -150,21 +150,21 @@ class _LossProblem:
         return solve_blocks(decompose(again), again.schema.sizes, Optimal(), tolerance).lower_bound
 
 
-def _rows_by_name(work: Workload, names: list[str], tables: TableKinds, orbits: Orbits) -> Array:
-    """What the mean variance of each name takes from the noise of each kind of block."""
+def _rows_by_name(work: Workload, names: list[str], tables: TableOrbits, orbits: Orbits) -> Array:
+    """What the mean variance of each name takes from the noise of each orbit of blocks."""
     places = {name: place for place, name in enumerate(names)}
-    kinds, blocks, values = tables.means
+    owners, blocks, values = tables.means
     shares = np.zeros((len(names), len(tables.many)))
     for part, of in zip(work.parts, tables.of, strict=True):
         if part.name is not None:
             counts = _table_counts(part)
             np.add.at(shares[places[part.name]], of, counts)
         else:
-            for kind, group in zip(of.tolist(), part, strict=True):
-                shares[places[group.name], kind] += float(group.count)
+            for orbit, group in zip(of.tolist(), part, strict=True):
+                shares[places[group.name], orbit] += float(group.count)
     shares /= shares.sum(axis=1, keepdims=True)
     means = np.zeros((len(tables.many), len(orbits.many)))
-    np.add.at(means, (kinds, blocks), values)
+    np.add.at(means, (owners, blocks), values)
     return np.asarray(shares @ means)
 
 

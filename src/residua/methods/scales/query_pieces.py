@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from residua._limits import PIECE_CELLS, PIECE_ENTRIES, PIECE_QUERIES
 from residua.answering.blocks import Layer
-from residua.decompose import Piece, pieces_of
+from residua.decompose import Piece
 from residua.linalg.centring import VANISHING, Measure
 from residua.linalg.matrices import distinct_rows, independent_rows, join
 from residua.methods.centring import on_attributes
@@ -19,6 +19,7 @@ from residua.methods.draft import Caps
 from residua.strategy.build import product_span
 from residua.workload import Explicit, Factor, Table, TableRun, Workload
 from residua.workload.symmetry import attribute_orbits, representatives, row_orbits
+from residua.workload.tables import splits
 
 Integers = NDArray[np.int64]
 Array = NDArray[np.float64]
@@ -169,7 +170,7 @@ class Capped:
             scale = np.sqrt(np.broadcast_to(np.asarray(cap, dtype=np.float64), (table.count,)))
             lengths = [np.linalg.norm(factor.queries.matrix(), axis=1)[:, None] for factor in table.factors]
             least = VANISHING * join(lengths)[:, 0]
-            for attributes, pieces in pieces_of(table, measures):
+            for attributes, pieces in _pieces_of(table, measures):
                 whole = join(piece.rows() for piece in pieces)
                 alive = np.linalg.norm(whole, axis=1) > least
                 if alive.any():
@@ -179,6 +180,14 @@ class Capped:
                     several.append((entry, rows, count + own, 1 / sizes[own]))
             count += len(sizes)
         return {key: _block(entries, orbits) for key, entries in found.items()}, count
+
+
+def _pieces_of(table: Table, measures: Sequence[Measure]) -> Iterator[tuple[Key, tuple[Piece, ...]]]:
+    """For every subset of a table's attributes a piece of each factor; attributes in the factors' order."""
+    for kept, _ in splits(table):
+        pairs = list(zip(table.factors, kept, strict=True))
+        pieces = (Piece(f.queries, own, tuple(measures[at] for at in f.attributes), ()) for f, own in pairs)
+        yield tuple(f.attributes[place] for f, own in pairs for place in own), tuple(pieces)
 
 
 def _block(found: Sequence[tuple[Entry, Array, Integers, Array]], orbits: Orbits) -> Block:

@@ -97,12 +97,12 @@ def weighted(asked: Capped, alone: dict[int, Alone]) -> Workload:
     made: dict[tuple[int, Queries], Queries] = {}
 
     def changed(factor: Factor) -> Factor:
-        kind = int(asked.orbits.attributes[factor.attributes[0]])
-        if len(factor.attributes) > 1 or kind not in alone:
+        orbit = int(asked.orbits.attributes[factor.attributes[0]])
+        if len(factor.attributes) > 1 or orbit not in alone:
             return factor
-        key = (kind, factor.queries)
+        key = (orbit, factor.queries)
         if key not in made:
-            own = alone[kind].queries[factor.queries]
+            own = alone[orbit].queries[factor.queries]
             made[key] = Explicit(factor.queries.sizes, factor.queries.matrix(), own)
         return Factor(factor.attributes, made[key])
 
@@ -170,7 +170,7 @@ class Centring:
         same = self.start is not None and len(self.start) == weights
         search.run(self.start if same else None)
         self.start = search.weights
-        slopes = {kind: np.zeros(size) for kind, size in self.free.items()}
+        slopes = {orbit: np.zeros(size) for orbit, size in self.free.items()}
         for block, change in zip(found.values(), search.changes(), strict=True):
             self._add_slopes(block, change, slopes)
         root = math.sqrt(search.lower)
@@ -187,9 +187,9 @@ class Centring:
             places = np.argsort(self.asked.orbits.order(entry.attributes)).tolist()
             tensor = permuted(rows, block.sizes, places)
             for place, factor in enumerate(entry.table.factors):
-                kind = int(self.asked.orbits.attributes[factor.attributes[0]])
-                if len(factor.attributes) == 1 and kind in slopes:
-                    slopes[kind] += _by_means(entry, tensor, place) @ factor.queries.matrix()
+                orbit = int(self.asked.orbits.attributes[factor.attributes[0]])
+                if len(factor.attributes) == 1 and orbit in slopes:
+                    slopes[orbit] += _by_means(entry, tensor, place) @ factor.queries.matrix()
 
     def measures(self, x: Array) -> tuple[Measure, ...]:
         """The measures of all attributes at a point of the search."""

@@ -1,7 +1,7 @@
 """Accuracy first over blocks: the least privacy cost at which every query's variance is at most its cap.
 
 Shapes of blocks are fixed by `solve_blocks` to start with; their noise is then a convex problem of one number
-per kind of block (`scales.solve`), with violated queries added in rounds. Largest variance is the same with
+per orbit of blocks (`scales.solve`), with violated queries added in rounds. Largest variance is the same with
 equal caps, rescaled to the budget.
 """
 
@@ -29,7 +29,7 @@ from residua.methods.scales.single_attribute import (
     part_way,
     weighted,
 )
-from residua.methods.scales.variance_rows import TableKinds, table_kinds, weight_of
+from residua.methods.scales.variance_rows import TableOrbits, table_orbits, weight_of
 from residua.strategy.strategy import Strategy
 from residua.workload import Table, TableRun, Workload
 
@@ -94,10 +94,10 @@ class _Problem:
         asked = Capped(work, caps, Orbits.of_blocks(work, marks, draft.strategy.layers))
         return cls(asked, tolerance, progress, marks, invariant, draft.strategy, draft.spans)
 
-    def shared_out(self) -> tuple[TableKinds, Scales]:
+    def shared_out(self) -> tuple[TableOrbits, Scales]:
         """The best noise for the shapes in use, by orbit of blocks, and the tables that it serves."""
-        tables = table_kinds(self.asked.work, self.strategy, self.asked.orbits, self.marks)
-        caps, many = tables.by_kind(self.asked.caps), self.asked.orbits.many
+        tables = table_orbits(self.asked.work, self.strategy, self.asked.orbits, self.marks)
+        caps, many = tables.by_orbit(self.asked.caps), self.asked.orbits.many
         return tables, in_rounds(tables, many, caps, self.tolerance / 2, self.progress)
 
     def symmetric(self) -> Draft:
@@ -141,24 +141,24 @@ class _Problem:
         shaped = replace(self, strategy=better.strategy, spans=better.spans)
         return shaped.draft(*shaped.shared_out(), better.lower)
 
-    def mean_bound(self, tables: TableKinds) -> float:
+    def mean_bound(self, tables: TableOrbits) -> float:
         """A bound on the cost from weights that are equal within each table: no largest is below a mean."""
         many = self.asked.orbits.many
         means = best_scales(
-            mean_rows(tables, many, tables.by_kind(self.asked.caps)), many, self.tolerance / 2
+            mean_rows(tables, many, tables.by_orbit(self.asked.caps)), many, self.tolerance / 2
         )
         if tables.simple:  # the shapes of products do not depend on the weights of tables
             return float(means.lower * (1 + self.tolerance / 4) ** -self.wide)
         return self._solved_again(tables, means.prices) if len(tables.many) <= WEIGHED_CLASSES else 0.0
 
-    def _solved_again(self, tables: TableKinds, prices: Array) -> float:
-        """The bound of blocks solved for these shares of the kinds of tables."""
+    def _solved_again(self, tables: TableOrbits, prices: Array) -> float:
+        """The bound of blocks solved for these shares of the orbits of tables."""
         parts: list[Table | TableRun] = []
         for part, of, cap in zip(self.asked.work.parts, tables.of, self.asked.caps, strict=True):
-            for kind in np.unique(of[prices[of] > 0]).tolist():
-                mine = np.flatnonzero(of == kind)
+            for orbit in np.unique(of[prices[of] > 0]).tolist():
+                mine = np.flatnonzero(of == orbit)
                 chosen = part.take(mine) if isinstance(part, TableRun) else part
-                each = prices[kind] * len(mine) / tables.many[kind]
+                each = prices[orbit] * len(mine) / tables.many[orbit]
                 weight = len(mine) * _weight(chosen) * float(np.mean(cap))
                 parts.append(replace(chosen, weight=float(each) / weight))
         again = decompose(Workload(self.asked.work.schema, tuple(parts)))
@@ -166,7 +166,7 @@ class _Problem:
         return solve_blocks(again, sizes, Optimal(), self.tolerance, self.progress).lower_bound
 
     def draft(
-        self, tables: TableKinds, found: Scales, lower: float, scope: Scope = "this block structure"
+        self, tables: TableOrbits, found: Scales, lower: float, scope: Scope = "this block structure"
     ) -> Draft:
         """What is handed out: the strategy with this noise, and prices table by table."""
         mechanism = with_noise(self.strategy, self.asked.orbits, found.noise)

@@ -1,6 +1,6 @@
-"""Variances of tables as sums over kinds of blocks: what each query takes from the noise of each kind.
+"""Variances of tables as sums over orbits of blocks: what each query takes from the noise of each orbit.
 
-With the shapes fixed, a query's variance is linear in the blocks' noise variances. Tables of one kind share
+With the shapes fixed, a query's variance is linear in the blocks' noise variances. Tables of one orbit share
 their rows; a table with many queries lists none until they are asked for.
 """
 
@@ -40,7 +40,7 @@ FEW = 16  # queries of a table that are all listed at once; more than bind make 
 class Product:
     """A table of one-attribute families under blocks that are products.
 
-    `blocks` is (2^families,), kinds of blocks by which families are kept (last family fastest), -1 where
+    `blocks` is (2^families,), orbits of blocks by which families are kept (last family fastest), -1 where
     nothing is asked; `figures` has for each family (2, queries): squared means and variances at noise 1.
     """
 
@@ -53,7 +53,7 @@ class Product:
         return math.prod(figure.shape[1] for figure in self.figures)
 
     def variances(self, noise: Array) -> Array:
-        """Variance of each query at these noise variances by kind of block, (queries,)."""
+        """Variance of each query at these noise variances by orbit of blocks, (queries,)."""
         tensor = np.where(self.blocks >= 0, noise[self.blocks], 0.0).reshape((2,) * len(self.figures))
         for figure in self.figures:
             tensor = np.tensordot(tensor, figure, axes=(0, 0))
@@ -79,7 +79,7 @@ class Listed:
         return int(self.figures.shape[1])
 
     def variances(self, noise: Array) -> Array:
-        """Variance of each query at these noise variances by kind of block, (queries,)."""
+        """Variance of each query at these noise variances by orbit of blocks, (queries,)."""
         return np.asarray(noise[self.blocks] @ self.figures)
 
     def row(self, query: int) -> Array:
@@ -89,9 +89,9 @@ class Listed:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Plain:
-    """Many kinds of tables with one figure each, as marginals have: `blocks` and `rows` are (kinds, 2^ways).
+    """Orbits of tables with one figure each, as marginals have: `blocks` and `rows` are (orbits, 2^ways).
 
-    `first` is the number of the first kind; caps are those of the part.
+    `first` is the number of the first orbit; caps are those of the part.
     """
 
     first: int
@@ -100,12 +100,12 @@ class Plain:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class TableKinds:
-    """All tables of a workload by kind.
+class TableOrbits:
+    """All tables of a workload by orbit.
 
-    `of` has for each part the kind of each of its tables, `many` the tables of each kind. `plain` holds kinds
-    with one figure, `others` the rest by number. `means` is, for all kinds, what the weighted mean variance
-    of a table takes from the noise of each kind of block: three arrays (kind, block, value).
+    `of` has for each part the orbit of each of its tables, `many` the tables of each orbit. `plain` holds
+    those with one figure, `others` the rest by number. `means` is, for all, what the weighted mean variance
+    of a table takes from the noise of each orbit of blocks: three arrays (orbit, block, value).
     """
 
     of: tuple[Integers, ...]
@@ -115,21 +115,21 @@ class TableKinds:
     means: tuple[Integers, Integers, Array]
     simple: bool
 
-    def by_kind(self, caps: Caps) -> list[float | Array]:
-        """The cap of each kind of table, from those of the parts."""
+    def by_orbit(self, caps: Caps) -> list[float | Array]:
+        """The cap of each orbit of tables, from those of the parts."""
         found: list[float | Array] = [0.0] * len(self.many)
         for of, cap in zip(self.of, caps, strict=True):
-            for kind in np.unique(of).tolist():
-                found[kind] = cap
+            for orbit in np.unique(of).tolist():
+                found[orbit] = cap
         return found
 
 
-def table_kinds(
+def table_orbits(
     work: Workload, strategy: Strategy, orbits: Orbits, marks: Sequence[object], *, listing: bool = True
-) -> TableKinds:
-    """The kinds of tables of a workload, for blocks with the shapes of `strategy`.
+) -> TableOrbits:
+    """The orbits of tables of a workload, for blocks with the shapes of `strategy`.
 
-    `marks` are those that made the kinds of attributes. Without `listing` only `means` are worked out, and
+    `marks` are those that made the orbits of attributes. Without `listing` only `means` are worked out, and
     no table has too many queries.
     """
     return _Builder(strategy, orbits, listing).build(work, marks)
@@ -145,7 +145,7 @@ class _Builder:
         self.means: list[tuple[Integers, Integers, Array]] = []
         self.count = 0
 
-    def build(self, work: Workload, marks: Sequence[object]) -> TableKinds:
+    def build(self, work: Workload, marks: Sequence[object]) -> TableOrbits:
         of = []
         for part, mark in zip(work.parts, marks, strict=True):
             if self.shape_of is not None and (run := _run(part)) is not None:
@@ -153,9 +153,9 @@ class _Builder:
             else:
                 of.append(self._one_by_one(part))
         many = np.bincount(np.concatenate(of), minlength=self.count).astype(np.float64)
-        kind, block, value = (np.concatenate(column) for column in zip(*self.means, strict=True))
-        means = (kind, block, value)
-        return TableKinds(tuple(of), many, tuple(self.plain), self.others, means, self.shape_of is not None)
+        orbit, block, value = (np.concatenate(column) for column in zip(*self.means, strict=True))
+        means = (orbit, block, value)
+        return TableOrbits(tuple(of), many, tuple(self.plain), self.others, means, self.shape_of is not None)
 
     def _run(self, run: Run, part: Table | TableRun, *, whole: bool) -> Integers:
         """Kinds of the tables of a run, in arrays; with `whole`, queries that others exceed are kept."""
@@ -222,15 +222,15 @@ class _Builder:
         return found
 
     def _one_by_one(self, part: Table | TableRun) -> Integers:
-        """Kinds of the tables of a part, each looked at; equal sequences of kinds share one."""
+        """Orbits of the tables of a part, each looked at; equal orbits of attributes share one."""
         found: dict[object, int] = {}
         of = []
         for group in part if isinstance(part, TableRun) else (part,):
             # In ascending order: the shape of a block on several attributes depends on their order.
             order = np.argsort(group.attributes)
             factors = tuple((len(factor.attributes), factor.queries) for factor in group.factors)
-            kinds = tuple(self.orbits.attributes[list(group.attributes)].tolist())
-            key = (kinds, tuple(order.tolist()), factors)
+            own = tuple(self.orbits.attributes[list(group.attributes)].tolist())
+            key = (own, tuple(order.tolist()), factors)
             if key not in found:
                 found[key] = self.count
                 self._look_at(group)
@@ -239,7 +239,7 @@ class _Builder:
         return np.array(of, dtype=np.int64)
 
     def _look_at(self, group: Table) -> None:
-        """Figures and means of one table of a new kind."""
+        """Figures and means of one table of a new orbit."""
         orbits = self.orbits
         pieces = [(orbits.numbers[orbits.key(attributes)], own) for attributes, own in self._pieces(group)]
         numbers = np.array([number for number, _ in pieces], dtype=np.int64)
@@ -266,8 +266,8 @@ class _Builder:
 
     def _add_means(self, numbers: Integers, blocks: Integers, values: Array) -> None:
         alive = (blocks >= 0) & (values > 0)
-        kinds = np.broadcast_to(numbers[:, None], blocks.shape)
-        self.means.append((kinds[alive], blocks[alive], values[alive]))
+        owners = np.broadcast_to(numbers[:, None], blocks.shape)
+        self.means.append((owners[alive], blocks[alive], values[alive]))
 
 
 def weight_of(queries: Queries) -> float:
@@ -287,21 +287,21 @@ def _run(part: Table | TableRun) -> Run | None:
     return subsets, {factor.attributes[0]: factor.queries for factor in part.factors}
 
 
-def _one_shape_each(strategy: Strategy, kinds: Integers) -> Integers | None:
+def _one_shape_each(strategy: Strategy, orbits: Integers) -> Integers | None:
     """The one shape that measures each attribute in all its blocks, -1 where none does.
 
-    None where an attribute, or two of one kind, have several, or a shape has several attributes.
+    None where an attribute, or two of one orbit, have several, or a shape has several attributes.
     """
-    by_kind = np.full(len(kinds) + 1, -1, dtype=np.int64)
+    by_orbit = np.full(len(orbits) + 1, -1, dtype=np.int64)
     for layer in strategy.layers:
         for numbers, places in zip(layer.shapes.T, layer.layout, strict=True):
             if len(places) > 1:
                 return None
-            here = kinds[layer.subsets[:, places[0]]]
-            by_kind[here] = np.where(by_kind[here] < 0, numbers, by_kind[here])
-            if np.any(by_kind[here] != numbers):
+            here = orbits[layer.subsets[:, places[0]]]
+            by_orbit[here] = np.where(by_orbit[here] < 0, numbers, by_orbit[here])
+            if np.any(by_orbit[here] != numbers):
                 return None
-    return np.where(kinds < 0, -1, by_kind[kinds])
+    return np.where(orbits < 0, -1, by_orbit[orbits])
 
 
 def _outer_rows(values: Array, subsets: NDArray[np.int32]) -> Array:
