@@ -14,7 +14,7 @@ from residua.ledger import Ledger
 from residua.noise import Source
 from residua.plans import Plan
 from residua.release import Measurements, Release, audit_record
-from residua.strategy.costs import refuse_uncounted
+from residua.strategy.strategy import refuse_uncounted
 
 
 @asks_for(

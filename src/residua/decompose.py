@@ -13,8 +13,7 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from residua.linalg.centring import Measure, project, standing_rows
-from residua.linalg.matrices import distinct_rows, join
+from residua.linalg.matrices import Measure, distinct_rows, join, project, same_gram, standing_rows
 from residua.strategy.build import centred_span, integer_span, product_span
 from residua.workload import Combined, Queries, Table, TableRun, Workload
 from residua.workload.tables import choices, refuse_wide_tables, splits, without_totals
@@ -199,9 +198,6 @@ def _add_runs(asked: Asked, size: int, entries: Sequence[Entry]) -> None:
     asked.terms += len(subsets)
 
 
-SAME = 1e-9  # relative difference of grams that is rounding
-
-
 @dataclass(frozen=True, slots=True)
 class Piece:
     """What a family asks of some of its attributes: means along the others, centred along those kept.
@@ -330,7 +326,7 @@ class _Evaluated:
         piece = self._piece(source, kept)
         root = piece.root()
         known = by_key.setdefault(_gram_key(piece, root), [])
-        number = next((at for at in known if _same_gram(self.roots[at], root)), len(self.pieces))
+        number = next((at for at in known if same_gram(self.roots[at], root)), len(self.pieces))
         if number == len(self.pieces):
             self.pieces.append(piece)
             self.roots.append(root)
@@ -388,18 +384,6 @@ def _gram_key(piece: Piece, root: Array) -> bytes:
     digits = np.round(gram / scale, 10) if scale > 0 else gram
     content = hashlib.sha256((digits + 0.0).tobytes()).digest()  # + 0.0 makes every zero a positive one
     return repr((marks, float(f"{scale:.10e}"))).encode() + content
-
-
-def _same_gram(one: Array, two: Array) -> bool:
-    """Whether `R'R` of two roots agrees in every direction, light or heavy: `two = M one`, M orthogonal."""
-    if np.array_equal(one, two):
-        return True
-    if one.shape != two.shape:
-        return False
-    basis, upper = np.linalg.qr(one.T)
-    turn = np.linalg.solve(upper, (two @ basis).T).T  # one = upper' basis'
-    lost = np.linalg.norm(two - turn @ one, axis=1) > SAME * np.linalg.norm(two, axis=1)
-    return not lost.any() and bool(np.abs(turn.T @ turn - np.eye(len(turn))).max() < SAME)
 
 
 def signature(block: Block) -> tuple[tuple[tuple[float, Placed], ...], float]:

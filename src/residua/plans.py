@@ -36,13 +36,12 @@ from residua.errors import (
 )
 from residua.kernel.measurement import Measurement, record_limit, refuse_few_records
 from residua.privacy import Budget, Privacy, Unit, budget_from_manifest
-from residua.privacy.laws import bound_divisor, variance_ratio
+from residua.privacy.statement import bound_divisor, variance_ratio
 from residua.schema import Schema
-from residua.strategy.costs import batches_of
 from residua.strategy.format_1 import strategy_of_format_1
 from residua.strategy.manifest import refuse_unfit, strategy_from_manifest, strategy_to_manifest
 from residua.strategy.rounding import rebudgeted
-from residua.strategy.strategy import Strategy
+from residua.strategy.strategy import Strategy, batches_of
 from residua.strategy.unspent import free_variances, unspent
 from residua.workload import Table, Workload
 from residua.workload.queries import spelled

@@ -26,8 +26,8 @@ from residua.answering.independent.answerer import Independent
 from residua.answering.kronecker import Kronecker
 from residua.answering.nested import Nested
 from residua.answering.protocol import Answerer
-from residua.linalg.centring import Measure, centred_columns
 from residua.linalg.classes import Classes, JointClasses
+from residua.linalg.matrices import Measure, centred_columns
 from residua.strategy.build import of_blocks, seen_by, whole_span
 from residua.strategy.integers import independent_integers
 from residua.strategy.joining import as_cells

@@ -11,10 +11,10 @@ from residua.errors import FileFormatError
 from residua.kernel.block import matrix_cost
 from residua.kernel.cost import added_cost, separate_cost
 from residua.kernel.measurement import largest_size
-from residua.privacy.laws import noise_law
-from residua.strategy.costs import batches_of
+from residua.privacy.statement import noise_law
 from residua.strategy.manifest import strategy_from_manifest, strategy_to_manifest
 from residua.strategy.rounding import rebudgeted
+from residua.strategy.strategy import batches_of
 
 SCHEMA = rs.Schema.of_sizes([3, 2])
 WORK = rs.marginals(SCHEMA, up_to=2)

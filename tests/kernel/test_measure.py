@@ -27,8 +27,8 @@ from residua.kernel.measurement import Measurement
 from residua.ledger import book
 from residua.noise import RoundedGaussian, SystemSource
 from residua.strategy.build import seen_by
-from residua.strategy.costs import record_cost
 from residua.strategy.rounding import rebudgeted
+from residua.strategy.strategy import record_cost
 from residua.workload.views import View
 
 SCHEMA = rs.Schema(age=rs.Integer(0, 3), sex=rs.Categorical("F", "M"))
@@ -555,7 +555,7 @@ def test_a_table_that_no_memory_holds_is_refused_by_its_size(unspent, monkeypatc
     with pytest.raises(rs.Infeasible, match="1,000,000,000,000 cells"):
         rs.plan(work, rs.zcdp("0.1"), method="identity")
     with monkeypatch.context() as patch:
-        patch.setattr("residua.strategy.costs.COUNTED_CELLS", 10**12)
+        patch.setattr("residua.strategy.strategy.COUNTED_CELLS", 10**12)
         plan = rs.plan(work, rs.zcdp("0.1"), method="identity")
     with pytest.raises(rs.Infeasible, match="1,000,000,000,000 cells"):
         rs.measure(plan, np.zeros((1, 12), dtype=int), ledger=unspent)

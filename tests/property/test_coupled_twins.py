@@ -18,13 +18,12 @@ from residua.answering.protocol import Answerer
 from residua.errors import NotInSpan
 from residua.kernel.cost import added_cost, separate_cost
 from residua.kernel.measurement import Measurement
-from residua.linalg.centring import Measure, centred_columns
+from residua.linalg.matrices import Measure, centred_columns
 from residua.release import Measurements
 from residua.strategy.build import whole_span
-from residua.strategy.costs import batches_of, record_cost
 from residua.strategy.integers import independent_integers
 from residua.strategy.rounding import measurable
-from residua.strategy.strategy import Domain, Strategy
+from residua.strategy.strategy import Domain, Strategy, batches_of, record_cost
 from residua.workload import Table
 
 Array = NDArray[np.float64]

@@ -15,14 +15,13 @@ from numpy.typing import NDArray
 import residua as rs
 from residua.accuracy.figures import totals_of
 from residua.decompose import decompose
-from residua.linalg.centring import Measure
+from residua.linalg.matrices import Measure
 from residua.methods.blocks import Optimal, solve_blocks
 from residua.methods.draft import Draft
 from residua.methods.registry import methods_for, residualplanner_plus
 from residua.privacy import Budget
 from residua.schema import Attribute
-from residua.strategy.costs import record_cost
-from residua.strategy.strategy import Strategy
+from residua.strategy.strategy import Strategy, record_cost
 from residua.workload import Family, Table
 
 Array = NDArray[np.float64]

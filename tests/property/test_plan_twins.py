@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 import residua as rs
-from residua.strategy.costs import record_cost
+from residua.strategy.strategy import record_cost
 from residua.workload import Family, Table
 
 Array = NDArray[np.float64]

@@ -15,7 +15,7 @@ from residua.answering.coupled.answerer import Coupled
 from residua.answering.coupled.residuals import contrasts, coordinates, lifted, subsets_of, touched
 from residua.answering.kronecker import Kronecker
 from residua.errors import Infeasible, NotInSpan
-from residua.linalg.centring import Measure
+from residua.linalg.matrices import Measure
 from residua.methods.blocks import querysmasher
 from residua.strategy.manifest import strategy_from_manifest, strategy_to_manifest
 from residua.strategy.strategy import Domain, Strategy

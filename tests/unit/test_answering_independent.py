@@ -9,13 +9,12 @@ from numpy.typing import NDArray
 import residua as rs
 from residua.answering.independent import answerer
 from residua.decompose import decompose
-from residua.linalg.centring import Measure
+from residua.linalg.matrices import Measure
 from residua.methods.blocks import Optimal, querysmasher, solve_blocks
 from residua.methods.registry import fourier, residualplanner_plus
-from residua.strategy.costs import record_cost
 from residua.strategy.format_1 import strategy_of_format_1
 from residua.strategy.manifest import strategy_from_manifest, strategy_to_manifest
-from residua.strategy.strategy import Strategy
+from residua.strategy.strategy import Strategy, record_cost
 from residua.workload import Table, TableRun
 
 ONE = rs.privacy_cost(1)

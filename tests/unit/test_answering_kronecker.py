@@ -10,9 +10,8 @@ import residua as rs
 from residua.answering.blocks import Placed, Shape
 from residua.answering.kronecker import Kronecker
 from residua.strategy.build import of_blocks
-from residua.strategy.costs import record_cost
 from residua.strategy.manifest import strategy_from_manifest, strategy_to_manifest
-from residua.strategy.strategy import Strategy
+from residua.strategy.strategy import Strategy, record_cost
 from residua.workload import Table
 
 Array = NDArray[np.float64]

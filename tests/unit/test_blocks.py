@@ -11,8 +11,7 @@ from numpy.typing import NDArray
 import residua as rs
 from residua.accuracy.figures import totals_of
 from residua.decompose import decompose
-from residua.linalg.centring import Measure, project
-from residua.linalg.matrices import independent_rows
+from residua.linalg.matrices import Measure, independent_rows, project
 from residua.methods import blocks
 from residua.methods.blocks import Fourier, Given, Optimal, querysmasher, solve_blocks, uniform_bound
 from residua.methods.draft import Draft

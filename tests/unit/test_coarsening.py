@@ -10,8 +10,8 @@ import pytest
 import residua as rs
 from residua.answering.coarsened import query_split_of
 from residua.decompose import decompose
-from residua.linalg.centring import Measure
 from residua.linalg.classes import Classes, common_refinement
+from residua.linalg.matrices import Measure
 from residua.methods import blocks, coarsening
 from residua.methods.blocks import Optimal
 from residua.strategy.rounding import measurable

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 import residua as rs
 from residua.decompose import Decomposition, decompose, signature, uniform
-from residua.linalg.centring import Measure
+from residua.linalg.matrices import Measure
 from residua.workload import Table
 
 Array = NDArray[np.float64]

@@ -16,7 +16,7 @@ from residua.decompose import decompose
 from residua.errors import Infeasible
 from residua.kernel.block import matrix_cost
 from residua.kernel.cost import added_cost, separate_cost
-from residua.linalg.centring import Measure, project
+from residua.linalg.matrices import Measure, project
 from residua.methods.blocks import Optimal, solve_blocks
 from residua.strategy import build, integers, rounding
 from residua.strategy.build import centred_span, integer_span, product_span, whole_span

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from residua.linalg.centring import Measure, centred_columns, project, standing_rows
+from residua.linalg.matrices import Measure, centred_columns, project, standing_rows
 
 Array = NDArray[np.float64]
 

@@ -9,8 +9,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from residua.linalg.centring import VANISHING, Measure
-from residua.linalg.matrices import distinct_rows, inverse_gram, join, pseudo_inverse, spread
+from residua.linalg.matrices import (
+    VANISHING,
+    Measure,
+    distinct_rows,
+    inverse_gram,
+    join,
+    pseudo_inverse,
+    spread,
+)
 from residua.workload import Factor
 
 Array = NDArray[np.float64]

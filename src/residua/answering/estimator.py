@@ -18,9 +18,8 @@ from residua._files import MOST_AXES
 from residua._limits import ESTIMATED_CELLS
 from residua._manifests import array_of, whole
 from residua.errors import FileFormatError
-from residua.linalg.centring import Measure
 from residua.linalg.classes import Classes, summed_over
-from residua.linalg.matrices import RowIndex
+from residua.linalg.matrices import Measure, RowIndex
 from residua.workload import Factor, Table, TableRun
 from residua.workload.tables import choices, without_totals
 from residua.workload.views import by_own_classes

@@ -17,8 +17,7 @@ from numpy.typing import NDArray
 from residua.answering.blocks import Blocks, Layer, Measured, Shape, Subset, ascending, stacked
 from residua.answering.estimator import Estimates
 from residua.answering.independent.answerer import Independent
-from residua.linalg.centring import Measure
-from residua.linalg.matrices import along_axes
+from residua.linalg.matrices import Measure, along_axes
 
 Array = NDArray[np.float64]
 

@@ -12,7 +12,7 @@ from residua._limits import COVARIANCE_ENTRIES
 from residua.answering.blocks import Measured
 from residua.answering.estimator import Estimates, Estimator
 from residua.errors import NotInSpan, WorkloadError
-from residua.linalg.centring import Measure
+from residua.linalg.matrices import Measure
 from residua.workload import Table, TableRun
 
 Array = NDArray[np.float64]

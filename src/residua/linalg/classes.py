@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from residua.linalg.centring import Measure
+from residua.linalg.matrices import Measure
 
 Array = NDArray[np.float64]
 Integers = NDArray[np.int64]

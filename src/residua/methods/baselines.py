@@ -23,7 +23,7 @@ from residua.methods.hdmm.products import Products
 from residua.methods.hdmm.weighing import Weighing
 from residua.methods.hdmm.weighing import at_cost_one as weights_at_cost_one
 from residua.privacy import NoiseLaw
-from residua.privacy.laws import unit_variance
+from residua.privacy.statement import unit_variance
 from residua.strategy.build import Spans, integer_span, of_blocks
 from residua.strategy.integers import independent_integers
 from residua.workload import Queries, Workload

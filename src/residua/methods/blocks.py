@@ -14,8 +14,15 @@ from numpy.typing import NDArray
 from residua._limits import BLOCK_RANK
 from residua.answering.blocks import Layer, Shape
 from residua.decompose import Block, Decomposition, SimpleBlocks, Term, decompose, signature
-from residua.linalg.centring import VANISHING, Measure, standing_rows
-from residua.linalg.matrices import independent_rows, join, pseudo_inverse, threads_for
+from residua.linalg.matrices import (
+    VANISHING,
+    Measure,
+    independent_rows,
+    join,
+    pseudo_inverse,
+    standing_rows,
+    threads_for,
+)
 from residua.methods.draft import Draft, Progress
 from residua.solve.cells import Solution, bracket, solve_cells
 from residua.strategy.build import kept_in_span, product_span, with_best_noise

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from residua.linalg.centring import Measure
+from residua.linalg.matrices import Measure
 
 Array = NDArray[np.float64]
 

@@ -14,7 +14,7 @@ from residua.noise.quantiles import Integers
 from residua.noise.samplers import Owner, discrete_laplace, rounded_gaussian
 from residua.noise.source import Source
 from residua.privacy import NoiseLaw
-from residua.privacy.laws import integer_variances
+from residua.privacy.statement import integer_variances
 
 _CHUNK = 2**14  # values drawn at once: their arrays stay in the processor's cache
 _LOG_2_ABOVE = Fraction(693_147_180_560, 10**12)

@@ -24,10 +24,9 @@ from residua.methods.scales.loss import Loss, loss_at
 from residua.plans import Plan
 from residua.privacy import Budget, Unit, privacy_cost
 from residua.privacy.conversions import text_above
-from residua.privacy.laws import bound_divisor, variance_ratio
-from residua.strategy.costs import ideal_scale, record_cost, refuse_uncounted
+from residua.privacy.statement import bound_divisor, variance_ratio
 from residua.strategy.rounding import measurable, rebudgeted
-from residua.strategy.strategy import Strategy
+from residua.strategy.strategy import Strategy, ideal_scale, record_cost, refuse_uncounted
 from residua.workload import Combined, Table, Workload
 from residua.workload.queries import spelled
 from residua.workload.union import refuse_extremes

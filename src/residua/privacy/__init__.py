@@ -2,9 +2,7 @@
 
 from residua.privacy.budgets import Budget, approx_dp, budget_from_manifest, gdp, privacy_cost, pure_dp, zcdp
 from residua.privacy.conversions import Number, amount_for, delta_of, epsilon_of
-from residua.privacy.laws import NoiseLaw
-from residua.privacy.statement import Privacy
-from residua.privacy.unit import Neighbours, Unit
+from residua.privacy.statement import Neighbours, NoiseLaw, Privacy, Unit
 
 __all__ = [
     "Budget",

@@ -10,8 +10,7 @@ from residua._calls import asks_for
 from residua._manifests import text
 from residua.errors import BudgetError, FileFormatError
 from residua.privacy.conversions import Number, amount_for, exact_text, positive, probability
-from residua.privacy.laws import NoiseLaw
-from residua.privacy.statement import Privacy
+from residua.privacy.statement import NoiseLaw, Privacy
 
 
 @dataclass(frozen=True, slots=True, repr=False)

@@ -1,12 +1,17 @@
-"""What a plan or a release proves about privacy: the noise law's own figure, and all that follows from it."""
+"""What is promised: the law of the noise, whose privacy is protected, and the promise in every definition."""
 
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any
+from statistics import NormalDist
+from typing import Any, Literal, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
 
 from residua._calls import asks_for
+from residua._manifests import text, whole
 from residua.errors import BudgetError, FileFormatError
 from residua.privacy.conversions import (
     Figure,
@@ -20,7 +25,226 @@ from residua.privacy.conversions import (
     proves,
     text_above,
 )
-from residua.privacy.unit import Unit
+
+Array = NDArray[np.float64]
+
+
+NoiseLaw = Literal["gaussian", "laplace"]
+
+_NARROWEST = 115.0  # half of one over a scale: the variance is then 1e-100, and not to be divided by below
+_FEW_INTEGERS = (
+    0.25  # below it the sum over integers converges fast, above it the sum over frequencies (N-021)
+)
+_SMOOTH = 4.0  # from which on the frequencies add less than floats hold
+_TERMS = range(1, 9)
+
+
+def noise_law(name: object) -> NoiseLaw:
+    """The law that a file names."""
+    if name == "gaussian":
+        return "gaussian"
+    if name == "laplace":
+        return "laplace"
+    raise FileFormatError(f"this version knows no noise of the law {name!r}")
+
+
+def variance_ratio(law: NoiseLaw, factor: float) -> float:
+    """What variances are divided by where the privacy cost is multiplied by `factor`."""
+    return factor * factor if law == "laplace" else factor
+
+
+def parameter_of(law: NoiseLaw, variance: float) -> float:
+    """The parameter of real noise of this variance: the variance itself, or the scale."""
+    return math.sqrt(variance / 2) if law == "laplace" else variance
+
+
+def unit_variance(law: NoiseLaw) -> float:
+    """Variance of real noise of parameter 1."""
+    return 2.0 if law == "laplace" else 1.0
+
+
+def integer_variances(law: NoiseLaw, parameters: Array) -> Array:
+    """Variance of integer noise of each parameter, to float accuracy.
+
+    Gaussian noise is rounded, which adds about a twelfth (N-021). Integers with probabilities in proportion
+    to exp(-|k|/scale) have `1 / (2 sinh^2(1/2scale))`, less than real Laplace noise (N-030, H-002).
+
+    >>> integer_variances("gaussian", np.array([100.0])), integer_variances("laplace", np.array([100.0]))
+    (array([100.08333333]), array([19999.83333417]))
+    """
+    if law == "laplace":
+        half = np.minimum(0.5 / parameters, _NARROWEST)  # where almost every number is zero
+        return np.asarray(1.0 / (2.0 * np.sinh(half) ** 2))
+    found = parameters + 1 / 12
+    narrow = parameters < _SMOOTH
+    found[narrow] = [_rounded_gaussian_variance(parameter) for parameter in parameters[narrow].tolist()]
+    return found
+
+
+def _rounded_gaussian_variance(square: float) -> float:
+    if square < _FEW_INTEGERS:
+        return math.fsum((2 * k - 1) * math.erfc((k - 0.5) / math.sqrt(2 * square)) for k in _TERMS)
+    waves = (
+        (-1) ** m * (4 * square + 1 / (math.pi * m) ** 2) * math.exp(-2 * math.pi**2 * m * m * square)
+        for m in _TERMS
+    )
+    return math.fsum([square, 1 / 12, *waves])
+
+
+def bound_divisor(law: NoiseLaw, allowed: Fraction) -> float:
+    """What a lower bound at Gaussian cost 1 is divided by to hold at this cost (claim H-003).
+
+    With Laplace noise of epsilon in all, no cell of the privacy matrix exceeds `2 sinh^2(epsilon / 2)`.
+    """
+    if law == "gaussian":
+        return float(allowed)
+    return 2.0 * math.sinh(min(float(allowed) / 2, 350.0)) ** 2
+
+
+def interval_margin(law: NoiseLaw, level: float) -> float:
+    """Half the width of an interval, in standard deviations.
+
+    Sums of Laplace noise lie between one Laplace number and a Gaussian one; the wider of the two is taken
+    (claim H-004).
+
+    >>> round(interval_margin("gaussian", 0.95), 3), round(interval_margin("laplace", 0.95), 3)
+    (1.96, 2.118)
+    """
+    margin = NormalDist().inv_cdf(0.5 + level / 2)
+    return margin if law == "gaussian" else max(margin, -math.log1p(-level) / math.sqrt(2))
+
+
+Neighbours = Literal["add_remove", "replace_one"]
+
+# What one record may cost: beyond these no noise that 64-bit integers hold is near, and floats give out.
+_LEAST, _MOST = Fraction(1, 10**60), Fraction(10**30)
+
+
+class Spendable(Protocol):
+    """A budget, as far as a unit needs to know it."""
+
+    @property
+    def law(self) -> NoiseLaw: ...
+
+    def gaussian_cost(self) -> Fraction: ...
+
+    def laplace_epsilon(self) -> Fraction: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Unit:
+    """One person with at most `max_records` records, and how neighbouring datasets differ in that person.
+
+    `add_remove`: the person's records are all there or all absent. `replace_one`: each of the person's
+    records may become any other record; how many records the dataset has is public and does not change.
+
+    A plan computes the cost of one record under the neighbour relation: max_i X_ii for `add_remove`,
+    max_ij (e_i - e_j)' X (e_i - e_j) for `replace_one`. `factor` turns that into a person's cost (P-030).
+
+    >>> Unit(max_records=3).factor
+    Fraction(9, 1)
+    """
+
+    max_records: int = 1
+    neighbours: Neighbours = "add_remove"
+
+    def __post_init__(self) -> None:
+        counted = isinstance(self.max_records, int | np.integer) and not isinstance(self.max_records, bool)
+        if not counted or self.max_records < 1:
+            raise BudgetError(
+                f"max_records must be a whole number of at least 1, not {self.max_records!r}; "
+                "give the most records one person can have"
+            )
+        if self.neighbours not in ("add_remove", "replace_one"):
+            raise BudgetError(f"neighbours must be 'add_remove' or 'replace_one', not {self.neighbours!r}")
+        object.__setattr__(self, "max_records", int(self.max_records))
+
+    @property
+    def replacing(self) -> bool:
+        """Whether what is protected is that one record is replaced by another."""
+        return self.neighbours == "replace_one"
+
+    @property
+    def factor(self) -> Fraction:
+        """A person's Gaussian cost over one record's: the square of `max_records` (P-030)."""
+        return Fraction(self.max_records**2)
+
+    @property
+    def pure_factor(self) -> Fraction:
+        """A person's pure epsilon over one record's: `max_records` (P-030)."""
+        return Fraction(self.max_records)
+
+    @property
+    def factor_from_add_remove(self) -> Fraction:
+        """Bound on a person's Gaussian cost over max_i X_ii, where a plan knows no more than that (P-031)."""
+        return self.factor * (4 if self.replacing else 1)
+
+    @property
+    def pure_factor_from_add_remove(self) -> Fraction:
+        """Bound on a person's pure epsilon over that of adding or removing one record (P-031)."""
+        return self.pure_factor * (2 if self.replacing else 1)
+
+    def record_cost(self, budget: Spendable) -> Fraction:
+        """Gaussian cost that one record may have, under this neighbour relation, if a person has the budget.
+
+        >>> from residua.privacy import zcdp
+        >>> Unit(max_records=2).record_cost(zcdp("0.5"))
+        Fraction(1, 4)
+        """
+        return budget.gaussian_cost() / self.factor
+
+    def record_epsilon(self, budget: Spendable) -> Fraction:
+        """Pure epsilon one record may have, under this neighbour relation, if a person has the budget."""
+        return budget.laplace_epsilon() / self.pure_factor
+
+    def allowance(self, budget: Spendable) -> Fraction:
+        """What one record may cost in the currency of the budget's noise: Gaussian cost, or pure epsilon.
+
+        >>> from residua.privacy import pure_dp
+        >>> Unit(max_records=2).allowance(pure_dp("0.5"))
+        Fraction(1, 4)
+        """
+        allowed = self.record_epsilon(budget) if budget.law == "laplace" else self.record_cost(budget)
+        if allowed < _LEAST:
+            raise BudgetError(
+                "this budget leaves one record a privacy cost of less than 1e-60, and 64-bit integers do not "
+                "hold the noise for that; give a larger budget"
+            )
+        if allowed > _MOST:
+            raise BudgetError(
+                "this budget allows one record a privacy cost of more than 1e30, which protects nobody; "
+                "give a smaller one, such as zcdp(0.1)"
+            )
+        return allowed
+
+    def describe(self) -> str:
+        """What neighbouring datasets differ by, in plain words.
+
+        >>> Unit(max_records=3).describe()
+        'adding or removing one person with at most 3 records'
+        """
+        whom = "one record"
+        if self.max_records > 1:
+            whom = f"one person with at most {self.max_records} records"
+        if self.neighbours == "add_remove":
+            return f"adding or removing {whom}"
+        return f"changing the values of {whom}, the number of records being public"
+
+    def to_manifest(self) -> dict[str, object]:
+        """The unit as JSON can hold it."""
+        return {"max_records": self.max_records, "neighbours": self.neighbours}
+
+    @classmethod
+    def from_manifest(cls, record: Mapping[str, Any]) -> "Unit":
+        """The unit that `record` wrote; an edited or foreign record is a FileFormatError."""
+        try:
+            neighbours: Any = text(record, "neighbours")
+            if len(record) > 2:
+                raise BudgetError("it says more than this version knows")
+            return cls(whole(record, "max_records"), neighbours)
+        except (BudgetError, FileFormatError) as error:
+            raise FileFormatError(f"this is not the record of a unit of privacy: {error}") from error
+
 
 _ONE_RECORD = Unit()
 _SHOWN_DELTAS = ("1e-6", "1e-9")

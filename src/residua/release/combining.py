@@ -22,7 +22,7 @@ from residua.errors import Infeasible, SchemaError, WorkloadError
 from residua.linalg.matrices import along_axes
 from residua.plans import Plan
 from residua.privacy import Budget, privacy_cost, pure_dp
-from residua.privacy.laws import bound_divisor
+from residua.privacy.statement import bound_divisor
 from residua.release.release import Measurements, Release
 from residua.strategy.joining import Numbers, as_cells, joined
 from residua.strategy.strategy import Strategy

@@ -22,7 +22,7 @@ from residua.answers import Answers, Cells, asked_cells
 from residua.errors import FileFormatError, ResiduaError, WorkloadError
 from residua.plans import Content, Plan, refuse_foreign
 from residua.privacy import Privacy
-from residua.privacy.laws import interval_margin
+from residua.privacy.statement import interval_margin
 from residua.strategy.joining import fitted
 from residua.strategy.strategy import Strategy
 from residua.version import __version__

@@ -10,7 +10,7 @@ import numpy as np
 
 from residua.accuracy.figures import OBJECTIVE_WORDS, Fitness
 from residua.errors import WorkloadError
-from residua.privacy.laws import interval_margin
+from residua.privacy.statement import interval_margin
 from residua.report.budgets import budget_words, largest_of, points_of, shares_of
 from residua.report.contents import (
     Contents,

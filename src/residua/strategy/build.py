@@ -13,11 +13,10 @@ from residua.answering.blocks import Layer, Placed, Shape, whole_growth, whole_p
 from residua.answering.coarsened import QuerySplit
 from residua.errors import WorkloadError
 from residua.kernel.block import column_costs
-from residua.linalg.centring import Measure
 from residua.linalg.classes import spread_over
-from residua.linalg.matrices import integer_kernel
+from residua.linalg.matrices import Measure, integer_kernel
 from residua.privacy import NoiseLaw
-from residua.privacy.laws import parameter_of
+from residua.privacy.statement import parameter_of
 from residua.schema import Schema
 from residua.strategy.integers import completed, independent_integers
 from residua.strategy.strategy import Domain, Strategy

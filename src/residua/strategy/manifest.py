@@ -26,9 +26,9 @@ from residua.answering.blocks import Layer, Shape
 from residua.answering.coarsened import QuerySplit
 from residua.errors import FileFormatError
 from residua.kernel.measurement import LARGEST_ENTRY
-from residua.linalg.centring import Measure
 from residua.linalg.classes import Classes, JointClasses
-from residua.privacy.laws import noise_law
+from residua.linalg.matrices import Measure
+from residua.privacy.statement import noise_law
 from residua.strategy.strategy import Domain, Strategy
 from residua.workload.explicit import classes_from_array
 from residua.workload.views import View

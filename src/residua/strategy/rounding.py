@@ -17,11 +17,10 @@ from residua._limits import FILLED_ROWS
 from residua.answering.blocks import Layer, Memory, Shape, shape_uses
 from residua.errors import Infeasible
 from residua.kernel.block import matrix_cost
-from residua.linalg.centring import Measure
+from residua.linalg.matrices import Measure
 from residua.privacy import NoiseLaw
-from residua.privacy.laws import integer_variances
+from residua.privacy.statement import integer_variances
 from residua.strategy.build import Spans
-from residua.strategy.costs import proved_cost
 from residua.strategy.integers import (
     FILL,
     LARGEST_SCALE,
@@ -36,7 +35,7 @@ from residua.strategy.integers import (
     scale_of,
     short_basis,
 )
-from residua.strategy.strategy import Strategy
+from residua.strategy.strategy import Strategy, proved_cost
 
 Array = NDArray[np.float64]
 Integers = NDArray[np.int64]

@@ -16,8 +16,8 @@ from numpy.typing import ArrayLike, NDArray
 from residua._limits import MATRIX_ENTRIES
 from residua._manifests import checked_array, entry, fetch, optional, stash, storable, texts, wholes
 from residua.errors import FileFormatError, Infeasible, WorkloadError
-from residua.linalg.centring import Measure, project, standing_rows
 from residua.linalg.classes import Classes, coarsest, spread_over, summed_over
+from residua.linalg.matrices import Measure, project, standing_rows
 from residua.schema import Attribute
 from residua.workload import wording
 from residua.workload.queries import Array, Queries

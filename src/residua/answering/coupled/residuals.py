@@ -21,8 +21,7 @@ from numpy.typing import NDArray
 from residua._limits import MULTIPLIED_CELLS
 from residua.answering.blocks import Blocks, Layer, Memory, Shape, block_classes, whole_growth, whole_project
 from residua.errors import Infeasible
-from residua.linalg.centring import Measure
-from residua.linalg.matrices import join, pseudo_inverse
+from residua.linalg.matrices import Measure, join, pseudo_inverse
 
 Array = NDArray[np.float64]
 Integers = NDArray[np.int64]

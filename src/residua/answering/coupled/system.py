@@ -15,8 +15,7 @@ from residua._limits import SHARED_DIMENSIONS, SHARED_WORK
 from residua.answering.blocks import Memory
 from residua.answering.coupled.residuals import CoupledBlock, Reduced, Residual, dimension
 from residua.errors import Infeasible
-from residua.linalg.centring import Measure
-from residua.linalg.matrices import threads_for
+from residua.linalg.matrices import Measure, threads_for
 
 Array = NDArray[np.float64]
 Indices = NDArray[np.intp]

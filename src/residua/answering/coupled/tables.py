@@ -17,7 +17,7 @@ from residua.answering.blocks import Memory, outer
 from residua.answering.coupled.residuals import BlockClass, Places, coordinates, dimension
 from residua.answering.independent.parts import CANCELLED
 from residua.answering.kronecker import ProductPart
-from residua.linalg.centring import VANISHING, Measure
+from residua.linalg.matrices import VANISHING, Measure
 from residua.workload import Factor, Queries
 from residua.workload.union import refuse_wide
 

@@ -16,8 +16,7 @@ from residua.answering.blocks import Blocks, Layer, Measured, Shape, ascending, 
 from residua.answering.estimator import Estimates
 from residua.answering.independent.parts import Part, PartCache, not_together, parts_of
 from residua.answering.protocol import Answerer, FactorCovariance, Factored
-from residua.linalg.centring import Measure, centred_columns
-from residua.linalg.matrices import along_axes, distinct_rows
+from residua.linalg.matrices import Measure, along_axes, centred_columns, distinct_rows
 from residua.workload import Factor, Identity, Table, TableRun, Total
 from residua.workload.tables import choices, splits
 

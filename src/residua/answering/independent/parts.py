@@ -17,9 +17,8 @@ from residua._limits import KEPT_VARIANCES, SCRATCH
 from residua.answering.blocks import Blocks, Placed, Shape, outer
 from residua.answering.protocol import not_in_span
 from residua.errors import NotInSpan
-from residua.linalg.centring import VANISHING, Measure, centred_columns, project
 from residua.linalg.classes import Classes, summed_over
-from residua.linalg.matrices import RowIndex, join
+from residua.linalg.matrices import VANISHING, Measure, RowIndex, centred_columns, join, project
 from residua.workload import Combined, Factor, Queries
 from residua.workload.union import refuse_wide
 from residua.workload.views import by_own_classes

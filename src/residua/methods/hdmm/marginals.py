@@ -21,7 +21,7 @@ from residua.methods.draft import Draft, Progress
 from residua.methods.hdmm.demand import Kernel, asked_by, closed_form, demands, given, lower_bound, precisions
 from residua.methods.hdmm.weighing import Weighing, best_weights
 from residua.privacy import NoiseLaw
-from residua.privacy.laws import unit_variance
+from residua.privacy.statement import unit_variance
 from residua.strategy.build import of_blocks
 from residua.strategy.strategy import Strategy
 from residua.workload import Table, Workload

@@ -12,8 +12,7 @@ from numpy.typing import NDArray
 from residua._limits import PIECE_CELLS, PIECE_ENTRIES, PIECE_QUERIES
 from residua.answering.blocks import Layer
 from residua.decompose import Piece
-from residua.linalg.centring import VANISHING, Measure
-from residua.linalg.matrices import distinct_rows, independent_rows, join
+from residua.linalg.matrices import VANISHING, Measure, distinct_rows, independent_rows, join
 from residua.methods.centring import on_attributes
 from residua.methods.draft import Caps
 from residua.strategy.build import product_span

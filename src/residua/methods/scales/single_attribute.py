@@ -14,8 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from residua._limits import CENTRING_WORK, JOINT_ENTRIES
-from residua.linalg.centring import Measure
-from residua.linalg.matrices import independent_rows, pseudo_inverse
+from residua.linalg.matrices import Measure, independent_rows, pseudo_inverse
 from residua.methods.centring import CellWeights, in_whole_numbers
 from residua.methods.draft import Progress
 from residua.methods.scales.joint_dual import JointSearch

@@ -14,8 +14,7 @@ from numpy.typing import NDArray
 
 from residua._limits import WEIGHED_CLASSES
 from residua.decompose import decompose
-from residua.linalg.centring import Measure
-from residua.linalg.matrices import threads_for
+from residua.linalg.matrices import Measure, threads_for
 from residua.methods.blocks import Optimal, solve_blocks
 from residua.methods.draft import Caps, Draft, Progress, Scope
 from residua.methods.scales.cutting_planes import Scales, best_scales, in_rounds, mean_rows, with_noise

@@ -11,8 +11,7 @@ from residua._limits import BOUND_CELLS, HEAVY_WORK
 from residua.answering.blocks import Layer, Shape
 from residua.bounds import product_dual_or_nothing, svd_or_nothing
 from residua.decompose import Decomposition, SimpleBlocks, decompose, gather
-from residua.linalg.centring import Measure
-from residua.linalg.matrices import threads_for
+from residua.linalg.matrices import Measure, threads_for
 from residua.methods.blocks import Optimal, solve_blocks
 from residua.methods.centring import CellWeights, in_whole_numbers, on_attributes
 from residua.methods.draft import Draft, Progress

@@ -12,8 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from residua.decompose import Attributes, Source
-from residua.linalg.centring import Measure, project
-from residua.linalg.matrices import spread, unchanged_by_swap
+from residua.linalg.matrices import Measure, project, spread, unchanged_by_swap
 from residua.workload import Table
 from residua.workload.tables import choices
 

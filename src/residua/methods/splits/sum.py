@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from residua._limits import FILLED_WORK, HELD_WORK
 from residua.decompose import Asked, Attributes
-from residua.linalg.centring import Measure, project, standing_rows
+from residua.linalg.matrices import Measure, project, standing_rows
 from residua.methods.splits.blocks import Pattern, patterns
 from residua.methods.splits.free import FreeTables
 from residua.solve.cells import solve_cells
