@@ -17,7 +17,7 @@ from residua.errors import (
     WorkloadError,
 )
 from residua.privacy import Unit, approx_dp, gdp, privacy_cost, pure_dp, zcdp
-from residua.schema import Binned, Categorical, Hierarchy, Integer, Schema
+from residua.schema import Binned, Categorical, Date, Hierarchy, Integer, Schema
 from residua.version import __version__
 from residua.workload import (
     Workload,
@@ -59,6 +59,7 @@ __all__ = [
     "BudgetExceeded",
     "Categorical",
     "DataError",
+    "Date",
     "DifferentDataWarning",
     "Fact",
     "FileFormatError",

@@ -94,7 +94,7 @@ def test_a_hierarchy_file_is_found_beside_the_schema_file(tmp_path: Path) -> Non
         ("{}", "a string needs its labels"),
         ("{type: number}", "a number needs bins; add residua: {bins"),
         ("{type: number, constraints: {minimum: 0, maximum: 9}}", "a number needs bins"),
-        ("{type: date}", "the type 'date' has no cells"),
+        ("{type: time}", "the type 'time' has no cells"),
         ("{type: interger}", "did you mean 'integer'"),
         (
             "{type: string, constraints: {enum: [no, yes]}}",

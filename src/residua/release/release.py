@@ -18,15 +18,18 @@ from residua._limits import MOST_ANSWERS
 from residua._manifests import entry, flag, submanifest, submanifests, text, whole
 from residua.answering.blocks import Measured
 from residua.answering.estimator import Estimates, Estimator
-from residua.answers import Answers, Cells, asked_cells
+from residua.answers import Answers, asked_cells
 from residua.errors import FileFormatError, ResiduaError, WorkloadError
 from residua.plans import Content, Plan, refuse_foreign
 from residua.privacy import Privacy
 from residua.privacy.statement import interval_margin
+from residua.release.crosstab import Tabulates
+from residua.release.intervals import Intervals, whole_ends
+from residua.release.statistics import Derives, TableAnswer
 from residua.strategy.joining import fitted
 from residua.strategy.strategy import Strategy
 from residua.version import __version__
-from residua.workload import Table, TableRun, Workload
+from residua.workload import Table, TableRun, Workload, table
 from residua.workload.queries import spelled
 from residua.workload.sql import sql
 
@@ -121,18 +124,8 @@ def audit_record(
     }
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class TableAnswer(Cells):
-    """One table of answers: arrays with an axis per attribute, in the order asked."""
-
-    stddev: Array
-    lower: Array
-    upper: Array
-    level: float
-
-
 @dataclass(frozen=True, eq=False, repr=False)
-class Release:
+class Release(Derives, Tabulates):
     """Noisy measurements of one dataset under a plan; all its answers are post-processing of them.
 
     Made by `residua.measure`. `audit` says how it came to be, without a trace of the data.
@@ -213,7 +206,7 @@ class Release:
         return self._answers(work, level).arrow()
 
     def _answers(self, work: Workload | None, level: float) -> Answers:
-        level, notes = _level(level), {"residua.simulated": str(self.simulated).lower()}
+        level, notes = Intervals(level).level, {"residua.simulated": str(self.simulated).lower()}
         groups = self._workload(work).groups()
         return Answers(self.plan.schema, groups, FIGURES, lambda group: self._figures_of(group, level), notes)
 
@@ -233,14 +226,28 @@ class Release:
         """
         self._answers(work, level).write(path)
 
-    def table(self, *names: str | Sequence[str], level: float = 0.95) -> TableAnswer:
+    def table(
+        self,
+        *names: str | Sequence[str],
+        level: float = 0.95,
+        whole: bool = False,
+        simultaneous: bool = False,
+    ) -> TableAnswer:
         """The marginal on these attributes with standard errors and intervals, axes in the order asked.
 
-        Attributes are named one by one, `release.table("age", "sex")`, or in a list.
+        Attributes are named one by one, `release.table("age", "sex")`, or in a list. With `whole`, intervals
+        end at whole numbers not below zero; with `simultaneous`, all of them hold at once.
         """
-        figures_of = partial(self._figures_of, level=_level(level))
+        intervals = Intervals(level, simultaneous)
+        figures_of = partial(self._figures_of, level=intervals.level)
         asked, axes, *figures = asked_cells(self.plan.schema, names, figures_of)
         values, stddev, lower, upper = figures
+        if simultaneous:
+            work = table(self.plan.schema, list(asked))
+            margin = intervals.margin(self.plan.strategy.law, self.covariance(work, work)) * stddev
+            lower, upper = values - margin, values + margin
+        if whole:
+            lower, upper = whole_ends(lower, upper)
         return TableAnswer(asked, axes, values, stddev, lower, upper, level)
 
     def sql(self, text: str, *, level: float = 0.95) -> "pyarrow.Table":
@@ -381,12 +388,6 @@ def _of_plan(arrays: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
     """The arrays of a release's file that belong to its plan."""
     others = ("measurements.", "estimates.")
     return {name: array for name, array in arrays.items() if not name.startswith(others)}
-
-
-def _level(level: float) -> float:
-    if not isinstance(level, int | float) or not 0 < level < 1:
-        raise WorkloadError(f"a confidence level is between 0 and 1, such as 0.95, not {level!r}")
-    return float(level)
 
 
 def rehearsal(plan: Plan, note: str = "") -> Release:

@@ -2,6 +2,7 @@
 
 from residua.schema.attribute import OTHER, Attribute, Policy
 from residua.schema.attributes import Binned, Categorical, Integer
+from residua.schema.dates import Date
 from residua.schema.hierarchy import Hierarchy
 from residua.schema.schema import Schema, attribute_from_manifest
 
@@ -10,6 +11,7 @@ __all__ = [
     "Attribute",
     "Binned",
     "Categorical",
+    "Date",
     "Hierarchy",
     "Integer",
     "Policy",

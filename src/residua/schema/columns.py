@@ -113,7 +113,7 @@ def _read_numpy(values: NDArray[Any], where: str) -> Column:
             return Numbers(values)
         case "f":
             return Numbers(values.astype(np.float64, copy=False))
-        case "U" | "S" | "O":
+        case "U" | "S" | "O" | "M":
             return _read_objects(values, where)
         case "T":
             return _read_objects(values.astype(object), where)
@@ -210,7 +210,19 @@ def _read_arrow(array: Any, where: str) -> Column:
         return _read_arrow(array.cast(pa.string()), where)
     if kinds.is_null(kind):
         return Text(pa.array([], type=pa.large_string()), np.full(len(array), -1))
+    if kinds.is_date(kind) or kinds.is_timestamp(kind):
+        return _read_arrow(_days(array).cast(pa.string()), where)
     raise DataError(f"{where}values of type {kind} cannot be coded; convert them to text or whole numbers")
+
+
+def _days(array: Any) -> Any:
+    """Dates, or the days of times as their own clocks show them."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if pa.types.is_timestamp(array.type) and array.type.tz is not None:
+        array = pc.local_timestamp(array)
+    return array.cast(pa.date32(), safe=False)
 
 
 def _is_text(kind: Any) -> bool:

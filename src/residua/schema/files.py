@@ -15,6 +15,10 @@
       type: string
       residua:
         hierarchy: {levels: [state, county], path: places.csv}     # or rows: [[NY, Kings], [NY, Bronx]]
+    - name: born
+      type: date
+      constraints: {minimum: 2020-01-01, maximum: 2026-12-31}
+      residua: {by: month}                          # day (default), month, quarter, year
 
 Keys of Table Schema that say nothing about cells (title, format, missingValues, ...) are passed over; keys
 under `residua:` must be known.
@@ -31,10 +35,11 @@ from residua.errors import SchemaError
 from residua.schema.attribute import Attribute
 from residua.schema.attributes import Binned, Categorical, Integer, plain
 from residua.schema.coding import hint, listing, short
+from residua.schema.dates import Date
 from residua.schema.hierarchy import Hierarchy
 
-_TYPES = ("integer", "string", "number", "boolean")
-_ADDITIONS = ("above", "bins", "hierarchy", "outside")
+_TYPES = ("integer", "string", "number", "boolean", "date")
+_ADDITIONS = ("above", "bins", "by", "hierarchy", "outside")
 _LABEL_TYPES: dict[str, type] = {"integer": int, "string": str, "boolean": bool}
 
 
@@ -85,6 +90,8 @@ def _describe(attribute: Attribute) -> tuple[str, dict[str, Any], dict[str, Any]
         case Binned(edges=edges, above=above):
             bins = {"bins": [plain(edge) for edge in edges]}
             return "number", {}, bins | {"above": True} if above else bins
+        case Date(low=low, high=high, by=by):
+            return "date", {"minimum": str(low), "maximum": str(high)}, {"by": by}
         case Hierarchy(levels=levels, paths=paths):
             tree = {"levels": list(levels), "rows": [list(path) for path in paths]}
             return "string", {}, {"hierarchy": tree}
@@ -130,6 +137,7 @@ def _read_field(entry: Mapping[str, Any], folder: Path) -> Attribute:
     chosen = [key for key in ("bins", "hierarchy") if key in additions] + ["enum"] * ("enum" in constraints)
     _require(len(chosen) < 2, f"{' and '.join(chosen)} exclude each other; keep one")
     _require("above" not in additions or "bins" in additions, "residua.above needs residua.bins")
+    _require("by" not in additions or kind == "date", "residua.by needs type: date")
     outside = additions.get("outside", "error")
     if "bins" in additions:
         return _read_bins(kind, additions, outside)
@@ -144,8 +152,12 @@ def _read_field(entry: Mapping[str, Any], folder: Path) -> Attribute:
     labels = "add constraints: {enum: [...]} or residua: {hierarchy: ...}"
     _require(kind != "string", f"a string needs its labels; {labels}")
     missing = [f"constraints.{key}" for key in ("minimum", "maximum") if key not in constraints]
-    _require(not missing, f"an integer needs its range; add {' and '.join(missing)}")
-    return Integer(constraints["minimum"], constraints["maximum"], outside=outside)
+    what = "a date" if kind == "date" else "an integer"
+    _require(not missing, f"{what} needs its range; add {' and '.join(missing)}")
+    low, high = constraints["minimum"], constraints["maximum"]
+    if kind == "date":
+        return Date(low, high, by=additions.get("by", "day"), outside=outside)
+    return Integer(low, high, outside=outside)
 
 
 def _read_bins(kind: str, additions: Mapping[str, Any], outside: Any) -> Binned:

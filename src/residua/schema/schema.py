@@ -17,9 +17,10 @@ from residua.schema import files
 from residua.schema.attribute import Attribute
 from residua.schema.attributes import Binned, Categorical, Integer
 from residua.schema.coding import columns_of, hint, is_unicode, listing, shape_of, short
+from residua.schema.dates import Date
 from residua.schema.hierarchy import Hierarchy
 
-KINDS = (Integer, Categorical, Binned, Hierarchy)
+KINDS = (Integer, Categorical, Binned, Hierarchy, Date)
 _LINE = 88
 
 
@@ -216,7 +217,8 @@ def _check_attribute(name: object, attribute: object) -> None:
     if not isinstance(attribute, Attribute):
         raise SchemaError(
             f"attribute {name!r} is {short(attribute)}, not an attribute; "
-            "use Integer(0, 9), Categorical('F', 'M'), Binned(0, 10, 20) or Hierarchy.load(...)"
+            "use Integer(0, 9), Categorical('F', 'M'), Binned(0, 10, 20), Hierarchy.load(...) or "
+            "Date('2024-01-01', '2024-12-31')"
         )
     attribute.check_size(f"attribute {name!r}")
 
@@ -234,6 +236,9 @@ def attribute_from_manifest(manifest: Mapping[str, Any]) -> Attribute:
             if not all(isinstance(edge, int | float) for edge in edges):
                 raise FileFormatError("the record of an attribute has edges that are no numbers")
             return Binned(*edges, above=flag(manifest, "above"), outside=outside)
+        case "date":
+            by: Any = text(manifest, "by")
+            return Date(text(manifest, "low"), text(manifest, "high"), by=by, outside=outside)
         case "hierarchy":
             paths = [texts({"paths": path}, "paths") for path in listed(manifest, "paths")]
             return Hierarchy(texts(manifest, "levels"), paths, outside=outside)

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from residua.errors import SchemaError, WorkloadError
-from residua.schema import Attribute, Binned, Hierarchy, Integer
+from residua.schema import Attribute, Binned, Date, Hierarchy, Integer
 from residua.schema.coding import hint, listing
 from residua.workload.explicit import Sets
 from residua.workload.groupings import AbsDiff, Affine, Partition
@@ -95,14 +95,15 @@ def width(cells: int) -> Family:
 
 
 def level(name: str) -> Family:
-    """One query per node of a level of a hierarchy: `level("county")`."""
+    """One query per node of a level of a hierarchy, or per step of a date: `level("county")`."""
     if not isinstance(name, str):
         raise WorkloadError(f"level({name!r}): a level is named by its text")
 
     def make(attributes: Sequence[Attribute], who: str) -> Queries:
         (attribute,) = attributes
-        if not isinstance(attribute, Hierarchy):
-            raise WorkloadError(f"{who}level({name!r}) needs a Hierarchy, not {type(attribute).__name__}")
+        if not isinstance(attribute, Hierarchy | Date):
+            kind = type(attribute).__name__
+            raise WorkloadError(f"{who}level({name!r}) needs a Hierarchy or a Date, not {kind}")
         if name not in attribute.levels:
             near = f"{hint(name, attribute.levels)}; it has {listing(attribute.levels)}"
             raise WorkloadError(f"{who}there is no level {name!r}{near}")

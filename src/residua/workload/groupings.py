@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 from residua._manifests import checked_array, fetch, optional, text, texts, wholes
 from residua.errors import FileFormatError, WorkloadError
 from residua.linalg.classes import class_sums
-from residua.schema import Attribute, Hierarchy
+from residua.schema import Attribute, Date, Hierarchy
 from residua.workload import wording
 from residua.workload.intervals import Prefix
 from residua.workload.queries import Array, Queries
@@ -96,7 +96,7 @@ class Partition(Queries):
     def phrase(self, index: int, names: Sequence[str], attributes: Sequence[Attribute]) -> str:
         """`place.county = Autauga`, `age in 18..64` or `sex in {F, M}`."""
         attribute = attributes[0]
-        if self.level is not None and isinstance(attribute, Hierarchy):
+        if self.level is not None and isinstance(attribute, Hierarchy | Date):
             return f"{names[0]}.{self.level} = {attribute.level_labels(self.level)[index]}"
         if self.labels is not None:
             return f"{names[0]} in {self.labels[index]}"

@@ -20,7 +20,7 @@ from residua._manifests import (
     wholes,
 )
 from residua.errors import FileFormatError, WorkloadError
-from residua.schema import Attribute, Hierarchy, Schema
+from residua.schema import Attribute, Date, Hierarchy, Schema
 from residua.workload.explicit import Combined, Explicit, Sets
 from residua.workload.groupings import AbsDiff, Affine, Partition
 from residua.workload.intervals import Circular, Prefix, Ranges, Width
@@ -210,8 +210,6 @@ def _factor(attributes: tuple[int, ...], number: int, queries: Sequence[Queries]
 
 
 def _check_level(classes: NDArray[np.int64], level: str, attribute: Attribute) -> None:
-    nodes = (
-        attribute.level_of(level) if isinstance(attribute, Hierarchy) and level in attribute.levels else ()
-    )
-    if not np.array_equal(classes, nodes):
+    levels: Any = attribute if isinstance(attribute, Hierarchy | Date) else None
+    if levels is None or level not in levels.levels or not np.array_equal(classes, levels.level_of(level)):
         raise FileFormatError(f"a saved workload asks for a level {level!r} that the schema does not have")

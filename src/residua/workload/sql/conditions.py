@@ -20,18 +20,17 @@ from sqlglot import exp
 from residua._limits import CELL_CLASSES, MASK_CELLS
 from residua.errors import DataError, SchemaError, WorkloadError
 from residua.linalg.classes import Classes, coarsest, common_refinement, spread_over
-from residua.schema import OTHER, Attribute, Binned, Categorical, Integer
+from residua.schema import OTHER, Attribute, Binned, Categorical, Date, Integer
 from residua.schema.attributes import plain
 from residua.schema.coding import hint, listing, short
-from residua.workload.sql.reading import Columns, bare, quoted, shown
+from residua.schema.dates import day_of
+from residua.workload.sql.reading import Columns, bare, day_in, quoted, shown
 from residua.workload.views import cells_of_classes
 
 Mask = NDArray[np.bool_]
 Value = str | bool | int | float
 
-
 SUPPORTED = "conditions are =, <>, <, <=, >, >=, IN and BETWEEN on a column and constants, AND, OR and NOT"
-
 LONGEST = 1_000  # letters of a condition that the words of a query repeat
 
 _SIGNS: dict[type[exp.Expression], str] = {exp.LT: "<", exp.LTE: "<=", exp.GT: ">", exp.GTE: ">="}
@@ -270,6 +269,8 @@ def constant(columns: Columns, node: exp.Expression) -> Value:
         return str(node.this)
     elif isinstance(node, exp.Boolean):
         return bool(node.this)
+    elif (day := day_in(node)) is not None:
+        return day
     elif isinstance(node, exp.Null):
         raise columns.refusal(node, "no comparison with NULL is ever true; nulls follow the schema")
     raise columns.refusal(node, f"{quoted(node)} is not a constant that is supported; {SUPPORTED}")
@@ -299,16 +300,18 @@ def compared(name: str, attribute: Attribute, sign: str, value: Value) -> tuple[
     if sign in (">", ">="):
         false, true = compared(name, attribute, {">": "<=", ">=": "<"}[sign], value)
         return true, false
-    number = _number(name, attribute, value)
-    inner = _below(name, attribute, number, or_equal=sign == "<=")
+    inner = _below(name, attribute, value, or_equal=sign == "<=")
     true, false = np.zeros((2, attribute.size), dtype=np.bool_)
     true[: attribute.inner_size] = inner
     false[: attribute.inner_size] = ~inner
     return true, false
 
 
-def _below(name: str, attribute: Attribute, number: int | float, *, or_equal: bool) -> Mask:
-    """The inner cells whose values are below the number."""
+def _below(name: str, attribute: Attribute, value: Value, *, or_equal: bool) -> Mask:
+    """The inner cells whose values are below a number, or days before a day."""
+    if isinstance(attribute, Date):
+        return _days_below(name, attribute, value, or_equal=or_equal)
+    number = _number(name, attribute, value)
     if isinstance(attribute, Integer):
         first = math.floor(number) + 1 if or_equal else math.ceil(number)
         return np.arange(attribute.inner_size) < min(max(first - attribute.low, 0), attribute.inner_size)
@@ -316,6 +319,16 @@ def _below(name: str, attribute: Attribute, number: int | float, *, or_equal: bo
         return _bins_below(name, attribute, number, or_equal=or_equal)
     labels = [int(attribute.label(cell)) for cell in range(attribute.inner_size)]
     return np.array([label < number or (or_equal and label == number) for label in labels])
+
+
+def _days_below(name: str, attribute: Date, value: Value, *, or_equal: bool) -> Mask:
+    if not isinstance(value, str) or (day := day_of(value)) is None:
+        raise Unfit(f"attribute {name!r} holds dates, and {short(value)} is none; write '2024-02-29'")
+    before = attribute.before(day + np.timedelta64(int(or_equal), "D"))
+    if before is None:
+        where = f"within a {attribute.by}; compare by < or >= at the first day of a {attribute.by}"
+        raise Unfit(f"attribute {name!r}: {value} falls {where}")
+    return before
 
 
 def _bins_below(name: str, attribute: Binned, number: int | float, *, or_equal: bool) -> Mask:

@@ -73,7 +73,7 @@ class Source:
         written = [
             token for token in sqlglot.tokenize(self.text, read=DIALECT) if _key(token) not in _OPTIONAL
         ]
-        again = " ; ".join(shown(tree) for tree in trees)
+        again = " ; ".join(shown(tree.transform(_day_as_written)) for tree in trees)
         words = [
             key for token in sqlglot.tokenize(again, read=DIALECT) if (key := _key(token)) not in _OPTIONAL
         ]
@@ -216,3 +216,14 @@ def _offset(node: exp.Expression) -> int:
         above = around.parent
         around = above if isinstance(above, exp.Expression) else None
     return 0
+
+
+def day_in(node: exp.Expression) -> str | None:
+    """The text of a day that is written as DATE '2024-02-29', or None."""
+    literal = node.this if isinstance(node, exp.Cast) and node.is_type("date") else None
+    return str(literal.this) if isinstance(literal, exp.Literal) and literal.is_string else None
+
+
+def _day_as_written(node: exp.Expression) -> exp.Expression:
+    """The parser takes DATE '2024-02-29' for a cast, and would write it as one."""
+    return node if day_in(node) is None else exp.Introducer(this="DATE", expression=node.this)

@@ -1,0 +1,380 @@
+"""Statistics derived from a release: ratios, shares, means, quantiles, differences, functions of answers.
+
+Answers of a release have a known covariance, so everything here has an error that is known as well and
+costs no privacy. Ratios get Fieller's sets, which cover as they say however small the denominator is;
+quantiles invert tests along the cumulative counts; other smooth functions get the delta method.
+
+| symbol | meaning |
+|---|---|
+| z | half the width of an interval of one answer, in standard deviations |
+| top, bottom | numerators and denominators, one for each figure |
+| d(x) | cumulative count up to x less q times the total: crosses zero at the quantile q |
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from residua.answers import Cells
+from residua.errors import WorkloadError
+from residua.plans import Plan
+from residua.privacy.statement import interval_margin
+from residua.release.intervals import Intervals, fieller
+from residua.schema import Binned, Integer, Schema
+from residua.workload import Workload, linear, table
+
+Array = NDArray[np.float64]
+
+MOST_FIGURES = 4_000  # of one statistic: their covariance is held
+MOST_ARGUMENTS = 2_000  # of a function of answers: it is evaluated twice for each
+UNBOUNDED = "the denominator is not clearly above zero"
+
+
+class Answers(Protocol):
+    """What statistics are derived from: a release, or anything with answers and their covariance."""
+
+    @property
+    def plan(self) -> Plan:
+        """The plan that they were measured under."""
+
+    def values(self, work: Workload) -> Array:
+        """Unbiased answers, shape (count,)."""
+
+    def covariance(self, left: Workload, right: Workload) -> Array:
+        """Covariance of answers, shape (left.count, right.count)."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TableAnswer(Cells):
+    """One table of answers: arrays with an axis per attribute, in the order asked."""
+
+    stddev: Array
+    lower: Array
+    upper: Array
+    level: float
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Statistic(TableAnswer):
+    """Derived figures; `notes` has a word where one needs it, such as for an interval without an end."""
+
+    notes: NDArray[np.str_]
+
+
+class Derives:
+    """What a release offers beyond its tables: each figure with its error, at no further privacy cost.
+
+    `level` is the confidence of the intervals; with `simultaneous`, that all of them hold at once.
+    """
+
+    def ratio(
+        self: Answers, top: Workload, bottom: Workload, *, level: float = 0.95, simultaneous: bool = False
+    ) -> Statistic:
+        """Each answer of `top` over that of `bottom`, which has as many, or one for all."""
+        return ratio(self, top, bottom, Intervals(level, simultaneous))
+
+    def share(
+        self: Answers,
+        names: str | Sequence[str],
+        *,
+        within: str | Sequence[str] = (),
+        level: float = 0.95,
+        simultaneous: bool = False,
+    ) -> Statistic:
+        """Shares of the cells of attributes, as parts of 1: of all records, or within each cell of others."""
+        return share(self, listed_names(names), listed_names(within), Intervals(level, simultaneous))
+
+    def mean(
+        self: Answers,
+        name: str,
+        *,
+        by: str | Sequence[str] = (),
+        values: Sequence[float] | None = None,
+        level: float = 0.95,
+        simultaneous: bool = False,
+    ) -> Statistic:
+        """Mean of a number, of all records or in each cell of others; bins count at their middles.
+
+        `values` say what each cell counts as where it is no number, or not that one.
+        """
+        return mean(self, name, listed_names(by), Intervals(level, simultaneous), values)
+
+    def quantile(
+        self: Answers,
+        name: str,
+        orders: Sequence[float] = (0.25, 0.5, 0.75),
+        *,
+        by: str | Sequence[str] = (),
+        values: Sequence[float] | None = None,
+        level: float = 0.95,
+        simultaneous: bool = False,
+    ) -> Statistic:
+        """Quantiles of a number, (by..., orders): the least value whose cumulative count reaches its part."""
+        return quantile(self, name, orders, listed_names(by), Intervals(level, simultaneous), values)
+
+    def difference(
+        self: Answers,
+        first: Workload,
+        second: "Workload | Answers",
+        *,
+        level: float = 0.95,
+        simultaneous: bool = False,
+    ) -> Statistic:
+        """Answers of one workload less those of another, or less the same answers of another release."""
+        return difference(self, first, second, Intervals(level, simultaneous))
+
+    def derived(
+        self: Answers,
+        function: Callable[[Mapping[str, Array]], Any],
+        tables: Mapping[str, Workload],
+        *,
+        level: float = 0.95,
+        simultaneous: bool = False,
+    ) -> Statistic:
+        """Any smooth function of answers, which it gets as arrays by name; errors by the delta method."""
+        return derived(self, function, tables, Intervals(level, simultaneous))
+
+
+def listed_names(names: str | Sequence[str]) -> list[str]:
+    return [names] if isinstance(names, str) else list(names)
+
+
+def ratio(source: Answers, top: Workload, bottom: Workload, intervals: Intervals) -> Statistic:
+    """Each answer of `top` over that of `bottom`, which has as many, or one for all."""
+    if bottom.count not in (1, top.count):
+        raise WorkloadError(
+            f"a ratio needs one denominator, or as many as numerators: {top.count:,} over {bottom.count:,}"
+        )
+    labels = tuple(str(at) for at in range(top.count))
+    return _ratio(source, top, bottom, np.arange(top.count) % bottom.count, ("ratio",), (labels,), intervals)
+
+
+def share(source: Answers, names: Sequence[str], within: Sequence[str], intervals: Intervals) -> Statistic:
+    """Shares of the cells of some attributes within each cell of others, as parts of 1."""
+    schema = source.plan.schema
+    _refuse_overlap(names, within)
+    asked = [*within, *names]
+    sizes = [schema[name].size for name in asked]
+    groups = int(np.prod([schema[name].size for name in within]))
+    owners = np.arange(np.prod(sizes)) // (np.prod(sizes) // groups)
+    return _ratio(
+        source, table(schema, asked), table(schema, list(within)), owners, *_axes(schema, asked), intervals
+    )
+
+
+def mean(
+    source: Answers, name: str, by: Sequence[str], intervals: Intervals, values: Sequence[float] | None = None
+) -> Statistic:
+    """Mean of a number in each cell of other attributes; bins count at their middles unless `values` say."""
+    schema = source.plan.schema
+    _refuse_overlap([name], by)
+    numbers = numbers_of(schema, name, values)
+    groups = int(np.prod([schema[each].size for each in by]))
+    top = linear(schema, (*by, name), np.kron(np.eye(groups), numbers))
+    return _ratio(source, top, table(schema, list(by)), np.arange(groups), *_axes(schema, by), intervals)
+
+
+def _ratio(
+    source: Answers,
+    top: Workload,
+    bottom: Workload,
+    owners: NDArray[np.int64],
+    names: tuple[str, ...],
+    axes: tuple[tuple[str, ...], ...],
+    intervals: Intervals,
+) -> Statistic:
+    """Ratios of answers, each with its own denominator: values, delta-method errors and Fieller's sets."""
+    _refuse_many(top.count)
+    t, b = source.values(top), source.values(bottom)[owners]
+    tops, bottoms = source.covariance(top, top), source.covariance(bottom, bottom)
+    both = source.covariance(top, bottom)[:, owners]
+    bottoms = bottoms[np.ix_(owners, owners)]
+    with np.errstate(divide="ignore", invalid="ignore"):
+        values = t / b
+        whole = (
+            tops - both * values - both.T * values[:, None] + bottoms * np.outer(values, values)
+        ) / np.outer(b, b)
+    whole = np.where(np.isfinite(whole), whole, 0.0)
+    z = intervals.margin(source.plan.strategy.law, whole)
+    vt, vb, c = np.diag(tops), np.diag(bottoms), np.diag(both)
+    lower, upper, bounded = fieller(t, b, vt, vb, c, z)
+    stddev = np.where(bounded, np.sqrt(np.diag(whole)), np.inf)
+    notes = np.where(bounded, "", UNBOUNDED)
+    return _shaped(names, axes, (values, stddev, lower, upper), intervals.level, notes)
+
+
+def quantile(
+    source: Answers,
+    name: str,
+    orders: Sequence[float],
+    by: Sequence[str],
+    intervals: Intervals,
+    values: Sequence[float] | None = None,
+) -> Statistic:
+    """Quantiles of a number in each cell of other attributes, (by..., orders).
+
+    A quantile is the least value whose cumulative count reaches its part of the total; it lies between the
+    ends with the stated confidence, since each end is where a test along the cumulative counts gives way
+    (claim F-002). Bins are given by their upper ends, unless `values` say otherwise.
+    """
+    schema = source.plan.schema
+    _refuse_overlap([name], by)
+    if not orders or not all(0 < order < 1 for order in orders):
+        raise WorkloadError(f"orders of quantiles lie between 0 and 1, such as 0.5, not {list(orders)!r}")
+    numbers = numbers_of(schema, name, values, ends=True)
+    groups, cells = int(np.prod([schema[each].size for each in by])), schema[name].size
+    _refuse_many(groups * len(orders) * cells)
+    steps = np.tril(np.ones((cells, cells)))
+    rows = np.concatenate([steps - order for order in orders])  # (orders * cells, cells)
+    asked = linear(schema, (*by, name), np.kron(np.eye(groups), rows))
+    found = source.values(asked).reshape(groups * len(orders), cells)
+    errors = np.sqrt(source.plan.variances(asked)).reshape(found.shape)
+    total = source.values(table(schema, list(by)))
+    spread = np.sqrt(source.plan.variances(table(schema, list(by))))
+    count = len(found)
+    level = intervals.level ** (1 / count) if intervals.simultaneous else intervals.level
+    z = float(interval_margin(source.plan.strategy.law, level))
+    values_at = numbers[_first(found >= 0)]
+    lower, upper = numbers[_first(found + z * errors >= 0)], numbers[_last(found - z * errors < 0)]
+    notes = np.where(np.repeat(total - z * spread > 0, len(orders)), "", "the group is not clearly there")
+    names, axes = _axes(schema, by)
+    names, axes = (*names, "quantile"), (*axes, tuple(f"{order:g}" for order in orders))
+    return _shaped(names, axes, (values_at, (upper - lower) / (2 * z), lower, upper), intervals.level, notes)
+
+
+def _first(reached: NDArray[np.bool_]) -> NDArray[np.int64]:
+    """The first cell of each row that is reached; the last one where none is."""
+    return np.asarray(np.where(reached.any(axis=1), reached.argmax(axis=1), reached.shape[1] - 1))
+
+
+def _last(below: NDArray[np.bool_]) -> NDArray[np.int64]:
+    """One cell after the last of each row that is below; the first one where none is."""
+    after = below.shape[1] - below[:, ::-1].argmax(axis=1)
+    return np.asarray(np.minimum(np.where(below.any(axis=1), after, 0), below.shape[1] - 1))
+
+
+def difference(
+    source: Answers, first: Workload, second: "Workload | Answers", intervals: Intervals
+) -> Statistic:
+    """Answers of one workload less those of another, or less the same answers of another release."""
+    _refuse_many(first.count)
+    if isinstance(second, Workload):
+        if second.count != first.count:
+            raise WorkloadError(f"{first.count:,} answers less {second.count:,}: they should be as many")
+        values = source.values(first) - source.values(second)
+        both = source.covariance(first, second)
+        covariance = source.covariance(first, first) + source.covariance(second, second) - both - both.T
+    else:
+        if second.plan.schema != source.plan.schema:
+            raise WorkloadError("the two releases have different schemas; their tables cannot be compared")
+        values = source.values(first) - second.values(first)
+        covariance = source.covariance(first, first) + second.covariance(first, first)
+    labels = (tuple(str(at) for at in range(first.count)),)
+    return _plain(("difference",), labels, values, covariance, source.plan.strategy.law, intervals)
+
+
+def derived(
+    source: Answers,
+    function: Callable[[Mapping[str, Array]], Any],
+    tables: Mapping[str, Workload],
+    intervals: Intervals,
+) -> Statistic:
+    """A smooth function of answers, with the error that the delta method gives (claim F-003).
+
+    `function` is called with an array for each of the named workloads, and returns numbers.
+    """
+    counts = {name: work.count for name, work in tables.items()}
+    if sum(counts.values()) > MOST_ARGUMENTS:
+        raise WorkloadError(
+            f"a function of {sum(counts.values()):,} answers, more than {MOST_ARGUMENTS:,}; use few tables"
+        )
+    works = list(tables.values())
+    at = np.concatenate([source.values(work) for work in works])
+    covariance = np.block([[source.covariance(a, b) for b in works] for a in works])
+    ends = np.cumsum(list(counts.values()))[:-1]
+
+    def called(answers: Array) -> Array:
+        found = function(dict(zip(counts, np.split(answers, ends), strict=True)))
+        return np.asarray(found, dtype=np.float64).reshape(-1)
+
+    steps = 1e-4 * np.sqrt(np.clip(np.diag(covariance), 1e-300, None))
+    columns = []
+    for place, step in enumerate(steps.tolist()):
+        change = np.zeros(len(at))
+        change[place] = step
+        columns.append((called(at + change) - called(at - change)) / (2 * step))
+    slopes, values = np.array(columns).T, called(at)
+    labels = (tuple(str(number) for number in range(len(values))),)
+    spread = slopes @ covariance @ slopes.T
+    found = _plain(("figure",), labels, values, spread, source.plan.strategy.law, intervals)
+    broken = ~np.isfinite(found.stddev) | ~np.isfinite(values)
+    return replace(found, notes=np.where(broken, "the function has no slope here", found.notes))
+
+
+def _plain(
+    names: tuple[str, ...],
+    axes: tuple[tuple[str, ...], ...],
+    values: Array,
+    covariance: Array,
+    law: Any,
+    intervals: Intervals,
+) -> Statistic:
+    """Figures whose errors are normal, or wider, with this covariance."""
+    stddev = np.sqrt(np.clip(np.diag(covariance), 0.0, None))
+    margin = intervals.margin(law, covariance) * stddev
+    figures = (values, stddev, values - margin, values + margin)
+    return _shaped(names, axes, figures, intervals.level, np.full(len(values), ""))
+
+
+def _shaped(
+    names: tuple[str, ...],
+    axes: tuple[tuple[str, ...], ...],
+    figures: tuple[Array, Array, Array, Array],
+    level: float,
+    notes: NDArray[np.str_],
+) -> Statistic:
+    """Figures in a row, as a table with these axes."""
+    shape = tuple(map(len, axes))
+    values, stddev, lower, upper = (np.asarray(each, dtype=np.float64).reshape(shape) for each in figures)
+    return Statistic(names, axes, values, stddev, lower, upper, level, notes.reshape(shape))
+
+
+def numbers_of(
+    schema: Schema, name: str, values: Sequence[float] | None = None, *, ends: bool = False
+) -> Array:
+    """The number that each cell of an attribute counts as: itself, or the middle or upper end of its bin."""
+    attribute = schema[name]
+    if values is not None:
+        found = np.asarray(values, dtype=np.float64)
+        if found.shape != (attribute.size,) or not np.isfinite(found).all():
+            raise WorkloadError(f"{name!r} has {attribute.size:,} cells; give a finite number for each")
+        return found
+    if attribute.other is not None:
+        raise WorkloadError(f"{name!r} has a cell for everything else; say with values= what cells count as")
+    if isinstance(attribute, Integer):
+        return np.arange(attribute.low, attribute.high + 1, dtype=np.float64)
+    if isinstance(attribute, Binned) and not attribute.above:
+        edges = np.array(attribute.edges, dtype=np.float64)
+        return edges[1:] if ends else (edges[1:] + edges[:-1]) / 2
+    what = "its last bin has no end" if isinstance(attribute, Binned) else "its cells are no numbers"
+    raise WorkloadError(f"{name!r}: {what}; say with values= what each cell counts as")
+
+
+def _axes(schema: Schema, names: Sequence[str]) -> tuple[tuple[str, ...], tuple[tuple[str, ...], ...]]:
+    return tuple(names), tuple(schema[name].labels() for name in names)
+
+
+def _refuse_overlap(names: Sequence[str], by: Sequence[str]) -> None:
+    if twice := set(names) & set(by) or {name for name in (*names, *by) if [*names, *by].count(name) > 1}:
+        raise WorkloadError(f"{', '.join(map(repr, sorted(twice)))}: named twice")
+
+
+def _refuse_many(count: int) -> None:
+    if count > MOST_FIGURES:
+        raise WorkloadError(
+            f"{count:,} figures at once are more than {MOST_FIGURES:,}, whose covariance can be held; "
+            "ask for fewer attributes at a time"
+        )

@@ -1,0 +1,181 @@
+"""An attribute whose cells are days, months, quarters or years."""
+
+import datetime
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from residua.errors import SchemaError
+from residua.schema.attribute import OTHER, Attribute, Policy, check_policy
+from residua.schema.coding import ABOVE, BELOW, OUTSIDE, Cells, hint, short
+
+Step = Literal["year", "quarter", "month", "day"]
+STEPS: tuple[Step, ...] = get_args(Step)
+MONTHS = {"year": 12, "quarter": 3, "month": 1}
+
+
+@dataclass(frozen=True, slots=True, repr=False, init=False)
+class Date(Attribute):
+    """The days from `low` to `high`, both included; each `by` (day, month, quarter or year) is a cell.
+
+    Its `levels` are `by` and what is coarser, as those of a Hierarchy: `rs.level("quarter")`. Data give dates
+    as text (2024-02-29, with or without a time), as dates or as times; a time counts for its day.
+
+    >>> born = Date("2024-01-01", "2025-06-30", by="month")
+    >>> born.size, born.label(13), born.levels
+    (18, '2025-02', ('year', 'quarter', 'month'))
+    >>> born.encode(["2024-02-29", "2025-06-01T12:00"]).tolist()
+    [1, 17]
+    >>> born.level_labels("quarter")[:2], born.level_of("year").tolist()[11:13]
+    (('2024-Q1', '2024-Q2'), [0, 1])
+    """
+
+    numeric: ClassVar[bool] = True
+
+    low: datetime.date
+    high: datetime.date
+    by: Step
+    outside: Policy
+
+    def __init__(
+        self,
+        low: str | datetime.date,
+        high: str | datetime.date,
+        *,
+        by: Step = "day",
+        outside: Policy = "error",
+    ) -> None:
+        who = f"Date({low!s}, {high!s})"
+        if by not in STEPS:
+            raise SchemaError(
+                f"{who}: by={by!r} is no step{hint(by, STEPS)}; use one of {', '.join(map(repr, STEPS))} "
+                "(a week is no part of a month or a year: group days by rs.buckets instead)"
+            )
+        object.__setattr__(self, "low", _day(who, low))
+        object.__setattr__(self, "high", _day(who, high))
+        object.__setattr__(self, "by", by)
+        object.__setattr__(self, "outside", outside)
+        if self.low > self.high:
+            raise SchemaError(f"{who}: the first day is after the last")
+        check_policy(who, outside, numeric=True)
+
+    def __repr__(self) -> str:
+        policy = "" if self.outside == "error" else f", outside={self.outside!r}"
+        return f"Date('{self.low}', '{self.high}', by={self.by!r}{policy})"
+
+    @property
+    def inner_size(self) -> int:
+        return int(_steps(np.array([self.high], dtype="M8[D]"), self.by)[0] - self._first(self.by)) + 1
+
+    @property
+    def levels(self) -> tuple[str, ...]:
+        """Steps as coarse as its own and coarser, the coarsest first."""
+        return STEPS[: STEPS.index(self.by) + 1]
+
+    def level_of(self, level: str) -> NDArray[np.int64]:
+        """The step of a level that each cell is in, shape (size,); `(other)` is one more, if there is one."""
+        self._refuse_unknown(level)
+        found = _steps(self._starts(), level) - self._first(level)
+        return found if self.other is None else np.append(found, found.max() + 1)
+
+    def level_labels(self, level: str) -> tuple[str, ...]:
+        """The names of the steps of a level, such as '2024-Q1'."""
+        self._refuse_unknown(level)
+        last = int(_steps(np.array([self.high], dtype="M8[D]"), level)[0])
+        labels = tuple(_label(number, level) for number in range(self._first(level), last + 1))
+        return labels if self.other is None else (*labels, OTHER)
+
+    def before(self, limit: np.datetime64) -> NDArray[np.bool_] | None:
+        """The cells, `(other)` not included, that end before a day; None where it is within a cell."""
+        starts = np.maximum(self._starts(), np.datetime64(self.low))
+        ends = np.append(starts[1:], np.datetime64(self.high) + np.timedelta64(1, "D"))
+        return None if ((starts < limit) & (limit < ends)).any() else np.asarray(ends <= limit)
+
+    def to_manifest(self) -> dict[str, Any]:
+        ends = {"low": str(self.low), "high": str(self.high)}
+        return {"kind": "date", **ends, "by": self.by, "outside": self.outside}
+
+    def _first(self, level: str) -> int:
+        return int(_steps(np.array([self.low], dtype="M8[D]"), level)[0])
+
+    def _starts(self) -> NDArray[Any]:
+        """A day of each cell."""
+        numbers = np.arange(self.inner_size) + self._first(self.by)
+        if self.by == "day":
+            return numbers.astype("M8[D]")
+        return (numbers * MONTHS[self.by]).astype("M8[M]").astype("M8[D]")
+
+    def _refuse_unknown(self, level: str) -> None:
+        if level not in self.levels:
+            finer = level in STEPS
+            why = (
+                f"is finer than its cells, which are {self.by}s"
+                if finer
+                else f"is no level{hint(level, STEPS)}"
+            )
+            raise SchemaError(f"{self!r}: {level!r} {why}")
+
+    def _inner_label(self, cell: int) -> str:
+        return _label(cell + self._first(self.by), self.by)
+
+    def _cells_of_numbers(self, values: NDArray[Any], *, nearest: bool) -> Cells:
+        return np.full(len(values), OUTSIDE, dtype=np.int32)
+
+    def _cells_of_text(self, distinct: Any, *, nearest: bool) -> Cells:
+        texts: Sequence[str] = distinct.to_pylist()
+        found = np.array([day_of(text) for text in texts], dtype="M8[D]")
+        low, high = np.datetime64(self.low), np.datetime64(self.high)
+        cells = np.full(len(texts), OUTSIDE, dtype=np.int32)
+        known = ~np.isnat(found)
+        inside = known & (found >= low) & (found <= high)
+        cells[inside] = _steps(found[inside], self.by) - self._first(self.by)
+        if nearest:
+            cells[known & (found < low)] = BELOW
+            cells[known & (found > high)] = ABOVE
+        labels = {self._inner_label(cell): cell for cell in range(self.inner_size)} if not known.all() else {}
+        for place in np.flatnonzero(~known).tolist():  # a month may be written as a month
+            cells[place] = labels.get(texts[place].strip(), OUTSIDE)
+        return cells
+
+
+def _day(who: str, value: str | datetime.date) -> datetime.date:
+    """The day that somebody wrote as an end of a range."""
+    if isinstance(value, datetime.datetime):
+        return value.date()
+    if isinstance(value, datetime.date):
+        return value
+    try:
+        return datetime.date.fromisoformat(value)
+    except (TypeError, ValueError) as error:
+        raise SchemaError(f"{who}: {short(value)} is no day; write it like '2024-02-29'") from error
+
+
+def day_of(text: str) -> np.datetime64 | None:
+    """The day of a text that starts with one, or None."""
+    day, rest = text.strip()[:10], text.strip()[10:]
+    try:
+        known = len(day) == 10 and (not rest or rest[0] in "T ")
+        return np.datetime64(datetime.date.fromisoformat(day)) if known else None
+    except ValueError:
+        return None
+
+
+def _steps(days: NDArray[Any], level: str) -> NDArray[np.int64]:
+    """The number of the step that each day is in, counted from 1970."""
+    if level == "day":
+        return days.astype(np.int64)
+    return days.astype("M8[M]").astype(np.int64) // MONTHS[level]
+
+
+def _label(number: int, level: str) -> str:
+    """The name of a step."""
+    if level == "day":
+        return str(np.datetime64(number, "D"))
+    month = np.datetime64(number * MONTHS[level], "M")
+    year = str(month)[:-3]
+    if level == "year":
+        return year
+    return str(month) if level == "month" else f"{year}-Q{1 + int(str(month)[-2:]) // 3}"
