@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from residua.bounds.trees import tree_bound
+import residua as rs
+from residua.bounds.trees import tree_bound, tree_of
 from residua.linalg.trees import Tree, merged, passes, root_trace, slopes
 from residua.solve.trees import _Shares, bracket, solve_tree
 
@@ -210,3 +211,42 @@ def test_more_than_is_needed_is_never_worse():
     tree = Tree.of([np.zeros(3, dtype=np.int64)])
     even = bracket(tree, [np.ones((1, 1)), np.ones((3, 1))], [np.full((1, 1), 0.5), np.full((3, 1), 0.5)])
     assert solve_tree(tree, [np.ones((1, 1)), np.ones((3, 1))]).value <= even.value
+
+
+def places(draw: np.random.Generator, *sizes: int) -> rs.Hierarchy:
+    """An uneven hierarchy, leaves in no order."""
+    nodes = np.arange(sizes[0])
+    paths = [(f"0-{node}",) for node in nodes]
+    for level, size in enumerate(sizes[1:], start=1):
+        chosen = np.append(np.arange(len(paths)), draw.integers(0, len(paths), size - len(paths)))
+        paths = [(*paths[at], f"{level}-{number}") for number, at in enumerate(chosen.tolist())]
+    draw.shuffle(paths)
+    return rs.Hierarchy(("state", "county", "tract")[: len(sizes)], paths)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_the_bound_of_a_hierarchy_is_below_the_optimum_and_near_it(seed):
+    schema = rs.Schema(place=places(np.random.default_rng(seed), 3, 9, 30))
+    state, county = (rs.table(schema, place=rs.level(each)) for each in ("state", "county"))
+    for work in (
+        state + county,
+        5.0 * state + rs.table(schema, ["place"]),
+        county + rs.marginals(schema, up_to=1),
+    ):
+        bound, best = rs.bounds.tree(work), rs.bounds.dual(work)
+        assert 0.99 * best <= bound <= best * (1 + 1e-4)
+
+
+def test_nodes_in_any_order_make_the_same_tree():
+    nodes = [np.array([1, 0, 1, 0]), np.array([2, 1, 0, 3])]
+    tree = tree_of(nodes)
+    assert tree.sizes == (1, 2, 4)
+    assert [each.tolist() for each in tree.parents] == [[0, 0], [0, 0, 1, 1]]
+
+
+def test_the_bound_of_a_hierarchy_refuses_other_tables():
+    schema = rs.Schema(place=places(np.random.default_rng(1), 2, 4), sex=rs.Categorical("F", "M"))
+    with pytest.raises(rs.WorkloadError, match="one hierarchy or date alone"):
+        rs.bounds.tree(rs.table(schema, ["place", "sex"]))
+    with pytest.raises(rs.WorkloadError, match="asks no level of its hierarchy"):
+        rs.bounds.tree(rs.table(schema, place=rs.prefix))

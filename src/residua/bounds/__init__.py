@@ -1,12 +1,14 @@
 """Lower bounds on the total weighted variance of any unbiased mechanism at privacy cost 1.
 
 `svd <= supreme_svd <= dual <= optimum`, the second up to the 1e-5 to which `dual` is solved (claims B-001
-to B-004), and `product_dual <= optimum` for domains of any size (B-006 to B-008). Divide by the privacy cost
+to B-004), and `product_dual <= optimum` for domains of any size (B-006 to B-008), `tree <= optimum` for
+counts of the nodes of a hierarchy of any size (T-006). Divide by the privacy cost
 for another budget.
 """
 
 from residua.bounds.product import product_dual, product_dual_or_nothing
 from residua.bounds.singular import dual, supreme_svd, svd, svd_or_nothing
+from residua.bounds.trees import tree
 
 __all__ = [
     "dual",
@@ -15,4 +17,5 @@ __all__ = [
     "supreme_svd",
     "svd",
     "svd_or_nothing",
+    "tree",
 ]
