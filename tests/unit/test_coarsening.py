@@ -194,8 +194,7 @@ def test_a_query_that_is_not_measured_is_refused_with_its_attributes(plans):
     beside = rs.measure(plans("with marginals", "zcdp"), CODES, ledger=None, noise=rs.simulated(seed=1))
     with pytest.raises(rs.NotInSpan, match="tells apart cells"):
         beside.table("age", "hours", "income")
-    with pytest.raises(rs.Infeasible, match="measured by kinds of cells"):
-        beside.nonnegative()
+    assert (beside.nonnegative().table("age").values >= 0).all()
 
 
 def test_targets_and_largest_variance_look_at_kinds_of_cells_too():
