@@ -236,7 +236,7 @@ def test_blocks_whose_largest_cost_is_taken_for_their_sum_are_rejected(name, eps
 
 @pytest.mark.parametrize("epsilon", REPEATS)
 def test_a_sensitivity_that_is_the_largest_entry_is_rejected(epsilon, monkeypatch):
-    monkeypatch.setattr(strategies, "column_costs", lambda law, matrix: np.abs(matrix).max(keepdims=True))
+    monkeypatch.setattr(strategies, "matrix_cost", lambda law, matrix: int(np.abs(matrix).max()))
     attack = Attack(unguarded(planned("tree", epsilon), monkeypatch), epsilon)
     assert attack.rejects(*attack.found(seed=31))
 

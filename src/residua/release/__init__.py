@@ -1,6 +1,7 @@
 """Releases: noisy measurements with how they came to be, what they answer, and several as one."""
 
+from residua.release.crosstab import Crosstab
 from residua.release.release import Measurements, Release, audit_record, rehearsal
 from residua.release.statistics import Statistic, TableAnswer
 
-__all__ = ["Measurements", "Release", "Statistic", "TableAnswer", "audit_record", "rehearsal"]
+__all__ = ["Crosstab", "Measurements", "Release", "Statistic", "TableAnswer", "audit_record", "rehearsal"]
