@@ -213,8 +213,8 @@ def codes_seen(domain: Domain, sizes: tuple[int, ...]) -> list[Array]:
     codes = list(np.indices(sizes).reshape(len(sizes), -1))
     places = list(codes)
     for part in domain.view.parts:
-        kinds = [own.classes[codes[at]] for at, own in zip(part.attributes, part.kinds, strict=True)]
-        joint = np.ravel_multi_index(kinds, [own.count for own in part.kinds])
+        kinds = [own.classes[codes[at]] for at, own in zip(part.attributes, part.partitions, strict=True)]
+        joint = np.ravel_multi_index(kinds, [own.count for own in part.partitions])
         places[part.place] = part.joint.classes[joint]
     return places
 

@@ -150,7 +150,7 @@ def explicit_cases() -> list[Case]:
 
 
 def combined_cases() -> list[Case]:
-    """Rows over kinds of cells, each spread over its cells by hand."""
+    """Rows over classes of cells, each spread over its cells by hand."""
     draw = np.random.default_rng(4)
     plan: list[tuple[str, list[list[int]], int, bool]] = [
         ("either", [[0, 0, 1], [0, 1, 1, 1]], 1, False),

@@ -105,8 +105,10 @@ def spread(batch: Measurement, sizes: tuple[int, ...]) -> Iterator[tuple[NDArray
     cells = np.indices(sizes).reshape(len(sizes), -1)
     codes = list(cells)
     for part in batch.derived:
-        kinds = [own.classes[cells[at]] for at, own in zip(part.attributes, part.kinds, strict=True)]
-        codes[part.place] = part.joint.classes[np.ravel_multi_index(kinds, [k.count for k in part.kinds])]
+        kinds = [own.classes[cells[at]] for at, own in zip(part.attributes, part.partitions, strict=True)]
+        codes[part.place] = part.joint.classes[
+            np.ravel_multi_index(kinds, [k.count for k in part.partitions])
+        ]
     whole = reduce(np.kron, batch.matrices, np.ones((1, 1), dtype=np.int64)).astype(object)
     parameters = batch.parameters
     for subset, owner in zip(batch.subsets.tolist(), batch.owners.tolist(), strict=True):

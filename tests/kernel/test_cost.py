@@ -28,8 +28,10 @@ def columns(measurement: Measurement, subset: Sequence[int]) -> Any:
     cells = np.indices(SIZES).reshape(len(SIZES), -1)
     codes = list(cells)
     for part in measurement.derived:
-        kinds = [own.classes[cells[at]] for at, own in zip(part.attributes, part.kinds, strict=True)]
-        codes[part.place] = part.joint.classes[np.ravel_multi_index(kinds, [k.count for k in part.kinds])]
+        kinds = [own.classes[cells[at]] for at, own in zip(part.attributes, part.partitions, strict=True)]
+        codes[part.place] = part.joint.classes[
+            np.ravel_multi_index(kinds, [k.count for k in part.partitions])
+        ]
     at = np.zeros(cells.shape[1], dtype=np.int64)
     for attribute, size in zip(subset, measurement.sizes, strict=True):
         at = at * size + codes[attribute]

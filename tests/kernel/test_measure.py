@@ -737,8 +737,8 @@ WRONG = {
     "one column of codes": lambda records: np.zeros(records, dtype=int),
     "a column of two dimensions": lambda records: {"age": np.zeros((records, 2)), "sex": ["F"] * records},
     "columns of two lengths": lambda records: {"age": [1] * records, "sex": ["F"] * (records + 1)},
-    "a column of dates": lambda records: {
-        "age": np.zeros(records, "datetime64[D]"),
+    "a column of durations": lambda records: {
+        "age": np.zeros(records, "timedelta64[D]"),
         "sex": ["F"] * records,
     },
     "no column": lambda records: {"age": [1] * records},

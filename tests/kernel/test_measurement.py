@@ -88,7 +88,7 @@ def test_the_attributes_of_a_block_are_different_ones(bad):
 def test_derived_attributes_are_of_cells_that_exist_and_of_no_two_at_once():
     replace(GOOD, subsets=subsets([0, 1], [3, 1]), derived=(TIED,))
     short = JointClasses((1, 2), (Classes.every(2), Classes.every(3)), TIED.joint)
-    with pytest.raises(BudgetError, match="kinds of cells that its schema does not have"):
+    with pytest.raises(BudgetError, match="classes of cells that its schema does not have"):
         replace(GOOD, derived=(short,))
     with pytest.raises(BudgetError, match="part of two"):
         replace(GOOD, derived=(TIED, JointClasses.of_one(2, Classes.every(2))))

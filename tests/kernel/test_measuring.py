@@ -137,7 +137,7 @@ def test_noise_of_another_law_does_not_keep_a_budget():
 
 def test_classes_are_those_of_the_schemas_cells():
     measuring.refuse_unkept(Stated([CLASSES]))
-    with pytest.raises(rs.BudgetError, match="kinds of cells that its schema does not have"):
+    with pytest.raises(rs.BudgetError, match="classes of cells that its schema does not have"):
         measuring.refuse_unkept(Stated([CLASSES], schema=rs.Schema.of_sizes([3, 3, 4])))
 
 

@@ -107,9 +107,9 @@ def measured(plan):
                 if at in views:
                     cells = np.indices([SIZES[each] for each in own]).reshape(len(own), -1)
                     kinds = [
-                        kinds.classes[codes] for kinds, codes in zip(views[at].kinds, cells, strict=True)
+                        kinds.classes[codes] for kinds, codes in zip(views[at].partitions, cells, strict=True)
                     ]
-                    flat = np.ravel_multi_index(kinds, [kinds.count for kinds in views[at].kinds])
+                    flat = np.ravel_multi_index(kinds, [kinds.count for kinds in views[at].partitions])
                     tensor = np.take(tensor, views[at].joint.classes[flat], axis=axis)
                 places = [*own, *places]
             sizes = [SIZES[at] for at in places]

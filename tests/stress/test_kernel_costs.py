@@ -59,8 +59,8 @@ def columns(plan: rs.Plan) -> list[tuple[NDArray[Any], Fraction, str]]:
     for batch in plan.batches:
         codes = list(cells)
         for part in batch.derived:
-            kinds = [own.classes[cells[at]] for at, own in zip(part.attributes, part.kinds, strict=True)]
-            flat = np.ravel_multi_index(kinds, [own.count for own in part.kinds])
+            kinds = [own.classes[cells[at]] for at, own in zip(part.attributes, part.partitions, strict=True)]
+            flat = np.ravel_multi_index(kinds, [own.count for own in part.partitions])
             codes[part.place] = part.joint.classes[flat]
         whole = reduce(np.kron, batch.matrices, np.ones((1, 1), dtype=np.int64)).astype(object)
         for subset, owner in zip(batch.subsets.tolist(), batch.owners.tolist(), strict=True):

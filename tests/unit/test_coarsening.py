@@ -125,7 +125,7 @@ def test_a_condition_of_which_a_part_was_not_measured_is_refused():
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(coarsening, "_by_classes", _not_this_way)
         plan = rs.plan(work, rs.zcdp(1))
-    with pytest.raises(rs.NotInSpan, match=r"more than the plan measures by kinds of cells.*'a0', 'a1'"):
+    with pytest.raises(rs.NotInSpan, match=r"more than the plan measures by classes of cells.*'a0', 'a1'"):
         plan.variances(rs.table(schema, where="a0 = 1 OR a1 = 1"))
 
 
@@ -203,7 +203,7 @@ def test_targets_and_largest_variance_look_at_kinds_of_cells_too():
     assert np.sqrt(plan.variances(work)) == pytest.approx([4, 3, 3], rel=0.1)
     assert plan.targets.met
     assert rs.plan(work, rs.zcdp(1), objective="max_variance").max_variance < 1.01
-    with pytest.raises(rs.Infeasible, match=r"1,000,000 kinds of cells.*in a release of its own"):
+    with pytest.raises(rs.Infeasible, match=r"1,000,000 classes of cells.*in a release of its own"):
         rs.plan(work + rs.marginals(SCHEMA, 1), rs.zcdp(1), objective="max_variance")
 
 
@@ -212,7 +212,9 @@ def test_what_has_too_many_kinds_of_cells_is_refused_with_a_remedy():
     work = rs.sql(SCHEMA, f"SELECT COUNT(*) FROM t{tied} GROUP BY age")
     work += rs.sql(SCHEMA, f"SELECT COUNT(*) FROM t{tied} GROUP BY hours")
     work += rs.sql(SCHEMA, f"SELECT COUNT(*) FROM t{tied} GROUP BY income")
-    with pytest.raises(rs.Infeasible, match=r"ties age x hours x income together.*1,000,000 kinds of cells"):
+    with pytest.raises(
+        rs.Infeasible, match=r"ties age x hours x income together.*1,000,000 classes of cells"
+    ):
         rs.plan(work, rs.zcdp(1), method="dense")
 
 
@@ -264,11 +266,11 @@ def test_a_plan_whose_kinds_do_not_fit_its_schema_is_not_measured(plans):
     (domain,) = plan.strategy.domains
     (part,) = domain.view.parts
     for forged in (
-        replace(part, kinds=(Classes.of([0, 1]), *part.kinds[1:])),
+        replace(part, partitions=(Classes.of([0, 1]), *part.partitions[1:])),
         replace(part, joint=Classes.of([0, 1])),
     ):
         strategy = replace(plan.strategy, domains=(replace(domain, view=View((forged,))),))
-        with pytest.raises(rs.BudgetError, match="kinds of cells that its schema does not have"):
+        with pytest.raises(rs.BudgetError, match="classes of cells that its schema does not have"):
             rs.measure(replace(plan, strategy=strategy), CODES, ledger=None, noise=rs.simulated(seed=1))
 
 

@@ -25,7 +25,7 @@ WORKS = {
     + 3.0 * rs.table(SCHEMA, {"a": rs.identity, "c": rs.ranges}, name="heavy")
     + rs.table(SCHEMA, {"b": rs.identity, "c": rs.prefix}),
     "joint": rs.table(SCHEMA, {("a", "c"): rs.affine}) + rs.table(SCHEMA, ["b"]),
-    # Strategies of fewer rows than there are kinds of cells (claim H-005).
+    # Strategies of fewer rows than there are classes of cells (claim H-005).
     "sums": rs.table(SCHEMA, {("a", "c"): rs.affine}, name="affine") + rs.marginals(SCHEMA, ways=2),
     "overlapping": rs.linear(
         SCHEMA, ["a"], [[1, 1, 0, 0, 0], [0, 0, 1, 1, 0], [0, 1, 1, 0, 0], [0, 0, 0, 0, 1]]

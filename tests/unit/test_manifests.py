@@ -306,7 +306,7 @@ def together(release: rs.Release) -> rs.Release:
 
 @pytest.mark.parametrize("name", ["nested", "union", "smasher", "overlap", "dense", "by kinds"])
 def test_a_combined_release_of_any_kind_can_be_kept(name: str, tmp_path: Path) -> None:
-    """Those measured by kinds of cells could not be saved."""
+    """Those measured by classes of cells could not be saved."""
     both = coarsened_draft() if name == "by kinds" else combined(name)
     both.save(tmp_path / "both.release")
     again = rs.Release.load(tmp_path / "both.release")

@@ -63,7 +63,11 @@ def digest(batch: Measurement) -> str:
         "multiplier": batch.multiplier,
         "parameters": [str(batch.parameters[owner]) for owner in batch.owners.tolist()],
         "view": [
-            [list(part.attributes), part.joint.classes.tolist(), [own.classes.tolist() for own in part.kinds]]
+            [
+                list(part.attributes),
+                part.joint.classes.tolist(),
+                [own.classes.tolist() for own in part.partitions],
+            ]
             for part in batch.derived
         ],
     }

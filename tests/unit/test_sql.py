@@ -344,7 +344,9 @@ def test_a_condition_ties_kinds_of_cells_whatever_the_number_of_cells():
 def test_a_condition_on_too_many_kinds_of_cells_is_refused_with_their_number():
     schema = rs.Schema.of_sizes([3] * 16)
     text = "SELECT COUNT(*) FROM t WHERE " + " OR ".join(f"a{at} = 1" for at in range(16))
-    with pytest.raises(rs.WorkloadError, match="65,536 combinations of kinds of cells, more than") as caught:
+    with pytest.raises(
+        rs.WorkloadError, match="65,536 combinations of classes of cells, more than"
+    ) as caught:
         rs.sql(schema, text)
     assert "so does NOT (A OR B): count that and the total" in str(caught.value)
     assert rs.sql(schema, text.replace("WHERE", "WHERE NOT (") + ")").count == 1

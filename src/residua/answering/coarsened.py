@@ -109,7 +109,7 @@ class QuerySplit:
         nearest = np.rint(weights)
         weights = np.where(np.abs(weights - nearest) < ROUNDING, nearest, weights)
         if np.any(np.abs(weights @ self.beyond(self.rows) - apart) > ROUNDING * (sizes + 1)):
-            told = f"table {group.name!r} asks for more than the plan measures by kinds of cells"
+            told = f"table {group.name!r} asks for more than the plan measures by classes of cells"
             raise not_in_span(told, self.asked_of(group))
         coarse = weights @ self.rows
         rest = np.where(np.abs(asked - coarse) > ROUNDING * (sizes + 1), asked - coarse, 0.0)
@@ -273,7 +273,7 @@ class _SplitEstimator(Estimator):
 
     def by_classes(self, subsets: NDArray[np.int32], classes: Sequence[Classes]) -> Array:
         raise Infeasible(
-            "this release was measured by kinds of cells and not by cells, which post-processing starts "
+            "this release was measured by classes of cells and not by cells, which post-processing starts "
             "from; plan the tables to be processed by themselves"
         )
 

@@ -65,7 +65,7 @@ class Measurement:
         if (ordered[:, :1] < 0).any() or (ordered[:, 1:] == ordered[:, :-1]).any():
             raise _refused("the attributes of a block are not all different, or are none")
         if not all(part.whole for part in self.derived):
-            raise _refused("this plan measures kinds of cells that its schema does not have")
+            raise _refused("this plan measures classes of cells that its schema does not have")
         sizes = {part.place: part.size for part in self.derived}
         used = [at for part in self.derived for at in part.attributes]
         gone = set(used) - sizes.keys()

@@ -78,8 +78,8 @@ def refuse_unkept(plan: Measurable) -> None:
     _refuse_overspending(plan)
     refuse_few_records(plan.batches)
     for part in (part for batch in plan.batches for part in batch.derived):
-        if [plan.schema.sizes[at] for at in part.attributes] != [kinds.size for kinds in part.kinds]:
-            raise BudgetError("this plan measures kinds of cells that its schema does not have; plan again")
+        if [plan.schema.sizes[at] for at in part.attributes] != [own.size for own in part.partitions]:
+            raise BudgetError("this plan measures classes of cells that its schema does not have; plan again")
 
 
 def _refuse_overspending(plan: Measurable) -> None:
@@ -126,10 +126,10 @@ def _refuse_unwritable(*texts: object) -> None:
 
 
 def _derived(batches: Sequence[Measurement]) -> dict[JointClasses, Derived]:
-    """The attributes by kinds of cells that are to be counted, each once."""
+    """The attributes by classes of cells that are to be counted, each once."""
     wanted = dict.fromkeys(part for batch in batches for part in batch.derived)
     return {
-        part: Derived.of(part.attributes, [kinds.classes for kinds in part.kinds], part.joint.classes)
+        part: Derived.of(part.attributes, [own.classes for own in part.partitions], part.joint.classes)
         for part in wanted
     }
 

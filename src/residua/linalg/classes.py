@@ -96,7 +96,7 @@ class Classes:
         return hash(self._key)
 
     def __repr__(self) -> str:
-        return f"{self.count} kinds of {self.size} cells"
+        return f"{self.count} classes of {self.size} cells"
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,12 +105,12 @@ class JointClasses:
     joint class of their combinations. Attributes are ascending."""
 
     attributes: tuple[int, ...]
-    kinds: tuple[Classes, ...]
+    partitions: tuple[Classes, ...]
     joint: Classes
 
     @classmethod
-    def of_one(cls, attribute: int, kinds: Classes) -> "JointClasses":
-        return cls((attribute,), (kinds,), Classes.every(kinds.count))
+    def of_one(cls, attribute: int, partitions: Classes) -> "JointClasses":
+        return cls((attribute,), (partitions,), Classes.every(partitions.count))
 
     @property
     def place(self) -> int:
@@ -124,17 +124,17 @@ class JointClasses:
     @property
     def cells(self) -> int:
         """Number of joint cells of the attributes that it is made of."""
-        return math.prod(own.size for own in self.kinds)
+        return math.prod(own.size for own in self.partitions)
 
     @property
     def whole(self) -> bool:
         """Whether every combination of classes has a joint class."""
-        return self.joint.size == math.prod(own.count for own in self.kinds)
+        return self.joint.size == math.prod(own.count for own in self.partitions)
 
     def classes(self) -> Integers:
         """The joint class of each joint cell of the attributes, `(sizes...)`."""
         places = np.zeros((), dtype=np.int64)
-        for own in self.kinds:
+        for own in self.partitions:
             places = np.add.outer(own.count * places, own.classes)
         return np.asarray(self.joint.classes[places])
 
@@ -159,16 +159,16 @@ def common_refinement(several: Sequence[Classes]) -> Classes:
     return found
 
 
-def summed_over(values: NDArray[Any], kinds: Sequence[Classes], *, first: int = 0) -> NDArray[Any]:
+def summed_over(values: NDArray[Any], partitions: Sequence[Classes], *, first: int = 0) -> NDArray[Any]:
     """Sums by class along consecutive axes, from axis `first` on."""
-    for at, own in enumerate(kinds):
+    for at, own in enumerate(partitions):
         values = own.summed(values, first + at)
     return values
 
 
-def spread_over(values: NDArray[Any], kinds: Sequence[Classes], *, first: int = 0) -> NDArray[Any]:
+def spread_over(values: NDArray[Any], partitions: Sequence[Classes], *, first: int = 0) -> NDArray[Any]:
     """Values by class to values by cell along consecutive axes, from axis `first` on."""
-    for at, own in enumerate(kinds):
+    for at, own in enumerate(partitions):
         values = own.spread(values, first + at)
     return values
 
@@ -180,11 +180,11 @@ def equal_slices(values: NDArray[Any], axis: int) -> Classes:
 
 
 def coarsest(
-    kinds: Sequence[Classes], values: NDArray[Any], *, first: int = 0
+    partitions: Sequence[Classes], values: NDArray[Any], *, first: int = 0
 ) -> tuple[tuple[Classes, ...], NDArray[Any]]:
     """The classes with those joined that values over them treat alike, and the values over what is left."""
     found = []
-    for axis, own in enumerate(kinds, start=first):
+    for axis, own in enumerate(partitions, start=first):
         equal = equal_slices(values, axis)
         values = np.take(values, equal.first, axis=axis)
         found.append(Classes(equal.classes[own.classes]))

@@ -62,8 +62,8 @@ def coarse_workload(work: Workload) -> Coarse:
             names = " x ".join(work.schema.names[at] for at in factor.attributes)
             raise Infeasible(
                 f"table {group.name!r} ties {names} together, and with all that other tables tell apart "
-                f"these have {cells:,} kinds of cells, more than the {CELL_CLASSES:,} that can be planned as "
-                "one; plan the condition in a release of its own, or take coarser groups"
+                f"these have {cells:,} classes of cells, more than the {CELL_CLASSES:,} planned as one; "
+                "plan the condition in a release of its own, or take coarser groups"
             )
     runs = {at for part in work.parts if isinstance(part, TableRun) for at in part.attributes}
     parts: list[JointClasses] = []

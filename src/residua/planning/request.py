@@ -73,7 +73,7 @@ def plan(
     unit: Unit
         Whose privacy is protected; one record unless told, as in `rs.Unit(max_records=3)`.
     method: str
-        How the strategy is found. "auto" takes the best of several; docs/methods.md lists them all.
+        How the strategy is found. "auto" takes the best of several; docs/reference/methods.md lists them all.
     objective: str or function
         What is made small: "total_variance", the sum of weight times variance; "max_variance", the largest
         weight times variance; or a function that makes one convex and increasing cvxpy expression of the mean

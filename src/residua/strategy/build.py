@@ -166,13 +166,13 @@ def centred_span(queries: Queries, kept: Sequence[int], measures: Sequence[Measu
     the uniform one), and so are means and centred rows: that many times them is whole.
     """
     if isinstance(queries, Combined):
-        own = [each.measure(measure) for each, measure in zip(queries.kinds, measures, strict=True)]
+        own = [each.measure(measure) for each, measure in zip(queries.partitions, measures, strict=True)]
         rows = centred_span(queries.coarse, kept, own)
         if rows is None:
             return None
-        kinds = [queries.kinds[place] for place in kept]
-        tensor = rows.reshape(len(rows), *(each.count for each in kinds))
-        return np.asarray(spread_over(tensor, kinds, first=1).reshape(len(rows), -1))
+        partitions = [queries.partitions[place] for place in kept]
+        tensor = rows.reshape(len(rows), *(each.count for each in partitions))
+        return np.asarray(spread_over(tensor, partitions, first=1).reshape(len(rows), -1))
     span = integer_span(queries)
     if span is None:
         return None

@@ -157,8 +157,8 @@ def _class_of(seen: Domain, at: int, attributes: Sequence[int], places: Sequence
     for part in seen.view.parts:
         if part.place == at:
             joint = np.zeros(len(places[0]), dtype=np.int64)
-            for own, kinds in zip(part.attributes, part.kinds, strict=True):
-                joint = joint * kinds.count + kinds.classes[places[attributes.index(own)]]
+            for own, partitions in zip(part.attributes, part.partitions, strict=True):
+                joint = joint * partitions.count + partitions.classes[places[attributes.index(own)]]
             return np.asarray(part.joint.classes[joint])
     return np.asarray(places[attributes.index(at)])
 

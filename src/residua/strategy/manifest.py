@@ -162,7 +162,7 @@ def query_split_of(part: Manifest, start: str, arrays: Arrays) -> QuerySplit:
 def _classes(names: Sequence[str], arrays: Arrays) -> tuple[Classes, ...]:
     found = tuple(classes_from_array(array_of(arrays, name, "i", (None,)), name) for name in names)
     if not found or math.prod(own.count for own in found) > CELL_CLASSES:
-        raise FileFormatError("there are no kinds of cells, or more than can be held")
+        raise FileFormatError("there are no classes of cells, or more than can be held")
     return found
 
 
@@ -216,8 +216,8 @@ def _domain_to_manifest(domain: Domain, start: str, arrays: dict[str, NDArray[An
         arrays[f"{start}.measure.{at}"] = measure.vector() if exact is None else np.array(exact)
     for number, part in enumerate(domain.view.parts):
         arrays[f"{start}.view.{number}"] = part.joint.classes
-        for place, kinds in enumerate(part.kinds):
-            arrays[f"{start}.view.{number}.{place}"] = kinds.classes
+        for place, partitions in enumerate(part.partitions):
+            arrays[f"{start}.view.{number}.{place}"] = partitions.classes
     view = [list(part.attributes) for part in domain.view.parts]
     return {"sizes": list(domain.sizes), "measures": sorted(tilted), "view": view}
 
@@ -242,8 +242,8 @@ def refuse_unfit(strategy: Strategy, sizes: Sequence[int]) -> None:
     _refuse({layer.domain for layer in strategy.layers} != {*range(len(domains))}, "a domain without blocks")
     for domain in domains:
         for part in domain.view.parts:
-            _check_classes(part.attributes, part.kinds, sizes)
-            _refuse(not part.whole, "kinds of cells that do not fit each other")
+            _check_classes(part.attributes, part.partitions, sizes)
+            _refuse(not part.whole, "classes of cells that do not fit each other")
         used = [at for part in domain.view.parts for at in part.attributes]
         _refuse(len(set(used)) < len(used), "an attribute in two views")
         _refuse(domain.sizes != domain.view.sizes(sizes), "other sizes than the schema")

@@ -168,26 +168,28 @@ class Sets(Queries):
 class Combined(Queries):
     """Rows over the product of the classes of each attribute's cells; `coarse` are those rows."""
 
-    kinds: tuple[Classes, ...]
+    partitions: tuple[Classes, ...]
     coarse: Explicit
 
     kind = "combined"
 
     def __post_init__(self) -> None:
-        if self.coarse.sizes != tuple(own.count for own in self.kinds):
-            raise WorkloadError(f"{self.coarse!r} do not fit kinds of cells {self.kinds!r}")
+        if self.coarse.sizes != tuple(own.count for own in self.partitions):
+            raise WorkloadError(f"{self.coarse!r} do not fit classes of cells {self.partitions!r}")
 
     @classmethod
     def of(
-        cls, kinds: Sequence[Classes], values: Array, weights: Array | None = None, labels: Labels = None
+        cls, partitions: Sequence[Classes], values: Array, weights: Array | None = None, labels: Labels = None
     ) -> "Combined":
         """The queries with these rows over the product of the classes, joined where rows agree."""
-        fewer, tensor = coarsest(kinds, values.reshape(len(values), *(own.count for own in kinds)), first=1)
+        fewer, tensor = coarsest(
+            partitions, values.reshape(len(values), *(own.count for own in partitions)), first=1
+        )
         return cls(fewer, Explicit(tensor.shape[1:], tensor.reshape(len(values), -1), weights, labels))
 
     @property
     def sizes(self) -> tuple[int, ...]:
-        return tuple(own.size for own in self.kinds)
+        return tuple(own.size for own in self.partitions)
 
     @property
     def count(self) -> int:
@@ -208,7 +210,7 @@ class Combined(Queries):
         self._refuse_large(self.cells)
         sizes = self.coarse.sizes
         tensor = self.coarse.gram(weighted=weighted).reshape(*sizes, *sizes)
-        tensor = spread_over(tensor, [*self.kinds, *self.kinds])
+        tensor = spread_over(tensor, [*self.partitions, *self.partitions])
         return np.asarray(tensor.reshape(self.cells, self.cells))
 
     def root(self) -> Array:
@@ -221,16 +223,16 @@ class Combined(Queries):
         spread over the cells of the places kept, shape `(rank, product of their sizes)` (claim W-011).
         """
         rows = self.coarse.root()
-        own = [kinds.measure(measure) for kinds, measure in zip(self.kinds, measures, strict=True)]
+        own = [own.measure(measure) for own, measure in zip(self.partitions, measures, strict=True)]
         left = standing_rows(project(rows, self.coarse.sizes, own, kept), np.linalg.norm(rows, axis=1))
-        along = [self.kinds[place] for place in kept]
-        cells = math.prod(kinds.size for kinds in along)
+        along = [self.partitions[place] for place in kept]
+        cells = math.prod(partitions.size for partitions in along)
         if len(left) * cells > MATRIX_ENTRIES:
             raise Infeasible(
                 f"{self!r}: what it asks of {cells:,} cells together cannot be planned cell by cell; plan it "
                 "without the tables that tell those cells apart"
             )
-        tensor = left.reshape(len(left), *(kinds.count for kinds in along))
+        tensor = left.reshape(len(left), *(partitions.count for partitions in along))
         return np.asarray(spread_over(tensor, along, first=1).reshape(len(left), cells))
 
     def rows_at(self, indices: NDArray[np.int64]) -> Array:
@@ -239,7 +241,7 @@ class Combined(Queries):
     def answers(self, x: ArrayLike) -> Array:
         vector = self._vectors(x)
         batch = vector.shape[:-1]
-        tensor = summed_over(vector.reshape(*batch, *self.sizes), self.kinds, first=len(batch))
+        tensor = summed_over(vector.reshape(*batch, *self.sizes), self.partitions, first=len(batch))
         return self.coarse.answers(tensor.reshape(*batch, -1))
 
     def quadratic(self, covariance: ArrayLike) -> Array:
@@ -252,8 +254,8 @@ class Combined(Queries):
         return self.coarse.phrase(index, names, attributes)
 
     def to_manifest(self, arrays: dict[str, NDArray[Any]]) -> dict[str, Any]:
-        kinds = [stash(arrays, own.classes) for own in self.kinds]
-        return {**self.coarse.to_manifest(arrays), "kind": self.kind, "kinds": kinds}
+        partitions = [stash(arrays, own.classes) for own in self.partitions]
+        return {**self.coarse.to_manifest(arrays), "kind": self.kind, "kinds": partitions}
 
     @classmethod
     def from_manifest(cls, manifest: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> "Queries":
@@ -263,21 +265,21 @@ class Combined(Queries):
 
     def _spread(self, rows: Array) -> Array:
         self._refuse_large(len(rows))
-        tensor = spread_over(rows.reshape(len(rows), *self.coarse.sizes), self.kinds, first=1)
+        tensor = spread_over(rows.reshape(len(rows), *self.coarse.sizes), self.partitions, first=1)
         return np.asarray(tensor.reshape(len(rows), self.cells))
 
     def _summed(self, covariance: ArrayLike) -> Array:
         square = self._squares(covariance)
         batch = square.shape[:-2]
         tensor = square.reshape(*batch, *self.sizes, *self.sizes)
-        tensor = summed_over(tensor, [*self.kinds, *self.kinds], first=len(batch))
+        tensor = summed_over(tensor, [*self.partitions, *self.partitions], first=len(batch))
         return np.asarray(tensor.reshape(*batch, self.coarse.cells, self.coarse.cells))
 
     def _refuse_large(self, rows: int) -> None:
         if rows * self.cells > MATRIX_ENTRIES:
             raise WorkloadError(
                 f"{self!r}: {rows:,} rows over all cells are too many to hold; plan this condition with "
-                "method 'auto', which looks at kinds of cells, or in a release of its own"
+                "method 'auto', which looks at classes of cells, or in a release of its own"
             )
 
 
@@ -287,7 +289,7 @@ def classes_from_array(classes: NDArray[Any], name: str) -> Classes:
         raise FileFormatError(f"the array {name!r} gives no cell a kind")
     found = Classes(classes)
     if not np.array_equal(found.classes, classes):
-        raise FileFormatError(f"the array {name!r} has kinds of cells that are not numbered as they occur")
+        raise FileFormatError(f"the array {name!r} has classes of cells that are not numbered as they occur")
     return found
 
 

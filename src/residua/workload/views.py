@@ -35,8 +35,10 @@ class View:
     parts: tuple[JointClasses, ...] = ()
 
     @property
-    def kinds(self) -> dict[int, Classes]:
-        return {at: own for part in self.parts for at, own in zip(part.attributes, part.kinds, strict=True)}
+    def partitions(self) -> dict[int, Classes]:
+        return {
+            at: own for part in self.parts for at, own in zip(part.attributes, part.partitions, strict=True)
+        }
 
     @property
     def tied(self) -> list[JointClasses]:
@@ -61,7 +63,7 @@ class View:
 
     def group(self, group: Table) -> tuple[Table, list[Order]]:
         """A table as it is seen, and how its queries get back into their order; NotInSpan if it is finer."""
-        found = coarse_table(group, self.kinds) if self.parts else group
+        found = coarse_table(group, self.partitions) if self.parts else group
         orders = []
         for part in self.tied:
             merged = Merged.of(found, part.attributes)
@@ -79,20 +81,22 @@ class View:
             return part
         if any(at in part.attributes for each in self.tied for at in each.attributes):
             return None
-        kinds, schema = self.kinds, self.schema(part.schema)
+        partitions, schema = self.partitions, self.schema(part.schema)
         if part.joint is None:
-            own = {at: coarse_factor(Factor((at,), part.queries_of(at)), kinds) for at in part.attributes}
+            own = {
+                at: coarse_factor(Factor((at,), part.queries_of(at)), partitions) for at in part.attributes
+            }
             if any(factor is None for factor in own.values()):
                 return None
             return replace(part, schema=schema, factors=tuple(own.get(at) for at in range(len(schema))))
-        joint = [coarse_factor(group.factors[0], kinds) for group in part]
+        joint = [coarse_factor(group.factors[0], partitions) for group in part]
         kept = tuple(factor.queries for factor in joint if factor is not None)
         return replace(part, schema=schema, joint=kept) if len(kept) == len(joint) else None
 
 
 def seen(part: JointClasses, merged: Merged) -> Factor | None:
     """The factors, over classes of a part's attributes, over joint classes; None if they are finer."""
-    rows = merged.rows(part.attributes, [own.count for own in part.kinds])
+    rows = merged.rows(part.attributes, [own.count for own in part.partitions])
     found = rows[:, part.joint.first]
     if np.abs(found[:, part.joint.classes] - rows).max() > ROUNDING * (1 + np.abs(rows).max()):
         return None
@@ -105,15 +109,15 @@ def seen(part: JointClasses, merged: Merged) -> Factor | None:
 
 
 def joint_classes(
-    attributes: Sequence[int], kinds: Sequence[Classes], groups: Sequence[Table]
+    attributes: Sequence[int], partitions: Sequence[Classes], groups: Sequence[Table]
 ) -> JointClasses:
     """These attributes as one, by the joint classes that tables over the classes of each separate."""
-    sizes, known = [own.count for own in kinds], dict(zip(attributes, kinds, strict=True))
-    marks = np.zeros((cells_of_classes(kinds), 0))
+    sizes, known = [own.count for own in partitions], dict(zip(attributes, partitions, strict=True))
+    marks = np.zeros((cells_of_classes(partitions), 0))
     for group in groups:
         rows = Merged.of(coarse_table(group, known), attributes).rows(attributes, sizes)
         marks = np.column_stack([marks, equal_slices(rows, 1).classes])
-    return JointClasses(tuple(attributes), tuple(kinds), Classes.of(marks))
+    return JointClasses(tuple(attributes), tuple(partitions), Classes.of(marks))
 
 
 def finer(group: Table, attributes: Sequence[int]) -> NotInSpan:
@@ -130,7 +134,7 @@ def classes_of(queries: Queries, place: int) -> Classes:
     size = queries.sizes[place]
     match queries:
         case Combined():
-            return queries.kinds[place]
+            return queries.partitions[place]
         case Total():
             return Classes(np.zeros(size, dtype=np.int64))
         case Partition():
@@ -140,19 +144,19 @@ def classes_of(queries: Queries, place: int) -> Classes:
     return Classes.every(size)
 
 
-def coarsened(queries: Queries, kinds: Sequence[Classes]) -> Queries | None:
+def coarsened(queries: Queries, partitions: Sequence[Classes]) -> Queries | None:
     """The same queries over classes of cells, or None if they separate cells of one class."""
-    if not isinstance(queries, Combined) and all(own.trivial for own in kinds):
+    if not isinstance(queries, Combined) and all(own.trivial for own in partitions):
         return queries
-    for place, own in enumerate(kinds):
+    for place, own in enumerate(partitions):
         inner = classes_of(queries, place).classes
         if not np.array_equal(inner, inner[own.first][own.classes]):
             return None
-    firsts = [own.first for own in kinds]
-    sizes = tuple(own.count for own in kinds)
+    firsts = [own.first for own in partitions]
+    sizes = tuple(own.count for own in partitions)
     match queries:
         case Combined():
-            left = tuple(own.over(each) for own, each in zip(queries.kinds, kinds, strict=True))
+            left = tuple(own.over(each) for own, each in zip(queries.partitions, partitions, strict=True))
             return queries.coarse if all(own.trivial for own in left) else Combined(left, queries.coarse)
         case Total():
             return Total(sizes[0])
@@ -168,26 +172,26 @@ def coarsened(queries: Queries, kinds: Sequence[Classes]) -> Queries | None:
     return None
 
 
-def cells_of_classes(kinds: Sequence[Classes]) -> int:
+def cells_of_classes(partitions: Sequence[Classes]) -> int:
     """Number of combinations of classes."""
-    return math.prod(own.count for own in kinds)
+    return math.prod(own.count for own in partitions)
 
 
-def coarse_factor(factor: Factor, kinds: Mapping[int, Classes]) -> Factor | None:
+def coarse_factor(factor: Factor, partitions: Mapping[int, Classes]) -> Factor | None:
     """The factor over classes of cells, or None if it separates cells of one class."""
-    if not isinstance(factor.queries, Combined) and kinds.keys().isdisjoint(factor.attributes):
+    if not isinstance(factor.queries, Combined) and partitions.keys().isdisjoint(factor.attributes):
         return factor
     pairs = zip(factor.attributes, factor.queries.sizes, strict=True)
-    along = [kinds[at] if at in kinds else Classes.every(size) for at, size in pairs]
+    along = [partitions[at] if at in partitions else Classes.every(size) for at, size in pairs]
     found = coarsened(factor.queries, along)
     return None if found is None else Factor(factor.attributes, found)
 
 
-def coarse_table(group: Table, kinds: Mapping[int, Classes]) -> Table:
+def coarse_table(group: Table, partitions: Mapping[int, Classes]) -> Table:
     """The table over classes of cells of some attributes; NotInSpan if it separates cells of one class."""
-    pairs = [(factor, coarse_factor(factor, kinds)) for factor in group.factors]
+    pairs = [(factor, coarse_factor(factor, partitions)) for factor in group.factors]
     if beyond := [factor for factor, found in pairs if found is None]:
-        raise finer(group, [at for factor in beyond for at in factor.attributes if at in kinds])
+        raise finer(group, [at for factor in beyond for at in factor.attributes if at in partitions])
     return replace(group, factors=tuple(found for _, found in pairs if found is not None))
 
 
@@ -201,13 +205,13 @@ def combined_factors(parts: Sequence[Table | TableRun]) -> Iterator[tuple[Table,
 def by_own_classes(factors: Sequence[Factor]) -> tuple[list[Factor], list[Classes]]:
     """The factors over the classes that joined conditions separate, and the classes of all attributes."""
     found: list[Factor] = []
-    kinds: list[Classes] = []
+    partitions: list[Classes] = []
     for factor in factors:
         queries = factor.queries
         if isinstance(queries, Combined):
             found.append(Factor(factor.attributes, queries.coarse))
-            kinds += queries.kinds
+            partitions += queries.partitions
         else:
             found.append(factor)
-            kinds += [Classes.every(size) for size in queries.sizes]
-    return found, kinds
+            partitions += [Classes.every(size) for size in queries.sizes]
+    return found, partitions

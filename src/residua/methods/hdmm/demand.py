@@ -121,8 +121,8 @@ def _trace(queries: Queries, kept: tuple[int, ...], own: Sequence[Kernel]) -> fl
         whole = float(queries.trace(own[0].square + np.outer(own[0].mean, own[0].mean), weighted=True))
         return found if found > VANISHING * whole else 0.0
     if isinstance(queries, Combined):
-        pairs = zip(squares, queries.kinds, strict=True)
-        squares = [np.asarray(summed_over(square, [kinds, kinds])) for square, kinds in pairs]
+        pairs = zip(squares, queries.partitions, strict=True)
+        squares = [np.asarray(summed_over(square, [own, own])) for square, own in pairs]
         queries = queries.coarse
     rows = queries.root().reshape(-1, *queries.sizes)
     moved = rows

@@ -126,7 +126,7 @@ def kron(work: Workload, law: NoiseLaw, progress: Progress | None = None) -> Dra
 
 
 def kind_spans(found: Sequence[Found]) -> dict[int, NDArray[np.int64] | None]:
-    """For strategies that see only kinds of cells, one row of ones and zeros for each kind."""
+    """For strategies that see only classes of cells, one row of ones and zeros for each kind."""
     spans: dict[int, NDArray[np.int64] | None] = {}
     for at, each in enumerate(found):
         seen = each.matrix[:, np.abs(each.matrix).max(axis=0) > 0]

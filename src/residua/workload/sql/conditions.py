@@ -45,15 +45,15 @@ class Region:
     """
 
     attributes: tuple[int, ...]
-    kinds: tuple[Classes, ...]
+    partitions: tuple[Classes, ...]
     mask: Mask  # (number of classes...)
     text: str = ""
 
     @property
     def cells(self) -> Mask:
         """The cells of the one attribute there is, `(cells,)`."""
-        (kinds,) = self.kinds
-        return np.asarray(self.mask[kinds.classes])
+        (partitions,) = self.partitions
+        return np.asarray(self.mask[partitions.classes])
 
     def region(self) -> "Region":
         """Itself: what `Chosen` has too."""
@@ -73,8 +73,8 @@ class Chosen:
 
     def region(self) -> Region:
         """The same by classes of cells."""
-        kinds = Classes(self.cells.astype(np.int64))
-        return Region((self.attribute,), (kinds,), self.cells[kinds.first])
+        partitions = Classes(self.cells.astype(np.int64))
+        return Region((self.attribute,), (partitions,), self.cells[partitions.first])
 
 
 def restrictions(columns: Columns, where: exp.Expression) -> list[Region]:
@@ -128,17 +128,17 @@ def _linked(regions: Sequence[Region | Chosen]) -> list[list[int]]:
 
 def _apart(whole: Region) -> Iterator[Region]:
     """The region with every attribute split off whose own cells are all that matters of it."""
-    kinds, mask = dict(zip(whole.attributes, whole.kinds, strict=True)), whole.mask
+    partitions, mask = dict(zip(whole.attributes, whole.partitions, strict=True)), whole.mask
     for attribute in whole.attributes:
-        if len(kinds) == 1:
+        if len(partitions) == 1:
             break
-        axis = list(kinds).index(attribute)
+        axis = list(partitions).index(attribute)
         own = mask.any(axis=tuple(at for at in range(mask.ndim) if at != axis), keepdims=True)
         rest = mask.any(axis=axis, keepdims=True)
         if np.array_equal(own & rest, mask):
-            yield Region((attribute,), (kinds.pop(attribute),), own.reshape(-1), whole.text)
+            yield Region((attribute,), (partitions.pop(attribute),), own.reshape(-1), whole.text)
             mask = np.squeeze(rest, axis)
-    yield Region(tuple(kinds), tuple(kinds.values()), mask, whole.text)
+    yield Region(tuple(partitions), tuple(partitions.values()), mask, whole.text)
 
 
 def region_of(columns: Columns, node: exp.Expression, negated: bool = False) -> Region | Chosen:
@@ -177,33 +177,33 @@ def _joined(
     if len(regions) == 1:
         return regions[0]
     attributes = tuple(sorted({attribute for region in regions for attribute in region.attributes}))
-    kinds = [
-        common_refinement([r.kinds[r.attributes.index(at)] for r in regions if at in r.attributes])
+    partitions = [
+        common_refinement([r.partitions[r.attributes.index(at)] for r in regions if at in r.attributes])
         for at in attributes
     ]
-    _refuse_large(columns, node, attributes, cells_of_classes(kinds))
-    mask = np.full([own.count for own in kinds], every, dtype=np.bool_)
+    _refuse_large(columns, node, attributes, cells_of_classes(partitions))
+    mask = np.full([own.count for own in partitions], every, dtype=np.bool_)
     for region in regions:
-        mask = join(mask, _spread(region, attributes, kinds))
-    return Region(attributes, *coarsest(kinds, mask))
+        mask = join(mask, _spread(region, attributes, partitions))
+    return Region(attributes, *coarsest(partitions, mask))
 
 
-def _spread(region: Region, attributes: tuple[int, ...], kinds: Sequence[Classes]) -> Mask:
+def _spread(region: Region, attributes: tuple[int, ...], partitions: Sequence[Classes]) -> Mask:
     """The region's mask over finer classes, an axis of length one for each attribute it does not look at."""
-    finer = [kinds[attributes.index(at)] for at in region.attributes]
-    inner = [own.over(each) for own, each in zip(region.kinds, finer, strict=True)]
+    finer = [partitions[attributes.index(at)] for at in region.attributes]
+    inner = [own.over(each) for own, each in zip(region.partitions, finer, strict=True)]
     others = [axis for axis, at in enumerate(attributes) if at not in region.attributes]
     return np.expand_dims(spread_over(region.mask, inner), others)
 
 
-def _refuse_large(columns: Columns, node: exp.Expression, attributes: tuple[int, ...], kinds: int) -> None:
-    if kinds > CELL_CLASSES:
+def _refuse_large(columns: Columns, node: exp.Expression, attributes: tuple[int, ...], classes: int) -> None:
+    if classes > CELL_CLASSES:
         names = " x ".join(columns.schema.names[at] for at in attributes)
         raise columns.refusal(
             node,
-            f"this condition ties {names} together in {kinds:,} combinations of kinds of cells, more than "
-            f"the {CELL_CLASSES:,} that are held; conditions joined by AND come apart, and so does NOT (A OR "
-            "B): count that and the total, and take A OR B as their difference",
+            f"this condition ties {names} together in {classes:,} combinations of classes of cells, more "
+            f"than the {CELL_CLASSES:,} that are held; conditions joined by AND come apart, and so does "
+            "NOT (A OR B): count that and the total, and take A OR B as their difference",
         )
 
 

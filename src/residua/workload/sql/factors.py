@@ -241,29 +241,29 @@ def _joint(schema: Schema, selection: Region, members: Sequence[Factor]) -> Fact
     """Groups within a selection that ties attributes together: one query per product that has a cell."""
     grouped = [member.attributes[0] for member in members]
     attributes = (*grouped, *(at for at in selection.attributes if at not in grouped))
-    own = [selection.kinds[selection.attributes.index(at)] for at in attributes]
+    own = [selection.partitions[selection.attributes.index(at)] for at in attributes]
     asked = [
-        common_refinement([kinds, classes_of(m.queries, 0)]) for kinds, m in zip(own, members, strict=False)
+        common_refinement([each, classes_of(m.queries, 0)]) for each, m in zip(own, members, strict=False)
     ]
-    kinds = [*asked, *own[len(asked) :]]
-    cells, count = cells_of_classes(kinds), math.prod(member.queries.count for member in members)
+    partitions = [*asked, *own[len(asked) :]]
+    cells, count = cells_of_classes(partitions), math.prod(member.queries.count for member in members)
     _refuse_large(
-        count * cells, f"{count:,} groups tied together by one condition on {cells:,} kinds of cells"
+        count * cells, f"{count:,} groups tied together by one condition on {cells:,} classes of cells"
     )
     rows = join(_over(member.queries, each) for member, each in zip(members, asked, strict=True))
     mask = selection.mask.transpose([selection.attributes.index(at) for at in attributes])
-    inner = [each.over(finer) for each, finer in zip(own, kinds, strict=True)]
+    inner = [each.over(finer) for each, finer in zip(own, partitions, strict=True)]
     rows = np.repeat(rows, cells // rows.shape[1], axis=1) * spread_over(mask, inner).reshape(-1)
     words = product(*(_words(schema, member) for member in members))
     texts = [" and ".join([*each, selection.text]) for each in words]
     kept = np.flatnonzero(rows.any(axis=1))
     labels = tuple(texts[at] for at in kept.tolist())
-    return Factor(attributes, Combined.of(kinds, rows[kept], None, labels))
+    return Factor(attributes, Combined.of(partitions, rows[kept], None, labels))
 
 
-def _over(queries: Queries, kinds: Classes) -> NDArray[np.float64]:
+def _over(queries: Queries, partitions: Classes) -> NDArray[np.float64]:
     """Rows of queries over classes that they do not separate."""
-    found = coarsened(queries, [kinds])
+    found = coarsened(queries, [partitions])
     assert found is not None
     return found.matrix()
 
