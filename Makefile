@@ -25,7 +25,8 @@ EXTRAS_PROJECT := .venv-extras/.project-$(EXTRAS_KEY)-$(PROJECT_KEY)
 
 # Bytecode is compiled on first use; compiling all of it makes set-up half as long again.
 PIP := -m pip install --quiet --no-compile
-LOCKED := --require-hashes --only-binary=:all:
+# A lock names all that is needed: without --no-deps, older pips take a newer coverage for `coverage[toml]`, and refuse it.
+LOCKED := --no-deps --require-hashes --only-binary=:all:
 
 TESTS := tests/unit tests/property tests/conformance tests/statistical
 TYPED := src reproductions benchmarks
