@@ -92,7 +92,7 @@ def installed(python: Path, wheel: Path, folder: Path) -> bool:
     install = [inside, *PIP, "install", "--no-compile", "--only-binary=:all:"]
     steps = (
         [python, "-m", "venv", folder],
-        [*install, "--require-hashes", "-r", LOCK],
+        [*install, "--no-deps", "--require-hashes", "-r", LOCK],
         [*install, "--no-deps", wheel],
     )
     return all(subprocess.run(step, check=False).returncode == 0 for step in steps)
