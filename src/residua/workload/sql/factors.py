@@ -21,7 +21,8 @@ from residua.workload.explicit import Combined, Explicit, Sets
 from residua.workload.groupings import Partition
 from residua.workload.intervals import Prefix
 from residua.workload.queries import Identity, Queries, Total
-from residua.workload.sql.conditions import Mask, Region, constant, region_of
+from residua.workload.sql.comparing import Mask
+from residua.workload.sql.conditions import Region, constant, region_of
 from residua.workload.sql.reading import Columns, bare, shown
 from residua.workload.tables import Factor
 from residua.workload.views import cells_of_classes, classes_of, coarsened
