@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Never
 
 import numpy as np
-from numpy.typing import NDArray
 
+from residua._arrays import AnyArray
 from residua.errors import FileFormatError
 
 if TYPE_CHECKING:
@@ -39,7 +39,6 @@ EPOCH = (1980, 1, 1, 0, 0, 0)  # a fixed date, so that equal content gives equal
 _NAMED = 40  # characters of a name that its scratch file shows
 _BLOCK = 2**20
 
-
 _TYPES = {"BOOL": np.bool_, "I32": np.int32, "I64": np.int64, "F64": np.float64}
 """The types of arrays that any version has written, by the words of safetensors."""
 
@@ -49,13 +48,13 @@ class Container:
     """What a file holds: a JSON-able manifest, arrays by name, and the hash that identifies both."""
 
     manifest: Mapping[str, Any]
-    arrays: Mapping[str, NDArray[Any]]
+    arrays: Mapping[str, AnyArray]
     digest: str
     version: int
 
 
 Manifest = Mapping[str, Any]
-Arrays = Mapping[str, NDArray[Any]]
+Arrays = Mapping[str, AnyArray]
 
 
 def pack(kind: str, manifest: Manifest, arrays: Arrays, version: int = NEWEST) -> tuple[bytes, bytes, str]:

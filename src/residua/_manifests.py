@@ -12,12 +12,12 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
+from residua._arrays import AnyArray
 from residua.errors import FileFormatError
 
 Manifest = Mapping[str, Any]
-Arrays = Mapping[str, NDArray[Any]]
+Arrays = Mapping[str, AnyArray]
 Read = TypeVar("Read")
 
 LEAST, LARGEST = -(2**63), 2**63 - 1  # of whole numbers that are not written as text
@@ -100,7 +100,7 @@ def submanifests(manifest: object, key: str) -> list[Manifest]:
     return [_typed(key, value, Mapping, "a manifest") for value in listed(manifest, key)]
 
 
-def fetch(manifest: object, key: str, arrays: Arrays) -> NDArray[Any]:
+def fetch(manifest: object, key: str, arrays: Arrays) -> AnyArray:
     """The array whose name a manifest holds under a key."""
     name = entry(manifest, key)
     if not isinstance(name, str) or name not in arrays:
@@ -108,14 +108,14 @@ def fetch(manifest: object, key: str, arrays: Arrays) -> NDArray[Any]:
     return arrays[name]
 
 
-def array_of(arrays: Arrays, name: str, kinds: str, shape: Sequence[int | None]) -> NDArray[Any]:
+def array_of(arrays: Arrays, name: str, kinds: str, shape: Sequence[int | None]) -> AnyArray:
     """The array of this name, with this shape (None is any length), of one of these kinds of numbers."""
     if name not in arrays:
         raise FileFormatError(f"the array {name!r} is missing")
     return checked_array(arrays[name], repr(name), kinds, shape)
 
 
-def checked_array(found: NDArray[Any], what: str, kinds: str, shape: Sequence[int | None]) -> NDArray[Any]:
+def checked_array(found: AnyArray, what: str, kinds: str, shape: Sequence[int | None]) -> AnyArray:
     """The array, if it has this shape and one of these kinds of numbers; b, i, u or f, as numpy says."""
     fits = len(shape) == found.ndim and all(
         asked in (None, length) for asked, length in zip(shape, found.shape, strict=True)
@@ -130,14 +130,14 @@ def optional(read: Callable[[object, str], Read], manifest: object, key: str) ->
     return None if entry(manifest, key) is None else read(manifest, key)
 
 
-def storable(value: Any, arrays: dict[str, NDArray[Any]]) -> Any:
+def storable(value: Any, arrays: dict[str, AnyArray]) -> Any:
     """A value as a manifest holds it: an array by the new key under which it was put into `arrays`."""
     if isinstance(value, np.ndarray):
         return stash(arrays, value)
     return list(value) if isinstance(value, tuple) else value
 
 
-def stash(arrays: dict[str, NDArray[Any]], array: NDArray[Any]) -> str:
+def stash(arrays: dict[str, AnyArray], array: AnyArray) -> str:
     """The new key under which `array` was put into `arrays`."""
     place = len(arrays)
     while (key := f"workload.{place}") in arrays:

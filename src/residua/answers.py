@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
+from residua._arrays import AnyArray, Array, Integers
 from residua._files import Target, whole_file
 from residua.schema import Schema
 from residua.workload import Identity, Table, table
@@ -15,8 +16,6 @@ from residua.workload import Identity, Table, table
 if TYPE_CHECKING:
     import pandas
     import pyarrow
-
-Array = NDArray[np.float64]
 
 ROWS_AT_ONCE = 1_000_000  # answers of a table that are put into words at a time
 
@@ -29,7 +28,7 @@ class Cells:
     axes: tuple[tuple[str, ...], ...]
     values: Array
 
-    def __array__(self, dtype: DTypeLike | None = None, copy: bool | None = None) -> NDArray[Any]:
+    def __array__(self, dtype: DTypeLike | None = None, copy: bool | None = None) -> AnyArray:
         return np.array(self.values, dtype=dtype, copy=copy)
 
     def to_pandas(self) -> "pandas.DataFrame":
@@ -118,7 +117,7 @@ class Answers:
         return pa.RecordBatch.from_arrays(arrays, schema=columns)
 
 
-def _cells(group: Table, queries: NDArray[np.int64]) -> dict[int, NDArray[np.int32]]:
+def _cells(group: Table, queries: Integers) -> dict[int, NDArray[np.int32]]:
     """For attributes that a table asks cell by cell, the cell of each query."""
     found = {}
     for factor in reversed(group.factors):

@@ -11,17 +11,14 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
+from residua._arrays import Array, Integers, Subsets
 from residua.linalg.matrices import Measure, distinct_rows, join, project, same_gram, standing_rows
 from residua.strategy.build import centred_span, integer_span, product_span
 from residua.workload import Combined, Queries, Table, TableRun, Workload
 from residua.workload.tables import choices, refuse_wide_tables, splits, without_totals
 from residua.workload.union import refuse_wide
 
-Array = NDArray[np.float64]
-Integers = NDArray[np.int64]
-Subsets = NDArray[np.int32]
 Attributes = tuple[int, ...]
 Key = TypeVar("Key", bound=Hashable)
 

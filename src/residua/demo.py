@@ -7,9 +7,9 @@ from importlib.resources import files
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
 import residua as rs
+from residua._arrays import Array, Integers
 from residua._text import columns
 from residua.accuracy.figures import percent_up
 from residua.answering.estimator import apply_queries
@@ -182,11 +182,11 @@ def _against_truth(release: rs.Release, people: Path) -> Iterator[str]:
     yield f"   The truth is in the 95% interval of {int(inside.sum())} of all {work.count} published numbers."
 
 
-def exact_answers(group: Table, histogram: NDArray[np.int64]) -> NDArray[np.float64]:
+def exact_answers(group: Table, histogram: Integers) -> Array:
     """The true answers of one table, whose families are on one attribute each."""
     asked = [factor.attributes[0] for factor in group.factors]
     others = tuple(axis for axis in range(histogram.ndim) if axis not in asked)
-    counts: NDArray[np.float64] = histogram.sum(axis=others).astype(np.float64)
+    counts: Array = histogram.sum(axis=others).astype(np.float64)
     counts = counts.transpose([sorted(asked).index(axis) for axis in asked])
     return apply_queries(counts, group.factors).reshape(-1)
 

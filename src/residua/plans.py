@@ -10,9 +10,9 @@ from itertools import islice
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from residua import _files
+from residua._arrays import AnyArray, Array
 from residua._limits import LISTED_VARIANCES, READABLE
 from residua._manifests import positive, submanifest, text
 from residua._text import columns, counted, visible
@@ -47,9 +47,7 @@ from residua.workload import Table, Workload
 from residua.workload.queries import spelled
 from residua.workload.union import refuse_extremes
 
-Array = NDArray[np.float64]
-
-Content = tuple[dict[str, Any], dict[str, NDArray[Any]]]
+Content = tuple[dict[str, Any], dict[str, AnyArray]]
 """What a file holds: JSON-able facts, and arrays by name."""
 
 WORTH_A_WORD = 5e-5  # relative; what is less would read 0.00%
@@ -309,7 +307,7 @@ class Plan:
         """What a file holds of this plan: JSON-able facts, and arrays by name."""
         if self.origin is not None:
             return dict(self.origin[0]), dict(self.origin[1])
-        arrays: dict[str, NDArray[Any]] = {}
+        arrays: dict[str, AnyArray] = {}
         manifest: dict[str, Any] = {
             "schema": self.schema.to_manifest(),
             "workload": self.workload.to_manifest(arrays),
@@ -330,7 +328,7 @@ class Plan:
 
     @classmethod
     def from_content(
-        cls, manifest: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]], version: int
+        cls, manifest: Mapping[str, Any], arrays: Mapping[str, AnyArray], version: int
     ) -> "Plan":
         """The plan that the content of a file of this version describes; what does not fit is refused."""
         schema = Schema.from_manifest(submanifest(manifest, "schema"))

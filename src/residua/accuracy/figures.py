@@ -6,14 +6,13 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
-from numpy.typing import NDArray
-
+from residua._arrays import AnyArray, Array
 from residua._limits import SEARCHED_TABLES
 from residua._manifests import entry, flag, listed, number, numbers, text, whole
 from residua._text import columns, counted
 from residua.accuracy.targets import Asked, Target, Targets, asked_of, normal_targets, ratios_of
 from residua.errors import FileFormatError, WorkloadError
-from residua.methods.draft import Array, Scope
+from residua.methods.draft import Scope
 from residua.strategy.strategy import Strategy
 from residua.workload import TableRun, Workload
 from residua.workload.queries import spelled
@@ -37,7 +36,6 @@ OBJECTIVE_WORDS = {
     "targets": "common factor of the targets",
     "loss": "loss",
 }
-
 
 Totals = tuple[float, float]
 """Weighted and unweighted sum of the variances of all queries."""
@@ -309,7 +307,7 @@ class Fitness:
         whom = "no mechanism" if scope == "all mechanisms" else "none that measures the same blocks"
         return f"; {whom} could below {self.least:.6g}"
 
-    def to_manifest(self, arrays: dict[str, NDArray[Any]]) -> dict[str, Any]:
+    def to_manifest(self, arrays: dict[str, AnyArray]) -> dict[str, Any]:
         """The targets and how they are met, as JSON can hold them."""
         single, named = _by_name(self.targets)
         return {
@@ -325,7 +323,7 @@ class Fitness:
 
     @classmethod
     def from_manifest(
-        cls, record: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]], work: Workload
+        cls, record: Mapping[str, Any], arrays: Mapping[str, AnyArray], work: Workload
     ) -> "Fitness":
         """What `to_manifest` wrote about targets of this workload."""
         named = {

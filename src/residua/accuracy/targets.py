@@ -11,8 +11,9 @@ from statistics import NormalDist
 from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from residua._arrays import AnyArray, Array
 from residua._limits import LISTED_TABLES
 from residua._manifests import checked_array, entry, fetch, number, text
 from residua.errors import BudgetError, FileFormatError, WorkloadError
@@ -22,8 +23,6 @@ from residua.schema.coding import hint, short
 from residua.strategy.strategy import Strategy
 from residua.workload import Table, TableRun, Workload
 from residua.workload.queries import spelled
-
-Array = NDArray[np.float64]
 
 Kind = Literal["variance", "stddev", "half_width"]
 
@@ -96,7 +95,7 @@ class Target:
             return f"half-width {figure} at {100 * (self.level or 0.95):.4g}%"
         return f"{self.kind} {figure}"
 
-    def to_manifest(self, arrays: dict[str, NDArray[Any]]) -> dict[str, Any]:
+    def to_manifest(self, arrays: dict[str, AnyArray]) -> dict[str, Any]:
         """The target as JSON can hold it; an array goes into `arrays`."""
         if not self.amount.ndim:
             return {"kind": self.kind, "amount": float(self.amount), "level": self.level}
@@ -105,7 +104,7 @@ class Target:
         return {"kind": self.kind, "amount": key, "level": self.level}
 
     @classmethod
-    def from_manifest(cls, record: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> "Target":
+    def from_manifest(cls, record: Mapping[str, Any], arrays: Mapping[str, AnyArray]) -> "Target":
         """The target that `record` wrote."""
         kind = text(record, "kind")
         if kind not in _WORDS:

@@ -7,8 +7,8 @@ from functools import cached_property, reduce
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from residua._arrays import AnyArray, Array, Integers, Subsets
 from residua.linalg.matrices import (
     VANISHING,
     Measure,
@@ -20,14 +20,10 @@ from residua.linalg.matrices import (
 )
 from residua.workload import Factor
 
-Array = NDArray[np.float64]
 Subset = tuple[int, ...]
-Subsets = NDArray[np.int32]
-Integers = NDArray[np.int64]
 
 Measured = Sequence[tuple[int, Integers, Array]]
 """Measured numbers in units of the matrices: layer, rows of blocks there, and numbers (blocks, rows)."""
-
 
 TOUCHED = 1e-10  # of a row's length: what is smaller is rounding of a real matrix
 WHOLE_TOUCHED = VANISHING**0.5  # of an integer row's length: what is smaller is looked at exactly
@@ -117,7 +113,7 @@ class Shape:
         allowed = (WHOLE_TOUCHED if whole else TOUCHED) * np.linalg.norm(self.matrix, axis=1)
         return bool(np.any(np.linalg.norm(parts, axis=1) > allowed))
 
-    def whole_rows(self, growth: int) -> NDArray[Any]:
+    def whole_rows(self, growth: int) -> AnyArray:
         """Integer rows, (rows, sizes...), in a type that holds numbers `growth` times as large."""
         fits = growth * int(np.abs(self.matrix).max()) < 2**63
         rows = self.matrix.astype(np.int64).reshape(-1, *self.sizes)
@@ -268,7 +264,7 @@ def whole_growth(measures: Sequence[Measure]) -> int:
     return math.prod(2 * sum(map(abs, measure.whole_numbers())) for measure in measures)
 
 
-def whole_project(tensor: NDArray[Any], measures: Sequence[Measure], kept: Sequence[int]) -> NDArray[Any]:
+def whole_project(tensor: AnyArray, measures: Sequence[Measure], kept: Sequence[int]) -> AnyArray:
     """Whole multiples of rows, (rows, sizes...), centred along the axes `kept` and means along the others."""
     for axis in reversed(range(len(measures))):  # as `project`, in exact arithmetic
         weights = np.array(measures[axis].whole_numbers(), dtype=tensor.dtype)

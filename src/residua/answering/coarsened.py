@@ -12,8 +12,8 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 
+from residua._arrays import Array, Flags, Indices, Subsets
 from residua.answering.blocks import Measured
 from residua.answering.estimator import Estimates, Estimator
 from residua.answering.independent.parts import not_together
@@ -25,9 +25,7 @@ from residua.workload.tables import without_totals
 from residua.workload.union import Merged, Order
 from residua.workload.views import View, cells_of_classes, coarse_table
 
-Array = NDArray[np.float64]
 Subset = tuple[int, ...]
-
 
 ROUNDING = 1e-9  # relative; what is smaller is what rounding leaves of zero
 
@@ -83,7 +81,7 @@ class QuerySplit:
         return np.asarray(tensor.reshape(len(rows), -1)[:, self._unsettled])
 
     @cached_property
-    def _unsettled(self) -> NDArray[np.bool_]:
+    def _unsettled(self) -> Flags:
         """For each coordinate whether the attributes that it is a contrast of are not settled."""
         places = np.indices(self.sizes).reshape(len(self.sizes), -1) > 0  # (attributes, coordinates)
         free = np.ones(places.shape[1], dtype=np.bool_)
@@ -165,7 +163,7 @@ def query_split_of(
     return replace(bare, rows=stack[_independent(bare.beyond(stack))])
 
 
-def _independent(rows: Array) -> NDArray[np.intp]:
+def _independent(rows: Array) -> Indices:
     """Places of a largest set of independent rows, ascending."""
     from scipy.linalg import qr  # loading it takes longer than loading all of residua
 
@@ -271,7 +269,7 @@ class _SplitEstimator(Estimator):
     def of_domain(self, number: int) -> Estimator:
         return self._parts[number]
 
-    def by_classes(self, subsets: NDArray[np.int32], classes: Sequence[Classes]) -> Array:
+    def by_classes(self, subsets: Subsets, classes: Sequence[Classes]) -> Array:
         raise Infeasible(
             "this release was measured by classes of cells and not by cells, which post-processing starts "
             "from; plan the tables to be processed by themselves"
@@ -280,7 +278,7 @@ class _SplitEstimator(Estimator):
     def answers(self, group: Table) -> Array:
         return self._coarsened.split(group).added_up(lambda at, asked: self._parts[at].answers(asked))
 
-    def run(self, tables: TableRun) -> Iterator[tuple[NDArray[np.intp], Array]]:
+    def run(self, tables: TableRun) -> Iterator[tuple[Indices, Array]]:
         seen = self._coarsened.run(tables)
         if seen is not None:
             yield from self._parts[0].run(seen)

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 
+from residua._arrays import Array, Flags
 from residua._limits import DIAGONAL_CELLS, DIAGONAL_COORDINATES, DIAGONAL_TERMS
 from residua.answering.blocks import Blocks, Measured, ascending, by_block, outer, rows_over
 from residua.answering.coupled.answerer import Coupled
@@ -22,9 +22,6 @@ from residua.answering.protocol import Answerer, not_in_span
 from residua.errors import WorkloadError
 from residua.linalg.matrices import along_axes, join
 from residua.workload import Factor, Table
-
-Array = NDArray[np.float64]
-
 
 RANK_RATIO = 1e-11
 SURE_RANK = 1e-7  # ratio of eigenvalues of a sum above which it leaves enough digits
@@ -96,7 +93,7 @@ def _diagonalised(grams: Sequence[Array]) -> tuple[Array, Array, list[Array]] | 
     return turned, middle @ turned, diagonals
 
 
-def _inverted(diagonal: Array, alive: NDArray[np.bool_]) -> Array:
+def _inverted(diagonal: Array, alive: Flags) -> Array:
     return np.divide(1.0, diagonal, out=np.zeros_like(diagonal), where=alive)
 
 

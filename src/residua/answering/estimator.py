@@ -12,8 +12,8 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from residua._arrays import AnyArray, Array, Indices, Subsets
 from residua._files import MOST_AXES
 from residua._limits import ESTIMATED_CELLS
 from residua._manifests import array_of, whole
@@ -23,9 +23,6 @@ from residua.linalg.matrices import Measure, RowIndex
 from residua.workload import Factor, Table, TableRun
 from residua.workload.tables import choices, without_totals
 from residua.workload.views import by_own_classes
-
-Array = NDArray[np.float64]
-Subsets = NDArray[np.int32]
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,7 +60,7 @@ class Estimates:
     def from_manifest(
         cls,
         manifest: Mapping[str, Any],
-        arrays: Mapping[str, NDArray[Any]],
+        arrays: Mapping[str, AnyArray],
         measures: tuple[Measure, ...] | None,
         sizes: Sequence[int],
     ) -> "Estimates":
@@ -157,7 +154,7 @@ class Estimator:
         cells = self.by_classes(ascending, [classes[at] for at in order])[0]
         return apply_queries(cells.transpose(np.argsort(order)), factors).reshape(-1)
 
-    def run(self, tables: TableRun) -> Iterator[tuple[NDArray[np.intp], Array]]:
+    def run(self, tables: TableRun) -> Iterator[tuple[Indices, Array]]:
         """Answers of many tables: indices of tables of one shape, and their answers (tables, count)."""
         found: dict[object, list[int]] = {}
         for index, row in enumerate(tables.subsets.tolist()):

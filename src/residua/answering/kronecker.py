@@ -10,8 +10,8 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
-from numpy.typing import NDArray
 
+from residua._arrays import Array
 from residua._limits import TIED_CELLS
 from residua.answering.blocks import Blocks, Measured, Placed, Shape, ascending, outer, rows_over
 from residua.answering.estimator import Estimates
@@ -21,7 +21,6 @@ from residua.linalg.matrices import along_axes, join, sum_out
 from residua.workload import Factor, Table, Total
 from residua.workload.tables import TIMES
 
-Array = NDArray[np.float64]
 Strategies = tuple[Placed, ...]
 
 SPAN_TOLERANCE = 1e-10  # of a query's squared length: what rounding may leave outside the row space

@@ -12,14 +12,12 @@ from dataclasses import dataclass
 from itertools import combinations
 
 import numpy as np
-from numpy.typing import NDArray
 
+from residua._arrays import Array
 from residua.answering.blocks import Blocks, Layer, Measured, Shape, Subset, ascending, stacked
 from residua.answering.estimator import Estimates
 from residua.answering.independent.answerer import Independent
 from residua.linalg.matrices import Measure, along_axes
-
-Array = NDArray[np.float64]
 
 EVEN = 1e-12  # relative difference of weights that is rounding
 RANK_RATIO = 1e-9

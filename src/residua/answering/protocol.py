@@ -5,17 +5,13 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-import numpy as np
-from numpy.typing import NDArray
-
+from residua._arrays import Array
 from residua._limits import COVARIANCE_ENTRIES
 from residua.answering.blocks import Measured
 from residua.answering.estimator import Estimates, Estimator
 from residua.errors import NotInSpan, WorkloadError
 from residua.linalg.matrices import Measure
 from residua.workload import Table, TableRun
-
-Array = NDArray[np.float64]
 
 
 class Answerer(ABC):

@@ -6,12 +6,9 @@ from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
+from residua._arrays import Array
 from residua.bounds.pairs import bordered
-
-Array = NDArray[np.float64]
-
 
 STEP = 1.5  # between the logarithms of neighbouring points
 

@@ -10,14 +10,11 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
-from numpy.typing import NDArray
 
+from residua._arrays import Array, Integers
 from residua.linalg.matrices import join, spread
 from residua.workload import Queries, Table, TableRun, Workload
 from residua.workload.symmetry import attribute_orbits, roles, symmetric
-
-Array = NDArray[np.float64]
-
 
 Factors = tuple[tuple[tuple[int, ...], Queries], ...]
 """The families of a table on a pair: the places in the pair that each is on, ascending by first place."""
@@ -136,7 +133,7 @@ def ways_of(part: Table | TableRun) -> int:
 
 
 def _read(
-    small: Sequence[Table | TableRun], orbit: NDArray[np.int64], members: Sequence[Sequence[int]]
+    small: Sequence[Table | TableRun], orbit: Integers, members: Sequence[Sequence[int]]
 ) -> tuple[float, dict[int, dict[Queries, float]], dict[Pair, dict[Factors, float]]]:
     """Weight of the total; what is asked of one attribute of each orbit; and of a pair of each two orbits."""
     total = 0.0

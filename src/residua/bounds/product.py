@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from itertools import chain
 
 import numpy as np
-from numpy.typing import NDArray
 
+from residua._arrays import Array, Subsets
 from residua._limits import ALL_PAIRS_WORK, PAIR_SHARED, PAIR_WORK
 from residua.bounds.leaves import EXCESS, Axis, Leaf, Listed, Node, Nodes, Product, Side, Slopes
 from residua.bounds.pairs import Layout, Shared, Structure, structure_of, ways_of
@@ -15,10 +15,6 @@ from residua.bounds.singular import refuse_other
 from residua.errors import Infeasible
 from residua.linalg.matrices import distinct_rows, threads_for
 from residua.workload import Factor, Queries, Table, TableRun, Workload
-
-Array = NDArray[np.float64]
-Subsets = NDArray[np.int32]
-
 
 SLIGHT = 1e-3  # share of all roots that may be left to the outermost points, and how far out those are
 FAINTEST = 1e-13  # of the largest root's square: what is smaller is rounding

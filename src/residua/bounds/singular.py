@@ -4,15 +4,13 @@ import math
 from collections.abc import Callable, Iterable, Iterator
 
 import numpy as np
-from numpy.typing import NDArray
 
+from residua._arrays import Array
 from residua.decompose import decompose
 from residua.errors import Infeasible, WorkloadError
 from residua.solve.cells import UNIT_ROUNDOFF, solve_cells
 from residua.workload import Workload
 from residua.workload.union import common_product, joint_rows, refuse_many_cells
-
-Array = NDArray[np.float64]
 
 DUAL_GAP = 1e-5
 EVERY_RANGE = 64  # cells up to which every range is tried; above, ranges on a grid, then around the best

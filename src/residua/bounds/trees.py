@@ -4,9 +4,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from residua._arrays import Array, Integers
 from residua.bounds.singular import refuse_other
 from residua.errors import WorkloadError
-from residua.linalg.trees import Array, Integers, Tree, merged, passes, root_trace, slopes
+from residua.linalg.trees import Tree, merged, passes, root_trace, slopes
 from residua.schema import Date, Hierarchy
 from residua.solve.trees import solve_tree
 from residua.workload import Identity, Partition, Table, Total, Workload

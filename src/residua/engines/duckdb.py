@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any, Never
 import numpy as np
 from numpy.typing import NDArray
 
-from residua.engines.kernel import Integers, Set, Tally, block_of
+from residua._arrays import Integers
+from residua.engines.kernel import Set, Tally, block_of
 from residua.engines.marginals import Progress, Rereading, extended
 from residua.engines.memory import CELLS_AT_ONCE, Workers, counting
 from residua.engines.sources import (

@@ -13,10 +13,10 @@ from math import prod
 from typing import IO, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-Integers = NDArray[np.int64]
-Block = Sequence[NDArray[Any]]  # for each attribute, the codes of some records, unsigned, (records,)
+from residua._arrays import AnyArray, Integers
+
+Block = Sequence[AnyArray]  # for each attribute, the codes of some records, unsigned, (records,)
 Set = tuple[int, ...]  # attributes, by their positions
 ROWS = 65_536  # records of a block: its codes and one array of places fit a second-level cache
 
@@ -52,7 +52,7 @@ class Tally:
 
     def _add(self, block: Block, records: int) -> None:
         places = self._places[:records]
-        known: list[tuple[int, NDArray[Any]]] = []  # places of the last set's beginnings, one attribute each
+        known: list[tuple[int, AnyArray]] = []  # places of the last set's beginnings, one attribute each
         for at in self._order:
             attributes, counts = self._sets[at], self.counts[at]
             if not attributes:
@@ -67,16 +67,14 @@ class Tally:
             places[:] = known[-1][1]
             np.add.at(counts, places, 1)
 
-    def _extend(
-        self, known: Sequence[tuple[int, NDArray[Any]]], attributes: Set, block: Block
-    ) -> NDArray[Any]:
+    def _extend(self, known: Sequence[tuple[int, AnyArray]], attributes: Set, block: Block) -> AnyArray:
         """Places in the cells of `attributes`, from those of all but the last one."""
         codes = block[attributes[-1]]
         if not known:
             return codes
         size = self._sizes[attributes[-1]]
         kind = narrowest(prod(self._sizes[at] for at in attributes) + 1)  # the size itself must fit, too
-        places: NDArray[Any] = np.multiply(known[-1][1], kind(size), dtype=kind)
+        places: AnyArray = np.multiply(known[-1][1], kind(size), dtype=kind)
         places += codes  # a code is narrower than a place, or as narrow
         return places
 
@@ -109,7 +107,7 @@ def serve(source: IO[bytes], target: IO[bytes]) -> None:
     target.write(tally.flat.data)
 
 
-def block_of(codes: Sequence[NDArray[Any]], sizes: Sequence[int]) -> Block:
+def block_of(codes: Sequence[AnyArray], sizes: Sequence[int]) -> Block:
     """The codes in the narrowest types, without the records that have a negative one.
 
     >>> block_of([np.array([0, -1, 2], np.int32), np.array([1, 1, 0], np.uint8)], (3, 2))

@@ -12,12 +12,12 @@ from dataclasses import dataclass
 from itertools import combinations
 from math import comb, prod
 from operator import attrgetter
-from typing import Any, Protocol, Self, runtime_checkable
+from typing import Protocol, Self, runtime_checkable
 
 import numpy as np
-from numpy.typing import NDArray
 
-from residua.engines.kernel import Block, Integers, Set, narrowest
+from residua._arrays import AnyArray, Integers, Subsets
+from residua.engines.kernel import Block, Set, narrowest
 from residua.errors import DataError
 from residua.schema import Schema
 
@@ -27,7 +27,6 @@ LARGEST_UNION = 2**16  # cells: half a megabyte of counts, which a second-level 
 RECORDS_PER_CELL = 16  # a union with more cells than that is not worth adding up
 SUMMED_FREE = 4_096  # cells that are added up in less time than a table takes to be counted at all
 TRIED = 600  # smaller sets looked up for each attribute that may join a union
-Subsets = NDArray[np.int32]
 Piece = tuple[int, list[int], Integers]
 Place = tuple[int, int, Set]  # which request, which row of it, its attributes in the order asked
 STEPS = 100  # of progress, whatever the data
@@ -71,7 +70,7 @@ class Derived:
 
     attributes: tuple[int, ...]
     steps: tuple[Integers, ...]
-    codes: NDArray[Any]
+    codes: AnyArray
 
     @classmethod
     def of(cls, attributes: Sequence[int], classes: Sequence[Integers], codes: Integers) -> "Derived":
@@ -87,7 +86,7 @@ class Derived:
         """Number of codes."""
         return int(self.codes.max()) + 1
 
-    def coded(self, columns: Sequence[NDArray[Any]]) -> NDArray[Any]:
+    def coded(self, columns: Sequence[AnyArray]) -> AnyArray:
         """The new codes of records, from the old ones of each attribute."""
         places = sum((step[own] for step, own in zip(self.steps, columns, strict=True)), start=np.int64(0))
         return np.asarray(self.codes[places])

@@ -16,10 +16,10 @@ from threading import Thread
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
+from residua._arrays import AnyArray, Integers
 from residua.engines import kernel
-from residua.engines.kernel import ROWS, Block, Integers, Set, Tally, block_of, narrowest
+from residua.engines.kernel import ROWS, Block, Set, Tally, block_of, narrowest
 from residua.engines.marginals import Derived, Progress, extended
 from residua.errors import DataError, Infeasible
 from residua.linalg.matrices import processors
@@ -152,7 +152,7 @@ class Helper:
 class MemoryEngine:
     """Counts over an array of codes, shape (records, attributes), kept a byte or few each."""
 
-    def __init__(self, codes: NDArray[Any], sizes: Sequence[int], *, processes: int | None = None) -> None:
+    def __init__(self, codes: AnyArray, sizes: Sequence[int], *, processes: int | None = None) -> None:
         if codes.ndim != 2 or codes.shape[1] != len(sizes):
             raise DataError(
                 f"codes must have one column for each of the {len(sizes)} attributes, not {shape_of(codes)}"

@@ -16,9 +16,9 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from residua.engines.kernel import ROWS, Integers, Set, Tally, block_of, narrowest
+from residua._arrays import AnyArray, Integers
+from residua.engines.kernel import ROWS, Set, Tally, block_of, narrowest
 from residua.engines.marginals import Derived, Progress, Rereading, extended
 from residua.engines.sources import CSV, UNKNOWN, bytes_of, delimiter_of, is_parquet
 from residua.errors import DataError
@@ -75,10 +75,10 @@ def packed_columns(schema: Schema, fields: Sequence[Field], columns: Sequence[An
     return [sent[at].alias(f"p{at}") for at in range(len(sent))]
 
 
-def unpack(schema: Schema, fields: Sequence[Field], table: "pa.Table") -> list[NDArray[Any]]:
+def unpack(schema: Schema, fields: Sequence[Field], table: "pa.Table") -> list[AnyArray]:
     """The codes of each attribute; -1 marks a record to drop. A DataError where a value is refused."""
-    longs: dict[int, NDArray[np.int64]] = {}
-    codes: list[NDArray[Any]] = []
+    longs: dict[int, Integers] = {}
+    codes: list[AnyArray] = []
     for name, attribute, field in zip(schema.names, schema.attributes, fields, strict=True):
         if field.shift is None:
             codes.append(attribute.encode(table.column(field.column), column=name))

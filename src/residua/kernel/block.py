@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from residua.kernel.measurement import Integers, Measurement, largest_size
+from residua._arrays import Integers
+from residua.kernel.measurement import Measurement, largest_size
 from residua.privacy import NoiseLaw
 
 Whole = NDArray[Any]

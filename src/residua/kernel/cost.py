@@ -14,8 +14,9 @@ from fractions import Fraction
 
 import numpy as np
 
+from residua._arrays import Integers
 from residua.kernel.block import block_cost, column_costs, cost_power, costs_by_cell
-from residua.kernel.measurement import Integers, Measurement
+from residua.kernel.measurement import Measurement
 from residua.linalg.classes import JointClasses
 
 MOST_BLOCKS = 2**11  # beyond which each is bounded alone

@@ -4,19 +4,15 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from residua._arrays import AnyArray, Integers, Subsets
 from residua.errors import BudgetError
 from residua.linalg.classes import JointClasses
 from residua.linalg.matrices import along_axes
 from residua.noise import DiscreteLaplace, Law, RoundedGaussian
 from residua.privacy import NoiseLaw
-
-Integers = NDArray[np.int64]
-Subsets = NDArray[np.int32]
 
 LARGEST_ENTRY = 2**53  # of a matrix: floats hold it exactly
 TAIL_BITS = 60  # a measured number wraps around with a probability below 2 to minus this
@@ -115,7 +111,7 @@ class Measurement:
         return np.asarray(along_axes(counts, self.matrices) * self.multiplier, dtype=np.int64)
 
 
-def largest_size(matrix: NDArray[Any]) -> int:
+def largest_size(matrix: AnyArray) -> int:
     """Largest absolute entry: in 64 bits the absolute value of -2^63 would be negative."""
     return max(int(matrix.max()), -int(matrix.min()))
 

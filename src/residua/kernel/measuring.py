@@ -12,10 +12,11 @@ from typing import Protocol
 
 import numpy as np
 
+from residua._arrays import Integers
 from residua.engines import Derived, Engine, Opener, Progress, count_marginals, engine_for, engine_with
 from residua.errors import BudgetError, DataError, LedgerError
 from residua.kernel.cost import added_cost, replaced_cost
-from residua.kernel.measurement import Integers, Measurement, refuse_few_records
+from residua.kernel.measurement import Measurement, refuse_few_records
 from residua.ledger import Ledger
 from residua.linalg.classes import JointClasses
 from residua.noise import Law, Source, SystemSource, draw, simulated

@@ -3,15 +3,12 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from residua._arrays import AnyArray, Integers
 from residua.linalg.matrices import Measure
-
-Array = NDArray[np.float64]
-Integers = NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -69,11 +66,11 @@ class Classes:
         """Number of cells of each class, `(count,)`."""
         return np.bincount(self.classes, minlength=self.count).astype(np.int64)
 
-    def summed(self, values: NDArray[Any], axis: int) -> NDArray[Any]:
+    def summed(self, values: AnyArray, axis: int) -> AnyArray:
         """Sums over the cells of each class along an axis of cells."""
         return values if self.trivial else class_sums(values, self.classes, axis)
 
-    def spread(self, values: NDArray[Any], axis: int) -> NDArray[Any]:
+    def spread(self, values: AnyArray, axis: int) -> AnyArray:
         """Each cell's value is that of its class, along an axis of classes."""
         return values if self.trivial else np.take(values, self.classes, axis=axis)
 
@@ -139,7 +136,7 @@ class JointClasses:
         return np.asarray(self.joint.classes[places])
 
 
-def class_sums(values: NDArray[Any], classes: Integers, axis: int) -> NDArray[Any]:
+def class_sums(values: AnyArray, classes: Integers, axis: int) -> AnyArray:
     """Sums of the slices along an axis that share a class 0, 1, ..; class -1 is left out, none is empty."""
     order = np.argsort(classes, kind="stable")
     order = order[np.searchsorted(classes[order], 0) :]
@@ -159,29 +156,29 @@ def common_refinement(several: Sequence[Classes]) -> Classes:
     return found
 
 
-def summed_over(values: NDArray[Any], partitions: Sequence[Classes], *, first: int = 0) -> NDArray[Any]:
+def summed_over(values: AnyArray, partitions: Sequence[Classes], *, first: int = 0) -> AnyArray:
     """Sums by class along consecutive axes, from axis `first` on."""
     for at, own in enumerate(partitions):
         values = own.summed(values, first + at)
     return values
 
 
-def spread_over(values: NDArray[Any], partitions: Sequence[Classes], *, first: int = 0) -> NDArray[Any]:
+def spread_over(values: AnyArray, partitions: Sequence[Classes], *, first: int = 0) -> AnyArray:
     """Values by class to values by cell along consecutive axes, from axis `first` on."""
     for at, own in enumerate(partitions):
         values = own.spread(values, first + at)
     return values
 
 
-def equal_slices(values: NDArray[Any], axis: int) -> Classes:
+def equal_slices(values: AnyArray, axis: int) -> Classes:
     """Classes of the places along an axis: those with equal slices are in one."""
     slices = np.moveaxis(values, axis, 0).reshape(values.shape[axis], -1)
     return Classes.of(np.ascontiguousarray(slices))
 
 
 def coarsest(
-    partitions: Sequence[Classes], values: NDArray[Any], *, first: int = 0
-) -> tuple[tuple[Classes, ...], NDArray[Any]]:
+    partitions: Sequence[Classes], values: AnyArray, *, first: int = 0
+) -> tuple[tuple[Classes, ...], AnyArray]:
     """The classes with those joined that values over them treat alike, and the values over what is left."""
     found = []
     for axis, own in enumerate(partitions, start=first):

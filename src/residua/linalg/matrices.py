@@ -11,9 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-Array = NDArray[np.float64]
-Integers = NDArray[np.int64]
-
+from residua._arrays import AnyArray, Array, Integers, Subsets
 
 LARGE = 2_000  # rows from which a second thread surely makes a decomposition faster
 
@@ -199,7 +197,7 @@ def _keys(codes: NDArray[np.integer[Any]], base: int) -> Integers:
 class RowIndex:
     """Where each row of several tables of rows is; no row may occur twice, nor a number from `base` on."""
 
-    def __init__(self, tables: Sequence[NDArray[np.int32]], base: int) -> None:
+    def __init__(self, tables: Sequence[Subsets], base: int) -> None:
         self._base = max(base, 2)
         self._found: dict[int, tuple[Integers, Integers, Integers]] = {}
         self._long: dict[tuple[int, ...], tuple[int, int]] = {}
@@ -217,7 +215,7 @@ class RowIndex:
             order = np.argsort(keys, kind="stable")
             self._found[size] = (keys[order], owners[order].astype(np.int64), places[order].astype(np.int64))
 
-    def find(self, rows: NDArray[np.int32]) -> tuple[Integers, Integers]:
+    def find(self, rows: Subsets) -> tuple[Integers, Integers]:
         """Table and place of each row, both -1 where there is none; `rows` is (k, size)."""
         count, size = rows.shape
         missing = np.full(count, -1, dtype=np.int64)
@@ -278,7 +276,7 @@ def join(matrices: Iterable[Array]) -> Array:
     return product
 
 
-def along_axes(values: NDArray[Any], matrices: Sequence[NDArray[Any]]) -> NDArray[Any]:
+def along_axes(values: AnyArray, matrices: Sequence[AnyArray]) -> AnyArray:
     """Kronecker product of the matrices applied to each row of `values`: every step is one matrix product,
     along the last axis, which then moves to the front."""
     blocks = len(values)

@@ -14,10 +14,9 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 
-Array = NDArray[np.float64]
-Integers = NDArray[np.int64]
+from residua._arrays import Array, Integers
+
 Levels = tuple[Array, ...]
 
 
@@ -80,7 +79,7 @@ class Tree:
         return np.add.reduceat(values, self.starts[level], axis=0)
 
 
-def merged(tree: Tree, marks: Sequence[NDArray[np.int64]] | None = None) -> tuple[Tree, tuple[Integers, ...]]:
+def merged(tree: Tree, marks: Sequence[Integers] | None = None) -> tuple[Tree, tuple[Integers, ...]]:
     """The tree in which siblings with equal subtrees are one node, and the node that stands for each.
 
     Nodes with different `marks` are never equal. Exchanging equal siblings changes nothing that is asked, so
@@ -105,7 +104,7 @@ def merged(tree: Tree, marks: Sequence[NDArray[np.int64]] | None = None) -> tupl
     return Tree(tuple(parents), tuple(copies)), tuple(stands)
 
 
-def _classes(tree: Tree, marks: Sequence[NDArray[np.int64]] | None) -> list[Integers]:
+def _classes(tree: Tree, marks: Sequence[Integers] | None) -> list[Integers]:
     """For every level, a number for each node that equal subtrees share."""
     if marks is None:
         marks = [np.zeros(size, dtype=np.int64) for size in tree.sizes]
@@ -130,7 +129,7 @@ def _classes(tree: Tree, marks: Sequence[NDArray[np.int64]] | None) -> list[Inte
     return found
 
 
-def _numbered(rows: NDArray[np.int64]) -> Integers:
+def _numbered(rows: Integers) -> Integers:
     """A number for each column that equal columns share."""
     varied = rows[(rows != rows[:, :1]).any(axis=1)]
     if len(varied) == 0:

@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
 
 import numpy as np
-from numpy.typing import NDArray
 
+from residua._arrays import Array, Integers
 from residua._limits import BASELINE_CELLS, BASELINE_ENTRIES
 from residua.answering.blocks import Placed, Shape
 from residua.errors import Infeasible
@@ -28,8 +28,6 @@ from residua.strategy.build import Spans, integer_span, of_blocks
 from residua.strategy.integers import independent_integers
 from residua.workload import Queries, Workload
 from residua.workload.union import refuse_many_cells
-
-Array = NDArray[np.float64]
 
 
 def _tree(cells: int, cut: Callable[[int, int], Sequence[int]]) -> Iterator[tuple[int, int, Sequence[int]]]:
@@ -177,7 +175,7 @@ def _by_axis(work: Workload, law: NoiseLaw, matrix_for: Callable[[Array], Array]
 
 def _spans(work: Workload, factors: Sequence[Placed]) -> Spans:
     """Integer rows that span what is asked, for factors that do not measure all their cells."""
-    spans: dict[int, NDArray[np.int64] | None] = {}
+    spans: dict[int, Integers | None] = {}
     for number, factor in enumerate(factors):
         if factor.projector is None:
             continue
@@ -265,7 +263,7 @@ def _merged(problem: Weighing) -> Array:
             return chosen
 
 
-def _moves(problem: Weighing, chosen: Array, place: dict[tuple[int, ...], int]) -> NDArray[np.int64]:
+def _moves(problem: Weighing, chosen: Array, place: dict[tuple[int, ...], int]) -> Integers:
     """Terms that go, twice the same where it is only one, and the term that comes or -1, (moves, 3)."""
     order = np.flatnonzero(chosen).tolist()
     moves = [(at, at, -1) for at in order]
@@ -277,7 +275,7 @@ def _moves(problem: Weighing, chosen: Array, place: dict[tuple[int, ...], int]) 
     return np.array(moves, dtype=np.int64)
 
 
-def _errors(problem: Weighing, chosen: Array, moves: NDArray[np.int64]) -> Array:
+def _errors(problem: Weighing, chosen: Array, moves: Integers) -> Array:
     """The total variance after each move, infinite where something is not measured any more."""
     precision = chosen @ problem.gives
     result = np.empty(len(moves))

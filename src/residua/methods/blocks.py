@@ -6,11 +6,11 @@ Each takes the root of the block's gram and returns a strategy of cost 1 with a 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, Protocol
+from typing import ClassVar, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
+from residua._arrays import AnyArray, Array, Integers, Subsets
 from residua._limits import BLOCK_RANK
 from residua.answering.blocks import Layer, Shape
 from residua.decompose import Block, Decomposition, SimpleBlocks, Term, decompose, signature
@@ -28,9 +28,6 @@ from residua.solve.cells import Solution, bracket, solve_cells
 from residua.strategy.build import kept_in_span, product_span, with_best_noise
 from residua.strategy.strategy import Domain
 from residua.workload import Workload
-
-Array = NDArray[np.float64]
-Integers = NDArray[np.int64]
 
 
 class BlockSolver(Protocol):
@@ -152,7 +149,7 @@ class Solved:
 class Solutions:
     """Blocks of one layout with square roots of brackets on each, (blocks,); their noise is open."""
 
-    subsets: NDArray[np.int32]
+    subsets: Subsets
     layout: Layout
     shapes: Integers
     lower: Array
@@ -366,7 +363,7 @@ class _BlockCache:
         return math.prod(uniform_bound(self.parts.roots[number]) for _, number in term.pieces)
 
 
-def _in_order(rows: NDArray[Any], term: Term, sizes: Sequence[int]) -> NDArray[Any]:
+def _in_order(rows: AnyArray, term: Term, sizes: Sequence[int]) -> AnyArray:
     """Rows over the cells of a term's pieces as rows over the block's cells."""
     order = [place for places, _ in term.pieces for place in places]
     tensor = rows.reshape(len(rows), *(sizes[place] for place in order))

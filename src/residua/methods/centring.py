@@ -3,11 +3,9 @@
 from collections.abc import Mapping, Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
+from residua._arrays import Array
 from residua.linalg.matrices import Measure
-
-Array = NDArray[np.float64]
 
 LARGEST_WEIGHT = 64  # of the whole numbers that weights are rounded to
 

@@ -9,8 +9,8 @@ import math
 from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
+from residua._arrays import Array, Integers
 from residua._limits import DENSE_CELLS, TARGET_ENTRIES, TARGET_QUERIES, TARGET_RANK
 from residua.answering.blocks import Placed, Shape
 from residua.errors import WorkloadError
@@ -26,9 +26,6 @@ from residua.workload import Queries, Table, TableRun, Workload
 from residua.workload.queries import spelled
 from residua.workload.tables import Factor
 from residua.workload.union import common_product, joint_rows, refuse_many_cells
-
-Array = NDArray[np.float64]
-Integers = NDArray[np.int64]
 
 
 def dense(work: Workload, tolerance: float, progress: Progress | None = None) -> Draft:

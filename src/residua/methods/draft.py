@@ -6,14 +6,10 @@ from dataclasses import dataclass, field
 from itertools import chain
 from typing import Literal, Protocol
 
-import numpy as np
-from numpy.typing import NDArray
-
+from residua._arrays import Array, Integers
 from residua.errors import Infeasible
 from residua.strategy.strategy import Strategy
 from residua.workload import Workload
-
-Array = NDArray[np.float64]
 
 Caps = Sequence[float | Array]
 """For each part of a workload the variance allowed: of every query, or one per query of a group."""
@@ -46,7 +42,7 @@ class Draft:
     lower_bound: float
     scope: Scope
     value: float | None = None
-    spans: Mapping[int, NDArray[np.int64] | None] = field(default_factory=dict)
+    spans: Mapping[int, Integers | None] = field(default_factory=dict)
     uniform_total: float | None = None
     prices: tuple[Array, ...] = ()
 

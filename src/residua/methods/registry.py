@@ -9,8 +9,9 @@ from collections.abc import Mapping
 from functools import partial
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from residua._arrays import Array
 from residua._limits import MANY_TABLES, QUICK_CELLS
 from residua.decompose import decompose
 from residua.errors import WorkloadError
@@ -26,8 +27,6 @@ from residua.methods.smasher import smasher
 from residua.privacy import NoiseLaw
 from residua.workload import Identity, Total, Workload
 from residua.workload.union import common_product, one_wide_product
-
-Array = NDArray[np.float64]
 
 TARGET_METHODS = (
     "auto",

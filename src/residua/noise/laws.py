@@ -9,8 +9,8 @@ from typing import ClassVar
 
 import numpy as np
 
+from residua._arrays import Integers
 from residua.errors import BudgetError
-from residua.noise.quantiles import Integers
 from residua.noise.samplers import Owner, discrete_laplace, rounded_gaussian
 from residua.noise.source import Source
 from residua.privacy import NoiseLaw

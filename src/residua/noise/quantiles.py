@@ -10,13 +10,11 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
+
+from residua._arrays import Array, Integers
 
 if TYPE_CHECKING:
     from flint import arb
-
-Floats = NDArray[np.float64]
-Integers = NDArray[np.int64]
 
 # A uniform number V is known through its first 63 bits, the integer `part`: part <= 2^63 V <= part + 1.
 BITS = 63
@@ -36,18 +34,18 @@ class Quantiles:
     """Taylor polynomials of x(V), where V is the probability of exceeding x; row 0 holds not-a-number."""
 
     centres: Integers  # (1 + pieces,), 2^63 V at the centre
-    coefficients: Floats  # (7, 1 + pieces), of the powers of centre - part
+    coefficients: Array  # (7, 1 + pieces), of the powers of centre - part
 
     def __post_init__(self) -> None:
         self.centres.setflags(write=False)
         self.coefficients.setflags(write=False)
 
-    def __call__(self, parts: Integers) -> Floats:
+    def __call__(self, parts: Integers) -> Array:
         """The x of each part, within 13 * 2^-53 of x(V); not-a-number where V < 2^-12."""
         floats = (parts & ~_LOW_BITS).astype(np.float64)
         piece = np.maximum((floats.view(np.int64) >> _SHIFT) - _FIRST, 0)
         away = (self.centres[piece] - parts).astype(np.float64)
-        x: Floats = self.coefficients[-1][piece]
+        x: Array = self.coefficients[-1][piece]
         for row in self.coefficients[-2::-1]:
             x *= away
             x += row[piece]
@@ -78,7 +76,7 @@ def exponential() -> Quantiles:
     )
 
 
-def _half_normal_polynomials(x: Floats) -> list[Floats]:
+def _half_normal_polynomials(x: Array) -> list[Array]:
     """Taylor coefficients of x in r, where dx/dr = exp((x^2 - centre^2) / 2)."""
     s = x * x
     return [
@@ -96,7 +94,7 @@ def _table(
     quantile: Callable[["arb"], "arb"],
     survival: Callable[["arb"], "arb"],
     slope: Callable[["arb"], "arb"],
-    polynomials: Callable[[Floats], list[Floats]],
+    polynomials: Callable[[Array], list[Array]],
 ) -> Quantiles:
     """The table of a law; `slope` is -dx/dV at x, and r = slope * (centre - V)."""
     from flint import arb, ctx

@@ -21,7 +21,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from residua.noise.quantiles import BITS, Integers, Quantiles, exponential, half_normal
+from residua._arrays import Integers
+from residua.noise.quantiles import BITS, Quantiles, exponential, half_normal
 from residua.noise.source import Source, Words
 
 if TYPE_CHECKING:

@@ -3,11 +3,10 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from residua._arrays import AnyArray
 from residua._text import visible
 from residua.errors import WorkloadError
 from residua.plans import Plan
@@ -75,6 +74,6 @@ def _refuse_incomparable(plans: Sequence[Plan]) -> None:
 
 def same_queries(one: Workload, two: Workload) -> bool:
     """Whether two workloads would be saved alike."""
-    arrays: tuple[dict[str, NDArray[Any]], dict[str, NDArray[Any]]] = ({}, {})
+    arrays: tuple[dict[str, AnyArray], dict[str, AnyArray]] = ({}, {})
     alike = one.schema == two.schema and one.to_manifest(arrays[0]) == two.to_manifest(arrays[1])
     return alike and all(np.array_equal(arrays[0][key], arrays[1][key]) for key in arrays[0])

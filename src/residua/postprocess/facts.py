@@ -3,19 +3,17 @@
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from residua._arrays import AnyArray, Array, Flags
 from residua.errors import DataError, SchemaError, WorkloadError
 from residua.linalg.classes import Classes, JointClasses
 from residua.schema import Schema
 from residua.workload import Identity, Table, Workload
 from residua.workload.views import View
 
-Array = NDArray[np.float64]
-Flags = NDArray[np.bool_]
 Subset = tuple[int, ...]
 
 AGREEMENT = 1e-6  # records by which two facts may differ
@@ -108,7 +106,7 @@ def _words(work: Workload) -> str:
     return ", ".join(names[:3]) + (f" and {len(names) - 3} more tables" if len(names) > 3 else "")
 
 
-def _by_joint_class(part: JointClasses, subset: Subset, cells: NDArray[Any]) -> tuple[Subset, NDArray[Any]]:
+def _by_joint_class(part: JointClasses, subset: Subset, cells: AnyArray) -> tuple[Subset, AnyArray]:
     """Sums of a table's cells over the joint classes of attributes that it has, as one attribute."""
     axes = [subset.index(at) for at in part.attributes]
     last = np.moveaxis(cells, axes, range(cells.ndim - len(axes), cells.ndim))
@@ -155,7 +153,7 @@ class Facts:
     def seen(self, view: View, schema: Schema) -> "Facts":
         """The facts by the classes of cells of a view; a class can occur if one of its cells can."""
 
-        def coarse(subset: Subset, cells: NDArray[Any]) -> tuple[Subset, NDArray[Any]]:
+        def coarse(subset: Subset, cells: AnyArray) -> tuple[Subset, AnyArray]:
             for part in view.parts:
                 mine = [at for at in part.attributes if at in subset]
                 if mine and mine != list(part.attributes):

@@ -12,17 +12,16 @@ from types import ModuleType
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from residua._arrays import Array, Flags, Integers
 from residua._limits import MODEL_MEGABYTES
 from residua.errors import Infeasible
 from residua.postprocess.facts import Facts
 from residua.postprocess.pieces import PieceError, PieceErrors, Subset, TableSet
 from residua.schema import Schema
 
-Array = NDArray[np.float64]
 KNOWN = 0.1  # standard deviation, in records, that a known table is given to a model that cannot be exact
-Codes = NDArray[np.int64]
+Codes = Integers
 COMPONENTS = 200  # of the mixture that stands in for a model that is too large
 LEARNING_RATE = 0.1
 EMPTY = 0.05  # records that an empty cell starts with
@@ -41,7 +40,7 @@ class Observation:
     subset: Subset
     means: tuple[Array, ...]
     error: PieceError | None
-    seen: NDArray[np.bool_] | None
+    seen: Flags | None
     scales: Array | None
     stddev: float
 
@@ -123,7 +122,7 @@ class Graphical:
         schema: Schema,
         tables: TableSet,
         observed: Sequence[Observation],
-        allowed: Sequence[tuple[Subset, NDArray[np.bool_]]],
+        allowed: Sequence[tuple[Subset, Flags]],
         oracle: str,
         iterations: int,
     ) -> None:

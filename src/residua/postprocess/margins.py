@@ -16,20 +16,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from residua._arrays import Array, Flags, Indices, Integers
 from residua._limits import ROUNDED_CELLS
 from residua.errors import Infeasible
 from residua.linalg.matrices import threads_for
 from residua.postprocess.facts import Facts
 from residua.postprocess.pieces import Subset, TableSet
 
-Array = NDArray[np.float64]
-Flags = NDArray[np.bool_]
 MOST_STEPS = 300
 MOST_HALVINGS = 40
 TOLERANCE = 1e-8  # records, in each margin
 ROUNDING = 1e-14  # of a table's total: what floating point leaves of a margin
 CHUNK = 4_000_000  # entries of Newton matrices held at once
-Integers = NDArray[np.int64]
 WHOLE = 1e-6  # distance from a whole number that rounding errors leave
 MOST_NODES = 20  # of a search for whole numbers with more than two margins
 
@@ -89,7 +87,7 @@ class _Transport:
             "cells, if any, leave no room for them"
         )
 
-    def _at(self, which: NDArray[np.intp], duals: Array) -> tuple[Array, Array]:
+    def _at(self, which: Indices, duals: Array) -> tuple[Array, Array]:
         """The tables at these numbers, and the excess of their margins, which is the slope."""
         n = self.cells.shape[1]
         tables = self.cells[which] + duals[:, :n, None] + duals[:, None, n:]
@@ -97,7 +95,7 @@ class _Transport:
         margins = np.concatenate([tables.sum(axis=2), tables.sum(axis=1)], axis=1)
         return tables, margins - self.goal[which]
 
-    def _move(self, which: NDArray[np.intp], steps: Array, slopes: Array) -> None:
+    def _move(self, which: Indices, steps: Array, slopes: Array) -> None:
         """Go along each step until the slope along it has all but vanished; half as far where it turned."""
         start = np.sum(slopes * steps, axis=1)  # negative
         length = np.ones(len(which))

@@ -13,16 +13,14 @@ from collections.abc import Iterable, Sequence
 from itertools import combinations
 
 import numpy as np
-from numpy.typing import NDArray
 
+from residua._arrays import Array
 from residua.errors import WorkloadError
 from residua.linalg.matrices import threads_for
 from residua.postprocess.facts import Facts
 from residua.postprocess.margins import with_margins, with_total
 from residua.postprocess.pieces import PieceErrors, Stack, Subset, TableSet, centred, spread, subsets_of
 from residua.postprocess.splitting import Splitting
-
-Array = NDArray[np.float64]
 
 STIFFNESS = 10.0  # of margins against the tables above them, where they must give way
 NEAR = 1e-5  # of the noise: how far a local table is solved before its margins are set right

@@ -12,8 +12,8 @@ from hashlib import sha256
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
+from residua._arrays import Array
 from residua._files import Target
 from residua._limits import MOST_ANSWERS, SIMULATED_CELLS
 from residua.answering.blocks import Measured
@@ -34,8 +34,6 @@ from residua.workload.queries import spelled
 
 if TYPE_CHECKING:
     import pyarrow
-
-Array = NDArray[np.float64]
 
 FIGURES = ("value", "error")
 

@@ -15,8 +15,8 @@ from dataclasses import dataclass, field
 from itertools import combinations
 
 import numpy as np
-from numpy.typing import NDArray
 
+from residua._arrays import Array, Flags, Integers
 from residua.answering.blocks import Placed
 from residua.errors import Infeasible, NotConverged
 from residua.linalg.matrices import threads_for
@@ -35,8 +35,7 @@ from residua.postprocess.pieces import (
 )
 from residua.strategy.strategy import Strategy
 
-Array = NDArray[np.float64]
-Indices = NDArray[np.int64]
+Indices = Integers
 MOST_STEPS = 20_000
 RELAXATION = 1.6
 BALANCE_EVERY, BALANCE_UNTIL = 20, 2_000
@@ -119,7 +118,7 @@ class Splitting:
     """
 
     fixed: Sequence[Stack]
-    allowed: Sequence[NDArray[np.bool_] | None]
+    allowed: Sequence[Flags | None]
     targets: Mapping[Subset, Array]
     errors: Mapping[Subset, PieceError]
     stiffness: Mapping[Subset, float] = field(default_factory=dict)

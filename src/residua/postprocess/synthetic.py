@@ -8,8 +8,8 @@ from functools import cache
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from residua._arrays import Array
 from residua._limits import SYNTHETIC_ROWS
 from residua.answers import write_parquet
 from residua.errors import DataError, Infeasible
@@ -22,8 +22,6 @@ from residua.workload import Workload
 
 if TYPE_CHECKING:
     import pyarrow
-
-Array = NDArray[np.float64]
 
 ORACLES = ("exact", "approximate")
 

@@ -8,8 +8,8 @@ from statistics import NormalDist
 from typing import Any, Literal, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
+from residua._arrays import Array
 from residua._calls import asks_for
 from residua._manifests import text, whole
 from residua.errors import BudgetError, FileFormatError
@@ -25,9 +25,6 @@ from residua.privacy.conversions import (
     proves,
     text_above,
 )
-
-Array = NDArray[np.float64]
-
 
 NoiseLaw = Literal["gaussian", "laplace"]
 

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from residua._arrays import Array
 from residua._limits import AGREEMENT_CELLS, COMBINED_CELLS
 from residua.accuracy.figures import Figures, certified, totals_of
 from residua.answering.blocks import Measured
@@ -28,7 +28,6 @@ from residua.strategy.joining import Numbers, as_cells, joined
 from residua.strategy.strategy import Strategy
 from residua.workload import Workload
 
-Array = NDArray[np.float64]
 Told = tuple[Strategy, Measured]
 """What was measured, and the numbers."""
 AGREED = 1e-12  # of a block's noise: what rounding leaves of no difference

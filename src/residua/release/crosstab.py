@@ -11,8 +11,8 @@ from itertools import product
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
+from residua._arrays import Array, Flags
 from residua._text import visible
 from residua.errors import WorkloadError
 from residua.privacy.statement import interval_margin
@@ -24,7 +24,6 @@ from residua.workload import table
 if TYPE_CHECKING:
     import pandas
 
-Array = NDArray[np.float64]
 Label = tuple[str, ...]
 
 TOTAL = "Total"
@@ -60,7 +59,7 @@ class Crosstab:
     lower: Array
     upper: Array
     level: float
-    unsure: NDArray[np.bool_]
+    unsure: Flags
     notes: tuple[str, ...]
     suppress: bool = False
 

@@ -5,12 +5,10 @@ from statistics import NormalDist
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from residua._arrays import Array, Flags
 from residua.errors import WorkloadError
 from residua.privacy.statement import interval_margin
-
-Array = NDArray[np.float64]
 
 DRAWS = 20_000  # of the largest of all errors, for simultaneous intervals
 
@@ -55,9 +53,7 @@ def _largest_of_all(covariance: Array, level: float) -> float:
     return float(largest[min(int(np.ceil(late)), DRAWS - 1)])
 
 
-def fieller(
-    t: Array, b: Array, vt: Array, vb: Array, c: Array, z: float
-) -> tuple[Array, Array, NDArray[np.bool_]]:
+def fieller(t: Array, b: Array, vt: Array, vb: Array, c: Array, z: float) -> tuple[Array, Array, Flags]:
     """Ends of Fieller's sets for t/b, and which of them are bounded (claim F-001).
 
     The set holds every r with `(t - r b)^2 <= z^2 (vt - 2 r c + r^2 vb)`: an interval where `b^2 > z^2 vb`,

@@ -11,9 +11,9 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from residua import _files
+from residua._arrays import AnyArray, Array
 from residua._limits import MOST_ANSWERS
 from residua._manifests import entry, flag, submanifest, submanifests, text, whole
 from residua.answering.blocks import Measured
@@ -40,7 +40,6 @@ if TYPE_CHECKING:
     from residua.postprocess.processed import Unbiased
     from residua.postprocess.synthetic import Synthetic
 
-Array = NDArray[np.float64]
 FIGURES = ("value", "stddev", "lower", "upper")
 
 
@@ -51,7 +50,7 @@ class Measurements:
     They are integers, times the multiplier of the run; a combination of releases has real numbers.
     """
 
-    values: tuple[NDArray[Any], ...]
+    values: tuple[AnyArray, ...]
 
     def in_units(self, strategy: Strategy) -> Measured:
         """The numbers in units of the matrices, with the blocks that measured them."""
@@ -60,7 +59,7 @@ class Measurements:
             for (layer, rows), values in zip(strategy.runs(), self.values, strict=True)
         ]
 
-    def to_manifest(self, arrays: dict[str, NDArray[Any]]) -> dict[str, Any]:
+    def to_manifest(self, arrays: dict[str, AnyArray]) -> dict[str, Any]:
         """Its number of runs, with the values in `arrays`."""
         for number, values in enumerate(self.values):
             arrays[f"measurements.{number}"] = values
@@ -68,7 +67,7 @@ class Measurements:
 
     @classmethod
     def from_manifest(
-        cls, manifest: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]], strategy: Strategy
+        cls, manifest: Mapping[str, Any], arrays: Mapping[str, AnyArray], strategy: Strategy
     ) -> "Measurements":
         """The measurements that a manifest describes, refused if they do not fit the strategy."""
         runs = list(strategy.runs())
@@ -368,9 +367,7 @@ class Release(Derives, Tabulates):
         return f"{mark}Release({self.plan!r}, measured {self.audit['time']})"
 
 
-def _fitted(
-    strategy: Strategy, record: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]
-) -> Measurements:
+def _fitted(strategy: Strategy, record: Mapping[str, Any], arrays: Mapping[str, AnyArray]) -> Measurements:
     """The numbers of a combined release of format 1, which holds estimates instead.
 
     What its blocks would have measured of those without noise solves the same normal equations as the
@@ -384,7 +381,7 @@ def _fitted(
     return Measurements(tuple(own * strategy.layers[layer].multiplier for layer, _, own in numbers))
 
 
-def _of_plan(arrays: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
+def _of_plan(arrays: Mapping[str, AnyArray]) -> dict[str, AnyArray]:
     """The arrays of a release's file that belong to its plan."""
     others = ("measurements.", "estimates.")
     return {name: array for name, array in arrays.items() if not name.startswith(others)}

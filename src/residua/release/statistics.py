@@ -18,6 +18,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from residua._arrays import Array, Flags, Integers
 from residua.answers import Cells
 from residua.errors import WorkloadError
 from residua.plans import Plan
@@ -25,8 +26,6 @@ from residua.privacy.statement import interval_margin
 from residua.release.intervals import Intervals, fieller
 from residua.schema import Binned, Integer, Schema
 from residua.workload import Workload, linear, table
-
-Array = NDArray[np.float64]
 
 MOST_FIGURES = 4_000  # of one statistic: their covariance is held
 MOST_ARGUMENTS = 2_000  # of a function of answers: it is evaluated twice for each
@@ -181,7 +180,7 @@ def _ratio(
     source: Answers,
     top: Workload,
     bottom: Workload,
-    owners: NDArray[np.int64],
+    owners: Integers,
     names: tuple[str, ...],
     axes: tuple[tuple[str, ...], ...],
     intervals: Intervals,
@@ -245,12 +244,12 @@ def quantile(
     return _shaped(names, axes, (values_at, (upper - lower) / (2 * z), lower, upper), intervals.level, notes)
 
 
-def _first(reached: NDArray[np.bool_]) -> NDArray[np.int64]:
+def _first(reached: Flags) -> Integers:
     """The first cell of each row that is reached; the last one where none is."""
     return np.asarray(np.where(reached.any(axis=1), reached.argmax(axis=1), reached.shape[1] - 1))
 
 
-def _last(below: NDArray[np.bool_]) -> NDArray[np.int64]:
+def _last(below: Flags) -> Integers:
     """One cell after the last of each row that is below; the first one where none is."""
     after = below.shape[1] - below[:, ::-1].argmax(axis=1)
     return np.asarray(np.minimum(np.where(below.any(axis=1), after, 0), below.shape[1] - 1))

@@ -10,8 +10,8 @@ from itertools import product
 from typing import TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
+from residua._arrays import Array, Subsets
 from residua.answering.blocks import Shape, block_classes
 from residua.linalg.matrices import distinct_rows
 from residua.privacy import Budget, budget_from_manifest
@@ -30,10 +30,9 @@ FACTORS = {
 DELTA = "1e-6"
 MOST_SEARCHED = 2_000  # tables whose largest error is looked for
 PlanKind = TypeVar("PlanKind", bound=SourcePlan)
-Array = NDArray[np.float64]
 MOST_SHARES = 12
 NEGLIGIBLE = 1e-9  # of the whole: what rounding leaves of nothing
-_Run = tuple[NDArray[np.int32], Array]
+_Run = tuple[Subsets, Array]
 """Attributes of some blocks, (blocks, attributes), and the cost of each."""
 
 

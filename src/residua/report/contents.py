@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
+from residua._arrays import Array, Integers
 from residua.accuracy.figures import Certificate, Figures, Fitness, TableSummary
 from residua.privacy import Budget, NoiseLaw, Privacy
 from residua.schema import Schema
@@ -19,9 +19,7 @@ from residua.workload import Workload
 if TYPE_CHECKING:
     import numpy as np
     import pyarrow
-    from numpy.typing import NDArray
 
-Array = NDArray[np.float64]
 Facts = tuple[tuple[str, str], ...]
 """Names of things and what is known about them, in words."""
 
@@ -56,7 +54,7 @@ class SourcePlan(Protocol):
     @property
     def targets(self) -> Fitness | None: ...
     def summary(self, work: Workload | None = None) -> list[TableSummary]: ...
-    def variances(self, work: Workload) -> "NDArray[np.float64]": ...
+    def variances(self, work: Workload) -> "Array": ...
     def rescale(self, budget: Budget) -> Self: ...
 
 
@@ -98,7 +96,7 @@ class Picture:
     axis: str
     labels: tuple[str, ...]
     series: tuple[str, ...]
-    places: NDArray[np.int64]
+    places: Integers
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -4,8 +4,8 @@ from abc import ABC, abstractmethod
 from typing import Any, ClassVar, Literal, get_args
 
 import numpy as np
-from numpy.typing import NDArray
 
+from residua._arrays import AnyArray, Indices
 from residua.errors import DataError, SchemaError
 from residua.schema.coding import (
     ABOVE,
@@ -83,7 +83,7 @@ class Attribute(ABC):
         cells = self._locate(read, nearest=self.outside == "clip")
         return self._settle(cells, read, (where, repr(self), first_row))
 
-    def encode_codes(self, codes: NDArray[Any], *, column: str | None = None, first_row: int = 0) -> Cells:
+    def encode_codes(self, codes: AnyArray, *, column: str | None = None, first_row: int = 0) -> Cells:
         """The cells for values that are cell numbers already, checked; -1 for a record to drop."""
         self.check_size(repr(self))
         where = "" if column is None else f"column {column!r}: "
@@ -126,7 +126,7 @@ class Attribute(ABC):
         """The label of a cell that is not `(other)`."""
 
     @abstractmethod
-    def _cells_of_numbers(self, values: NDArray[Any], *, nearest: bool) -> Cells:
+    def _cells_of_numbers(self, values: AnyArray, *, nearest: bool) -> Cells:
         """The cells of an array of booleans, integers or float64, with marks for the misses."""
 
     def _cells_of_text(self, distinct: Any, *, nearest: bool) -> Cells:
@@ -172,7 +172,7 @@ class Attribute(ABC):
 
 
 def _refusal(
-    rows: NDArray[np.intp], column: Column, source: tuple[str, str, int], also: str, remedy: str
+    rows: Indices, column: Column, source: tuple[str, str, int], also: str, remedy: str
 ) -> DataError:
     """The error that quotes the first missed values with their rows and counts all of them."""
     where, fits, first_row = source

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
+from residua._arrays import AnyArray
 from residua.errors import SchemaError
 from residua.schema.attribute import OTHER, Attribute, Policy, check_policy
 from residua.schema.coding import (
@@ -72,7 +72,7 @@ class Integer(Attribute):
     def _inner_label(self, cell: int) -> str:
         return str(self.low + cell)
 
-    def _cells_of_numbers(self, values: NDArray[Any], *, nearest: bool) -> Cells:
+    def _cells_of_numbers(self, values: AnyArray, *, nearest: bool) -> Cells:
         return cells_in_range(values, self.low, self.high, nearest=nearest)
 
 
@@ -122,7 +122,7 @@ class Categorical(Attribute):
     def _inner_labels_to_suggest(self) -> tuple[str, ...]:
         return tuple(map(str, self.values))
 
-    def _cells_of_numbers(self, values: NDArray[Any], *, nearest: bool) -> Cells:
+    def _cells_of_numbers(self, values: AnyArray, *, nearest: bool) -> Cells:
         if self.type != "text":
             return cells_in_set(values, [int(value) for value in self.values], range(self.inner_size))
         return cells_of_numbers_as_words(values, self.labels()[: self.inner_size])
@@ -185,7 +185,7 @@ class Binned(Attribute):
             return f"{plain(self.edges[cell])} and above"
         return f"[{plain(self.edges[cell])}, {plain(self.edges[cell + 1])})"
 
-    def _cells_of_numbers(self, values: NDArray[Any], *, nearest: bool) -> Cells:
+    def _cells_of_numbers(self, values: AnyArray, *, nearest: bool) -> Cells:
         return cells_in_bins(values, self.edges, above=self.above)
 
 
@@ -194,7 +194,7 @@ def plain(edge: float) -> int | float:
     return int(edge) if edge.is_integer() and abs(edge) < 2**53 else edge
 
 
-def cells_of_numbers_as_words(values: NDArray[Any], labels: Sequence[str]) -> Cells:
+def cells_of_numbers_as_words(values: AnyArray, labels: Sequence[str]) -> Cells:
     """The cells of numbers or booleans where labels are text: 7 and 7.0 are '7', True is 'True' or 'true'."""
     if values.dtype.kind != "b":
         keys, cells = whole_number_keys(labels)

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from residua._arrays import AnyArray, Flags, Indices, Integers
 from residua._text import short as short  # for those who word errors about schemas
 from residua.errors import DataError
 
@@ -133,7 +134,7 @@ _INTEGER = re.compile(r"(?P<sign>[+-]?)0*(?P<digits>[0-9]{1,308})(\.0*)?")
 _CANONICAL = re.compile(r"0|-?[1-9][0-9]{0,17}")
 
 
-def cells_in_range(values: NDArray[Any], low: int, high: int, *, nearest: bool) -> Cells:
+def cells_in_range(values: AnyArray, low: int, high: int, *, nearest: bool) -> Cells:
     """Cells of the whole numbers low..high; with `nearest`, fractions round first (halves to even)."""
     whole, marks = _whole_numbers(values, nearest=nearest)
     # In range the difference is below 2**31; out of range it may wrap, and is overwritten.
@@ -143,7 +144,7 @@ def cells_in_range(values: NDArray[Any], low: int, high: int, *, nearest: bool) 
     return cells if marks is None else np.where(marks < 0, marks, cells)
 
 
-def cells_in_set(values: NDArray[Any], keys: Sequence[int], cells: Sequence[int]) -> Cells:
+def cells_in_set(values: AnyArray, keys: Sequence[int], cells: Sequence[int]) -> Cells:
     """Cells of whole numbers that must be among the keys; keys[i] has cell cells[i]."""
     if not keys:
         return np.full(len(values), OUTSIDE, dtype=np.int32)
@@ -157,7 +158,7 @@ def cells_in_set(values: NDArray[Any], keys: Sequence[int], cells: Sequence[int]
     return np.where(hit, np.array(cells, dtype=np.int32)[order][position], np.int32(OUTSIDE))
 
 
-def cells_in_bins(values: NDArray[Any], edges: Sequence[float], *, above: bool) -> Cells:
+def cells_in_bins(values: AnyArray, edges: Sequence[float], *, above: bool) -> Cells:
     """Cells of the half-open bins between the edges; the last bin is open above if `above`."""
     if values.dtype.kind == "f":
         reached = np.searchsorted(np.array(edges), values, side="right")
@@ -172,7 +173,7 @@ def cells_in_bins(values: NDArray[Any], edges: Sequence[float], *, above: bool) 
     return cells
 
 
-def _edges_reached(values: NDArray[Any], edges: Sequence[float]) -> NDArray[np.intp]:
+def _edges_reached(values: AnyArray, edges: Sequence[float]) -> Indices:
     """How many edges each integer reaches, compared as integers: floats cannot tell 2**53 from 2**53 + 1."""
     if values.dtype.kind == "b":
         values = values.view(np.uint8)
@@ -193,7 +194,7 @@ def cells_of_words(distinct: Any, keys: Sequence[str], cells: Sequence[int]) -> 
     return np.asarray(padded[position.fill_null(-1).to_numpy(zero_copy_only=False)])
 
 
-def cells_of_number_text(distinct: Any, locate: Callable[[NDArray[Any]], Cells]) -> Cells:
+def cells_of_number_text(distinct: Any, locate: Callable[[AnyArray], Cells]) -> Cells:
     """Cells of numbers written as text: `locate` codes the integers, exactly, and then the other numbers.
 
     Spaces around the digits, a sign and a fraction of zeros are read; '1_000', '0x10', 'nan' and 'inf' are no
@@ -215,7 +216,7 @@ def cells_of_number_text(distinct: Any, locate: Callable[[NDArray[Any]], Cells])
     return cells
 
 
-def _cells_of_other_numbers(text: Any, locate: Callable[[NDArray[Any]], Cells]) -> Cells:
+def _cells_of_other_numbers(text: Any, locate: Callable[[AnyArray], Cells]) -> Cells:
     """Cells of other numbers: read as float64, and as integers where that cannot tell neighbours apart."""
     import pyarrow as pa
 
@@ -237,7 +238,7 @@ def _cells_of_other_numbers(text: Any, locate: Callable[[NDArray[Any]], Cells]) 
     return cells
 
 
-def _matches(text: Any, pattern: str) -> NDArray[np.bool_]:
+def _matches(text: Any, pattern: str) -> Flags:
     import pyarrow.compute as pc
 
     found = pc.match_substring_regex(text, pattern).fill_null(False)
@@ -250,7 +251,7 @@ def whole_number_keys(labels: Iterable[str]) -> tuple[list[int], list[int]]:
     return [key for key, _ in found], [cell for _, cell in found]
 
 
-def _whole_numbers(values: NDArray[Any], *, nearest: bool) -> tuple[NDArray[np.int64], Cells | None]:
+def _whole_numbers(values: AnyArray, *, nearest: bool) -> tuple[Integers, Cells | None]:
     """The values as int64, and a mark (0 where all is well) for those that are not whole or do not fit."""
     if values.dtype.kind == "b":
         values = values.view(np.uint8)

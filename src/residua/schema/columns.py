@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from residua._arrays import AnyArray, Flags, Indices
 from residua.errors import DataError
 from residua.schema.coding import is_unicode, shape_of, short
 
@@ -23,8 +24,8 @@ _NULL_TYPES = frozenset({"NoneType", "NAType", "NaTType", "MaskedConstant"})
 class Numbers:
     """Values of a column of booleans, integers or float64; `nulls` marks the records that have none."""
 
-    values: NDArray[Any]  # (records,)
-    nulls: NDArray[np.bool_] | None = None  # (records,)
+    values: AnyArray  # (records,)
+    nulls: Flags | None = None  # (records,)
 
     def show(self, row: int) -> str:
         """The value of one record, for a message; so do the classes below."""
@@ -64,7 +65,7 @@ class Mixed:
     (claim E-005).
     """
 
-    parts: tuple[tuple[NDArray[np.intp], Numbers | Text | Undecodable], ...]
+    parts: tuple[tuple[Indices, Numbers | Text | Undecodable], ...]
 
     def show(self, row: int) -> str:
         [shown] = [part.show(int(np.searchsorted(rows, row))) for rows, part in self.parts if row in rows]
@@ -97,7 +98,7 @@ def _of_pandas(values: object) -> bool:
     return type(values).__module__.partition(".")[0] == "pandas"
 
 
-def _read_numpy(values: NDArray[Any], where: str) -> Column:
+def _read_numpy(values: AnyArray, where: str) -> Column:
     if values.ndim != 1:
         raise DataError(f"{where}a column has one dimension, this is {shape_of(values)}")
     if isinstance(values, np.ma.MaskedArray):

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, get_args
 
 import numpy as np
-from numpy.typing import NDArray
 
+from residua._arrays import AnyArray, Flags, Integers
 from residua.errors import SchemaError
 from residua.schema.attribute import OTHER, Attribute, Policy, check_policy
 from residua.schema.coding import ABOVE, BELOW, OUTSIDE, Cells, hint, short
@@ -75,7 +75,7 @@ class Date(Attribute):
         """Steps as coarse as its own and coarser, the coarsest first."""
         return STEPS[: STEPS.index(self.by) + 1]
 
-    def level_of(self, level: str) -> NDArray[np.int64]:
+    def level_of(self, level: str) -> Integers:
         """The step of a level that each cell is in, shape (size,); `(other)` is one more, if there is one."""
         self._refuse_unknown(level)
         found = _steps(self._starts(), level) - self._first(level)
@@ -88,7 +88,7 @@ class Date(Attribute):
         labels = tuple(_label(number, level) for number in range(self._first(level), last + 1))
         return labels if self.other is None else (*labels, OTHER)
 
-    def before(self, limit: np.datetime64) -> NDArray[np.bool_] | None:
+    def before(self, limit: np.datetime64) -> Flags | None:
         """The cells, `(other)` not included, that end before a day; None where it is within a cell."""
         starts = np.maximum(self._starts(), np.datetime64(self.low))
         ends = np.append(starts[1:], np.datetime64(self.high) + np.timedelta64(1, "D"))
@@ -101,7 +101,7 @@ class Date(Attribute):
     def _first(self, level: str) -> int:
         return int(_steps(np.array([self.low], dtype="M8[D]"), level)[0])
 
-    def _starts(self) -> NDArray[Any]:
+    def _starts(self) -> AnyArray:
         """A day of each cell."""
         numbers = np.arange(self.inner_size) + self._first(self.by)
         if self.by == "day":
@@ -121,7 +121,7 @@ class Date(Attribute):
     def _inner_label(self, cell: int) -> str:
         return _label(cell + self._first(self.by), self.by)
 
-    def _cells_of_numbers(self, values: NDArray[Any], *, nearest: bool) -> Cells:
+    def _cells_of_numbers(self, values: AnyArray, *, nearest: bool) -> Cells:
         return np.full(len(values), OUTSIDE, dtype=np.int32)
 
     def _cells_of_text(self, distinct: Any, *, nearest: bool) -> Cells:
@@ -163,7 +163,7 @@ def day_of(text: str) -> np.datetime64 | None:
         return None
 
 
-def _steps(days: NDArray[Any], level: str) -> NDArray[np.int64]:
+def _steps(days: AnyArray, level: str) -> Integers:
     """The number of the step that each day is in, counted from 1970."""
     if level == "day":
         return days.astype(np.int64)

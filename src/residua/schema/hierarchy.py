@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
+from residua._arrays import AnyArray, Integers
 from residua.errors import SchemaError
 from residua.schema.attribute import OTHER, Attribute, Policy, check_policy
 from residua.schema.attributes import cells_of_numbers_as_words, check_labels, policy_text
@@ -37,7 +37,7 @@ class Hierarchy(Attribute):
     levels: tuple[str, ...]
     paths: tuple[tuple[str, ...], ...]
     outside: Policy
-    _nodes: tuple[NDArray[np.int64], ...] = field(compare=False)  # per level: (leaves,) node of each leaf
+    _nodes: tuple[Integers, ...] = field(compare=False)  # per level: (leaves,) node of each leaf
     _node_labels: tuple[tuple[str, ...], ...] = field(compare=False)
 
     def __init__(
@@ -95,7 +95,7 @@ class Hierarchy(Attribute):
         """Number of nodes at each level; `(other)`, if there is one, is a node of every level."""
         return tuple(len(labels) + (self.other is not None) for labels in self._node_labels)
 
-    def level_of(self, level: str) -> NDArray[np.int64]:
+    def level_of(self, level: str) -> Integers:
         """The node of each leaf cell at a level, shape (size,); nodes are numbered as they first appear."""
         nodes = self._nodes[self._depth(level)]
         return nodes.copy() if self.other is None else np.append(nodes, nodes.max() + 1)
@@ -120,7 +120,7 @@ class Hierarchy(Attribute):
     def _inner_labels_to_suggest(self) -> tuple[str, ...]:
         return (*(path[-1] for path in self.paths), *("/".join(path) for path in self.paths))
 
-    def _cells_of_numbers(self, values: NDArray[Any], *, nearest: bool) -> Cells:
+    def _cells_of_numbers(self, values: AnyArray, *, nearest: bool) -> Cells:
         return cells_of_numbers_as_words(values, [path[-1] for path in self.paths])
 
     def _cells_of_text(self, distinct: Any, *, nearest: bool) -> Cells:
@@ -178,7 +178,7 @@ def _check_tree(who: str, levels: tuple[str, ...], paths: tuple[tuple[str, ...],
                 )
 
 
-def _number(nodes: list[tuple[str, ...]]) -> tuple[NDArray[np.int64], tuple[str, ...]]:
+def _number(nodes: list[tuple[str, ...]]) -> tuple[Integers, tuple[str, ...]]:
     """The number of each node by first appearance, and the path text of each distinct node."""
     numbers: dict[tuple[str, ...], int] = {}
     index = np.array([numbers.setdefault(node, len(numbers)) for node in nodes], dtype=np.int64)

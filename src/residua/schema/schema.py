@@ -11,6 +11,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from residua._arrays import AnyArray
 from residua._manifests import flag, listed, submanifests, text, texts, whole
 from residua.errors import DataError, FileFormatError, SchemaError
 from residua.schema import files
@@ -194,7 +195,7 @@ class Schema:
             return line
         return start + "\n" + "".join(f"    {part},\n" for part in parts) + end
 
-    def _encode_codes(self, codes: NDArray[Any], first_row: int) -> NDArray[np.int32]:
+    def _encode_codes(self, codes: AnyArray, first_row: int) -> NDArray[np.int32]:
         if codes.ndim != 2 or codes.shape[1] != len(self):
             raise DataError(
                 f"codes for this schema are an array of shape (records, {len(self)}), not {shape_of(codes)}; "

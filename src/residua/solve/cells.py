@@ -4,12 +4,10 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from residua._arrays import Array, Indices
 from residua.linalg.matrices import jacobi_svd
 from residua.solve.newton import Bracketed, LogLandscape, Progress, Search
-
-Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,7 +191,7 @@ class _Search(Search):
         self.keep(seen.lower, weights / weights.sum(), seen.upper, seen)
         return seen
 
-    def solution(self, support: NDArray[np.intp], cells: int, exponent: int) -> Solution:
+    def solution(self, support: Indices, cells: int, exponent: int) -> Solution:
         """The best of both bounds, on all cells and for the root as it was before scaling."""
         local = self.best.strategy()
         strategy = np.zeros((local.shape[0], cells))

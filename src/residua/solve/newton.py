@@ -13,11 +13,9 @@ from collections.abc import Callable, Sequence
 from typing import Any, Protocol, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
+from residua._arrays import Array
 from residua.errors import NotConverged
-
-Array = NDArray[np.float64]
 
 BOUNDARY = 0.99  # how much of the way to the boundary a step may go
 LAST_TARGET = 0.05  # mu ends where it explains this fraction of the wanted gap

@@ -10,15 +10,12 @@ upper bound (S-007). Weights `u` on the queries and `v` on the cells give the lo
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
+from residua._arrays import Array, Flags, Indices
 from residua.errors import NotConverged
 from residua.linalg.matrices import graded_root, jacobi_svd
 from residua.solve.cells import GRADED, SMALLEST_RATIO, UNIT_ROUNDOFF
 from residua.solve.newton import Bracketed, LogLandscape, Progress, Search
-
-Array = NDArray[np.float64]
-
 
 FIXED_POINT_STEPS = 3
 
@@ -167,9 +164,7 @@ class _TargetSearch(Search):
         self.keep(seen.lower, weights, seen.upper, seen)
         return seen
 
-    def solution(
-        self, targets: Array, asked: NDArray[np.intp], support: NDArray[np.intp], cells: int
-    ) -> TargetSolution:
+    def solution(self, targets: Array, asked: Indices, support: Indices, cells: int) -> TargetSolution:
         deviations = self.best.deviations
         strategy = np.zeros((len(self.best.scales), cells))
         strategy[:, support] = deviations.max() * self.best.cell_directions
@@ -217,7 +212,7 @@ def _level(
     columns: Array,
     targets: Array,
     allowed: Array,
-    open_cells: NDArray[np.bool_],
+    open_cells: Flags,
     least: Array,
 ) -> tuple[Array, Array, Array]:
     """Allowances with the least common one of the open cells; a mechanism within them; its cell weights.

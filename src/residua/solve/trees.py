@@ -10,10 +10,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.optimize import minimize
 
-from residua.linalg.trees import Array, Levels, Tree, passes, slopes
+from residua._arrays import Array, Flags
+from residua.linalg.trees import Levels, Tree, passes, slopes
 
 ROUND = 60  # steps between two looks at the bracket
 LEAST_SHARE = 1e-6  # to start with: a share of nothing has no slope
@@ -174,7 +174,7 @@ def _weighted(weights: Sequence[Array], variances: Sequence[Array]) -> float:
     )
 
 
-def _open(tree: Tree, weights: list[Array]) -> list[NDArray[np.bool_]]:
+def _open(tree: Tree, weights: list[Array]) -> list[Flags]:
     """Channels that each node may measure: those asked at or below it or a sibling."""
     asked = [own > 0 for own in weights]
     for level in range(tree.depth - 1, -1, -1):

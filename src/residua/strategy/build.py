@@ -6,8 +6,9 @@ from dataclasses import replace
 from functools import reduce
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from residua._arrays import Array, Integers, Subsets
 from residua._limits import SPAN_ENTRIES
 from residua.answering.blocks import Layer, Placed, Shape, whole_growth, whole_project
 from residua.answering.coarsened import QuerySplit
@@ -22,10 +23,6 @@ from residua.strategy.integers import completed, independent_integers
 from residua.strategy.strategy import Domain, Strategy
 from residua.workload import Combined, Queries
 from residua.workload.views import View
-
-Integers = NDArray[np.int64]
-Array = NDArray[np.float64]
-
 
 Spans = Mapping[int, Integers | None]
 """Integer rows with the row space of shapes, by number, for those that are to be rounded within them."""
@@ -72,7 +69,7 @@ def norms_of(law: NoiseLaw, shapes: Sequence[Shape]) -> Array:
 def run_layer(
     law: NoiseLaw,
     norms: Array,
-    subsets: NDArray[np.int32],
+    subsets: Subsets,
     layout: Layout,
     numbers: Sequence[int],
     noise: Array,

@@ -2,11 +2,10 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from residua._arrays import AnyArray
 from residua._manifests import (
     Arrays,
     Manifest,
@@ -179,7 +178,7 @@ def _in_grains(strategy: Strategy, grain: int) -> Strategy:
     return replace(strategy, layers=layers, grain=grain)
 
 
-def _shares(shares: Iterable[int]) -> NDArray[Any]:
+def _shares(shares: Iterable[int]) -> AnyArray:
     """Whole numbers of grains, of any size."""
     found = list(shares)
     fits = all(abs(share) < 2**63 for share in found)

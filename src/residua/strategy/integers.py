@@ -15,16 +15,12 @@ from collections.abc import Callable, Sequence
 from fractions import Fraction
 
 import numpy as np
-from numpy.typing import NDArray
 
+from residua._arrays import Array, Integers
 from residua._limits import BALANCED_ENTRIES, BALANCED_PAIRS, FILLED_ROWS, REDUCED_ENTRIES
 from residua.errors import Infeasible
 from residua.linalg.matrices import join, pseudo_inverse
 from residua.privacy import NoiseLaw
-
-Array = NDArray[np.float64]
-Integers = NDArray[np.int64]
-
 
 SURE_RANK = 1e-9  # ratio of singular values above which rounding cannot hide a rank defect
 FILL = 1e-5  # share of the cost that measures directions nobody asked, to make a block complete

@@ -10,16 +10,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import numpy as np
-from numpy.typing import NDArray
 
+from residua._arrays import Array, Integers, Subsets
 from residua.answering.blocks import Layer, Measured, Placed, Shape
 from residua.errors import Infeasible
 from residua.linalg.matrices import along_axes, distinct_rows, join
 from residua.strategy.build import Layout, norms_of, of_blocks, run_layer, runs_of
 from residua.strategy.strategy import Domain, Strategy
 
-Array = NDArray[np.float64]
-Integers = NDArray[np.int64]
 Numbers = tuple[Array, ...]
 """For each run of a strategy its numbers in units of the matrices, (blocks, rows)."""
 
@@ -68,7 +66,7 @@ def _gathered(
     """Distinct matrices, layers of merged blocks, and the numbers of each layer."""
     known: dict[object, int] = {}
     shapes: list[Shape] = []
-    runs: dict[tuple[int, Layout, tuple[int, ...]], list[tuple[NDArray[np.int32], Array, Array]]] = {}
+    runs: dict[tuple[int, Layout, tuple[int, ...]], list[tuple[Subsets, Array, Array]]] = {}
     for strategy, own in parts:
         reduced = [_reduced(shape, whole=strategy.grain is not None) for shape in strategy.shapes]
         for layer_number, rows, values in own:
@@ -91,7 +89,7 @@ def _gathered(
     return tuple(shapes), tuple(layers), found
 
 
-def _merged(runs: Sequence[tuple[NDArray[np.int32], Array, Array]]) -> tuple[NDArray[np.int32], Array, Array]:
+def _merged(runs: Sequence[tuple[Subsets, Array, Array]]) -> tuple[Subsets, Array, Array]:
     """Blocks of the same matrices, with distinct subsets: those, their noise and their numbers."""
     subsets, noise, values = (np.concatenate(each) for each in zip(*runs, strict=True))
     first, inverse = distinct_rows(subsets.astype(np.int64))
@@ -163,7 +161,7 @@ def _class_of(seen: Domain, at: int, attributes: Sequence[int], places: Sequence
     return np.asarray(places[attributes.index(at)])
 
 
-def fitted(strategy: Strategy, marginals: Callable[[NDArray[np.int32], Sequence[int]], Array]) -> Measured:
+def fitted(strategy: Strategy, marginals: Callable[[Subsets, Sequence[int]], Array]) -> Measured:
     """What the blocks of a strategy measure of estimated marginals, (k, attributes) to (k, sizes...)."""
     found = []
     for number, rows in strategy.runs():

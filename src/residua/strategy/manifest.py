@@ -5,8 +5,8 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
+from residua._arrays import AnyArray, Array
 from residua._limits import CELL_CLASSES, MATRIX_ENTRIES, MOST_RESIDUALS, TABLE_ATTRIBUTES, WIDEST
 from residua._manifests import (
     BOUND,
@@ -33,7 +33,6 @@ from residua.strategy.strategy import Domain, Strategy
 from residua.workload.explicit import classes_from_array
 from residua.workload.views import View
 
-Array = NDArray[np.float64]
 T = TypeVar("T")
 
 LARGEST_GRAIN = 1_000  # two to this, and one over it, are floats
@@ -64,7 +63,7 @@ def multiplier_of(manifest: Manifest) -> int:
     return whole(manifest, "multiplier", least=1, most=LARGEST_MULTIPLIER)
 
 
-def matrix_of(found: NDArray[Any], sizes: Sequence[int], grain: int | None) -> Array:
+def matrix_of(found: AnyArray, sizes: Sequence[int], grain: int | None) -> Array:
     """A measured matrix on cells of these sizes; of whole numbers in an integer strategy."""
     matrix = checked_array(found, "of a measured matrix", "if", (None, math.prod(sizes)))
     if not matrix.any() or matrix.size > MATRIX_ENTRIES:
@@ -76,21 +75,21 @@ def matrix_of(found: NDArray[Any], sizes: Sequence[int], grain: int | None) -> A
     return matrix.astype(np.float64)
 
 
-def shape_of(part: Manifest, found: NDArray[Any], grain: int | None) -> Shape:
+def shape_of(part: Manifest, found: AnyArray, grain: int | None) -> Shape:
     """A matrix whose rank is stated."""
     sizes = wholes(part, "sizes", least=1)
     matrix = matrix_of(found, sizes, grain)
     return Shape(sizes, matrix, whole(part, "rank", least=1, most=min(matrix.shape)))
 
 
-def ranked_shape(sizes: Sequence[int], found: NDArray[Any], grain: int | None) -> Shape:
+def ranked_shape(sizes: Sequence[int], found: AnyArray, grain: int | None) -> Shape:
     """A matrix whose rank is found out, which takes a square matrix over its cells."""
     if math.prod(sizes) > WIDEST:
         raise FileFormatError(f"a measured matrix has more than the {WIDEST:,} cells of any that is planned")
     return Shape.of(sizes, matrix_of(found, sizes, grain))
 
 
-def measure_of(weights: NDArray[Any]) -> Measure:
+def measure_of(weights: AnyArray) -> Measure:
     """Weights on the cells of an attribute: whole numbers, or numbers that sum to one."""
     if weights.dtype.kind == "f":
         if abs(float(weights.sum()) - 1.0) > SUM_TO_ONE:
@@ -166,7 +165,7 @@ def _classes(names: Sequence[str], arrays: Arrays) -> tuple[Classes, ...]:
     return found
 
 
-def strategy_to_manifest(strategy: Strategy, arrays: dict[str, NDArray[Any]]) -> dict[str, Any]:
+def strategy_to_manifest(strategy: Strategy, arrays: dict[str, AnyArray]) -> dict[str, Any]:
     """JSON-able description; arrays go into `arrays` under names that start with `strategy`."""
     for number, shape in enumerate(strategy.shapes):
         matrix = shape.matrix if strategy.grain is None else shape.matrix.astype(np.int64)
@@ -209,7 +208,7 @@ def strategy_from_manifest(manifest: Manifest, arrays: Arrays) -> Strategy:
     )
 
 
-def _domain_to_manifest(domain: Domain, start: str, arrays: dict[str, NDArray[Any]]) -> dict[str, Any]:
+def _domain_to_manifest(domain: Domain, start: str, arrays: dict[str, AnyArray]) -> dict[str, Any]:
     tilted = {at: measure for at, measure in enumerate(domain.measures) if measure.weights is not None}
     for at, measure in tilted.items():
         exact = measure.numerators
@@ -227,7 +226,7 @@ def _domain_from_manifest(part: Manifest, start: str, arrays: Arrays) -> Domain:
     return Domain(sizes, measures, view_of(listed(part, "view"), f"{start}.view", arrays))
 
 
-def _split_to_manifest(split: QuerySplit, start: str, arrays: dict[str, NDArray[Any]]) -> dict[str, Any]:
+def _split_to_manifest(split: QuerySplit, start: str, arrays: dict[str, AnyArray]) -> dict[str, Any]:
     arrays[f"{start}.rows"] = split.rows
     for at, classes in split.by_attribute.items():
         arrays[f"{start}.kinds.{at}"] = classes.classes

@@ -11,8 +11,8 @@ from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
-from numpy.typing import NDArray
 
+from residua._arrays import Array, Integers
 from residua._limits import FILLED_ROWS
 from residua.answering.blocks import Layer, Memory, Shape, shape_uses
 from residua.errors import Infeasible
@@ -36,10 +36,6 @@ from residua.strategy.integers import (
     short_basis,
 )
 from residua.strategy.strategy import Strategy, proved_cost
-
-Array = NDArray[np.float64]
-Integers = NDArray[np.int64]
-
 
 ALL_BITS = 36  # of the entries of a product: leaves room for a hundred million records in 64 bits
 FEW_BITS = 14  # of the entries of a centred factor; more only where these change what is measured

@@ -20,8 +20,8 @@ from fractions import Fraction
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 
+from residua._arrays import Array, Integers
 from residua._limits import COUNTED_CELLS
 from residua.answering.blocks import Blocks, Layer, Measured, Memory, Placed, Shape, block_classes
 from residua.answering.choice import answerer_for
@@ -38,9 +38,6 @@ from residua.privacy.statement import variance_ratio
 from residua.workload import Table, TableRun
 from residua.workload.queries import spelled
 from residua.workload.views import View
-
-Array = NDArray[np.float64]
-Integers = NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -4,8 +4,8 @@ import math
 from collections.abc import Iterator, Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
+from residua._arrays import Array, Integers
 from residua._limits import COMPARED_CELLS, UNSPENT_CELLS, UNSPENT_COSTS
 from residua.errors import WorkloadError
 from residua.kernel.block import column_costs
@@ -13,9 +13,6 @@ from residua.linalg.matrices import join, spread
 from residua.strategy.joining import joint_cells
 from residua.strategy.strategy import Strategy
 from residua.workload import Table, Workload
-
-Array = NDArray[np.float64]
-Integers = NDArray[np.int64]
 
 
 def unspent(strategy: Strategy, sizes: Sequence[int], *, replacing: bool) -> tuple[tuple[int, ...], Array]:

@@ -7,16 +7,17 @@ from itertools import chain, combinations
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from residua._arrays import AnyArray, Array, Subsets
 from residua._limits import MATRIX_ENTRIES, MOST_TABLES
 from residua.errors import SchemaError, WorkloadError
 from residua.schema import Schema
 from residua.schema.coding import short
 from residua.workload.explicit import Explicit
 from residua.workload.families import Family, identity
-from residua.workload.queries import Array, Queries, spelled
-from residua.workload.tables import Factor, Subsets, Table, TableRun, checked_weight, table_name
+from residua.workload.queries import Queries, spelled
+from residua.workload.tables import Factor, Table, TableRun, checked_weight, table_name
 from residua.workload.union import Workload
 
 Spec = Mapping[str, Family] | Mapping[tuple[str, str], Family] | Mapping[Any, Family] | Sequence[str]
@@ -165,7 +166,7 @@ class SparseMatrix(Protocol):
 
     shape: Any
 
-    def toarray(self) -> NDArray[Any]: ...
+    def toarray(self) -> AnyArray: ...
 
 
 def _entries(spec: Spec | None) -> list[tuple[tuple[str, ...], Family]]:

@@ -11,8 +11,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from residua._arrays import AnyArray, Array, Flags, Integers
 from residua._limits import MATRIX_ENTRIES
 from residua._manifests import checked_array, entry, fetch, optional, stash, storable, texts, wholes
 from residua.errors import FileFormatError, Infeasible, WorkloadError
@@ -20,7 +21,7 @@ from residua.linalg.classes import Classes, coarsest, spread_over, summed_over
 from residua.linalg.matrices import Measure, project, standing_rows
 from residua.schema import Attribute
 from residua.workload import wording
-from residua.workload.queries import Array, Queries
+from residua.workload.queries import Queries
 
 Labels = tuple[str, ...] | None
 
@@ -79,7 +80,7 @@ class Explicit(Queries):
         """The rows as they are held, read-only."""
         return self.values
 
-    def rows_at(self, indices: NDArray[Any]) -> Array:
+    def rows_at(self, indices: AnyArray) -> Array:
         return np.asarray(self.values[indices])
 
     def magnitudes(self) -> tuple[float, float]:
@@ -94,13 +95,13 @@ class Explicit(Queries):
         """`query 12`, or the query's own label."""
         return f"query {index}" if self.labels is None else self.labels[index]
 
-    def to_manifest(self, arrays: dict[str, NDArray[Any]]) -> dict[str, Any]:
+    def to_manifest(self, arrays: dict[str, AnyArray]) -> dict[str, Any]:
         weights, matrix = storable(self.weights, arrays), storable(self.values, arrays)
         manifest = {"kind": self.kind, "sizes": list(self.shape), "matrix": matrix, "weights": weights}
         return manifest if self.labels is None else {**manifest, "labels": list(self.labels)}
 
     @classmethod
-    def from_manifest(cls, manifest: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> "Explicit":
+    def from_manifest(cls, manifest: Mapping[str, Any], arrays: Mapping[str, AnyArray]) -> "Explicit":
         sizes = wholes(manifest, "sizes", least=1)
         matrix = checked_array(fetch(manifest, "matrix", arrays), "of queries", "f", (None, math.prod(sizes)))
         weights = None if entry(manifest, "weights") is None else fetch(manifest, "weights", arrays)
@@ -113,7 +114,7 @@ class Explicit(Queries):
 class Sets(Queries):
     """Sets of cells of one attribute that may overlap; `labels` word them and do not enter equality."""
 
-    members: NDArray[np.bool_]  # (count, cells)
+    members: Flags  # (count, cells)
     labels: Labels = None
 
     kind = "sets"
@@ -149,7 +150,7 @@ class Sets(Queries):
     def matrix(self) -> Array:
         return self.members.astype(np.float64)
 
-    def rows_at(self, indices: NDArray[Any]) -> Array:
+    def rows_at(self, indices: AnyArray) -> Array:
         return np.asarray(self.members[indices], dtype=np.float64)
 
     def phrase(self, index: int, names: Sequence[str], attributes: Sequence[Attribute]) -> str:
@@ -159,7 +160,7 @@ class Sets(Queries):
         return wording.cell_set(names[0], attributes[0], np.flatnonzero(self.members[index]).tolist())
 
     @classmethod
-    def from_manifest(cls, manifest: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> "Queries":
+    def from_manifest(cls, manifest: Mapping[str, Any], arrays: Mapping[str, AnyArray]) -> "Queries":
         members = checked_array(fetch(manifest, "members", arrays), "of sets", "b", (None, None))
         return cls(members, optional(texts, manifest, "labels"))
 
@@ -235,7 +236,7 @@ class Combined(Queries):
         tensor = left.reshape(len(left), *(partitions.count for partitions in along))
         return np.asarray(spread_over(tensor, along, first=1).reshape(len(left), cells))
 
-    def rows_at(self, indices: NDArray[np.int64]) -> Array:
+    def rows_at(self, indices: Integers) -> Array:
         return self._spread(self.coarse.rows_at(indices))
 
     def answers(self, x: ArrayLike) -> Array:
@@ -253,12 +254,12 @@ class Combined(Queries):
     def phrase(self, index: int, names: Sequence[str], attributes: Sequence[Attribute]) -> str:
         return self.coarse.phrase(index, names, attributes)
 
-    def to_manifest(self, arrays: dict[str, NDArray[Any]]) -> dict[str, Any]:
+    def to_manifest(self, arrays: dict[str, AnyArray]) -> dict[str, Any]:
         partitions = [stash(arrays, own.classes) for own in self.partitions]
         return {**self.coarse.to_manifest(arrays), "kind": self.kind, "kinds": partitions}
 
     @classmethod
-    def from_manifest(cls, manifest: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> "Queries":
+    def from_manifest(cls, manifest: Mapping[str, Any], arrays: Mapping[str, AnyArray]) -> "Queries":
         names = texts(manifest, "kinds")
         found = (classes_from_array(fetch({"kinds": name}, "kinds", arrays), name) for name in names)
         return cls(tuple(found), Explicit.from_manifest(manifest, arrays))
@@ -283,7 +284,7 @@ class Combined(Queries):
             )
 
 
-def classes_from_array(classes: NDArray[Any], name: str) -> Classes:
+def classes_from_array(classes: AnyArray, name: str) -> Classes:
     """Classes of cells from the array that holds them in a file."""
     if not checked_array(classes, repr(name), "i", (None,)).size:
         raise FileFormatError(f"the array {name!r} gives no cell a kind")

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from typing import TypeGuard
 
 import numpy as np
-from numpy.typing import NDArray
 
+from residua._arrays import Integers
 from residua.errors import SchemaError, WorkloadError
 from residua.schema import Attribute, Binned, Date, Hierarchy, Integer
 from residua.schema.coding import hint, listing
@@ -185,7 +185,7 @@ def _grouped(groups: tuple[tuple[object, ...], ...], labels: tuple[str, ...] | N
                     raise WorkloadError(f"{who}{error}") from error
         if members.sum(axis=0).max() > 1:
             return Sets(members, labels)
-        classes: NDArray[np.int64] = np.where(members.any(axis=0), members.argmax(axis=0), -1)
+        classes: Integers = np.where(members.any(axis=0), members.argmax(axis=0), -1)
         return Partition(classes, None, labels)
 
     return Family(f"buckets({inside})", make)

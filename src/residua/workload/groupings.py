@@ -11,18 +11,19 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from residua._arrays import AnyArray, Array, Integers
 from residua._manifests import checked_array, fetch, optional, text, texts, wholes
 from residua.errors import FileFormatError, WorkloadError
 from residua.linalg.classes import class_sums
 from residua.schema import Attribute, Date, Hierarchy
 from residua.workload import wording
 from residua.workload.intervals import Prefix
-from residua.workload.queries import Array, Queries
+from residua.workload.queries import Queries
 
 
-def summed_square(P: Array, classes: NDArray[np.int64]) -> Array:
+def summed_square(P: Array, classes: Integers) -> Array:
     """The covariance of sums by class."""
     return class_sums(class_sums(P, classes, -1), classes, -2)
 
@@ -35,7 +36,7 @@ class Partition(Queries):
     queries; they do not enter equality, since they change no number.
     """
 
-    classes: NDArray[np.int64]  # (cells,)
+    classes: Integers  # (cells,)
     level: str | None = None
     labels: tuple[str, ...] | None = None
     _key: tuple[int, bytes] = field(init=False)
@@ -83,7 +84,7 @@ class Partition(Queries):
         """The matrix itself: classes do not overlap."""
         return self.rows(0, self.count)
 
-    def rows_at(self, indices: NDArray[Any]) -> Array:
+    def rows_at(self, indices: AnyArray) -> Array:
         return np.asarray((indices[:, None] == self.classes).astype(np.float64))
 
     def answers(self, x: ArrayLike) -> Array:
@@ -103,7 +104,7 @@ class Partition(Queries):
         return wording.cells(names[0], attribute, np.flatnonzero(self.classes == index).tolist())
 
     @classmethod
-    def from_manifest(cls, manifest: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> "Queries":
+    def from_manifest(cls, manifest: Mapping[str, Any], arrays: Mapping[str, AnyArray]) -> "Queries":
         classes = checked_array(fetch(manifest, "classes", arrays), "of classes", "i", (None,))
         return cls(classes, optional(text, manifest, "level"), optional(texts, manifest, "labels"))
 
@@ -127,7 +128,7 @@ class _Scores(Queries):
 
     @property
     @abstractmethod
-    def scores(self) -> NDArray[np.int64]:
+    def scores(self) -> Integers:
         """Score of each cell, shape `(cells,)`; every score `0..count-1` occurs."""
 
     def gram(self, *, weighted: bool = True) -> Array:
@@ -139,7 +140,7 @@ class _Scores(Queries):
         """The matrix itself: its rows grow strictly."""
         return self.rows(0, self.count)
 
-    def rows_at(self, indices: NDArray[Any]) -> Array:
+    def rows_at(self, indices: AnyArray) -> Array:
         return (self.scores <= indices[:, None]).astype(np.float64)
 
     def answers(self, x: ArrayLike) -> Array:
@@ -149,7 +150,7 @@ class _Scores(Queries):
         return Prefix(self.count).quadratic(summed_square(self._squares(covariance), self.scores))
 
     @classmethod
-    def from_manifest(cls, manifest: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> "Queries":
+    def from_manifest(cls, manifest: Mapping[str, Any], arrays: Mapping[str, AnyArray]) -> "Queries":
         sizes = wholes(manifest, "sizes", least=1)
         if len(sizes) != 2:
             raise FileFormatError(f"{cls.kind} is recorded on two sizes, not {len(sizes)}")
@@ -167,7 +168,7 @@ class Affine(_Scores):
         return self.first + self.second - 1
 
     @property
-    def scores(self) -> NDArray[np.int64]:
+    def scores(self) -> Integers:
         return np.add.outer(np.arange(self.first), np.arange(self.second)).ravel()
 
     def phrase(self, index: int, names: Sequence[str], attributes: Sequence[Attribute]) -> str:
@@ -185,7 +186,7 @@ class AbsDiff(_Scores):
         return max(self.first, self.second)
 
     @property
-    def scores(self) -> NDArray[np.int64]:
+    def scores(self) -> Integers:
         return np.abs(np.subtract.outer(np.arange(self.first), np.arange(self.second))).ravel()
 
     def phrase(self, index: int, names: Sequence[str], attributes: Sequence[Attribute]) -> str:

@@ -7,17 +7,18 @@ padded by a zero row and column, cells `a..b-1` have variance `E[a,a] + E[b,b] -
 from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from residua._arrays import AnyArray, Array, Integers
 from residua.errors import WorkloadError
 from residua.schema import Attribute
 from residua.workload import wording
-from residua.workload.queries import Array, SizedQueries
+from residua.workload.queries import SizedQueries
 
-Places = NDArray[np.int64]
+Places = Integers
 
 
 def running(x: Array) -> Array:
@@ -50,7 +51,7 @@ class _Runs(SizedQueries):
     def _all_ends(self) -> tuple[Places, Places]:
         return self.ends(np.arange(self.count, dtype=np.int64))
 
-    def rows_at(self, indices: NDArray[Any]) -> Array:
+    def rows_at(self, indices: AnyArray) -> Array:
         starts, stops = self.ends(indices)
         steps = np.arange(self.size) - starts[:, None]
         if self.turns > 1:

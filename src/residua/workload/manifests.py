@@ -5,8 +5,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from residua._arrays import AnyArray, Integers
 from residua._limits import TABLE_ATTRIBUTES
 from residua._manifests import (
     checked_array,
@@ -32,7 +32,7 @@ _OTHERS: tuple[type[Queries], ...] = (Affine, AbsDiff, Partition, Sets, Explicit
 _KINDS = {cls.kind: cls for cls in _SIZED + _OTHERS}
 
 
-def queries_from_manifest(record: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> Queries:
+def queries_from_manifest(record: Mapping[str, Any], arrays: Mapping[str, AnyArray]) -> Queries:
     """The queries that a manifest describes."""
     kind = text(record, "kind")
     if kind not in _KINDS:
@@ -79,7 +79,7 @@ def _queries_of(part: Table | TableRun) -> Iterable[Queries]:
     return [factor.queries for factor in part.factors if factor is not None]
 
 
-def parts_record(parts: Sequence[Table | TableRun], arrays: dict[str, NDArray[Any]]) -> dict[str, Any]:
+def parts_record(parts: Sequence[Table | TableRun], arrays: dict[str, AnyArray]) -> dict[str, Any]:
     """The groups and runs of tables of a workload, with each of their queries recorded once."""
     shelf = _Shelf(arrays)
     rows = [
@@ -92,7 +92,7 @@ def parts_record(parts: Sequence[Table | TableRun], arrays: dict[str, NDArray[An
 class _Shelf:
     """Records of queries by number, each kept once."""
 
-    def __init__(self, arrays: dict[str, NDArray[Any]]) -> None:
+    def __init__(self, arrays: dict[str, AnyArray]) -> None:
         self.arrays = arrays
         self.records: list[dict[str, Any]] = []
         self._by_object: dict[int, int] = {}
@@ -135,7 +135,7 @@ def _tables_record(tables: TableRun, shelf: _Shelf) -> dict[str, Any]:
 
 
 def parts_from_manifest(
-    record: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]], schema: Schema
+    record: Mapping[str, Any], arrays: Mapping[str, AnyArray], schema: Schema
 ) -> tuple[Table | TableRun, ...]:
     """The groups and runs of tables recorded, checked against the schema."""
     queries = [queries_from_manifest(item, arrays) for item in submanifests(record, "queries")]
@@ -165,7 +165,7 @@ def _read_group(item: Mapping[str, Any], queries: Sequence[Queries], schema: Sch
 
 
 def _read_tables(
-    item: Mapping[str, Any], queries: Sequence[Queries], arrays: Mapping[str, NDArray[Any]], schema: Schema
+    item: Mapping[str, Any], queries: Sequence[Queries], arrays: Mapping[str, AnyArray], schema: Schema
 ) -> TableRun:
     subsets = checked_array(fetch(item, "subsets", arrays), "of tables", "i", (None, None))
     if not len(subsets) or (subsets.size and not 0 <= subsets.min() <= subsets.max() < len(schema.names)):
@@ -188,7 +188,7 @@ def _read_tables(
     return TableRun(schema, subsets, factors, None, weight, name)
 
 
-def _numbers(item: Mapping[str, Any], key: str, arrays: Mapping[str, NDArray[Any]], count: int) -> list[int]:
+def _numbers(item: Mapping[str, Any], key: str, arrays: Mapping[str, AnyArray], count: int) -> list[int]:
     numbers: list[int] = checked_array(fetch(item, key, arrays), repr(key), "i", (count,)).tolist()
     return numbers
 
@@ -209,7 +209,7 @@ def _factor(attributes: tuple[int, ...], number: int, queries: Sequence[Queries]
     return factor
 
 
-def _check_level(classes: NDArray[np.int64], level: str, attribute: Attribute) -> None:
+def _check_level(classes: Integers, level: str, attribute: Attribute) -> None:
     levels: Any = attribute if isinstance(attribute, Hierarchy | Date) else None
     if levels is None or level not in levels.levels or not np.array_equal(classes, levels.level_of(level)):
         raise FileFormatError(f"a saved workload asks for a level {level!r} that the schema does not have")

@@ -12,16 +12,15 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, SupportsIndex
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from residua._arrays import AnyArray, Array
 from residua._limits import CHUNK_ENTRIES, MATRIX_ENTRIES, PREDICATE_CELLS_LISTED, PREDICATE_CELLS_WEIGHED
 from residua._manifests import storable, whole
 from residua.errors import WorkloadError
 from residua.linalg.matrices import independent_rows
 from residua.schema import Attribute
 from residua.workload import wording
-
-Array = NDArray[np.float64]
 
 
 class Queries(ABC):
@@ -84,20 +83,20 @@ class Queries(ABC):
         return 0.0, 0.0
 
     @abstractmethod
-    def rows_at(self, indices: NDArray[Any]) -> Array:
+    def rows_at(self, indices: AnyArray) -> Array:
         """Rows of the query matrix at these indices, shape `(len(indices), cells)`."""
 
     @abstractmethod
     def phrase(self, index: int, names: Sequence[str], attributes: Sequence[Attribute]) -> str:
         """Words for the query at a valid index; see `describe`."""
 
-    def to_manifest(self, arrays: dict[str, NDArray[Any]]) -> dict[str, Any]:
+    def to_manifest(self, arrays: dict[str, AnyArray]) -> dict[str, Any]:
         """JSON-able description; arrays go into `arrays` under new keys that it refers to."""
         return {"kind": self.kind} | {name: storable(getattr(self, name), arrays) for name in self.saved}
 
     @classmethod
     @abstractmethod
-    def from_manifest(cls, manifest: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> "Queries":
+    def from_manifest(cls, manifest: Mapping[str, Any], arrays: Mapping[str, AnyArray]) -> "Queries":
         """The queries that a manifest describes."""
 
     def rows(self, start: int, stop: int) -> Array:
@@ -202,7 +201,7 @@ class SizedQueries(Queries):
         return self.size
 
     @classmethod
-    def from_manifest(cls, manifest: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> "Queries":
+    def from_manifest(cls, manifest: Mapping[str, Any], arrays: Mapping[str, AnyArray]) -> "Queries":
         return cls(*(whole(manifest, name) for name in cls.saved))
 
 
@@ -224,7 +223,7 @@ class Identity(SizedQueries):
     def root(self) -> Array:
         return np.eye(self.size)
 
-    def rows_at(self, indices: NDArray[Any]) -> Array:
+    def rows_at(self, indices: AnyArray) -> Array:
         return np.asarray((indices[:, None] == np.arange(self.size)).astype(np.float64))
 
     def answers(self, x: ArrayLike) -> Array:
@@ -257,7 +256,7 @@ class Total(SizedQueries):
     def root(self) -> Array:
         return np.ones((1, self.size))
 
-    def rows_at(self, indices: NDArray[Any]) -> Array:
+    def rows_at(self, indices: AnyArray) -> Array:
         return np.ones((len(indices), self.size))
 
     def phrase(self, index: int, names: Sequence[str], attributes: Sequence[Attribute]) -> str:
@@ -294,7 +293,7 @@ class Predicates(SizedQueries):
         scale = math.sqrt(math.ldexp(1.0, self.size - 2))
         return scale * (np.eye(self.size) + 1.0 / (1.0 + math.sqrt(self.size + 1.0)))
 
-    def rows_at(self, indices: NDArray[Any]) -> Array:
+    def rows_at(self, indices: AnyArray) -> Array:
         """The bits of the indices, which may be longer than a machine integer."""
         places = np.arange(self.size, dtype=indices.dtype)
         shifts = places if indices.dtype == object else np.minimum(places, 63)

@@ -15,15 +15,14 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
+from residua._arrays import Integers, Subsets
 from residua._limits import EXCHANGED_SUBSETS, SYMMETRY_ENTRIES
 from residua.linalg.matrices import distinct_rows, unchanged_by_swap
 from residua.schema import Schema
 from residua.workload.queries import Queries
 from residua.workload.tables import Table, TableRun
 
-Integers = NDArray[np.int64]
 Parts = Sequence[Table | TableRun]
 
 _Placed = tuple[object, frozenset[tuple[tuple[int, ...], Queries]]]
@@ -55,7 +54,7 @@ def attribute_orbits(schema: Schema, parts: Parts, marks: Sequence[object]) -> I
     return orbits
 
 
-def row_orbits(orbits: Integers, subsets: NDArray[np.int32]) -> tuple[Integers, Integers]:
+def row_orbits(orbits: Integers, subsets: Subsets) -> tuple[Integers, Integers]:
     """The first of each orbit of subsets, (k, ways), of attributes, and for each subset its orbit's place."""
     return distinct_rows(np.sort(orbits[subsets], axis=1))
 

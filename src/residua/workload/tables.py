@@ -9,16 +9,13 @@ from itertools import combinations, product
 from typing import overload
 
 import numpy as np
-from numpy.typing import NDArray
 
+from residua._arrays import Flags, Indices, Subsets
 from residua._limits import SPLIT_WAYS, TABLE_ATTRIBUTES
 from residua.errors import Infeasible, WorkloadError
 from residua.schema import Schema
 from residua.schema.coding import short
 from residua.workload.queries import Queries, Total
-
-Subsets = NDArray[np.int32]
-
 
 TIMES = " x "
 NAME_WIDTH = 80  # characters of a name that tells a condition
@@ -252,12 +249,12 @@ class TableRun:
         factors = tuple(factor for at in row if (factor := self.factors[at]) is not None)
         return Table(self._name(row), factors, self.weight)
 
-    def take(self, chosen: NDArray[np.intp]) -> "TableRun":
+    def take(self, chosen: Indices) -> "TableRun":
         """The tables at these indices."""
         joint = None if self.joint is None else tuple(self.joint[at] for at in chosen.tolist())
         return replace(self, subsets=self.subsets[chosen], joint=joint)
 
-    def named(self, name: str) -> NDArray[np.intp]:
+    def named(self, name: str) -> Indices:
         """Indices of the tables of this name, without making every name."""
         if self.name is not None:
             return np.arange(len(self) if name == self.name else 0)
@@ -273,7 +270,7 @@ def refuse_wide_tables(parts: Sequence[Table | TableRun]) -> None:
             refuse_many_ways(len(without_totals(part).attributes), part.name)
 
 
-def _spelling(subsets: Subsets, names: Sequence[str], text: str) -> NDArray[np.bool_]:
+def _spelling(subsets: Subsets, names: Sequence[str], text: str) -> Flags:
     """Which rows have names that joined by ` x ` read `text`."""
     tables, ways = subsets.shape
     found = np.zeros(tables, dtype=np.bool_)

@@ -7,8 +7,8 @@ from itertools import islice
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from residua._arrays import AnyArray, Array
 from residua._limits import DENSE_CELLS, EXTREME, MANY_WAYS, PRODUCT_ENTRIES, SAME_TABLES, WIDEST
 from residua._text import visible
 from residua.errors import Infeasible, WorkloadError
@@ -18,9 +18,6 @@ from residua.schema.coding import hint
 from residua.workload.manifests import parts_from_manifest, parts_record, refuse_unreadable
 from residua.workload.queries import Queries, spelled
 from residua.workload.tables import Factor, Table, TableRun, checked_weight, without_totals
-
-Array = NDArray[np.float64]
-
 
 _SHOWN = 3
 _SUGGESTED = 2000
@@ -157,13 +154,13 @@ class Workload:
         self.schema.refuse_unreadable()
         refuse_unreadable(self.parts)
 
-    def to_manifest(self, arrays: dict[str, NDArray[Any]]) -> dict[str, Any]:
+    def to_manifest(self, arrays: dict[str, AnyArray]) -> dict[str, Any]:
         """JSON-able description; arrays go into `arrays` under new keys that it refers to."""
         return parts_record(self.parts, arrays)
 
     @classmethod
     def from_manifest(
-        cls, record: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]], schema: Schema
+        cls, record: Mapping[str, Any], arrays: Mapping[str, AnyArray], schema: Schema
     ) -> "Workload":
         """The workload that `record` described, on the schema it was built from."""
         return cls(schema, parts_from_manifest(record, arrays, schema))

@@ -10,7 +10,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from residua._limits import MATRIX_ENTRIES
 from residua.errors import NotInSpan
@@ -21,9 +20,6 @@ from residua.workload.groupings import Partition
 from residua.workload.queries import Queries, Total
 from residua.workload.tables import Factor, Table, TableRun
 from residua.workload.union import Merged, Order
-
-Array = NDArray[np.float64]
-
 
 ROUNDING = 1e-9  # relative; differences this small are what rounding leaves
 

@@ -16,16 +16,12 @@ from functools import partial
 from itertools import combinations, pairwise, product
 
 import numpy as np
-from numpy.typing import NDArray
 
+from residua._arrays import Array, Flags, Integers
 from residua._limits import MULTIPLIED_CELLS
 from residua.answering.blocks import Blocks, Layer, Memory, Shape, block_classes, whole_growth, whole_project
 from residua.errors import Infeasible
 from residua.linalg.matrices import Measure, join, pseudo_inverse
-
-Array = NDArray[np.float64]
-Integers = NDArray[np.int64]
-Truths = NDArray[np.bool_]
 
 Places = tuple[int, ...]
 """Axes of a block or table, ascending; as a residual, those along which something is centred."""
@@ -244,7 +240,7 @@ class Division:
     alone: tuple[Layer, ...]
     coupled: tuple[CoupledBlock, ...]
 
-    def is_alone(self, layer: int, rows: Integers) -> Truths:
+    def is_alone(self, layer: int, rows: Integers) -> Flags:
         """Which blocks in these rows of a layer stand alone."""
         return ~np.isin(rows, [block.row for block in self.coupled if block.layer == layer])
 

@@ -9,16 +9,13 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 
+from residua._arrays import Array, Indices
 from residua._limits import SHARED_DIMENSIONS, SHARED_WORK
 from residua.answering.blocks import Memory
 from residua.answering.coupled.residuals import CoupledBlock, Reduced, Residual, dimension
 from residua.errors import Infeasible
 from residua.linalg.matrices import Measure, threads_for
-
-Array = NDArray[np.float64]
-Indices = NDArray[np.intp]
 
 SURE_RANK = 1e-7  # ratio of eigenvalues above which a matrix is regular, and its inverse accurate
 RANK_RATIO = 1e-10  # of eigenvalues: below it a direction is not measured

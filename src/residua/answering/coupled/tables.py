@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 
+from residua._arrays import Array
 from residua._limits import COVARIANCE_CELLS, KEPT_FIGURES, SCRATCH
 from residua.answering.blocks import Memory, outer
 from residua.answering.coupled.residuals import BlockClass, Places, coordinates, dimension
@@ -20,8 +20,6 @@ from residua.answering.kronecker import ProductPart
 from residua.linalg.matrices import VANISHING, Measure
 from residua.workload import Factor, Queries
 from residua.workload.union import refuse_wide
-
-Array = NDArray[np.float64]
 
 ROUNDING = float(np.finfo(np.float64).eps)
 CLOSE = 1e-6  # relative error that is allowed of variances that are read off the covariance of cells

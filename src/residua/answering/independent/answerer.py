@@ -9,8 +9,8 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 
 import numpy as np
-from numpy.typing import NDArray
 
+from residua._arrays import Array, Indices, Integers, Subsets
 from residua._limits import COMBINED_CANDIDATES, LISTED_QUERIES, LOOKED_UP_WAYS
 from residua.answering.blocks import Blocks, Layer, Measured, Shape, ascending, outer
 from residua.answering.estimator import Estimates
@@ -19,10 +19,6 @@ from residua.answering.protocol import Answerer, FactorCovariance, Factored
 from residua.linalg.matrices import Measure, along_axes, centred_columns, distinct_rows
 from residua.workload import Factor, Identity, Table, TableRun, Total
 from residua.workload.tables import choices, splits
-
-Integers = NDArray[np.int64]
-Array = NDArray[np.float64]
-Subsets = NDArray[np.int32]
 
 
 def _families(known: PartCache, tables: TableRun) -> Integers:
@@ -99,7 +95,7 @@ def largest_of(known: PartCache, pieces: Pieces, families: int) -> float:
     return float(grid.max())
 
 
-def _undominated(figures: Array) -> NDArray[np.intp]:
+def _undominated(figures: Array) -> Indices:
     """Places of columns of (figures, queries), one of each class that no other reaches in every row."""
     tallest = figures.max(axis=1, keepdims=True)
     heights = figures / np.where(tallest > 0, tallest, 1.0)
@@ -184,7 +180,7 @@ class _RunTotal:
             sums[here] = scale[here] * layer.noise[places[here]] * figures
         return sums
 
-    def _figures(self, layer: Layer, tables: NDArray[np.intp], kept: Subsets, rows: Integers) -> Array:
+    def _figures(self, layer: Layer, tables: Indices, kept: Subsets, rows: Integers) -> Array:
         """Sum of the variances at noise 1 of each table in its block, each distinct case worked out once."""
         if not kept.shape[1]:
             return np.ones(len(kept))
@@ -200,7 +196,7 @@ class _RunTotal:
 
     def _distinct(
         self,
-        tables: NDArray[np.intp],
+        tables: Indices,
         kept: Subsets,
         shapes: Integers,
         layout: tuple[tuple[int, ...], ...],

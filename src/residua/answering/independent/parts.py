@@ -11,8 +11,8 @@ from functools import cached_property
 from typing import Any, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
+from residua._arrays import Array, Subsets
 from residua._limits import KEPT_VARIANCES, SCRATCH
 from residua.answering.blocks import Blocks, Placed, Shape, outer
 from residua.answering.protocol import not_in_span
@@ -23,9 +23,7 @@ from residua.workload import Combined, Factor, Queries
 from residua.workload.union import refuse_wide
 from residua.workload.views import by_own_classes
 
-Array = NDArray[np.float64]
 T = TypeVar("T")
-
 
 CANCELLED = 1e-16  # of a query's squared length: what is smaller has no digits to tell its direction by
 
@@ -230,7 +228,7 @@ SPAN_TOLERANCE = 1e-12  # of a query's squared length: what rounding may leave o
 class PartCache:
     """The blocks of one strategy, how to find them, and what has been worked out about their parts."""
 
-    def __init__(self, blocks: Blocks, elsewhere: Sequence[NDArray[np.int32]] = ()) -> None:
+    def __init__(self, blocks: Blocks, elsewhere: Sequence[Subsets] = ()) -> None:
         self.blocks, self.measures = blocks, blocks.measures
         self.elsewhere = RowIndex(elsewhere, len(blocks.measures))
         self._known: dict[object, Any] = {}

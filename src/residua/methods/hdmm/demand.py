@@ -5,8 +5,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from residua._arrays import Array, Integers
 from residua.answering.blocks import Shape, Subset
 from residua.answering.nested import Half
 from residua.bounds import svd_or_nothing
@@ -17,9 +17,6 @@ from residua.privacy import NoiseLaw
 from residua.workload import Combined, Factor, Queries, Table, Workload
 from residua.workload.tables import refuse_wide_tables, splits
 from residua.workload.union import refuse_wide
-
-Array = NDArray[np.float64]
-
 
 VANISHING = 1e-12  # of what a family asks in all: below it a residual is not asked about
 
@@ -149,7 +146,7 @@ class Chain:
     (array([1., 1., 1.]), array([3., 2., 1.]))
     """
 
-    order: NDArray[np.int64]
+    order: Integers
     before: Array
     after: Array
 

@@ -8,8 +8,8 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
+from residua._arrays import Array, Integers
 from residua.answering.blocks import Placed, Shape
 from residua.errors import Infeasible
 from residua.linalg.matrices import inverse_gram
@@ -24,9 +24,6 @@ from residua.strategy.build import of_blocks
 from residua.strategy.strategy import Strategy
 from residua.workload import Queries, Workload
 from residua.workload.queries import Identity, Total
-
-Array = NDArray[np.float64]
-
 
 TURNS = 6
 TURN_GAIN = 1e-3  # relative; strategies are improved in turn until a turn gains less
@@ -125,9 +122,9 @@ def kron(work: Workload, law: NoiseLaw, progress: Progress | None = None) -> Dra
     return Draft(strategy, *lower_bound(work, law), spans=spans)
 
 
-def kind_spans(found: Sequence[Found]) -> dict[int, NDArray[np.int64] | None]:
+def kind_spans(found: Sequence[Found]) -> dict[int, Integers | None]:
     """For strategies that see only classes of cells, one row of ones and zeros for each kind."""
-    spans: dict[int, NDArray[np.int64] | None] = {}
+    spans: dict[int, Integers | None] = {}
     for at, each in enumerate(found):
         seen = each.matrix[:, np.abs(each.matrix).max(axis=0) > 0]
         kinds = np.unique(seen, axis=1)

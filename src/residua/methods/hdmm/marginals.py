@@ -12,8 +12,8 @@ from itertools import combinations
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from residua._arrays import Array
 from residua._limits import COUNTED_CELLS, COVERING_TERMS, DENSE_NUMBERS, EVERY_SUBSET, MARGINAL_TERMS
 from residua.answering.blocks import Placed, Subset
 from residua.errors import Infeasible
@@ -25,8 +25,6 @@ from residua.privacy.statement import unit_variance
 from residua.strategy.build import of_blocks
 from residua.strategy.strategy import Strategy
 from residua.workload import Table, Workload
-
-Array = NDArray[np.float64]
 
 
 def marginals(work: Workload, law: NoiseLaw, progress: Progress | None = None) -> Draft:

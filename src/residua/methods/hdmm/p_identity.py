@@ -4,14 +4,12 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from residua._arrays import Array, Integers
 from residua.linalg.matrices import inverse_gram, threads_for
 from residua.methods.hdmm.demand import Chain, chain_of
 from residua.privacy import NoiseLaw
 from residua.solve.cells import solve_cells
-
-Array = NDArray[np.float64]
 
 
 def downhill(
@@ -86,7 +84,7 @@ def opt0(gram: Array, law: NoiseLaw, *, seed: int = 0, start: Array | None = Non
     return Found(matrix, found.value, found.weights)
 
 
-def _kinds(gram: Array) -> tuple[NDArray[np.int64], int]:
+def _kinds(gram: Array) -> tuple[Integers, int]:
     """For each cell the number of its kind, -1 where nothing is asked of it, and how many kinds there are."""
     scale = ALIKE * float(np.abs(gram).max())
     own = np.diagonal(gram)

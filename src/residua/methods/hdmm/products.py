@@ -9,8 +9,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
+from residua._arrays import Array, Integers
 from residua.answering.blocks import Subset
 from residua.linalg.matrices import join, sum_out
 from residua.methods.hdmm.demand import Kernel, asked_by, precisions
@@ -18,10 +18,6 @@ from residua.methods.hdmm.p_identity import descended, evaluated, p_identity
 from residua.strategy.strategy import Strategy
 from residua.workload import Factor, Queries, Workload
 from residua.workload.union import refuse_many_cells, refuse_wide
-
-Array = NDArray[np.float64]
-Integers = NDArray[np.int64]
-
 
 TOTAL = 0
 

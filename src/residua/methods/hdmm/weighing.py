@@ -11,15 +11,13 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from residua._arrays import Array, Flags, Integers
 from residua._limits import EXCHANGED_PAIRS
 from residua.answering.blocks import Subset
 from residua.methods.draft import Progress
 from residua.methods.hdmm.p_identity import downhill
 from residua.privacy import NoiseLaw
-
-Array = NDArray[np.float64]
 
 STEPS = 3_000
 STEP_GAIN = 1e-10
@@ -45,7 +43,7 @@ class Weighing:
     demand: Array
     law: NoiseLaw
     terms: Sequence[Subset]
-    asked: NDArray[np.bool_]
+    asked: Flags
 
     def value(self, weights: Array) -> tuple[float, Array]:
         """`cost^2 * sum(demand / precision)` whatever the scale of the weights, and its gradient.
@@ -178,9 +176,7 @@ def _best_moves(problem: Weighing, weights: Array, place: dict[Subset, int]) -> 
     return _applied(problem, weights, gone, new, gains)
 
 
-def _applied(
-    problem: Weighing, weights: Array, gone: NDArray[np.int64], new: NDArray[np.int64], gains: Array
-) -> Array | None:
+def _applied(problem: Weighing, weights: Array, gone: Integers, new: Integers, gains: Array) -> Array | None:
     """The moves with the largest gains, one after the other, each checked against what the others left."""
     changed, value = weights.copy(), problem.value(weights)[0]
     first = value

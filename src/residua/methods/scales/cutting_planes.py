@@ -10,17 +10,13 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from residua._arrays import Array, Integers
 from residua.methods.draft import Progress
 from residua.methods.scales.query_pieces import Orbits
 from residua.methods.scales.variance_rows import FEW, Listed, Product, TableOrbits
 from residua.solve.newton import Bracketed, LogLandscape, Search
 from residua.strategy.strategy import Strategy
-
-Array = NDArray[np.float64]
-Integers = NDArray[np.int64]
-
 
 ROUNDING = 1e-12  # relative error of sums and roots of positive numbers, generously
 

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
+from residua._arrays import Array, Integers
 from residua._limits import JOINT_WORK
 from residua.answering.blocks import Layer, Shape
 from residua.linalg.matrices import distinct_rows
@@ -16,9 +16,6 @@ from residua.solve.newton import LogLandscape, Search
 from residua.solve.targets import Sight, sight_of
 from residua.strategy.build import kept_in_span
 from residua.strategy.strategy import Strategy
-
-Array = NDArray[np.float64]
-Integers = NDArray[np.int64]
 
 FIXED_POINT_STEPS = 3
 

@@ -12,8 +12,8 @@ from importlib import import_module
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from residua._arrays import Array
 from residua._limits import LOSS_BLOCKS, LOSS_NAMES
 from residua.decompose import decompose
 from residua.errors import Infeasible, NotConverged, WorkloadError
@@ -25,9 +25,6 @@ from residua.methods.scales.query_pieces import Orbits, unweighted
 from residua.methods.scales.variance_rows import TableOrbits, table_orbits
 from residua.schema.coding import hint
 from residua.workload import Table, TableRun, Workload
-
-Array = NDArray[np.float64]
-
 
 Loss = Callable[[Any], Any]
 """From the mean variance of the queries of each name to a scalar cvxpy expression; see `named_variances`."""
@@ -265,7 +262,7 @@ def loss_at(loss: Loss, names: Sequence[str], means: Sequence[float]) -> float:
     return float(loss(named_variances(names, np.array(means), ones)).value)
 
 
-def named_variances(names: Sequence[str], scale: NDArray[np.float64], values: Any) -> Any:
+def named_variances(names: Sequence[str], scale: Array, values: Any) -> Any:
     """`scale * values`, (names,), as a cvxpy expression in the order of the names: `v[0]`, `v["T1"]`.
 
     `v.keys()`, `v.values()` and `v.items()` are those of a mapping. A name that no table has is an error that

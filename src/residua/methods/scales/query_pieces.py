@@ -4,11 +4,10 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from residua._arrays import AnyArray, Array, Flags, Integers
 from residua._limits import PIECE_CELLS, PIECE_ENTRIES, PIECE_QUERIES
 from residua.answering.blocks import Layer
 from residua.decompose import Piece
@@ -19,9 +18,6 @@ from residua.strategy.build import product_span
 from residua.workload import Explicit, Factor, Table, TableRun, Workload
 from residua.workload.symmetry import attribute_orbits, representatives, row_orbits
 from residua.workload.tables import splits
-
-Integers = NDArray[np.int64]
-Array = NDArray[np.float64]
 
 
 def unweighted(work: Workload) -> Workload:
@@ -51,7 +47,7 @@ class Orbits:
 
     attributes: Integers
     of: tuple[Integers, ...]
-    many: NDArray[np.float64]
+    many: Array
     numbers: dict[tuple[int, ...], int]
 
     @classmethod
@@ -82,7 +78,7 @@ class Orbits:
         own = self.attributes[list(attributes)]
         return [int(place) for place in np.lexsort([list(attributes), own.tolist()])]
 
-    def in_order(self, rows: NDArray[Any], entry: "Entry") -> NDArray[Any]:
+    def in_order(self, rows: AnyArray, entry: "Entry") -> AnyArray:
         """Rows over the cells of an entry's attributes as rows over those in the order of their orbits."""
         sizes = [size for piece in entry.pieces for size in piece.sizes]
         return permuted(rows, sizes, self.order(entry.attributes))
@@ -98,7 +94,7 @@ class Entry:
     table: Table
     pieces: tuple[Piece, ...]
     attributes: tuple[int, ...]
-    alive: NDArray[np.bool_]
+    alive: Flags
     scale: Array
 
 
@@ -216,7 +212,7 @@ def _query_orbits(table: Table, orbits: Orbits) -> tuple[Integers, Array]:
     return owners, np.bincount(owners).astype(np.float64)
 
 
-def permuted(rows: NDArray[Any], sizes: Sequence[int], order: Sequence[int]) -> NDArray[Any]:
+def permuted(rows: AnyArray, sizes: Sequence[int], order: Sequence[int]) -> AnyArray:
     """Rows over the cells of axes of these sizes as rows over the cells of the axes in another order."""
     tensor = rows.reshape(len(rows), *sizes).transpose(0, *(1 + place for place in order))
     return tensor.reshape(len(rows), -1)

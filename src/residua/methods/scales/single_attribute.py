@@ -11,8 +11,8 @@ from dataclasses import dataclass, replace
 from string import ascii_letters
 
 import numpy as np
-from numpy.typing import NDArray
 
+from residua._arrays import Array
 from residua._limits import CENTRING_WORK, JOINT_ENTRIES
 from residua.linalg.matrices import Measure, independent_rows, pseudo_inverse
 from residua.methods.centring import CellWeights, in_whole_numbers
@@ -21,8 +21,6 @@ from residua.methods.scales.joint_dual import JointSearch
 from residua.methods.scales.query_pieces import Block, Capped, Entry, permuted, total_work
 from residua.solve.targets import solve_targets
 from residua.workload import Explicit, Factor, Queries, Table, TableRun, Workload
-
-Array = NDArray[np.float64]
 
 PARTS = (0.0, 0.35, 0.7, 1.0)  # of the way from uniform weights to those that are best for one attribute
 START_GAP = 1e-3

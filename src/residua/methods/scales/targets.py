@@ -10,8 +10,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
+from residua._arrays import Array, Integers
 from residua._limits import WEIGHED_CLASSES
 from residua.decompose import decompose
 from residua.linalg.matrices import Measure, threads_for
@@ -31,10 +31,6 @@ from residua.methods.scales.single_attribute import (
 from residua.methods.scales.variance_rows import TableOrbits, table_orbits, weight_of
 from residua.strategy.strategy import Strategy
 from residua.workload import Table, TableRun, Workload
-
-Array = NDArray[np.float64]
-Integers = NDArray[np.int64]
-
 
 EXACT = 1e-9  # gap of shapes that symmetry determines
 

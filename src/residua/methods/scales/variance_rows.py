@@ -11,8 +11,8 @@ from functools import reduce
 from itertools import product
 
 import numpy as np
-from numpy.typing import NDArray
 
+from residua._arrays import Array, Indices, Integers, Subsets
 from residua._limits import SEARCHED_QUERIES
 from residua.answering.blocks import Placed
 from residua.answering.independent.answerer import Independent
@@ -26,10 +26,7 @@ from residua.workload.queries import spelled
 from residua.workload.symmetry import row_orbits
 from residua.workload.tables import splits
 
-Array = NDArray[np.float64]
-Integers = NDArray[np.int64]
-
-Run = tuple[NDArray[np.int32], dict[int, Queries]]
+Run = tuple[Subsets, dict[int, Queries]]
 """Subsets of attributes, and the queries of each attribute."""
 
 ROUNDING = 1e-12  # relative; figures this close are one figure
@@ -211,7 +208,7 @@ class _Builder:
         one_each = self.listing and not whole
         return (figures[:, _undominated(figures)] if one_each else figures), np.array(sums)
 
-    def _blocks(self, subsets: NDArray[np.int32], kept: Sequence[bool]) -> Integers:
+    def _blocks(self, subsets: Subsets, kept: Sequence[bool]) -> Integers:
         """Kind of the block on the places kept of each subset, -1 where there is none."""
         chosen = np.sort(subsets[:, np.array(kept, dtype=bool)], axis=1)
         layers, rows = self.known.index.find(chosen)
@@ -304,7 +301,7 @@ def _one_shape_each(strategy: Strategy, orbits: Integers) -> Integers | None:
     return np.where(orbits < 0, -1, by_orbit[orbits])
 
 
-def _outer_rows(values: Array, subsets: NDArray[np.int32]) -> Array:
+def _outer_rows(values: Array, subsets: Subsets) -> Array:
     """Products of one of two values of each attribute of a subset, (subsets, 2^ways), last one fastest."""
     rows = np.ones((len(subsets), 1))
     for column in subsets.T:
@@ -312,7 +309,7 @@ def _outer_rows(values: Array, subsets: NDArray[np.int32]) -> Array:
     return rows
 
 
-def _undominated(figures: Array) -> NDArray[np.intp]:
+def _undominated(figures: Array) -> Indices:
     """Places of columns of (2, queries) that no other reaches in both rows, up to rounding."""
     order = np.lexsort((-figures[1], -figures[0]))
     highest = np.maximum.accumulate(figures[1, order])

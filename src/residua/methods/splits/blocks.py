@@ -6,8 +6,8 @@ from dataclasses import dataclass, replace
 from itertools import combinations
 
 import numpy as np
-from numpy.typing import NDArray
 
+from residua._arrays import Array, Integers
 from residua._limits import (
     FREE_ATTRIBUTES,
     FREE_CELLS,
@@ -23,9 +23,6 @@ from residua.linalg.matrices import independent_rows, join, spread
 from residua.methods.splits.free import FreeTables, Key, Use
 from residua.strategy.integers import independent_integers
 from residua.workload import Table, TableRun, Workload
-
-Array = NDArray[np.float64]
-Integers = NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -5,8 +5,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
+from residua._arrays import Array, Integers
 from residua._limits import BOUND_CELLS, HEAVY_WORK
 from residua.answering.blocks import Layer, Shape
 from residua.bounds import product_dual_or_nothing, svd_or_nothing
@@ -22,10 +22,6 @@ from residua.solve.cells import solve_cells
 from residua.strategy.build import with_best_noise
 from residua.strategy.strategy import Domain
 from residua.workload import Workload
-
-Array = NDArray[np.float64]
-Integers = NDArray[np.int64]
-
 
 LEAST_GAIN = 1e-8  # relative; a step that gains less is the last
 

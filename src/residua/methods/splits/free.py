@@ -9,14 +9,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from residua._arrays import Array
 from residua.decompose import Attributes, Source
 from residua.linalg.matrices import Measure, project, spread, unchanged_by_swap
 from residua.workload import Table
 from residua.workload.tables import choices
-
-Array = NDArray[np.float64]
 
 Key = tuple[int, tuple[int, ...], int]
 """A piece: the source, the places it depends on, and another attribute that its block has too."""

@@ -10,16 +10,14 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
+from residua._arrays import Array
 from residua._limits import FILLED_WORK, HELD_WORK
 from residua.decompose import Asked, Attributes
 from residua.linalg.matrices import Measure, project, standing_rows
 from residua.methods.splits.blocks import Pattern, patterns
 from residua.methods.splits.free import FreeTables
 from residua.solve.cells import solve_cells
-
-Array = NDArray[np.float64]
 
 INNER_GAP = 1e-6  # the slope is that of the optimum, and misleads away from it
 FILLED_GAP = 1e-5  # filled blocks are smooth, and forgive more

@@ -8,8 +8,8 @@ import math
 from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
+from residua._arrays import Flags
 from residua._limits import MASK_CELLS
 from residua.errors import DataError, SchemaError, WorkloadError
 from residua.schema import OTHER, Attribute, Binned, Categorical, Date, Integer
@@ -17,7 +17,6 @@ from residua.schema.attributes import plain
 from residua.schema.coding import hint, listing, short
 from residua.schema.dates import day_of
 
-Mask = NDArray[np.bool_]
 Value = str | bool | int | float
 
 
@@ -25,7 +24,7 @@ class Unfit(WorkloadError):
     """A comparison that makes no sense; the place is added by the one who knows it."""
 
 
-def among(name: str, attribute: Attribute, values: Sequence[Value]) -> tuple[Mask, Mask]:
+def among(name: str, attribute: Attribute, values: Sequence[Value]) -> tuple[Flags, Flags]:
     """Where the attribute is one of the values, and where it is none of them."""
     _refuse_many_cells(name, attribute)
     true = np.zeros(attribute.size, dtype=np.bool_)
@@ -39,7 +38,7 @@ def among(name: str, attribute: Attribute, values: Sequence[Value]) -> tuple[Mas
     return true, false
 
 
-def compared(name: str, attribute: Attribute, sign: str, value: Value) -> tuple[Mask, Mask]:
+def compared(name: str, attribute: Attribute, sign: str, value: Value) -> tuple[Flags, Flags]:
     """Where `attribute sign value` is true, and where it is false; sign is one of <, <=, > and >=."""
     _refuse_many_cells(name, attribute)
     if sign in (">", ">="):
@@ -52,7 +51,7 @@ def compared(name: str, attribute: Attribute, sign: str, value: Value) -> tuple[
     return true, false
 
 
-def _below(name: str, attribute: Attribute, value: Value, *, or_equal: bool) -> Mask:
+def _below(name: str, attribute: Attribute, value: Value, *, or_equal: bool) -> Flags:
     """The inner cells whose values are below a number, or days before a day."""
     if isinstance(attribute, Date):
         return _days_below(name, attribute, value, or_equal=or_equal)
@@ -66,7 +65,7 @@ def _below(name: str, attribute: Attribute, value: Value, *, or_equal: bool) -> 
     return np.array([label < number or (or_equal and label == number) for label in labels])
 
 
-def _days_below(name: str, attribute: Date, value: Value, *, or_equal: bool) -> Mask:
+def _days_below(name: str, attribute: Date, value: Value, *, or_equal: bool) -> Flags:
     if not isinstance(value, str) or (day := day_of(value)) is None:
         raise Unfit(f"attribute {name!r} holds dates, and {short(value)} is none; write '2024-02-29'")
     before = attribute.before(day + np.timedelta64(int(or_equal), "D"))
@@ -76,7 +75,7 @@ def _days_below(name: str, attribute: Date, value: Value, *, or_equal: bool) -> 
     return before
 
 
-def _bins_below(name: str, attribute: Binned, number: int | float, *, or_equal: bool) -> Mask:
+def _bins_below(name: str, attribute: Binned, number: int | float, *, or_equal: bool) -> Flags:
     lower = attribute.edges[: attribute.inner_size]
     upper = [*attribute.edges[1:], math.inf][: attribute.inner_size]
     below = np.array([end <= number for end in upper])

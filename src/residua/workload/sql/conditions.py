@@ -12,10 +12,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 from sqlglot import exp
 
+from residua._arrays import Flags
 from residua._limits import CELL_CLASSES
 from residua.linalg.classes import Classes, coarsest, common_refinement, spread_over
 from residua.schema import Categorical
-from residua.workload.sql.comparing import Mask, Unfit, Value, among, compared, number_of
+from residua.workload.sql.comparing import Unfit, Value, among, compared, number_of
 from residua.workload.sql.reading import Columns, bare, day_in, quoted, shown
 from residua.workload.views import cells_of_classes
 
@@ -35,11 +36,11 @@ class Region:
 
     attributes: tuple[int, ...]
     partitions: tuple[Classes, ...]
-    mask: Mask  # (number of classes...)
+    mask: Flags  # (number of classes...)
     text: str = ""
 
     @property
-    def cells(self) -> Mask:
+    def cells(self) -> Flags:
         """The cells of the one attribute there is, `(cells,)`."""
         (partitions,) = self.partitions
         return np.asarray(self.mask[partitions.classes])
@@ -54,7 +55,7 @@ class Chosen:
     """Cells of one attribute, one by one: as much as a condition on one column needs."""
 
     attribute: int
-    cells: Mask  # (cells,)
+    cells: Flags  # (cells,)
 
     @property
     def attributes(self) -> tuple[int, ...]:
@@ -152,7 +153,7 @@ def _joined(
 ) -> Region | Chosen:
     """Where every one of the parts holds, or else where any does."""
     join = np.logical_and if every else np.logical_or
-    alone: dict[int, Mask] = {}
+    alone: dict[int, Flags] = {}
     regions = []
     for part in parts:
         if len(part.attributes) > 1:
@@ -177,7 +178,7 @@ def _joined(
     return Region(attributes, *coarsest(partitions, mask))
 
 
-def _spread(region: Region, attributes: tuple[int, ...], partitions: Sequence[Classes]) -> Mask:
+def _spread(region: Region, attributes: tuple[int, ...], partitions: Sequence[Classes]) -> Flags:
     """The region's mask over finer classes, an axis of length one for each attribute it does not look at."""
     finer = [partitions[attributes.index(at)] for at in region.attributes]
     inner = [own.over(each) for own, each in zip(region.partitions, finer, strict=True)]
@@ -196,7 +197,7 @@ def _refuse_large(columns: Columns, node: exp.Expression, attributes: tuple[int,
         )
 
 
-def _single(columns: Columns, node: exp.Expression) -> tuple[int, tuple[Mask, Mask]]:
+def _single(columns: Columns, node: exp.Expression) -> tuple[int, tuple[Flags, Flags]]:
     """A condition on one column: its position, where it is true and where false."""
     match node:
         case exp.LT() | exp.LTE() | exp.GT() | exp.GTE():

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from itertools import combinations, product
 
 import numpy as np
-from numpy.typing import NDArray
 from sqlglot import exp
 
+from residua._arrays import Array, Flags, Indices, Integers
 from residua._limits import GROUPING_SETS, SQL_ENTRIES
 from residua.errors import WorkloadError
 from residua.linalg.classes import Classes, common_refinement, spread_over
@@ -21,7 +21,6 @@ from residua.workload.explicit import Combined, Explicit, Sets
 from residua.workload.groupings import Partition
 from residua.workload.intervals import Prefix
 from residua.workload.queries import Identity, Queries, Total
-from residua.workload.sql.comparing import Mask
 from residua.workload.sql.conditions import Region, constant, region_of
 from residua.workload.sql.reading import Columns, bare, shown
 from residua.workload.tables import Factor
@@ -173,7 +172,7 @@ def factors(schema: Schema, grouped: Sequence[Factor], selections: Sequence[Regi
     return tuple(made)
 
 
-def compressed(classes: NDArray[np.int64], labels: Sequence[str] | None) -> Partition:
+def compressed(classes: Integers, labels: Sequence[str] | None) -> Partition:
     """The partition without its empty classes."""
     kept, numbers = np.unique(classes[classes >= 0], return_inverse=True)
     dense = np.full(classes.shape, -1, dtype=np.int64)
@@ -181,7 +180,7 @@ def compressed(classes: NDArray[np.int64], labels: Sequence[str] | None) -> Part
     return Partition(dense, None, None if labels is None else tuple(labels[at] for at in kept.tolist()))
 
 
-def _restricted(schema: Schema, member: Factor, mask: Mask) -> Queries:
+def _restricted(schema: Schema, member: Factor, mask: Flags) -> Queries:
     """The queries on the cells of the mask, without those that have none."""
     queries, attribute = member.queries, schema.attributes[member.attributes[0]]
     if isinstance(queries, Total):
@@ -205,7 +204,7 @@ def _restricted(schema: Schema, member: Factor, mask: Mask) -> Queries:
     return Explicit(queries.sizes, rows[kept], weights, labels)
 
 
-def _narrowed(attribute: Attribute, queries: Partition, mask: Mask) -> Partition:
+def _narrowed(attribute: Attribute, queries: Partition, mask: Flags) -> Partition:
     """The classes within the mask; a label says which cells it is about where it has lost some."""
     labels = queries.labels
     if labels is not None:
@@ -216,7 +215,7 @@ def _narrowed(attribute: Attribute, queries: Partition, mask: Mask) -> Partition
     return compressed(np.where(mask, queries.classes, -1), labels)
 
 
-def _narrowed_label(attribute: Attribute, queries: Partition, mask: Mask, at: int) -> str:
+def _narrowed_label(attribute: Attribute, queries: Partition, mask: Flags, at: int) -> str:
     left = np.flatnonzero(mask & (queries.classes == at))
     label = "" if queries.labels is None else f" ({queries.labels[at]})"
     runs = _run_labels(attribute, left) if left.size else None
@@ -225,7 +224,7 @@ def _narrowed_label(attribute: Attribute, queries: Partition, mask: Mask, at: in
     return f"{{{', '.join(attribute.label(cell) for cell in left.tolist())}}}{label}"
 
 
-def _run_labels(attribute: Attribute, chosen: NDArray[np.intp]) -> tuple[str, ...] | None:
+def _run_labels(attribute: Attribute, chosen: Indices) -> tuple[str, ...] | None:
     """Words for the first cell chosen up to each, if they are neighbours: `18..30` or `[10, 50)`."""
     first, last = int(chosen[0]), int(chosen[-1])
     if last - first + 1 != chosen.size or last == attribute.other:
@@ -262,7 +261,7 @@ def _joint(schema: Schema, selection: Region, members: Sequence[Factor]) -> Fact
     return Factor(attributes, Combined.of(partitions, rows[kept], None, labels))
 
 
-def _over(queries: Queries, partitions: Classes) -> NDArray[np.float64]:
+def _over(queries: Queries, partitions: Classes) -> Array:
     """Rows of queries over classes that they do not separate."""
     found = coarsened(queries, [partitions])
     assert found is not None
