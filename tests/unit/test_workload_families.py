@@ -207,7 +207,7 @@ def test_circular_eigenvalues_are_those_of_the_gram() -> None:
     ("family", "attribute", "message"),
     [
         (width(4), SEX, "attribute 'x': width(4) is wider than its 3 cells"),
-        (level("county"), SEX, "attribute 'x': level('county') needs a Hierarchy, not Categorical"),
+        (level("county"), SEX, "attribute 'x': level('county') needs a Hierarchy or a Date, not Categorical"),
         (level("County"), PLACE, "attribute 'x': there is no level 'County' (did you mean 'county'?)"),
         (
             buckets(18),

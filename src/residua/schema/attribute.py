@@ -5,7 +5,7 @@ from typing import Any, ClassVar, Literal, get_args
 
 import numpy as np
 
-from residua._arrays import AnyArray, Indices
+from residua._arrays import AnyArray, Indices, Integers
 from residua.errors import DataError, SchemaError
 from residua.schema.coding import (
     ABOVE,
@@ -54,6 +54,23 @@ class Attribute(ABC):
     @abstractmethod
     def inner_size(self) -> int:
         """Number of cells that values inside the schema take, `(other)` not included."""
+
+    @property
+    def levels(self) -> tuple[str, ...]:
+        """Names of its levels, the coarsest first; most kinds have none. `at` sees it by one of them."""
+        return ()
+
+    def at(self, level: str) -> "Attribute":
+        """The coarser attribute whose cells are the nodes of a level, as `level_of` numbers them."""
+        raise SchemaError(f"{self!r} has no level {short(level)}; a Hierarchy and a Date have levels")
+
+    def level_labels(self, level: str) -> tuple[str, ...]:
+        """The texts that name the nodes of a level; all different."""
+        return self.at(level).labels()
+
+    def level_of(self, level: str) -> Integers:
+        """The node of each cell at a level, shape (size,)."""
+        raise SchemaError(f"{self!r} has no level {short(level)}; a Hierarchy and a Date have levels")
 
     @property
     def other(self) -> int | None:

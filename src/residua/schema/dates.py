@@ -9,7 +9,7 @@ import numpy as np
 
 from residua._arrays import AnyArray, Flags, Integers
 from residua.errors import SchemaError
-from residua.schema.attribute import OTHER, Attribute, Policy, check_policy
+from residua.schema.attribute import Attribute, Policy, check_policy
 from residua.schema.coding import ABOVE, BELOW, OUTSIDE, Cells, hint, short
 
 Step = Literal["year", "quarter", "month", "day"]
@@ -75,18 +75,16 @@ class Date(Attribute):
         """Steps as coarse as its own and coarser, the coarsest first."""
         return STEPS[: STEPS.index(self.by) + 1]
 
+    def at(self, level: str) -> "Date":
+        """The same days with the steps of a level as cells."""
+        self._refuse_unknown(level)
+        return Date(self.low, self.high, by=level, outside=self.outside)  # type: ignore[arg-type]
+
     def level_of(self, level: str) -> Integers:
         """The step of a level that each cell is in, shape (size,); `(other)` is one more, if there is one."""
         self._refuse_unknown(level)
         found = _steps(self._starts(), level) - self._first(level)
         return found if self.other is None else np.append(found, found.max() + 1)
-
-    def level_labels(self, level: str) -> tuple[str, ...]:
-        """The names of the steps of a level, such as '2024-Q1'."""
-        self._refuse_unknown(level)
-        last = int(_steps(np.array([self.high], dtype="M8[D]"), level)[0])
-        labels = tuple(_label(number, level) for number in range(self._first(level), last + 1))
-        return labels if self.other is None else (*labels, OTHER)
 
     def before(self, limit: np.datetime64) -> Flags | None:
         """The cells, `(other)` not included, that end before a day; None where it is within a cell."""

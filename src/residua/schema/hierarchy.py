@@ -95,6 +95,12 @@ class Hierarchy(Attribute):
         """Number of nodes at each level; `(other)`, if there is one, is a node of every level."""
         return tuple(len(labels) + (self.other is not None) for labels in self._node_labels)
 
+    def at(self, level: str) -> "Hierarchy":
+        """The hierarchy that ends at a level."""
+        depth = self._depth(level) + 1
+        paths = dict.fromkeys(path[:depth] for path in self.paths)
+        return Hierarchy(self.levels[:depth], list(paths), outside=self.outside)
+
     def level_of(self, level: str) -> Integers:
         """The node of each leaf cell at a level, shape (size,); nodes are numbered as they first appear."""
         nodes = self._nodes[self._depth(level)]

@@ -11,7 +11,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from residua._arrays import AnyArray
+from residua._arrays import AnyArray, Integers
 from residua._manifests import flag, listed, submanifests, text, texts, whole
 from residua.errors import DataError, FileFormatError, SchemaError
 from residua.schema import files
@@ -120,6 +120,35 @@ class Schema:
             f"it has {listing(self.names)}"
         )
 
+    def resolve(self, name: str) -> tuple[int, str | None]:
+        """The place of what a name means: of an attribute, or with a level of one, as in 'place.county'.
+
+        The level is None for the attribute itself, and for its finest level, which is the same. An attribute
+        whose own name has a dot comes first.
+
+        >>> Schema(day=Date("2024-01-01", "2024-12-31", by="month")).resolve("day.quarter")
+        (0, 'quarter')
+        """
+        if name in self or not isinstance(name, str):
+            return self.position(name), None
+        dots = [at for at, letter in enumerate(name) if letter == "."]
+        found = [(self.position(name[:dot]), name[dot + 1 :]) for dot in dots if name[:dot] in self]
+        for at, level in found:
+            levels = self.attributes[at].levels
+            if level in levels:
+                return at, None if level == levels[-1] else level
+        for at, level in found:
+            if levels := self.attributes[at].levels:
+                near = f"{hint(level, levels)}; it has {listing(levels)}"
+                raise SchemaError(f"attribute {self.names[at]!r} has no level {level!r}{near}")
+        return self.position(name), None
+
+    def classes(self, name: str) -> Integers:
+        """For each cell of the attribute that a name means, its cell of `schema[name]`, shape (size,)."""
+        at, level = self.resolve(name)
+        own = self.attributes[at]
+        return np.arange(own.size) if level is None else own.level_of(level)
+
     def encode(self, data: object, *, first_row: int = 0) -> NDArray[np.int32]:
         """The cells of the records that are kept, int32 of shape (records, attributes) in Fortran order.
 
@@ -174,7 +203,9 @@ class Schema:
         return cls(attributes)
 
     def __getitem__(self, name: str) -> Attribute:
-        return self.attributes[self.position(name)]
+        """The attribute of a name; by 'place.county' the coarser one whose cells are the counties."""
+        at, level = self.resolve(name)
+        return self.attributes[at] if level is None else self.attributes[at].at(level)
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.names)

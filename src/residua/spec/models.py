@@ -31,8 +31,8 @@ WaysField = Annotated[Ways, BeforeValidator(ways_of)]
 
 # The kinds of entry, and what each takes besides its own key, `name` and `weight`.
 EXTRAS = {
-    "families": (),
-    "columns": ("family", "numeric", "categorical"),
+    "families": ("levels",),
+    "columns": ("family", "numeric", "categorical", "levels"),
     "all": ("family", "numeric", "categorical", "attributes"),
     "marginals": ("attributes",),
     "sql": (),
@@ -70,6 +70,7 @@ class TableEntry(Part):
     numeric: FamilyField | None = None
     categorical: FamilyField | None = None
     attributes: list[Text] | None = None
+    levels: Text | None = None
 
     @field_validator("weight", mode="before")
     @classmethod

@@ -17,7 +17,7 @@ from residua.schema import Schema
 from residua.schema.coding import listing
 from residua.schema.files import attributes_from_fields, beside
 from residua.spec.document import Document, Place, SpecError, read_document
-from residua.workload import Family, Workload, all_tables, identity, marginals, table
+from residua.workload import Family, Workload, all_tables, identity, levels, marginals, table
 from residua.workload.sql import sql
 
 if TYPE_CHECKING:
@@ -191,10 +191,11 @@ def _workload(document: Document, entries: list["TableEntry"], schema: Schema) -
 
 def _unweighted(entry: "TableEntry", schema: Schema) -> Workload:
     chosen = schema.names if entry.attributes is None else entry.attributes
-    if entry.families is not None:
-        return table(schema, entry.families, name=entry.name)
-    if entry.columns is not None:
-        return table(schema, _families_of(entry, entry.columns, schema), name=entry.name)
+    if entry.families is not None or entry.columns is not None:
+        asked = entry.families or _families_of(entry, entry.columns or [], schema)
+        if entry.levels is not None:
+            return levels(schema, entry.levels, asked, name=entry.name)
+        return table(schema, asked, name=entry.name)
     if entry.all is not None:
         return all_tables(
             schema,

@@ -1,6 +1,6 @@
 """Which tables are wanted: query families with closed-form grams, tables, and their unions."""
 
-from residua.workload.build import all_tables, linear, marginals, table
+from residua.workload.build import all_tables, levels, linear, marginals, table
 from residua.workload.explicit import Combined, Explicit, Sets
 from residua.workload.families import (
     Family,
@@ -50,6 +50,7 @@ __all__ = [
     "circular",
     "identity",
     "level",
+    "levels",
     "linear",
     "marginals",
     "predicates",

@@ -15,7 +15,7 @@ from residua.errors import SchemaError, WorkloadError
 from residua.schema import Schema
 from residua.schema.coding import short
 from residua.workload.explicit import Explicit
-from residua.workload.families import Family, identity
+from residua.workload.families import Family, at_levels, bound, identity
 from residua.workload.queries import Queries, spelled
 from residua.workload.tables import Factor, Table, TableRun, checked_weight, table_name
 from residua.workload.union import Workload
@@ -85,15 +85,15 @@ def all_tables(
     """
     _refuse_other_schema(schema)
     positions = _positions(schema, schema.names if attributes is None else attributes, "the tables")
+    named = schema.names if attributes is None else attributes
     several = _ways(ways, len(positions))
     for chosen in (family, numeric, categorical):
         if chosen is not None:
             _refuse_non_family(chosen, "all_tables")
     if family is not None and family.arity == 2:
-        return _joint_tables(schema, several, positions, family, numeric or categorical, name)
+        return _joint_tables(schema, several, named, family, numeric or categorical, name)
     factors: list[Factor | None] = [None] * len(schema.names)
-    for position in positions if any(several) else ():
-        attribute = schema.names[position]
+    for position, attribute in zip(positions, named, strict=True) if any(several) else ():
         kind, own = ("numeric", numeric) if schema[attribute].numeric else ("categorical", categorical)
         chosen = own or family
         if chosen is None:
@@ -126,6 +126,43 @@ def marginals(
     return all_tables(schema, ways, identity, attributes=attributes, name=name)
 
 
+def levels(
+    schema: Schema,
+    attribute: str,
+    spec: Spec = (),
+    /,
+    *,
+    name: str | None = None,
+    weight: float = 1.0,
+    where: str | None = None,
+) -> Workload:
+    """A workload of the same table at every level of an attribute, the coarsest first.
+
+    `spec` says what else the tables are on, as for `table`. A name is completed by the level: `T1 by county`.
+
+    >>> from residua.schema import Categorical, Hierarchy
+    >>> place = Hierarchy(("state", "county"), [("NY", "Kings"), ("NY", "Bronx"), ("NJ", "Essex")])
+    >>> levels(Schema(place=place, sex=Categorical("F", "M")), "place", ["sex"])
+    Workload of 2 tables, 10 queries: place.state x sex (level('state') x identity), \
+place.county x sex (identity x identity)
+    """
+    _refuse_other_schema(schema)
+    own = schema[attribute].levels
+    if not own:
+        raise WorkloadError(f"attribute {attribute!r} has no levels; a Hierarchy and a Date have them")
+    tables = [
+        table(
+            schema,
+            {(f"{attribute}.{level}",): identity, **dict(_entries(spec))},
+            name=None if name is None else f"{name} by {level}",
+            weight=weight,
+            where=where,
+        )
+        for level in own
+    ]
+    return sum(tables[1:], tables[0])
+
+
 def linear(
     schema: Schema,
     names: Sequence[str],
@@ -150,11 +187,11 @@ def linear(
     positions = _positions(schema, names, who)
     if not positions:
         raise WorkloadError(f"{who} need at least one attribute; table(schema) asks for the total")
-    sizes = tuple(schema.attributes[position].size for position in positions)
+    sizes = tuple(schema[name].size for name in names)
     values = _numbers(matrix, f"{who}: the matrix", f"(queries, {math.prod(sizes)})")
     row_weights = None if weights is None else _numbers(weights, f"{who}: the weights", "(queries,)")
     try:
-        queries = Explicit(sizes, values, row_weights)
+        queries = at_levels(Explicit(sizes, values, row_weights), schema, names)
     except WorkloadError as error:
         raise WorkloadError(f"{who}: {error}") from error
     return Workload(schema, (Table(title, (Factor(positions, queries),)),))
@@ -181,14 +218,13 @@ def _entries(spec: Spec | None) -> list[tuple[tuple[str, ...], Family]]:
 
 
 def _factor(schema: Schema, names: tuple[str, ...], family: Family, title: str) -> Factor:
-    positions = tuple(schema.position(name) for name in names)
+    positions = tuple(schema.resolve(name)[0] for name in names)
     _refuse_non_family(family, f"table {title!r}, attribute {names[0]!r}")
     if family.arity != len(names):
         pair = f"a pair of attributes, such as {{('a', 'b'): {family!r}}}"
         takes = pair if family.arity == 2 else "one attribute"
         raise WorkloadError(f"table {title!r}: {family!r} takes {takes}, not {', '.join(map(repr, names))}")
-    bound = family.bind(*(schema.attributes[position] for position in positions), names=names)
-    return Factor(positions, bound)
+    return Factor(positions, bound(family, schema, names))
 
 
 def _restricted(schema: Schema, factors: tuple[Factor, ...], where: object, title: str) -> tuple[Factor, ...]:
@@ -218,10 +254,12 @@ def _refuse_non_family(family: object, who: str) -> None:
 
 
 def _positions(schema: Schema, names: Sequence[str], who: str) -> tuple[int, ...]:
-    positions = tuple(schema.position(name) for name in ([names] if isinstance(names, str) else names))
+    names = [names] if isinstance(names, str) else names
+    positions = tuple(schema.resolve(name)[0] for name in names)
     for name, position in zip(names, positions, strict=True):
         if positions.count(position) > 1:
-            raise WorkloadError(f"{who}: attribute {name!r} is there twice")
+            levels = "" if name in schema else "; name its finest level only, which tells the coarser ones"
+            raise WorkloadError(f"{who}: attribute {schema.names[position]!r} is there twice{levels}")
     return positions
 
 
@@ -259,7 +297,7 @@ def _subsets(positions: Sequence[int], ways: int) -> Subsets:
 def _joint_tables(
     schema: Schema,
     several: tuple[int, ...],
-    positions: Sequence[int],
+    names: Sequence[str],
     family: Family,
     other: Family | None,
     name: str | None,
@@ -270,14 +308,15 @@ def _joint_tables(
         raise WorkloadError(
             f"all_tables: {family!r} is on pairs of attributes, so ways must be 2, not {several}"
         )
-    subsets = _subsets(positions, 2)
-    bound: dict[tuple[int, int], Queries] = {}
+    subsets = _subsets([schema.resolve(each)[0] for each in names], 2)
+    sizes = {each: schema[each].size if each in schema else each for each in names}
+    found: dict[tuple[int | str, ...], Queries] = {}  # equal sizes share one object; a level has its own
     joint = []
-    for first, second in subsets.tolist():
-        one, two = schema.attributes[first], schema.attributes[second]
-        if (one.size, two.size) not in bound:
-            bound[one.size, two.size] = family.bind(one, two)
-        joint.append(bound[one.size, two.size])
+    for pair in combinations(names, 2):
+        key = tuple(sizes[each] for each in pair)
+        if key not in found:
+            found[key] = bound(family, schema, pair)
+        joint.append(found[key])
     return Workload(schema, tuple(TableRun(schema, subsets, joint=tuple(joint), name=name) for _ in several))
 
 

@@ -11,10 +11,12 @@ from typing import TypeGuard
 import numpy as np
 
 from residua._arrays import Integers
+from residua._limits import MATRIX_ENTRIES
 from residua.errors import SchemaError, WorkloadError
-from residua.schema import Attribute, Binned, Date, Hierarchy, Integer
+from residua.linalg.classes import Classes
+from residua.schema import Attribute, Binned, Integer, Schema
 from residua.schema.coding import hint, listing
-from residua.workload.explicit import Sets
+from residua.workload.explicit import Combined, Explicit, Sets
 from residua.workload.groupings import AbsDiff, Affine, Partition
 from residua.workload.intervals import Circular, Prefix, Ranges, Width
 from residua.workload.queries import Identity, Predicates, Queries, Total
@@ -101,7 +103,7 @@ def level(name: str) -> Family:
 
     def make(attributes: Sequence[Attribute], who: str) -> Queries:
         (attribute,) = attributes
-        if not isinstance(attribute, Hierarchy | Date):
+        if not attribute.levels:
             kind = type(attribute).__name__
             raise WorkloadError(f"{who}level({name!r}) needs a Hierarchy or a Date, not {kind}")
         if name not in attribute.levels:
@@ -110,6 +112,31 @@ def level(name: str) -> Family:
         return Partition(attribute.level_of(name), name)
 
     return Family(f"level({name!r})", make)
+
+
+def bound(family: Family, schema: Schema, names: Sequence[str]) -> Queries:
+    """The queries of a family on the cells that names mean: of attributes, or of levels of theirs."""
+    queries = family.bind(*(schema[name] for name in names), names=names)
+    return at_levels(queries, schema, names)
+
+
+def at_levels(queries: Queries, schema: Schema, names: Sequence[str]) -> Queries:
+    """Queries about the cells that names mean, as queries about the attributes' own cells."""
+    levels = [schema.resolve(name)[1] for name in names]
+    if not any(levels):
+        return queries
+    classes = [schema.classes(name) for name in names]
+    if isinstance(queries, Identity):
+        return Partition(classes[0], levels[0])
+    if isinstance(queries, Total):
+        return Total(classes[0].size)
+    entries = queries.count * queries.cells
+    if entries > MATRIX_ENTRIES:
+        raise WorkloadError(f"{queries!r} of {listing(names)} take {entries:,} numbers; use a coarser level")
+    attributes = [schema[name] for name in names]
+    words = tuple(queries.describe(at, names, attributes) for at in range(queries.count))
+    rows = Explicit(queries.sizes, queries.matrix(), queries.weights, words)
+    return Combined(tuple(map(Classes, classes)), rows)
 
 
 def buckets(*groups: object) -> Family:

@@ -17,7 +17,7 @@ from residua._arrays import AnyArray, Array, Integers
 from residua._manifests import checked_array, fetch, optional, text, texts, wholes
 from residua.errors import FileFormatError, WorkloadError
 from residua.linalg.classes import class_sums
-from residua.schema import Attribute, Date, Hierarchy
+from residua.schema import Attribute
 from residua.workload import wording
 from residua.workload.intervals import Prefix
 from residua.workload.queries import Queries
@@ -97,8 +97,9 @@ class Partition(Queries):
     def phrase(self, index: int, names: Sequence[str], attributes: Sequence[Attribute]) -> str:
         """`place.county = Autauga`, `age in 18..64` or `sex in {F, M}`."""
         attribute = attributes[0]
-        if self.level is not None and isinstance(attribute, Hierarchy | Date):
-            return f"{names[0]}.{self.level} = {attribute.level_labels(self.level)[index]}"
+        if self.level is not None:
+            nodes = attribute.level_labels(self.level) if self.labels is None else self.labels
+            return f"{names[0]}.{self.level} = {nodes[index]}"
         if self.labels is not None:
             return f"{names[0]} in {self.labels[index]}"
         return wording.cells(names[0], attribute, np.flatnonzero(self.classes == index).tolist())

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from residua._arrays import AnyArray, Integers
+from residua._arrays import AnyArray
 from residua._limits import TABLE_ATTRIBUTES
 from residua._manifests import (
     checked_array,
@@ -20,7 +20,8 @@ from residua._manifests import (
     wholes,
 )
 from residua.errors import FileFormatError, WorkloadError
-from residua.schema import Attribute, Date, Hierarchy, Schema
+from residua.linalg.classes import Classes
+from residua.schema import Attribute, Schema
 from residua.workload.explicit import Combined, Explicit, Sets
 from residua.workload.groupings import AbsDiff, Affine, Partition
 from residua.workload.intervals import Circular, Prefix, Ranges, Width
@@ -205,11 +206,14 @@ def _factor(attributes: tuple[int, ...], number: int, queries: Sequence[Queries]
     if sizes != factor.queries.sizes:
         raise FileFormatError(f"a saved workload has {factor.queries!r} where the schema has {sizes} cells")
     if isinstance(factor.queries, Partition) and factor.queries.level is not None:
-        _check_level(factor.queries.classes, factor.queries.level, schema.attributes[attributes[0]])
+        _check_level(factor.queries, factor.queries.level, schema.attributes[attributes[0]])
     return factor
 
 
-def _check_level(classes: Integers, level: str, attribute: Attribute) -> None:
-    levels: Any = attribute if isinstance(attribute, Hierarchy | Date) else None
-    if levels is None or level not in levels.levels or not np.array_equal(classes, levels.level_of(level)):
+def _check_level(queries: Partition, level: str, attribute: Attribute) -> None:
+    """Nothing, or the refusal of classes that are not the nodes of a level, or with labels some of them."""
+    classes = queries.classes
+    nodes = attribute.level_of(level) if level in attribute.levels else None
+    kept = np.flatnonzero(classes >= 0) if queries.labels is not None else slice(None)
+    if nodes is None or not np.array_equal(Classes(classes[kept]).classes, Classes(nodes[kept]).classes):
         raise FileFormatError(f"a saved workload asks for a level {level!r} that the schema does not have")

@@ -45,6 +45,9 @@ class Queries(ABC):
     circulant: ClassVar[bool] = False
     """Whether moving every cell one step on, the last to the first, leaves the gram as it is."""
 
+    level: str | None = None
+    """The level of the one attribute whose nodes they count, where they do."""
+
     @property
     @abstractmethod
     def sizes(self) -> tuple[int, ...]:

@@ -32,6 +32,11 @@ class Factor:
         if len(self.attributes) != len(self.queries.sizes):
             raise WorkloadError(f"{self.queries!r} cannot be put on {len(self.attributes)} attributes")
 
+    def names(self, schema: Schema) -> list[str]:
+        """Names of its attributes, with the level whose nodes it counts, if it counts those."""
+        level = "" if self.queries.level is None else f".{self.queries.level}"
+        return [schema.names[attribute] + level for attribute in self.attributes]
+
     def describe(self, index: int, schema: Schema) -> str:
         names = [schema.names[attribute] for attribute in self.attributes]
         attributes = [schema.attributes[attribute] for attribute in self.attributes]
@@ -224,30 +229,33 @@ class TableRun:
     def __getitem__(self, index: int | slice) -> "Table | TableRun":
         if isinstance(index, slice):
             return self.take(np.arange(len(self))[index])
-        return self._group(index, self.subsets[index].tolist())
+        return self._group(index, self.subsets[index].tolist(), self._names())
 
     def __len__(self) -> int:
         return int(self.subsets.shape[0])
 
     def __iter__(self) -> Iterator[Table]:
-        return (self._group(index, row) for index, row in enumerate(self._rows()))
+        names = self._names()
+        return (self._group(index, row, names) for index, row in enumerate(self._rows()))
 
     def names(self) -> Iterator[str]:
-        return (self._name(row) for row in self._rows())
+        names = self._names()
+        return (self._name(row, names) for row in self._rows())
 
     def _rows(self) -> Iterator[list[int]]:
         """The subsets as lists, some thousands at a time: one by one is slow, all at once is large."""
         for start in range(0, len(self), _ROWS):
             yield from self.subsets[start : start + _ROWS].tolist()
 
-    def _name(self, row: list[int]) -> str:
-        return table_name([self.schema.names[at] for at in row]) if self.name is None else self.name
+    def _name(self, row: list[int], names: Sequence[str]) -> str:
+        return table_name([names[at] for at in row]) if self.name is None else self.name
 
-    def _group(self, index: int, row: list[int]) -> Table:
+    def _group(self, index: int, row: list[int], names: Sequence[str]) -> Table:
+        name = self._name(row, names)
         if self.joint is not None:
-            return Table(self._name(row), (Factor(tuple(row), self.joint[index]),), self.weight)
+            return Table(name, (Factor(tuple(row), self.joint[index]),), self.weight)
         factors = tuple(factor for at in row if (factor := self.factors[at]) is not None)
-        return Table(self._name(row), factors, self.weight)
+        return Table(name, factors, self.weight)
 
     def take(self, chosen: Indices) -> "TableRun":
         """The tables at these indices."""
@@ -258,7 +266,13 @@ class TableRun:
         """Indices of the tables of this name, without making every name."""
         if self.name is not None:
             return np.arange(len(self) if name == self.name else 0)
-        return np.flatnonzero(_spelling(self.subsets, self.schema.names, name))
+        return np.flatnonzero(_spelling(self.subsets, self._names(), name))
+
+    def _names(self) -> list[str]:
+        """What tables call the attributes, by position in the schema."""
+        factors = self.factors or (None,) * len(self.schema)
+        pairs = zip(self.schema.names, factors, strict=True)
+        return [name if own is None else own.names(self.schema)[0] for name, own in pairs]
 
 
 def refuse_wide_tables(parts: Sequence[Table | TableRun]) -> None:

@@ -144,8 +144,10 @@ def region_of(columns: Columns, node: exp.Expression, negated: bool = False) -> 
         column, (true, false) = _single(columns, node)
     except Unfit as error:
         raise columns.refusal(node, str(error)) from error
-    columns.source.look_at(node, columns.schema.sizes[column])
-    return Chosen(column, false if negated else true)
+    position, level = columns.schema.resolve(column)
+    columns.source.look_at(node, columns.schema.sizes[position])
+    cells = false if negated else true
+    return Chosen(position, cells if level is None else cells[columns.schema.classes(column)])
 
 
 def _joined(
@@ -197,29 +199,31 @@ def _refuse_large(columns: Columns, node: exp.Expression, attributes: tuple[int,
         )
 
 
-def _single(columns: Columns, node: exp.Expression) -> tuple[int, tuple[Flags, Flags]]:
-    """A condition on one column: its position, where it is true and where false."""
+def _single(columns: Columns, node: exp.Expression) -> tuple[str, tuple[Flags, Flags]]:
+    """A condition on one column: its name, where it is true and where false."""
     match node:
         case exp.LT() | exp.LTE() | exp.GT() | exp.GTE():
             column, value, mirrored = _sides(columns, node)
             sign = _SIGNS[type(node)]
-            return column, compared(*columns.attribute(column), _MIRRORED[sign] if mirrored else sign, value)
+            return column, compared(
+                column, columns.schema[column], _MIRRORED[sign] if mirrored else sign, value
+            )
         case exp.EQ() | exp.NEQ():
             column, value, _ = _sides(columns, node)
-            equal, other = among(*columns.attribute(column), [value])
+            equal, other = among(column, columns.schema[column], [value])
             return column, (equal, other) if isinstance(node, exp.EQ) else (other, equal)
         case exp.In():
             columns.source.allow_only(node, ("this", "expressions"), "with IN; list constants: IN (1, 2)")
             if not node.expressions:
                 raise Unfit("IN needs a list of constants, such as IN (1, 2)")
             values = [constant(columns, each) for each in node.expressions]
-            column = columns.position(node.this, SUPPORTED)
-            return column, among(*columns.attribute(column), values)
+            column = columns.named(node.this, SUPPORTED)
+            return column, among(column, columns.schema[column], values)
         case exp.Between():
             columns.source.allow_only(node, ("this", "low", "high"), "with BETWEEN")
-            column = columns.position(node.this, SUPPORTED)
-            low = compared(*columns.attribute(column), ">=", constant(columns, node.args["low"]))
-            high = compared(*columns.attribute(column), "<=", constant(columns, node.args["high"]))
+            column = columns.named(node.this, SUPPORTED)
+            low = compared(column, columns.schema[column], ">=", constant(columns, node.args["low"]))
+            high = compared(column, columns.schema[column], "<=", constant(columns, node.args["high"]))
             return column, (low[0] & high[0], low[1] | high[1])
         case exp.Is():
             raise Unfit(
@@ -227,24 +231,24 @@ def _single(columns: Columns, node: exp.Expression) -> tuple[int, tuple[Flags, F
                 "counted in the cell '(other)'"
             )
         case exp.Column():
-            column = columns.position(node, SUPPORTED)
-            name, attribute = columns.attribute(column)
+            column = columns.named(node, SUPPORTED)
+            attribute = columns.schema[column]
             if (
                 isinstance(attribute, Categorical)
                 and attribute.type == "boolean"
                 and True in attribute.values
             ):
-                return column, among(name, attribute, [True])
-            raise Unfit(f"attribute {name!r} is not a condition by itself; compare it with a constant")
+                return column, among(column, attribute, [True])
+            raise Unfit(f"attribute {column!r} is not a condition by itself; compare it with a constant")
     raise Unfit(f"{quoted(node)} is not supported in a condition; {SUPPORTED}")
 
 
-def _sides(columns: Columns, node: exp.Expression) -> tuple[int, Value, bool]:
+def _sides(columns: Columns, node: exp.Expression) -> tuple[str, Value, bool]:
     """The column, the constant, and whether the constant comes first."""
     left, right = bare(node.this), bare(node.expression)
     mirrored = isinstance(right, exp.Column) and not isinstance(left, exp.Column)
     column, other = (right, left) if mirrored else (left, right)
-    return columns.position(column, SUPPORTED), constant(columns, other), mirrored
+    return columns.named(column, SUPPORTED), constant(columns, other), mirrored
 
 
 def constant(columns: Columns, node: exp.Expression) -> Value:

@@ -18,6 +18,7 @@ from residua.schema.attributes import plain
 from residua.schema.coding import short
 from residua.workload import wording
 from residua.workload.explicit import Combined, Explicit, Sets
+from residua.workload.families import bound, identity
 from residua.workload.groupings import Partition
 from residua.workload.intervals import Prefix
 from residua.workload.queries import Identity, Queries, Total
@@ -55,8 +56,8 @@ class Grouper:
         node = bare(node)
         if isinstance(node, exp.Case):
             return _case(self.columns, node)
-        position = self.columns.position(node, SUPPORTED)
-        return Factor((position,), Identity(self.columns.schema.sizes[position]))
+        name, schema = self.columns.named(node, SUPPORTED), self.columns.schema
+        return Factor((schema.resolve(name)[0],), bound(identity, schema, [name]))
 
     def sets(self, group: exp.Expression) -> list[tuple[Factor, ...]]:
         """The grouping sets of a GROUP BY, each without repetitions."""
@@ -71,7 +72,7 @@ class Grouper:
         found = []
         for chosen in product(*parts):
             members = tuple(dict.fromkeys(member for part in chosen for member in part))
-            attributes = [member.attributes[0] for member in members]
+            attributes = [member.attributes[0] for member in finest(members)]
             for attribute in attributes:
                 if attributes.count(attribute) > 1:
                     name = self.columns.schema.names[attribute]
@@ -112,6 +113,20 @@ class Grouper:
     def _refuse_many(self, node: exp.Expression, sets: int) -> None:
         many = f"this makes {sets:,} grouping sets, more than {GROUPING_SETS:,} in one statement"
         self.columns.source.require(sets <= GROUPING_SETS, node, many)
+
+
+def finest(members: Sequence[Factor]) -> tuple[Factor, ...]:
+    """The groups without the levels of an attribute that a finer one of its levels tells."""
+    most: dict[int, int] = {}
+    for each in filter(_by_level, members):
+        most[each.attributes[0]] = max(each.queries.count, most.get(each.attributes[0], 0))
+    return tuple(
+        each for each in members if not _by_level(each) or each.queries.count == most[each.attributes[0]]
+    )
+
+
+def _by_level(member: Factor) -> bool:
+    return member.queries.level is not None or isinstance(member.queries, Identity)
 
 
 def _case(columns: Columns, node: exp.Case) -> Factor:
@@ -172,12 +187,12 @@ def factors(schema: Schema, grouped: Sequence[Factor], selections: Sequence[Regi
     return tuple(made)
 
 
-def compressed(classes: Integers, labels: Sequence[str] | None) -> Partition:
+def compressed(classes: Integers, labels: Sequence[str] | None, level: str | None = None) -> Partition:
     """The partition without its empty classes."""
     kept, numbers = np.unique(classes[classes >= 0], return_inverse=True)
     dense = np.full(classes.shape, -1, dtype=np.int64)
     dense[classes >= 0] = numbers
-    return Partition(dense, None, None if labels is None else tuple(labels[at] for at in kept.tolist()))
+    return Partition(dense, level, None if labels is None else tuple(labels[at] for at in kept.tolist()))
 
 
 def _restricted(schema: Schema, member: Factor, mask: Flags) -> Queries:
@@ -206,18 +221,26 @@ def _restricted(schema: Schema, member: Factor, mask: Flags) -> Queries:
 
 def _narrowed(attribute: Attribute, queries: Partition, mask: Flags) -> Partition:
     """The classes within the mask; a label says which cells it is about where it has lost some."""
-    labels = queries.labels
+    level, labels = queries.level, queries.labels
+    if level is not None and labels is None:
+        labels = attribute.level_labels(level)
     if labels is not None:
+        inside = np.where(mask, queries.classes, -1)
+        left, all_of = (
+            np.bincount(each[each >= 0], minlength=len(labels)) for each in (inside, queries.classes)
+        )
+        cut = (left > 0) & (left < all_of)
+        level = None if cut.any() else level
         labels = tuple(
-            label if mask[queries.classes == at].all() else _narrowed_label(attribute, queries, mask, at)
+            _narrowed_label(attribute, queries, mask, at, label) if cut[at] else label
             for at, label in enumerate(labels)
         )
-    return compressed(np.where(mask, queries.classes, -1), labels)
+    return compressed(np.where(mask, queries.classes, -1), labels, level)
 
 
-def _narrowed_label(attribute: Attribute, queries: Partition, mask: Flags, at: int) -> str:
+def _narrowed_label(attribute: Attribute, queries: Partition, mask: Flags, at: int, label: str) -> str:
     left = np.flatnonzero(mask & (queries.classes == at))
-    label = "" if queries.labels is None else f" ({queries.labels[at]})"
+    label = f" ({label})"
     runs = _run_labels(attribute, left) if left.size else None
     if runs is not None:
         return runs[-1] + label

@@ -12,7 +12,7 @@ from sqlglot.errors import ParseError, SqlglotError
 from residua._limits import SQL_CELLS, SQL_WORDS
 from residua._text import one_line
 from residua.errors import WorkloadError
-from residua.schema import Attribute, Schema
+from residua.schema import Schema
 from residua.schema.coding import hint, listing, short
 
 DIALECT = "duckdb"
@@ -139,44 +139,46 @@ class Columns:
     source: Source
     tables: tuple[str, ...]  # what the table is called: its name, or its alias
 
-    def position(self, node: exp.Expression, supported: str) -> int:
-        """The position in the schema of the attribute that a column names."""
+    def named(self, node: exp.Expression, supported: str) -> str:
+        """The name that a column has in the schema: that of an attribute, or of a level: 'place.county'."""
         column = bare(node)
         if not isinstance(column, exp.Column) or not isinstance(column.this, exp.Identifier):
             raise self.refusal(node, f"{quoted(node)} is not a column of the table; {supported}")
-        self.source.allow_only(column, ("this", "table"), "in the name of a column")
-        table = column.table
-        if table and table.casefold() not in [name.casefold() for name in self.tables]:
-            raise self.refusal(
-                column,
-                f"there is no table {table!r} in FROM{hint(table, self.tables)}; it has {self.tables[0]!r}",
-            )
-        found = self.find(column.name)
-        if len(found) == 1:
-            return found[0]
-        names = self.schema.names
-        if found:
-            which = listing([names[at] for at in found])
-            raise self.refusal(column, f"column {short(column.name)} may be any of {which}; write it so")
-        raise self.refusal(
-            column,
-            f"column {short(column.name)} is not in the schema{hint(column.name, names)}; "
-            f"it has {listing(names)}",
-        )
+        self.source.allow_only(column, ("this", "table", "db"), "in the name of a column")
+        words = [part.name for part in column.parts]
+        owned = len(words) > 1 and words[0].casefold() in [name.casefold() for name in self.tables]
+        for text in dict.fromkeys((".".join(words[owned:]), ".".join(words))):
+            found = self.find(text)
+            if len(found) > 1:
+                raise self.refusal(
+                    column, f"column {short(text)} may be any of {listing(found)}; write it so"
+                )
+            if found:
+                return found[0]
+        raise self.refusal(column, self._unknown(words[owned:]))
+
+    def _unknown(self, words: Sequence[str]) -> str:
+        """Why words that follow the name of the table are no column."""
+        names, first = self.schema.names, words[0]
+        if len(words) == 1:
+            return f"column {short(first)} is not in the schema{hint(first, names)}; it has {listing(names)}"
+        if len(found := self.find(first)) == 1 and (levels := self.schema[found[0]].levels):
+            level = ".".join(words[1:])
+            return f"{found[0]!r} has no level {short(level)}{hint(level, levels)}; it has {listing(levels)}"
+        return f"there is no table {first!r} in FROM{hint(first, self.tables)}; it has {self.tables[0]!r}"
 
     def refusal(self, node: exp.Expression, what: str) -> WorkloadError:
         return self.source.refusal(node, what)
 
-    def attribute(self, position: int) -> tuple[str, Attribute]:
-        """Name and attribute at a position of the schema."""
-        return self.schema.names[position], self.schema.attributes[position]
-
-    def find(self, name: str) -> list[int]:
-        """The attributes of this name, or else those that differ from it by case only."""
-        names = self.schema.names
-        if name in self.schema:
-            return [names.index(name)]
-        return [at for at, each in enumerate(names) if each.casefold() == name.casefold()]
+    def find(self, name: str) -> list[str]:
+        """Attributes of this name, or levels, or else those that differ from it by case only."""
+        levels = [f"{each}.{level}" for each in self.schema for level in self.schema[each].levels]
+        for known in (self.schema.names, levels):
+            if name in known:
+                return [name]
+            if near := [each for each in known if each.casefold() == name.casefold()]:
+                return near
+        return []
 
 
 def shown(node: exp.Expression) -> str:

@@ -7,10 +7,10 @@ from sqlglot import exp
 
 from residua.errors import WorkloadError
 from residua.schema import Schema
-from residua.workload.intervals import Prefix
+from residua.workload.families import bound, prefix
 from residua.workload.queries import Identity
 from residua.workload.sql.conditions import restrictions
-from residua.workload.sql.factors import Grouper, factors
+from residua.workload.sql.factors import Grouper, factors, finest
 from residua.workload.sql.reading import STATEMENTS, Columns, Source, bare, quoted, shown
 from residua.workload.tables import Factor, Table, checked_weight, table_name
 
@@ -47,8 +47,8 @@ def _groups(
     if isinstance(counted, exp.Window):
         sets = [_cumulative(grouper, counted, sets)]
     left = [] if where is None else restrictions(columns, where.this)
-    for chosen in sets:
-        names = [schema.names[member.attributes[0]] for member in chosen]
+    for chosen in map(finest, sets):
+        names = [name for member in chosen for name in member.names(schema)]
         title = table_name(names, None if where is None else shown(where.this))
         try:
             yield Table(name or title, factors(schema, chosen, left), weight)
@@ -122,15 +122,16 @@ def _cumulative(
     plain = "cumulative counts need a plain GROUP BY, not grouping sets"
     source.require(len(sets) == 1, window, f"{plain}; {CUMULATIVE}")
     along = grouper.grouped(ordered.this)
-    name, attribute = grouper.columns.attribute(along.attributes[0])
-    numbers = isinstance(along.queries, Identity) and attribute.numeric
+    schema, (name,) = grouper.columns.schema, along.names(grouper.columns.schema)
+    numbers = (isinstance(along.queries, Identity) or along.queries.level) and schema[name].numeric
     labels = f"counts run along a column of numbers, not along {name!r}; rs.prefix takes labels in order"
-    source.require(numbers, ordered, labels)
+    source.require(bool(numbers), ordered, labels)
     parts = {grouper.grouped(node) for node in window.args.get("partition_by") or []}
     named = along in sets[0] and parts == set(sets[0]) - {along}
     once = "PARTITION BY and ORDER BY together must name the columns of GROUP BY, each once"
     source.require(named, window, f"{once}; {CUMULATIVE}")
-    return tuple(replace(each, queries=Prefix(attribute.size)) if each == along else each for each in sets[0])
+    running = replace(along, queries=bound(prefix, schema, [name]))
+    return tuple(running if each == along else each for each in sets[0])
 
 
 def _check_frame(source: Source, window: exp.Window) -> None:
