@@ -12,7 +12,7 @@ import typer
 from typer.core import TyperGroup
 
 from residua._text import visible
-from residua.cli import budgets, drafting, planning, reading, releasing
+from residua.cli import budgets, drafting, evidence, planning, reading, releasing
 from residua.errors import ResiduaError
 from residua.version import __version__
 
@@ -76,6 +76,7 @@ app.command("answer")(reading.answer)
 app.command("tables")(reading.tables)
 app.command("synthetic")(reading.synthetic)
 app.command("report")(reading.report)
+app.command("verify")(evidence.verify_release)
 app.add_typer(budgets.app, name="budget")
 app.command("demo")(reading.demo)
 

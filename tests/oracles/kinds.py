@@ -1,0 +1,55 @@
+"""Small plans of every kind of structure, law, unit and objective, for tests that try something on each."""
+
+from collections.abc import Callable
+from functools import cache
+
+import numpy as np
+
+import residua as rs
+
+SMALL = rs.Schema.of_sizes([3, 4, 2])
+PREFIXES = rs.all_tables(SMALL, (1, 2), rs.prefix)
+MARGINALS = rs.marginals(SMALL, up_to=2)
+JOINT = rs.table(SMALL, {("a0", "a1"): rs.affine}) + rs.table(SMALL, ["a2"])
+CONDITIONS = rs.sql(
+    SMALL,
+    "SELECT COUNT(*) FROM t WHERE a0 >= 1 OR a1 = 0;"
+    "SELECT a2, COUNT(*) FROM t WHERE NOT (a0 = 1 AND a1 = 1) GROUP BY a2",
+)
+BESIDE = rs.sql(SMALL, "SELECT COUNT(*) FROM t WHERE a0 >= 1 OR a1 = 0 OR a2 = 0") + rs.marginals(
+    SMALL, up_to=1
+)
+GAUSS, LAPLACE = rs.zcdp(1), rs.pure_dp(1)
+REPLACED = rs.Unit(neighbours="replace_one")
+PLANS: dict[str, Callable[[], rs.Plan]] = {
+    "blocks": lambda: rs.plan(PREFIXES, GAUSS, method="querysmasher"),
+    "best weights": lambda: rs.plan(PREFIXES, GAUSS, method="smasher"),
+    "marginals": lambda: rs.plan(MARGINALS, rs.approx_dp(1, "1e-6"), method="residualplanner"),
+    "fourier": lambda: rs.plan(PREFIXES, GAUSS, method="fourier"),
+    "dense": lambda: rs.plan(PREFIXES, GAUSS, method="dense"),
+    "nested": lambda: rs.plan(MARGINALS, GAUSS, method="hdmm-marginals"),
+    "union": lambda: rs.plan(JOINT, GAUSS, method="hdmm-union"),
+    "product": lambda: rs.plan(PREFIXES, GAUSS, method="hdmm-kron"),
+    "classes": lambda: rs.plan(CONDITIONS, GAUSS),
+    "classes beside cells": lambda: rs.plan(BESIDE, GAUSS, method="querysmasher"),
+    "targets": lambda: rs.plan(PREFIXES, targets=rs.stddev(3)),
+    "largest variance": lambda: rs.plan(PREFIXES, GAUSS, objective="max_variance"),
+    "persons": lambda: rs.plan(MARGINALS, GAUSS, unit=rs.Unit(max_records=3)),
+    "replaced": lambda: rs.plan(PREFIXES, GAUSS, unit=REPLACED),
+    "laplace": lambda: rs.plan(PREFIXES, LAPLACE),
+    "laplace classes": lambda: rs.plan(CONDITIONS, LAPLACE),
+    "weighted": lambda: rs.plan(3 * rs.table(SMALL, ["a0"]) + rs.table(SMALL, a1=rs.ranges), GAUSS),
+}
+
+
+@cache
+def planned(name: str) -> rs.Plan:
+    """The plan of this name."""
+    return PLANS[name]()
+
+
+@cache
+def released(name: str) -> rs.Release:
+    """A simulated release of the plan of this name."""
+    codes = np.array([[at % 3, at % 4, at % 2] for at in range(60)], dtype=np.int32)
+    return rs.measure(planned(name), codes, ledger=None, noise=rs.simulated(seed=1))
