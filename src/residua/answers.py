@@ -1,8 +1,8 @@
 """Answers as people and files hold them: arrays by attribute, data frames, Arrow tables, Parquet files."""
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
-from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -10,14 +10,14 @@ from numpy.typing import DTypeLike, NDArray
 
 from residua._arrays import AnyArray, Array, Integers
 from residua._files import Target, whole_file
+from residua._limits import ROWS_AT_ONCE
 from residua.schema import Schema
-from residua.workload import Identity, Table, table
+from residua.workload import Factor, Identity, Table, table
+from residua.workload.tables import ALL, AND
 
 if TYPE_CHECKING:
     import pandas
     import pyarrow
-
-ROWS_AT_ONCE = 1_000_000  # answers of a table that are put into words at a time
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -53,29 +53,32 @@ def asked_cells(
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Answers:
-    """Answers of tables, one after the other; `figures_of` has an array (count,) for each of the figures."""
+    """Answers of tables, one after the other: each table with an array (count,) for each of the figures."""
 
     schema: Schema
-    groups: Iterable[Table]
+    tables: Iterable[tuple[Table, Sequence[Array]]]
     figures: Sequence[str]
-    figures_of: Callable[[Table], Sequence[Array]]
     notes: Mapping[str, str]
 
     def arrow(self) -> "pyarrow.Table":
         """All of them as an Arrow table: table, each attribute, query, and the figures."""
         import pyarrow as pa
 
-        return pa.Table.from_batches(list(self._batches()), schema=self._columns())
+        return pa.Table.from_batches(list(self.batches()), schema=self._columns())
 
     def write(self, path: Target) -> None:
-        """Write them to a Parquet file, table by table."""
-        write_parquet(path, self._columns(), self._batches())
+        """Write them to a Parquet file, some tables at a time."""
+        write_parquet(path, self._columns(), self.batches())
 
     def _columns(self) -> "pyarrow.Schema":
         import pyarrow as pa
 
-        labels = pa.dictionary(pa.int32(), pa.string())
-        columns = [pa.field(name, labels) for name in ("table", *self._attributes())]
+        def labels(count: int) -> "pyarrow.DataType":
+            return pa.dictionary(pa.from_numpy_dtype(_narrow(count)), pa.string())
+
+        attributes = zip(self._attributes(), self.schema.sizes, strict=True)
+        columns = [pa.field("table", pa.dictionary(pa.int32(), pa.string()))]
+        columns += [pa.field(name, labels(size)) for name, size in attributes]
         columns += [pa.field("query", pa.string()), *(pa.field(name, pa.float64()) for name in self.figures)]
         return pa.schema(columns, metadata=dict(self.notes))
 
@@ -88,43 +91,101 @@ class Answers:
                 column = f"attribute {column}"
             yield column
 
-    def _batches(self) -> Iterator["pyarrow.RecordBatch"]:
-        columns = self._columns()
-        for group in self.groups:
-            figures, words = self.figures_of(group), group.descriptions(self.schema)
-            for start in range(0, group.count, ROWS_AT_ONCE):
-                texts = list(islice(words, ROWS_AT_ONCE))
-                part = slice(start, start + len(texts))
-                yield self._batch(group, start, texts, [figure[part] for figure in figures], columns)
+    def batches(self) -> Iterator["pyarrow.RecordBatch"]:
+        """The rows in order, some at a time: of many small tables, or of a part of a large one."""
+        columns, waiting, room = self._columns(), [], ROWS_AT_ONCE
+        for group, figures in self.tables:
+            start = 0
+            while start < group.count:
+                rows = range(start, min(group.count, start + room))
+                waiting.append(_Rows(group, rows, [each[rows.start : rows.stop] for each in figures]))
+                start, room = rows.stop, room - len(rows)
+                if not room:
+                    yield self._batch(waiting, columns)
+                    waiting, room = [], ROWS_AT_ONCE
+        if waiting:
+            yield self._batch(waiting, columns)
 
-    def _batch(
-        self, group: Table, start: int, texts: list[str], figures: Sequence[Array], columns: "pyarrow.Schema"
-    ) -> "pyarrow.RecordBatch":
-        """Some answers of one table, from the query `start` on, with their words and figures."""
+    def _batch(self, parts: Sequence["_Rows"], columns: "pyarrow.Schema") -> "pyarrow.RecordBatch":
+        """Some rows of tables with their labels, words and figures."""
         import pyarrow as pa
 
-        def labelled(places: Any, labels: Sequence[str]) -> "pyarrow.Array":
-            return pa.DictionaryArray.from_arrays(pa.array(places, pa.int32()), pa.array(labels, pa.string()))
-
-        count = len(texts)
-        found = [labelled(np.zeros(count, dtype=np.int32), [group.name])]
-        cells = _cells(group, np.arange(start, start + count))
+        ends = np.cumsum([len(part.rows) for part in parts])
+        slices = [slice(end - len(part.rows), end) for part, end in zip(parts, ends.tolist(), strict=True)]
+        words, cells = _Words(self.schema, int(ends[-1])), {}
+        for part, rows in zip(parts, slices, strict=True):
+            for number, (factor, place) in enumerate(part.places()):
+                words.add(number, rows, factor, place)
+                if isinstance(factor.queries, Identity):
+                    (at,) = factor.attributes
+                    if at not in cells:
+                        cells[at] = np.full(words.count, -1, dtype=_narrow(self.schema.sizes[at]))
+                    cells[at][rows] = place
+        tables = np.repeat(np.arange(len(parts), dtype=np.int32), np.diff(ends, prepend=0))
+        found = [pa.DictionaryArray.from_arrays(tables, pa.array([part.table.name for part in parts]))]
         for at, name in enumerate(self.schema.names):
-            known = at in cells
-            labels = list(self.schema[name].labels()) if known else []
-            found.append(labelled(cells[at] if known else [None] * count, labels))
-        arrays = [*found, pa.array(texts, pa.string()), *map(pa.array, figures)]
-        return pa.RecordBatch.from_arrays(arrays, schema=columns)
+            if at in cells:
+                places = pa.array(cells[at], mask=cells[at] < 0)
+                found.append(pa.DictionaryArray.from_arrays(places, pa.array(self.schema[name].labels())))
+            else:
+                found.append(pa.nulls(words.count, columns.field(1 + at).type))
+        arrays = [np.concatenate(each) for each in zip(*(part.figures for part in parts), strict=True)]
+        return pa.RecordBatch.from_arrays([*found, words.joined(), *map(pa.array, arrays)], schema=columns)
 
 
-def _cells(group: Table, queries: Integers) -> dict[int, NDArray[np.int32]]:
-    """For attributes that a table asks cell by cell, the cell of each query."""
-    found = {}
-    for factor in reversed(group.factors):
-        queries, place = np.divmod(queries, factor.queries.count)
-        if isinstance(factor.queries, Identity):
-            found[factor.attributes[0]] = place.astype(np.int32)
-    return found
+@dataclass(frozen=True, slots=True, eq=False)
+class _Rows:
+    """Some rows of one table, with their figures."""
+
+    table: Table
+    rows: range
+    figures: Sequence[Array]
+
+    def places(self) -> Iterator[tuple[Factor, Integers]]:
+        """Each factor of the table, and the place of its query in every row."""
+        counts = [factor.queries.count for factor in self.table.factors]
+        rows = np.arange(self.rows.start, self.rows.stop)
+        for number, factor in enumerate(self.table.factors):
+            yield factor, rows // math.prod(counts[number + 1 :]) % counts[number]
+
+
+class _Words:
+    """Words for rows, from those of the factors' queries, each of which is described once."""
+
+    def __init__(self, schema: Schema, count: int) -> None:
+        self.schema, self.count = schema, count
+        self.columns: list[NDArray[np.int32]] = []  # numbers of words in every row; the first word is none
+        self.words: list[str | None] = [None]
+        self.known: dict[tuple[int, int, int], int] = {}
+
+    def add(self, number: int, rows: slice, factor: Factor, place: Integers) -> None:
+        """Say in these rows what the queries at these places of a factor ask, after so many others."""
+        if number == len(self.columns):
+            self.columns.append(np.zeros(self.count, dtype=np.int32))
+        low, high = int(place.min()), int(place.max())
+        start = self.known.setdefault((id(factor), low, high), len(self.words))
+        if start == len(self.words):
+            self.words += [factor.describe(at, self.schema) or None for at in range(low, high + 1)]
+        self.columns[number][rows] = place - low + start
+
+    def joined(self) -> "pyarrow.Array":
+        """The words of every row as one text."""
+        import pyarrow as pa
+        from pyarrow import compute
+
+        # Arrow leaves out rows that have no word at all: theirs is ALL, which stands last.
+        silent = np.array([word is None for word in self.words])
+        first, *others = self.columns or [np.zeros(self.count, dtype=np.int32)]
+        nothing = np.logical_and.reduce([silent[column] for column in (first, *others)])
+        words = pa.array([*self.words, ALL], pa.string())
+        columns = [np.where(nothing, len(self.words), first), *others]
+        found = [words.take(pa.array(column)) for column in columns]
+        return compute.binary_join_element_wise(*found, AND, null_handling="skip")
+
+
+def _narrow(count: int) -> type[np.signedinteger[Any]]:
+    """The narrowest whole numbers that tell so many labels apart."""
+    return next(kind for kind in (np.int8, np.int16, np.int32, np.int64) if count <= np.iinfo(kind).max)
 
 
 def write_parquet(path: Target, schema: "pyarrow.Schema", batches: Iterable["pyarrow.RecordBatch"]) -> None:

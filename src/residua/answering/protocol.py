@@ -30,6 +30,10 @@ class Answerer(ABC):
     def variances(self, group: Table) -> Array:
         """Variance of each query's answer, shape (count,)."""
 
+    def variances_by_table(self, part: Table | TableRun) -> Iterator[Array]:
+        """Variances of the queries of each table of a part, table by table."""
+        return map(self.variances, _tables(part))
+
     @abstractmethod
     def summed(self, group: Table, *, weighted: bool) -> float:
         """Sum of the variances, without listing them; with `weighted`, times each query's own weight."""

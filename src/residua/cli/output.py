@@ -137,20 +137,19 @@ def write_answers(
     stream: IO[bytes] | None = None,
     **settings: float,
 ) -> None:
-    """Write answers with their errors to a CSV or Parquet file, table by table; `stream`, if it is open."""
+    """Write answers with their errors to a CSV or Parquet file, some at a time; `stream`, if it is open."""
     check_table_file(path)
     if path.suffix.lower() == ".parquet":
         found.write_answers(stream or path, work, **settings)
         return
     marks = ["biased"] * isinstance(found, Processed) + ["simulated"] * found.simulated
-    tables = (found.answers(Workload(work.schema, (group,)), **settings) for group in work.groups())
-    write_csv(stream or path, tables, marks, formulas=formulas)
+    write_csv(stream or path, found.answer_batches(work, **settings), marks, formulas=formulas)
 
 
 def write_csv(
-    path: Target, tables: Iterable["pyarrow.Table"], marks: Sequence[str], *, formulas: bool
+    path: Target, batches: Iterable["pyarrow.RecordBatch"], marks: Sequence[str], *, formulas: bool
 ) -> None:
-    """Write tables below each other to a CSV file that is either whole or not there.
+    """Write batches of rows below each other to a CSV file that is either whole or not there.
 
     CSV has no other place for a mark, such as that numbers are simulated, than a column. Unless `formulas`
     are wanted, a quote before them keeps spreadsheets from running labels.
@@ -159,8 +158,8 @@ def write_csv(
 
     with whole_file(path) as stream:
         writer = None
-        for table in tables:
-            rows = _plain(table, marks)
+        for batch in batches:
+            rows = _plain(batch, marks)
             rows = rows if formulas else _harmless(rows)
             writer = csv.CSVWriter(stream, rows.schema) if writer is None else writer
             writer.write_table(rows)
@@ -168,15 +167,15 @@ def write_csv(
             writer.close()
 
 
-def _plain(rows: "pyarrow.Table", marks: Sequence[str]) -> "pyarrow.Table":
+def _plain(batch: "pyarrow.RecordBatch", marks: Sequence[str]) -> "pyarrow.Table":
     """The rows with text as text, and a column for each mark."""
     import pyarrow as pa
 
     fields = [
         pa.field(field.name, pa.string() if pa.types.is_dictionary(field.type) else field.type)
-        for field in rows.schema
+        for field in batch.schema
     ]
-    plain = rows.cast(pa.schema(fields))
+    plain = pa.Table.from_batches([batch]).cast(pa.schema(fields))
     for mark in marks:
         plain = plain.append_column(mark, pa.array([True] * len(plain)))
     return plain

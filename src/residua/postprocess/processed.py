@@ -4,7 +4,7 @@ Post-processed tables are taken for the truth, noise of the plan's own law is ad
 again. The differences estimate bias and noise together (parametric bootstrap, claim P-107).
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -187,9 +187,13 @@ class Processed:
         """Write every answer to a Parquet file, table by table."""
         self._answers(work).write(path)
 
+    def answer_batches(self, work: Workload | None = None) -> Iterator["pyarrow.RecordBatch"]:
+        """The rows of `answers`, some at a time."""
+        return self._answers(work).batches()
+
     def _answers(self, work: Workload | None) -> Answers:
-        groups = self._workload(work).groups()
-        return Answers(self.plan.schema, groups, FIGURES, self._figures_of, self.metadata)
+        tables = ((group, self._figures_of(group)) for group in self._workload(work).groups())
+        return Answers(self.plan.schema, tables, FIGURES, self.metadata)
 
     @property
     def metadata(self) -> dict[str, str]:

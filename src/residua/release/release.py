@@ -3,10 +3,11 @@
 import math
 import os
 import platform
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import cached_property, partial
+from itertools import chain
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +15,7 @@ import numpy as np
 
 from residua import _files
 from residua._arrays import AnyArray, Array
-from residua._limits import MOST_ANSWERS
+from residua._limits import MOST_ANSWERS, ROWS_AT_ONCE
 from residua._manifests import entry, flag, submanifest, submanifests, text, whole
 from residua.answering.blocks import Measured
 from residua.answering.estimator import Estimates, Estimator
@@ -32,6 +33,7 @@ from residua.version import __version__
 from residua.workload import Table, TableRun, Workload, table
 from residua.workload.queries import spelled
 from residua.workload.sql import sql
+from residua.workload.tables import runs_of
 
 if TYPE_CHECKING:
     import pyarrow
@@ -204,22 +206,37 @@ class Release(Derives, Tabulates):
         """
         return self._answers(work, level).arrow()
 
+    def answer_batches(
+        self, work: Workload | None = None, *, level: float = 0.95
+    ) -> Iterator["pyarrow.RecordBatch"]:
+        """The rows of `answers`, some at a time, so that they need not fit in memory."""
+        return self._answers(work, level).batches()
+
     def _answers(self, work: Workload | None, level: float) -> Answers:
         level, notes = Intervals(level).level, {"residua.simulated": str(self.simulated).lower()}
-        groups = self._workload(work).groups()
-        return Answers(self.plan.schema, groups, FIGURES, lambda group: self._figures_of(group, level), notes)
+        return Answers(self.plan.schema, self._tables(self._workload(work), level), FIGURES, notes)
 
-    def _figures_of(self, group: Table, level: float) -> tuple[Array, Array, Array, Array]:
+    def _tables(self, work: Workload, level: float) -> Iterator[tuple[Table, tuple[Array, ...]]]:
+        """Each table with its figures; tables that differ in names only are answered some at a time."""
+        for run in chain.from_iterable(runs_of(part, ROWS_AT_ONCE) for part in work.parts):
+            groups = run if isinstance(run, TableRun) else (run,)
+            variances = self.plan.strategy.answerer.variances_by_table(run)
+            for group, values, own in zip(groups, self._values_of_part(run), variances, strict=True):
+                yield group, self._with_interval(values, own, level)
+
+    def _figures_of(self, group: Table, level: float) -> tuple[Array, ...]:
         """Values, standard deviations, and both ends of the intervals of one table, shape (count,) each."""
-        values = self._values_of(group)
-        stddev = np.sqrt(self.plan.strategy.variances(group))
+        return self._with_interval(self._values_of(group), self.plan.strategy.variances(group), level)
+
+    def _with_interval(self, values: Array, variances: Array, level: float) -> tuple[Array, ...]:
+        stddev = np.sqrt(variances)
         margin = interval_margin(self.plan.strategy.law, level) * stddev
         return values, stddev, values - margin, values + margin
 
     def write_answers(
         self, path: _files.Target, work: Workload | None = None, *, level: float = 0.95
     ) -> None:
-        """Write every answer to a Parquet file, table by table, so that they need not fit in memory.
+        """Write every answer to a Parquet file, some at a time, so that they need not fit in memory.
 
         Instead of a path, a binary file may be given that is open for writing.
         """

@@ -18,6 +18,7 @@ from residua.schema.coding import short
 from residua.workload.queries import Queries, Total
 
 TIMES = " x "
+AND, ALL = " and ", "all"  # between words for what a query asks of attributes; where it asks nothing
 NAME_WIDTH = 80  # characters of a name that tells a condition
 
 
@@ -141,7 +142,7 @@ def without_totals(group: Table) -> Table:
 
 
 def _joined(parts: Iterator[str] | tuple[str, ...]) -> str:
-    return " and ".join(part for part in parts if part) or "all"
+    return AND.join(part for part in parts if part) or ALL
 
 
 def table_name(names: Iterable[str], where: object = None) -> str:
@@ -273,6 +274,15 @@ class TableRun:
         factors = self.factors or (None,) * len(self.schema)
         pairs = zip(self.schema.names, factors, strict=True)
         return [name if own is None else own.names(self.schema)[0] for name, own in pairs]
+
+
+def runs_of(part: Table | TableRun, queries: int) -> Iterator[Table | TableRun]:
+    """A run of tables in shorter ones, of about so many queries each; a table is left as it is."""
+    if isinstance(part, Table):
+        yield part
+        return
+    step = max(1, len(part) * queries // max(1, part.count))
+    yield from (part[start : start + step] for start in range(0, len(part), step))
 
 
 def refuse_wide_tables(parts: Sequence[Table | TableRun]) -> None:

@@ -7,6 +7,7 @@ attributes, have the same variances, up to order: one of each class is enough to
 import math
 from collections.abc import Iterator, Sequence
 from functools import partial
+from typing import TypeGuard
 
 import numpy as np
 
@@ -30,8 +31,11 @@ def _families(known: PartCache, tables: TableRun) -> Integers:
     return found
 
 
-def examples_of(known: PartCache, tables: TableRun) -> Integers:
-    """Places of the first tables of each class: all of a class have the same variances, up to order."""
+def table_classes(known: PartCache, tables: TableRun) -> tuple[Integers, Integers]:
+    """Places of the first tables of each class, and the class of each table.
+
+    All of a class have the same variances, up to the order of their attributes.
+    """
     subsets = np.sort(tables.subsets, axis=1)
     families, blocks = _families(known, tables), _block_classes(known)
     classes = np.zeros(len(tables), dtype=np.int64)
@@ -46,7 +50,12 @@ def examples_of(known: PartCache, tables: TableRun) -> Integers:
             here[found] = 2 + blocks[owner][rows[found]]
         here[known.elsewhere.find(kept)[0] >= 0] = 1
         classes = _refined(classes, here)
-    return distinct_rows(classes[:, None])[0]
+    return distinct_rows(classes[:, None])
+
+
+def _classified(part: Table | TableRun) -> TypeGuard[TableRun]:
+    """Whether tables have classes to be looked up."""
+    return isinstance(part, TableRun) and part.joint is None and part.ways <= LOOKED_UP_WAYS
 
 
 def _refined(classes: Integers, more: Integers) -> Integers:
@@ -237,6 +246,13 @@ class Independent(Answerer):
             grid += noise * outer(map(self.known.listed, parts), places)
         return grid.reshape(-1)
 
+    def variances_by_table(self, part: Table | TableRun) -> Iterator[Array]:
+        if not _classified(part) or (np.diff(part.subsets, axis=1) < 0).any():
+            return super().variances_by_table(part)
+        first, classes = table_classes(self.known, part)
+        found = [self.variances(part[at]) for at in first.tolist()]
+        return (found[at] for at in classes.tolist())
+
     def summed(self, group: Table, *, weighted: bool) -> float:
         return math.fsum(
             noise * math.prod(self.known.summed(part, weighted=weighted) for part in parts)
@@ -268,8 +284,8 @@ class Independent(Answerer):
         return result
 
     def examples(self, part: Table | TableRun) -> Iterator[Table]:
-        if isinstance(part, TableRun) and part.joint is None and part.ways <= LOOKED_UP_WAYS:
-            yield from (part[at] for at in examples_of(self.known, part).tolist())
+        if _classified(part):
+            yield from (part[at] for at in table_classes(self.known, part)[0].tolist())
         else:
             yield from super().examples(part)
 
