@@ -143,7 +143,7 @@ def test_memory_that_is_lacking_for_the_answers_is_found_out_before_the_debit(un
     def lacking(*_):
         raise MemoryError
 
-    monkeypatch.setattr("residua.release.Release._figures_of", lacking)
+    monkeypatch.setattr("residua.release.Release._with_interval", lacking)
     assert "memory" in mistake("release", "people.yaml")
 
 

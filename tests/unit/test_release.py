@@ -466,3 +466,22 @@ def test_the_answers_are_about_right(real):
     counts = np.bincount(CODES[:, 0], minlength=5)
     table = real.table("age")
     assert (np.abs(table.values - counts) < 8 * table.stddev).all()
+
+
+def test_rows_are_the_same_however_many_are_put_into_words_at_a_time(release, monkeypatch):
+    whole = release.answers()
+    expected = [text for group in WORK.groups() for text in group.descriptions(SCHEMA)]
+    assert whole.column("query").to_pylist() == expected
+    monkeypatch.setattr("residua.answers.ROWS_AT_ONCE", 7)
+    parts = list(release.answer_batches())
+    assert [len(part) for part in parts[:-1]] == [7] * (len(parts) - 1)
+    assert [row for part in parts for row in part.to_pylist()] == whole.to_pylist()
+
+
+def test_tables_of_one_class_have_the_variances_that_each_has_by_itself(releases):
+    runs = rs.marginals(SCHEMA, ways=2) + rs.all_tables(SCHEMA, ways=2, numeric=rs.prefix, family=rs.identity)
+    for part in runs.parts:
+        for release in releases.values():
+            answerer = release.plan.strategy.answerer
+            for group, found in zip(part, answerer.variances_by_table(part), strict=True):
+                np.testing.assert_allclose(found, answerer.variances(group), rtol=1e-12)

@@ -23,7 +23,8 @@ from residua.linalg.matrices import along_axes
 from residua.plans import Plan
 from residua.privacy import Budget, privacy_cost, pure_dp
 from residua.privacy.statement import bound_divisor
-from residua.release.release import Measurements, Release
+from residua.release.measurements import Measurements
+from residua.release.release import Release
 from residua.strategy.joining import Numbers, as_cells, joined
 from residua.strategy.strategy import Strategy
 from residua.workload import Workload
