@@ -112,7 +112,7 @@ def gather(
         if factors is not None and all(len(each.attributes) == 1 for each in factors if each is not None):
             _split_product(part, kinds, asked, runs)
         else:
-            for group in part if isinstance(part, TableRun) else (part,):
+            for group in part:
                 _split_joint(group, kinds, asked, joint)
     for others, rows in joint.items():
         terms = np.array([term for term, _, _ in rows], dtype=np.int64)

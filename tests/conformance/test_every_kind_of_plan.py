@@ -11,7 +11,7 @@ import pytest
 import residua as rs
 from residua.methods.registry import methods_for
 from residua.report import plan_contents, release_contents
-from residua.report.page import page_of
+from residua.report.sections import page_of
 
 pytestmark = pytest.mark.filterwarnings(
     "ignore:a release that no ledger paid for:residua.DifferentDataWarning"

@@ -12,7 +12,7 @@ import residua as rs
 from residua.methods.hdmm.demand import Kernel, closed_form, demands
 from residua.methods.hdmm.marginals import marginals, plain_kernels, weighing_of, weighted_terms
 from residua.methods.hdmm.p_identity import opt0
-from residua.methods.hdmm.weighing import best_weights
+from residua.methods.hdmm.marginals import best_weights
 from residua.workload.intervals import Prefix
 
 SCHEMA = rs.Schema.of_sizes([4, 3, 2])

@@ -60,9 +60,9 @@ def drawn(work: rs.Workload) -> tuple[Evaluation, Array]:
     weights = [draw.dirichlet(np.full(size, 3.0)) for size in structure.sizes]
     joint = joint_rows(work)
     cells = np.ones(1)
-    for at in joint.attributes:
+    for at in work.attributes:
         cells = np.kron(cells, weights[structure.roles[at]])
-    _, values, right = np.linalg.svd(joint.root * np.sqrt(cells), full_matrices=False)
+    _, values, right = np.linalg.svd(joint * np.sqrt(cells), full_matrices=False)
     root = (right.T * values) @ right
     return Evaluation(Problem.of(structure), [Axis.of(each) for each in weights]), root
 

@@ -14,7 +14,7 @@ from residua.privacy.conversions import text_above
 from residua.report import plan_contents, release_contents, write_report
 from residua.report.budgets import FACTORS, scaled
 from residua.report.charts import SERIES, themed, tidy
-from residua.report.page import page_of
+from residua.report.sections import page_of
 from residua.report.words import SCOPES, decimals_for, headline, methods_paragraph
 
 SCHEMA = rs.Schema(
@@ -258,7 +258,7 @@ def test_names_from_outside_turn_no_text_around():
 def test_long_tables_are_cut_and_say_so(monkeypatch, release):
     monkeypatch.setattr("residua.report.gather.MOST_NUMBERS", 17)
     contents = release_contents(release)
-    assert contents.numbers_shown <= 17
+    assert sum(len(sheet.numbers.queries) for sheet in contents.sheets) <= 17
     page = page_of(contents, {})
     assert "more numbers are not listed here" in page
 

@@ -27,8 +27,8 @@ def test_only_those_with_leave_open_a_side_room(room):
 def test_an_intruder_is_found_and_those_with_leave_are_not(room):
     graph = grimp.ImportGraph()
     inner = f"residua.{room}.inner"
-    for importer in ("residua", "residua._measure", f"residua.{room}", "residua.report.page"):
+    for importer in ("residua", "residua._measure", f"residua.{room}", "residua.report.sections"):
         graph.add_import(importer=importer, imported=inner)
     graph.add_import(importer="residua.cli", imported=f"residua.{room}")
-    expected = {"residua.report.page"} if room != "noise" else {"residua.report.page", "residua.cli"}
+    expected = {"residua.report.sections"} if room != "noise" else {"residua.report.sections", "residua.cli"}
     assert intruders(graph, room) == expected

@@ -129,7 +129,7 @@ def totals_of(strategy: Strategy, work: Workload) -> Totals:
         more = strategy.totals(part)
         weighted, plain = weighted + more[0], plain + more[1]
         if not math.isfinite(weighted + plain):
-            who = f"tables such as {part[0].name!r}" if isinstance(part, TableRun) else f"table {part.name!r}"
+            who = f"{'tables such as' if isinstance(part, TableRun) else 'table'} {next(part.names())!r}"
             raise WorkloadError(
                 f"{who}: the sum of the variances of {spelled(part.count)} queries is beyond what a float "
                 "holds; ask fewer queries, or spend more privacy"

@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, reduce
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -21,6 +21,7 @@ from residua.linalg.matrices import (
 from residua.workload import Factor
 
 Subset = tuple[int, ...]
+T = TypeVar("T")
 
 Measured = Sequence[tuple[int, Integers, Array]]
 """Measured numbers in units of the matrices: layer, rows of blocks there, and numbers (blocks, rows)."""
@@ -152,16 +153,25 @@ class Layer:
 
 
 class Memory:
-    """What has been worked out about matrices, whatever the noise; copies with other noise share it."""
+    """What has been worked out, by key, as long as there is room for so many numbers.
 
-    def __init__(self) -> None:
-        self._known: dict[Any, Any] = {}
+    What is known of matrices, whatever the noise, copies of blocks with other noise share.
+    """
 
-    def of(self, key: object, make: Any) -> Any:
-        """What was made of a key, or what `make` makes of it now."""
-        if key not in self._known:
-            self._known[key] = make()
-        return self._known[key]
+    def __init__(self, room: float = math.inf) -> None:
+        self._known: dict[object, Any] = {}
+        self._room = room
+
+    def of(self, key: object, make: Callable[[], T], size: Callable[[T], int] = lambda _: 0) -> T:
+        """What was made of a key before, or is now, of this size."""
+        if key in self._known:
+            known: T = self._known[key]
+            return known
+        found = make()
+        if size(found) <= self._room:
+            self._room -= size(found)
+            self._known[key] = found
+        return found
 
 
 @dataclass(frozen=True, eq=False)

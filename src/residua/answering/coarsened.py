@@ -20,6 +20,7 @@ from residua.answering.independent.parts import not_together
 from residua.answering.protocol import Answerer, not_in_span
 from residua.errors import Infeasible
 from residua.linalg.classes import Classes
+from residua.linalg.matrices import mean_first
 from residua.workload import Combined, Explicit, Factor, Queries, Table, TableRun
 from residua.workload.tables import without_totals
 from residua.workload.union import Merged, Order
@@ -77,7 +78,7 @@ class QuerySplit:
         """Coordinates of rows that no sum of functions of settled attributes can change, (rows, k)."""
         tensor = rows.reshape(len(rows), *self.sizes)
         for axis, size in enumerate(self.sizes, start=1):
-            tensor = np.moveaxis(np.tensordot(tensor, _contrasts(size), axes=(axis, 1)), -1, axis)
+            tensor = np.moveaxis(np.tensordot(tensor, mean_first(size), axes=(axis, 0)), -1, axis)
         return np.asarray(tensor.reshape(len(rows), -1)[:, self._unsettled])
 
     @cached_property
@@ -174,13 +175,6 @@ def _independent(rows: Array) -> Indices:
     _, triangle, order = qr((rows[alive] / lengths[alive, None]).T, mode="economic", pivoting=True)
     rank = int(np.sum(np.abs(np.diagonal(triangle)) > ROUNDING))
     return np.sort(alive[order[:rank]])
-
-
-def _contrasts(size: int) -> Array:
-    """An orthonormal basis of queries on some classes, the first one constant, shape (size, size)."""
-    basis = np.linalg.qr(np.column_stack([np.ones(size), np.eye(size)[:, 1:]]))[0].T
-    basis[0] = 1 / math.sqrt(size)
-    return np.asarray(basis)
 
 
 class Coarsened(Answerer):

@@ -32,7 +32,7 @@ class Answerer(ABC):
 
     def variances_by_table(self, part: Table | TableRun) -> Iterator[Array]:
         """Variances of the queries of each table of a part, table by table."""
-        return map(self.variances, _tables(part))
+        return map(self.variances, part)
 
     @abstractmethod
     def summed(self, group: Table, *, weighted: bool) -> float:
@@ -68,7 +68,7 @@ class Answerer(ABC):
         if at_once is not None:
             return part.weight * at_once, at_once
         weighted = plain = 0.0
-        for group in _tables(part):
+        for group in part:
             weighted += self.total(group, weighted=True)
             plain += self.total(group, weighted=False)
         return weighted, plain
@@ -91,7 +91,7 @@ class Answerer(ABC):
 
     def examples(self, part: Table | TableRun) -> Iterator[Table]:
         """Tables of a part among which every table finds one with the same variances."""
-        yield from _tables(part)
+        yield from part
 
     def least_accurate(self, part: Table | TableRun) -> Iterator[Table]:
         """Tables of a part among which is the one with the largest variance."""
@@ -123,10 +123,6 @@ class Factored:
     scale: float
     factors: tuple[FactorCovariance, ...]
     means: tuple[Array, ...] | None = None
-
-
-def _tables(part: Table | TableRun) -> Iterator[Table]:
-    yield from part if isinstance(part, TableRun) else (part,)
 
 
 def not_in_span(told: str, attributes: Sequence[int] = ()) -> NotInSpan:

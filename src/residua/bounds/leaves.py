@@ -3,7 +3,6 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 
@@ -98,23 +97,13 @@ class Slopes:
         self.across += other.across
 
 
-class Leaf(Protocol):
-    """A pair of attributes."""
-
-    @property
-    def squares(self) -> Array:
-        """The squares of l."""
-
-    def left(self, point: float) -> tuple[Array, Array]:
-        """`S' D S` and `S' D^2 S` with `D = s / (l^2 + s)`: what the pair leaves of shared coordinates."""
-
-    def slopes(self, nodes: Sequence[Node]) -> tuple[Slopes, Slopes]:
-        """The slopes at several nodes added up, for the first and the second attribute."""
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class Listed:
-    """A pair with any rows. `right` is V with the pair's own coordinates as two axes, (a, b, rank)."""
+    """A pair with any rows. `right` is V with the pair's own coordinates as two axes, (a, b, rank).
+
+    `squares` are those of l; `left` is what the pair leaves of shared coordinates, `slopes` has the slopes at
+    several nodes added up, for the first and the second attribute.
+    """
 
     squares: Array
     shared: Array
@@ -137,7 +126,7 @@ class Listed:
         return cls(squares, left.T @ shared, wide)
 
     def left(self, point: float) -> tuple[Array, Array]:
-        """See `Leaf`."""
+        """`S' D S` and `S' D^2 S` with `D = s / (l^2 + s)`."""
         damped = (point / (self.squares + point))[:, None] * self.shared
         return self.shared.T @ damped, damped.T @ damped
 
@@ -189,7 +178,7 @@ class Product:
 
     @property
     def squares(self) -> Array:
-        """See `Leaf`."""
+        """The squares of l."""
         return self._grid.reshape(-1)
 
     @property
@@ -197,7 +186,7 @@ class Product:
         return np.multiply.outer(self.one.lengths**2, self.two.lengths**2)
 
     def left(self, point: float) -> tuple[Array, Array]:
-        """See `Leaf`."""
+        """`S' D S` and `S' D^2 S` with `D = s / (l^2 + s)`."""
         damping = point / (self._grid + point)
         return self._shared(damping), self._shared(damping**2)
 
@@ -232,6 +221,10 @@ class Product:
             for side, each in zip(sides, sums, strict=True)
         )
         return one, two
+
+
+Leaf = Listed | Product
+"""A pair of attributes."""
 
 
 def _partial(

@@ -139,7 +139,7 @@ def _read(
     total = 0.0
     alone: dict[int, dict[Queries, float]] = {}
     pairs: dict[Pair, dict[Factors, float]] = {}
-    for table in (table for part in small for table in (part if isinstance(part, TableRun) else (part,))):
+    for table in (table for part in small for table in part):
         attributes = sorted(table.attributes, key=lambda at: (orbit[at], at))
         orbits = [int(orbit[at]) for at in attributes]
         if not attributes:

@@ -268,7 +268,7 @@ def _wide_roots(parts: Sequence[Table | TableRun], kinds: Sequence[int], axes: S
             squares = part.weight * one[part.subsets].prod(axis=1) ** 2
             sums.setdefault(part.ways, []).append((np.sort(part.subsets, axis=1), squares))
         else:
-            for group in part if isinstance(part, TableRun) else (part,):
+            for group in part:
                 square = group.weight * math.prod(map(root, group.factors)) ** 2
                 subset = np.array([sorted(group.attributes)], dtype=np.int32)
                 sums.setdefault(subset.shape[1], []).append((subset, np.array([square])))

@@ -71,7 +71,7 @@ def _over_factors(work: Workload, bound: Callable[[Array], float]) -> float:
     """A bound of one root matrix, multiplied over the factors of a product or taken of the joint rows."""
     shared = common_product(work)
     if shared is None:
-        return bound(joint_rows(work).root)
+        return bound(joint_rows(work))
     weight, factors = shared
     for factor in factors:
         refuse_many_cells(factor.queries.cells, repr(factor.queries))
@@ -92,7 +92,7 @@ def _svd_of_root(root: Array) -> float:
 
 
 def _best_of_sets(work: Workload, sets: Iterable[Iterable[int]]) -> float:
-    root = joint_rows(work).root
+    root = joint_rows(work)
     best = 0.0
     for chosen in sets:
         cells = np.unique(np.fromiter(chosen, dtype=np.int64))

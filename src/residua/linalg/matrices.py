@@ -268,6 +268,11 @@ def unchanged_by_swap(rows: Array, size: int) -> bool:
     return bool(np.abs(swapped - rows).max(initial=0.0) <= SAME * np.abs(rows).max(initial=0.0))
 
 
+def mean_first(size: int) -> Array:
+    """An orthonormal basis of the functions of so many cells as columns, the constant one first."""
+    return np.asarray(np.linalg.qr(np.column_stack([np.ones(size), np.eye(size)[:, 1:]]))[0])
+
+
 def join(matrices: Iterable[Array]) -> Array:
     """Kronecker product of matrices, the last one fastest; of none, the number one."""
     product = np.ones((1, 1))

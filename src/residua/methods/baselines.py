@@ -18,10 +18,9 @@ from residua.kernel.block import column_costs
 from residua.linalg.matrices import inverse_gram
 from residua.methods.draft import Draft
 from residua.methods.hdmm.demand import lower_bound
-from residua.methods.hdmm.marginals import plain_kernels, weighing_of, weighted_strategy
+from residua.methods.hdmm.marginals import Weighing, plain_kernels, weighing_of, weighted_strategy
+from residua.methods.hdmm.marginals import at_cost_one as weights_at_cost_one
 from residua.methods.hdmm.products import Products
-from residua.methods.hdmm.weighing import Weighing
-from residua.methods.hdmm.weighing import at_cost_one as weights_at_cost_one
 from residua.privacy import NoiseLaw
 from residua.privacy.statement import unit_variance
 from residua.strategy.build import Spans, integer_span, of_blocks

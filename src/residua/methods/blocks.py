@@ -4,13 +4,14 @@ Each takes the root of the block's gram and returns a strategy of cost 1 with a 
 """
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import ClassVar, Protocol
+from typing import ClassVar
 
 import numpy as np
 
-from residua._arrays import AnyArray, Array, Integers, Subsets
+from residua._arrays import AnyArray, Array, Integers
 from residua._limits import BLOCK_RANK
 from residua.answering.blocks import Layer, Shape
 from residua.decompose import Block, Decomposition, SimpleBlocks, Term, decompose, signature
@@ -30,27 +31,25 @@ from residua.strategy.strategy import Domain
 from residua.workload import Workload
 
 
-class BlockSolver(Protocol):
+class BlockSolver(ABC):
     """Finds a strategy of cost 1 for queries with gram `root' root`, on cells row-major over `sizes`.
 
     `products_only` if it can solve one attribute at a time alone; `asked_only` if its strategies answer
     nothing but combinations of the block's queries.
     """
 
-    products_only: ClassVar[bool]
-    asked_only: ClassVar[bool]
+    products_only: ClassVar[bool] = False
+    asked_only: ClassVar[bool] = True
 
+    @abstractmethod
     def solve(
         self, root: Array, sizes: Sequence[int], tags: Sequence[int], tolerance: float, what: str
     ) -> Solution:
         """The strategy, and a bracket on the best there is."""
 
 
-class Optimal:
+class Optimal(BlockSolver):
     """The certified optimum of each block (QuerySmasher)."""
-
-    products_only: ClassVar[bool] = False
-    asked_only: ClassVar[bool] = True
 
     def solve(
         self, root: Array, sizes: Sequence[int], tags: Sequence[int], tolerance: float, what: str
@@ -59,7 +58,7 @@ class Optimal:
         return solve_cells(root, tolerance).require(tolerance, f"the solver for {what}")
 
 
-class Fourier:
+class Fourier(BlockSolver):
     """The best strategy that measures real Fourier coefficients, in closed form (claim M-002).
 
     For uniform centring only: no other centres a row along every axis by dropping frequencies.
@@ -67,8 +66,7 @@ class Fourier:
     proportional to `1 / sqrt(c_j)`, the diagonal of X is constant, and the value is `(sum sqrt c)^2 / cells`.
     """
 
-    products_only: ClassVar[bool] = False
-    asked_only: ClassVar[bool] = False
+    asked_only = False
 
     def solve(
         self, root: Array, sizes: Sequence[int], tags: Sequence[int], tolerance: float, what: str
@@ -85,8 +83,8 @@ class Fourier:
         return Solution(strategy, np.full(cells, 1 / cells), uniform_bound(root), value, 1)
 
 
-@dataclass(frozen=True, slots=True)
-class Given:
+@dataclass(frozen=True)
+class Given(BlockSolver):
     """One strategy per attribute, projected on what the block asks (ResidualPlanner and ResidualPlanner+).
 
     `matrices` has a strategy for each tag; an attribute without one gets the optimum of its own piece.
@@ -94,8 +92,7 @@ class Given:
 
     matrices: Mapping[int, Array] = field(default_factory=dict)
 
-    products_only: ClassVar[bool] = True
-    asked_only: ClassVar[bool] = True
+    products_only = True
 
     def solve(
         self, root: Array, sizes: Sequence[int], tags: Sequence[int], tolerance: float, what: str
@@ -145,15 +142,8 @@ class Solved:
     upper: float
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Solutions:
-    """Blocks of one layout with square roots of brackets on each, (blocks,); their noise is open."""
-
-    subsets: Subsets
-    layout: Layout
-    shapes: Integers
-    lower: Array
-    upper: Array
+Solutions = tuple[Layer, Array, Array]
+"""Blocks of one layout, their noise open, with square roots of brackets on each, (blocks,)."""
 
 
 def solve_blocks(
@@ -166,12 +156,9 @@ def solve_blocks(
     """The strategy of cost 1 with every block solved by `solver`, and the bound of this block structure."""
     cache = _BlockCache(parts, solver, tolerance, progress)
     found = [*map(cache.simple, parts.simple), *cache.mixed(parts.mixed)]
-    total = math.fsum(float(each.upper.sum()) for each in found)
-    lower = math.fsum(float(each.lower.sum()) for each in found) ** 2
-    layers = [
-        (Layer(each.subsets, each.layout, each.shapes, costs=each.upper, noise=each.upper), each.upper)
-        for each in found
-    ]
+    total = math.fsum(float(upper.sum()) for _, _, upper in found)
+    lower = math.fsum(float(each.sum()) for _, each, _ in found) ** 2
+    layers = [(layer, upper) for layer, _, upper in found]
     strategy = with_best_noise(Domain(tuple(sizes), parts.measures), cache.shapes, layers)
     return Draft(strategy, lower, "this block structure", total**2, spans=cache.spans)
 
@@ -223,7 +210,7 @@ class _BlockCache:
         scale = np.sqrt(blocks.coefficients)
         lower, upper = (scale * roots[blocks.pieces].prod(axis=1) for roots in (low, high))
         layout = tuple((place,) for place in range(blocks.subsets.shape[1]))
-        return Solutions(blocks.subsets, layout, shapes[blocks.pieces], lower, upper)
+        return Layer(blocks.subsets, layout, shapes[blocks.pieces], upper, upper), lower, upper
 
     def mixed(self, blocks: Sequence[Block]) -> Iterator[Solutions]:
         """Blocks that are not simple products, by layout."""
@@ -242,7 +229,7 @@ class _BlockCache:
             shapes = np.array([solved.shapes for _, solved, _ in entries], dtype=np.int64)
             lower = np.array([scale * solved.lower for _, solved, scale in entries])
             upper = np.array([scale * solved.upper for _, solved, scale in entries])
-            yield Solutions(subsets, layout, shapes, lower, upper)
+            yield Layer(subsets, layout, shapes, upper, upper), lower, upper
 
     def _block(self, terms: Sequence[Term]) -> Solved:
         if len(terms) == 1:
@@ -334,7 +321,9 @@ class _BlockCache:
         for number, measure in zip(numbers, measures, strict=True):
             # What all terms together ask of one attribute has no integer form that is known.
             self._remember_span(Solved(((0,),), (number,), 0.0, 0.0), lambda: None, [measure])
-        lower = math.sqrt(max(term.coefficient * self._term_bound(term) for term in terms))
+        bounds = [[uniform_bound(self.parts.roots[number]) for _, number in term.pieces] for term in terms]
+        each = (term.coefficient * math.prod(own) for term, own in zip(terms, bounds, strict=True))
+        lower = math.sqrt(max(each))
         return Solved(tuple((place,) for place in range(len(sizes))), numbers, lower, math.sqrt(value))
 
     def _asked(self, terms: Sequence[Term], factors: Sequence[Shape], place: int) -> Array:
@@ -358,9 +347,6 @@ class _BlockCache:
             rows.append(math.sqrt(scale) * own)
             lengths.append(math.sqrt(scale) * sizes)
         return standing_rows(np.concatenate(rows), np.concatenate(lengths))
-
-    def _term_bound(self, term: Term) -> float:
-        return math.prod(uniform_bound(self.parts.roots[number]) for _, number in term.pieces)
 
 
 def _in_order(rows: AnyArray, term: Term, sizes: Sequence[int]) -> AnyArray:

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from residua._arrays import Array
-from residua.linalg.matrices import Measure
+from residua.linalg.matrices import Measure, mean_first
 
 LARGEST_WEIGHT = 64  # of the whole numbers that weights are rounded to
 
@@ -15,7 +15,7 @@ class CellWeights:
 
     def __init__(self, cells: Mapping[int, int]) -> None:
         self.cells = dict(cells)
-        self._bases = {number: _sum_zero(size) for number, size in self.cells.items()}
+        self._bases = {number: mean_first(size)[:, 1:] for number, size in self.cells.items()}
         self._ends = np.cumsum([size - 1 for size in self.cells.values()])
 
     @property
@@ -49,8 +49,3 @@ def in_whole_numbers(weights: Mapping[int, Array]) -> dict[int, Measure]:
         common = max(int(np.gcd.reduce(scaled)), 1)
         found[number] = Measure.whole([int(entry) // common for entry in scaled])
     return found
-
-
-def _sum_zero(cells: int) -> Array:
-    """Orthonormal directions in which weights can change without changing their sum, (cells, cells - 1)."""
-    return np.asarray(np.linalg.qr(np.column_stack([np.ones(cells), np.eye(cells)[:, 1:]]))[0][:, 1:])

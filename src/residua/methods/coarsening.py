@@ -232,7 +232,7 @@ def _classes_asked(parts: Parts, attributes: Subset) -> dict[int, Classes]:
             for at in set(part.attributes) & set(attributes):
                 found[at][classes_of(part.queries_of(at), 0)] = None
             continue
-        for group in part if isinstance(part, TableRun) else (part,):
+        for group in part:
             for factor in group.factors:
                 for place, at in enumerate(factor.attributes):
                     if at in found:

@@ -22,7 +22,7 @@ from residua.solve.targets import TargetSolution, refined, solve_targets
 from residua.strategy.build import Spans, integer_span, of_blocks, product_span
 from residua.strategy.integers import independent_integers
 from residua.strategy.strategy import Strategy
-from residua.workload import Queries, Table, TableRun, Workload
+from residua.workload import Queries, Table, Workload
 from residua.workload.queries import spelled
 from residua.workload.tables import Factor
 from residua.workload.union import common_product, joint_rows, refuse_many_cells
@@ -32,8 +32,7 @@ def dense(work: Workload, tolerance: float, progress: Progress | None = None) ->
     """The optimal mechanism to a certified gap, for workloads on at most about 4,000 joint cells."""
     shared = common_product(work)
     if shared is None:
-        joint = joint_rows(work)
-        solution = _least_total(joint.root, tolerance, progress, f"{len(joint.attributes)} attributes")
+        solution = _least_total(joint_rows(work), tolerance, progress, f"{len(work.attributes)} attributes")
         strategy, spans = _one_block(work, solution.strategy)
         return Draft(strategy, solution.lower, "all mechanisms", spans=spans)
     weight, factors = shared
@@ -53,7 +52,7 @@ def _product(
         for factor, matrix in zip(factors, matrices, strict=True)
     ]
     spans = {
-        at: _independent(integer_span(factor.queries), len(matrix))
+        at: independent_integers(integer_span(factor.queries), len(matrix))
         for at, (factor, matrix) in enumerate(zip(factors, matrices, strict=True))
         if len(matrix) < factor.queries.cells
     }
@@ -65,7 +64,7 @@ def _one_block(work: Workload, matrix: Array) -> tuple[Strategy, Spans]:
     sizes = tuple(work.schema.sizes[at] for at in work.attributes)
     shape = Placed(work.attributes, Shape.independent(sizes, matrix))
     partial = len(matrix) < math.prod(sizes)
-    spans = {0: _independent(_joint_integer_rows(work), len(matrix))} if partial else {}
+    spans = {0: independent_integers(_joint_integer_rows(work), len(matrix))} if partial else {}
     return of_blocks(work.schema.sizes, [([shape], 1.0)]), spans
 
 
@@ -85,10 +84,6 @@ def _over_joint_cells(work: Workload, group: Table, rows: Array) -> Array:
     sizes = [work.schema.sizes[at] for at in attributes]
     places = [attributes.index(at) for at in group.attributes]
     return spread(rows, [sizes[place] for place in places], places, sizes)
-
-
-def _independent(rows: Integers | None, rank: int) -> Integers | None:
-    return None if rows is None else independent_integers(rows, rank)
 
 
 def _least_total_of(queries: Queries, tolerance: float, progress: Progress | None) -> Solution:
@@ -120,11 +115,7 @@ def _told(progress: Progress | None, what: str, tolerance: float) -> SolverProgr
 
 def quick_for_targets(work: Workload, caps: Caps) -> bool:
     """Whether the best of all mechanisms that meet variances can be found in minutes."""
-    factors = _product_with_one_target_each(work, caps)
-    if factors is not None:
-        pairs = [(factor.queries.count, factor.queries.cells) for factor in factors]
-    else:
-        pairs = [(work.count, math.prod(work.schema.sizes[at] for at in work.attributes))]
+    pairs = matrix_sizes(work, _product_with_one_target_each(work, caps))
     return all(
         queries <= TARGET_QUERIES
         and cells <= DENSE_CELLS
@@ -132,6 +123,13 @@ def quick_for_targets(work: Workload, caps: Caps) -> bool:
         and min(queries, cells) <= TARGET_RANK
         for queries, cells in pairs
     )
+
+
+def matrix_sizes(work: Workload, factors: Sequence[Factor] | None) -> list[tuple[int, int]]:
+    """Queries and cells of each factor of a product, or of everything where the workload is none."""
+    if factors is None:
+        return [(work.count, math.prod(work.schema.sizes[at] for at in work.attributes))]
+    return [(factor.queries.count, factor.queries.cells) for factor in factors]
 
 
 def dense_targets(
@@ -170,7 +168,7 @@ def _product_targets(
     ]
     strategy, spans = _product(work, factors, [solution.strategy for solution in solutions], allowed)
     lower = math.prod(solution.lower for solution in solutions) / allowed
-    prices = tuple(np.zeros(len(part) if isinstance(part, TableRun) else 1) for part in work.parts)
+    prices = tuple(np.zeros(len(part)) for part in work.parts)
     prices[strictest][0] = 1.0
     return Draft(strategy, lower, "all mechanisms", spans=spans, prices=prices)
 
@@ -185,7 +183,7 @@ def _listed_queries(work: Workload, caps: Caps) -> tuple[Array, Array]:
         )
     rows, allowed = [], []
     for part, cap in zip(work.parts, caps, strict=True):
-        for group in part if isinstance(part, TableRun) else (part,):
+        for group in part:
             matrix = join(factor.queries.matrix() for factor in group.factors)
             rows.append(_over_joint_cells(work, group, matrix))
             allowed.append(np.broadcast_to(cap, group.count))
@@ -196,8 +194,7 @@ def _by_table(work: Workload, paid: Array) -> tuple[Array, ...]:
     """What the queries pay, added up for each table of each part; everything adds up to 1 (claim G-003)."""
     ends = np.cumsum([group.count for group in work.groups()])
     sums = np.add.reduceat(paid, np.concatenate([[0], ends[:-1]])) / paid.sum()
-    tables = [len(part) if isinstance(part, TableRun) else 1 for part in work.parts]
-    return tuple(np.split(sums, np.cumsum(tables)[:-1]))
+    return tuple(np.split(sums, np.cumsum(list(map(len, work.parts)))[:-1]))
 
 
 def _cheapest(

@@ -88,11 +88,8 @@ class Release(Derives, Tabulates):
 
     def _values_of_part(self, part: Table | TableRun) -> Iterable[Array]:
         """Answers of each table; tables that differ in names only are answered together."""
-        if isinstance(part, Table):
-            return [self._values_of(part)]
-        if part.joint is not None or not all(
-            factor is None or factor.queries.listable for factor in part.factors
-        ):
+        listable = all(queries.listable for queries in part.families)
+        if isinstance(part, Table) or part.joint is not None or not listable:
             return [self._values_of(group) for group in part]
         with self.plan.naming():
             self.plan.strategy.totals(part)  # refuses what the measurements do not support

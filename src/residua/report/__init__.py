@@ -2,6 +2,6 @@
 
 from residua.report.contents import Contents
 from residua.report.gather import plan_contents, release_contents
-from residua.report.page import write_report
+from residua.report.sections import write_report
 
 __all__ = ["Contents", "plan_contents", "release_contents", "write_report"]

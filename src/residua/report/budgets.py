@@ -13,7 +13,7 @@ import numpy as np
 
 from residua._arrays import Array, Subsets
 from residua.answering.blocks import Shape, block_classes
-from residua.linalg.matrices import distinct_rows
+from residua.linalg.matrices import distinct_rows, mean_first
 from residua.privacy import Budget, budget_from_manifest
 from residua.privacy.conversions import exact_text
 from residua.report.contents import BudgetPoint, Share, SourcePlan
@@ -166,7 +166,7 @@ def energy_by_subset(matrix: Array, sizes: Sequence[int]) -> list[tuple[tuple[in
     """
     tensor = matrix.reshape(len(matrix), *sizes)
     for axis, size in enumerate(sizes, start=1):
-        tensor = np.moveaxis(np.moveaxis(tensor, axis, -1) @ _mean_first(size), -1, axis)
+        tensor = np.moveaxis(np.moveaxis(tensor, axis, -1) @ mean_first(size), -1, axis)
     squares = np.sum(tensor * tensor, axis=0)
     whole = float(squares.sum())
     found = []
@@ -175,13 +175,6 @@ def energy_by_subset(matrix: Array, sizes: Sequence[int]) -> list[tuple[tuple[in
         asked = tuple(axis for axis, keep in enumerate(kept) if keep)
         found.append((asked, round(float(squares[place].sum()) / whole, 15)))
     return found
-
-
-def _mean_first(size: int) -> Array:
-    """An orthonormal basis of one axis as columns, the constant one first."""
-    start = np.eye(size)
-    start[:, 0] = 1.0
-    return np.asarray(np.linalg.qr(start)[0])
 
 
 def _divided(

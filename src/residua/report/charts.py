@@ -4,16 +4,13 @@ import json
 import math
 import re
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from residua._text import visible
 from residua.errors import ResiduaError
 from residua.report.contents import Contents, Numbers, Picture, Sheet
 from residua.report.markup import attribute
 from residua.report.words import level_text, share_words
-
-if TYPE_CHECKING:
-    pass
 
 WIDTH = 380
 MOST_TABLES = 12  # that are drawn

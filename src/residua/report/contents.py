@@ -10,14 +10,13 @@ from typing import TYPE_CHECKING, Any, Protocol, Self
 import numpy as np
 
 from residua._arrays import Array, Integers
-from residua.accuracy.figures import Certificate, Figures, Fitness, TableSummary
+from residua.accuracy.figures import Certificate, Figures, Fitness, MetTarget, TableSummary
 from residua.privacy import Budget, NoiseLaw, Privacy
 from residua.schema import Schema
 from residua.strategy.strategy import Strategy
 from residua.workload import Workload
 
 if TYPE_CHECKING:
-    import numpy as np
     import pyarrow
 
 Facts = tuple[tuple[str, str], ...]
@@ -155,17 +154,6 @@ class Goal:
     certificate: Certificate
 
 
-@dataclass(frozen=True, slots=True)
-class TargetMet:
-    """An accuracy target in words, the largest ratio of a variance to it, and what 10% more would save."""
-
-    name: str
-    asked: str
-    numbers: int
-    ratio: float
-    saving: float
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class Contents:
     """Everything a report says about a plan, or about a release."""
@@ -184,7 +172,7 @@ class Contents:
     spent: str
     """The budget in the words of its definition."""
     goal: Goal
-    targets: tuple[TargetMet, ...]
+    targets: tuple[MetTarget, ...]
     law: NoiseLaw
     sheets: tuple[Sheet, ...]
     points: tuple[BudgetPoint, ...]
@@ -196,8 +184,3 @@ class Contents:
     history: Facts
     identity: Mapping[str, str]
     """Hashes and versions."""
-
-    @property
-    def numbers_shown(self) -> int:
-        """Numbers of all tables that the report lists one by one."""
-        return sum(0 if sheet.numbers is None else len(sheet.numbers.queries) for sheet in self.sheets)

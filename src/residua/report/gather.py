@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from residua.accuracy.figures import OBJECTIVE_WORDS, Fitness
+from residua.accuracy.figures import OBJECTIVE_WORDS
 from residua.errors import WorkloadError
 from residua.privacy.statement import interval_margin
 from residua.report.budgets import budget_words, largest_of, points_of, shares_of
@@ -21,7 +21,6 @@ from residua.report.contents import (
     Sheet,
     SourcePlan,
     SourceRelease,
-    TargetMet,
 )
 from residua.schema import Schema
 from residua.version import __version__
@@ -117,7 +116,7 @@ def _contents(plan: SourcePlan, release: SourceRelease | None, level: float, tit
         privacy=plan.privacy,
         spent=budget_words(plan.budget),
         goal=_goal(plan),
-        targets=_targets(plan.targets),
+        targets=() if plan.targets is None else plan.targets.met[:MOST_TABLES],
         law=plan.strategy.law,
         sheets=tuple(_sheets(plan, release, groups, float(level))),
         # What was measured twice cannot be measured again at another budget.
@@ -138,16 +137,6 @@ def _goal(plan: SourcePlan) -> Goal:
         return Goal(words, plan.total_variance, plan.ideal.total_variance, proof)
     achieved = proof.lower_bound * (1 + proof.gap) if proof.lower_bound > 0 else math.nan
     return Goal(words, achieved, math.nan, proof)
-
-
-def _targets(fitness: Fitness | None) -> tuple[TargetMet, ...]:
-    met = () if fitness is None else fitness.met[:MOST_TABLES]
-    return tuple(
-        TargetMet(
-            line.name, line.target.describe(), line.queries, line.ratio, line.saving() if line.binds else 0.0
-        )
-        for line in met
-    )
 
 
 def _sheets(

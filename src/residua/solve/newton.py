@@ -10,7 +10,7 @@ Weights may be held to several sums at once; then conjugate gradients are projec
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol, Self
+from typing import Any, Self
 
 import numpy as np
 
@@ -23,22 +23,8 @@ INNER_STEPS = 200
 INNER_DECREASE = 1e-4  # of the squared preconditioned residual
 
 
-class Landscape(Protocol):
-    """What a Newton step needs to know of phi at one point."""
-
-    @property
-    def slopes(self) -> Array:
-        """`-phi'`, shape (weights,)."""
-
-    def hessian_times(self, direction: Array) -> Array:
-        """Second derivative of phi applied to a direction, shape (weights,)."""
-
-    def hessian_diagonal(self) -> Array:
-        """Diagonal of the second derivative, or what is near it: it only preconditions."""
-
-
 def newton_steps(
-    look: Callable[[Array], Landscape],
+    look: Callable[[Array], "LogLandscape"],
     start: Array,
     price: Array,
     gap: float,
@@ -71,10 +57,13 @@ def newton_steps(
 
 
 class LogLandscape:
-    """A landscape of `-2 log f`: its second derivative is a `bend` and half the square of the slopes."""
+    """What a step needs to know of `phi = -2 log f` at one point.
+
+    `slopes` are `-phi'`; the second derivative is a `bend` and half the square of the slopes.
+    """
 
     __slots__ = ()
-    slopes: Array
+    slopes: Array  # (weights,)
 
     def bend_times(self, direction: Array) -> Array:
         """The bend applied to a direction."""
@@ -89,7 +78,7 @@ class LogLandscape:
         return self.bend_times(direction) + 0.5 * self.slopes * float(self.slopes @ direction)
 
     def hessian_diagonal(self) -> Array:
-        """Diagonal of the second derivative, shape (weights,)."""
+        """Diagonal of the second derivative, shape (weights,), or what is near it: it only preconditions."""
         return self.bend_diagonal() + 0.5 * self.slopes**2
 
 
@@ -139,7 +128,7 @@ class Search(Bracketed):
         self.best: Any = None
         self.gaps: list[float] = []
 
-    def look(self, weights: Array) -> Landscape:
+    def look(self, weights: Array) -> LogLandscape:
         """The landscape at these weights."""
         raise NotImplementedError
 
@@ -199,7 +188,7 @@ class _Sums:
         return scaled - preconditioner * means[self.whose]
 
 
-def _direction(seen: Landscape, weights: Array, slack: Array, residual: Array, sums: _Sums) -> Array:
+def _direction(seen: LogLandscape, weights: Array, slack: Array, residual: Array, sums: _Sums) -> Array:
     """Solve (Hessian + diag(slack / weights)) d = residual by preconditioned conjugate gradients."""
     pull = slack / weights
     preconditioner = 1.0 / (seen.hessian_diagonal() + pull)

@@ -219,8 +219,7 @@ def kept_in_span(
     """
     tilted = any(measure.numerators is not None for measure in measures)
     if not shape.complete:
-        rows = span()
-        asked = None if rows is None else independent_integers(rows, shape.rank)
+        asked = independent_integers(span(), shape.rank)
         if asked is not None or not tilted:
             spans[number] = asked
             return shape

@@ -123,11 +123,14 @@ def completed(matrix: Array, measures: Sequence[Array]) -> Array:
     return np.asarray(whole / math.sqrt(float(np.max(np.sum(whole * whole, axis=0)))))
 
 
-def independent_integers(rows: Integers, rank: int) -> Integers | None:
+def independent_integers(rows: Integers | None, rank: int) -> Integers | None:
     """`rank` independent rows among these, each divided by its greatest common divisor.
 
-    None if they do not span all of them: floats may have found a smaller rank than there is (claim I-003).
+    None if they do not span all of them: floats may have found a smaller rank than there is (claim I-003);
+    and of none at all.
     """
+    if rows is None:
+        return None
     from scipy.linalg import qr
 
     divisors = np.gcd.reduce(rows, axis=1)

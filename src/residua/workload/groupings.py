@@ -42,6 +42,7 @@ class Partition(Queries):
     _key: tuple[int, bytes] = field(init=False)
 
     kind = "partition"
+    independent = True  # classes do not overlap
     saved = ("classes", "level", "labels")
 
     def __post_init__(self) -> None:
@@ -80,10 +81,6 @@ class Partition(Queries):
         same = (self.classes[:, None] == self.classes) & (self.classes >= 0)
         return np.asarray(same.astype(np.float64))
 
-    def root(self) -> Array:
-        """The matrix itself: classes do not overlap."""
-        return self.rows(0, self.count)
-
     def rows_at(self, indices: AnyArray) -> Array:
         return np.asarray((indices[:, None] == self.classes).astype(np.float64))
 
@@ -117,6 +114,7 @@ class _Scores(Queries):
     first: int
     second: int
 
+    independent = True  # the rows grow strictly
     saved = ("sizes",)
 
     def __post_init__(self) -> None:
@@ -136,10 +134,6 @@ class _Scores(Queries):
         """`count - max(score, score')` (W-009)."""
         scores = self.scores.astype(np.float64)
         return self.count - np.maximum.outer(scores, scores)
-
-    def root(self) -> Array:
-        """The matrix itself: its rows grow strictly."""
-        return self.rows(0, self.count)
 
     def rows_at(self, indices: AnyArray) -> Array:
         return (self.scores <= indices[:, None]).astype(np.float64)

@@ -141,6 +141,7 @@ class Width(_Runs):
     width: int
 
     kind = "width"
+    independent = True  # they begin at different cells
     saved = ("size", "width")
 
     def __post_init__(self) -> None:
@@ -164,10 +165,6 @@ class Width(_Runs):
         last = np.minimum(np.minimum.outer(cell, cell), self.size - self.width)
         first = np.maximum(np.maximum.outer(cell, cell) - self.width + 1.0, 0.0)
         return np.maximum(last - first + 1.0, 0.0)
-
-    def root(self) -> Array:
-        """The matrix itself: its rows begin at different cells."""
-        return self.rows(0, self.count)
 
 
 class Circular(_Runs):

@@ -1,7 +1,7 @@
 """Workloads as JSON-able records beside named arrays, and back."""
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -62,22 +62,13 @@ def register_family(kind: type[Queries]) -> type[Queries]:
 def refuse_unreadable(parts: Sequence[Table | TableRun]) -> None:
     """Nothing, or the WorkloadError for queries of a class that no file could bring back."""
     for part in parts:
-        for queries in _queries_of(part):
+        for queries in part.families:
             if _KINDS.get(queries.kind) is not type(queries):
-                name = next(part.names()) if isinstance(part, TableRun) else part.name
                 raise WorkloadError(
-                    f"table {name!r}: queries of the class {type(queries).__name__!r} are not residua's own, "
-                    "so they could be saved but never loaded; make the class known with rs.register_family, "
-                    "or ask with rs.linear(schema, attributes, queries.matrix())"
+                    f"table {next(part.names())!r}: queries of the class {type(queries).__name__!r} are not "
+                    "residua's own, so they could be saved but never loaded; make the class known with "
+                    "rs.register_family, or ask with rs.linear(schema, attributes, queries.matrix())"
                 )
-
-
-def _queries_of(part: Table | TableRun) -> Iterable[Queries]:
-    if isinstance(part, Table):
-        return [factor.queries for factor in part.factors]
-    if part.joint is not None:
-        return {id(queries): queries for queries in part.joint}.values()
-    return [factor.queries for factor in part.factors if factor is not None]
 
 
 def parts_record(parts: Sequence[Table | TableRun], arrays: dict[str, AnyArray]) -> dict[str, Any]:

@@ -45,6 +45,9 @@ class Queries(ABC):
     circulant: ClassVar[bool] = False
     """Whether moving every cell one step on, the last to the first, leaves the gram as it is."""
 
+    independent: ClassVar[bool] = False
+    """Whether no query is a combination of others, and all have weight one."""
+
     level: str | None = None
     """The level of the one attribute whose nodes they count, where they do."""
 
@@ -135,7 +138,7 @@ class Queries(ABC):
 
     def root(self) -> Array:
         """Matrix `R`, shape `(rank, cells)`, of independent rows with `R' R` the weighted gram (W-010)."""
-        return independent_rows(self.matrix(), self.weights)
+        return self.rows(0, self.count) if self.independent else independent_rows(self.matrix(), self.weights)
 
     def answers(self, x: ArrayLike) -> Array:
         """Answer of every query on `x`, shape `(..., cells)` to `(..., count)`."""

@@ -109,7 +109,7 @@ class _Exchange:
             if isinstance(part, TableRun) and part.joint is None:
                 self._runs.append((part, _complete(part)))
             else:
-                for table in part if isinstance(part, TableRun) else (part,):
+                for table in part:
                     self._add(table, (type(part), mark))
 
     def allowed(self, one: int, two: int) -> bool:

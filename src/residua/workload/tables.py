@@ -74,17 +74,32 @@ class Table:
     @property
     def count(self) -> int:
         """Number of queries, exactly."""
-        return math.prod(factor.queries.count for factor in self.factors)
+        return math.prod(queries.count for queries in self.families)
 
     @property
     def listable(self) -> bool:
         """Whether its queries can be gone through one by one; `predicates` of many cells cannot."""
-        return all(factor.queries.listable for factor in self.factors)
+        return all(queries.listable for queries in self.families)
+
+    @property
+    def families(self) -> list[Queries]:
+        """The queries of each factor."""
+        return [factor.queries for factor in self.factors]
 
     @property
     def title(self) -> str:
         """Its families: `prefix x identity`."""
-        return TIMES.join(factor.queries.title for factor in self.factors)
+        return TIMES.join(queries.title for queries in self.families)
+
+    def names(self) -> Iterator[str]:
+        """Its name: as a run of tables, it is one of itself alone."""
+        yield self.name
+
+    def __len__(self) -> int:
+        return 1
+
+    def __iter__(self) -> Iterator["Table"]:
+        yield self
 
     def describe(self, index: int, schema: Schema) -> str:
         """Words for one query: `age <= 17 and sex = F`; `all` where it asks nothing of a record."""
@@ -216,6 +231,12 @@ class TableRun:
         each = np.array(counts, dtype=np.int64 if fits else object)
         return int(np.sum(np.prod(each[self.subsets], axis=1))) if self.ways else len(self)
 
+    @property
+    def families(self) -> list[Queries]:
+        """The distinct queries that its tables ask."""
+        each = self.joint or [factor.queries for factor in self.factors if factor is not None]
+        return list({id(queries): queries for queries in each}.values())
+
     def queries_of(self, attribute: int) -> Queries:
         """The queries that every table on this attribute asks of it."""
         factor = self.factors[attribute] if self.joint is None else None
@@ -288,10 +309,8 @@ def runs_of(part: Table | TableRun, queries: int) -> Iterator[Table | TableRun]:
 def refuse_wide_tables(parts: Sequence[Table | TableRun]) -> None:
     """Nothing, or Infeasible where one of these tables would be split into too many pieces."""
     for part in parts:
-        if isinstance(part, TableRun):
-            refuse_many_ways(part.ways, next(part.names()))
-        else:
-            refuse_many_ways(len(without_totals(part).attributes), part.name)
+        ways = part.ways if isinstance(part, TableRun) else len(without_totals(part).attributes)
+        refuse_many_ways(ways, next(part.names()))
 
 
 def _spelling(subsets: Subsets, names: Sequence[str], text: str) -> Flags:

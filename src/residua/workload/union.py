@@ -3,7 +3,7 @@
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import islice
+from itertools import chain, islice
 from typing import Any
 
 import numpy as np
@@ -46,16 +46,12 @@ class Workload:
 
     def groups(self) -> Iterator[Table]:
         """Every table in order, made one at a time."""
-        for part in self.parts:
-            if isinstance(part, TableRun):
-                yield from part
-            else:
-                yield part
+        return chain.from_iterable(self.parts)
 
     @property
     def tables(self) -> int:
         """Number of tables."""
-        return sum(len(part) if isinstance(part, TableRun) else 1 for part in self.parts)
+        return sum(map(len, self.parts))
 
     @property
     def count(self) -> int:
@@ -70,13 +66,7 @@ class Workload:
     @property
     def families(self) -> set[Queries]:
         """The distinct families that its tables ask."""
-        found: set[Queries] = set()
-        for part in self.parts:
-            if isinstance(part, TableRun) and part.joint is not None:
-                found.update(part.joint)
-            else:
-                found.update(factor.queries for factor in part.factors if factor is not None)
-        return found
+        return {queries for part in self.parts for queries in part.families}
 
     @property
     def invariant(self) -> bool:
@@ -178,21 +168,18 @@ def refuse_extremes(work: Workload, most: int = EXTREME) -> None:
     for part in work.parts:
         low, high = (math.log10(part.weight) + end for end in _magnitudes(part))
         if not -most <= low <= high <= most:
-            name = part.name if isinstance(part, Table) else next(part.names())
             raise WorkloadError(
-                f"table {name!r} has queries whose weight times squared coefficients is about 1e"
-                f"{round(low if low < -most else high)}, beyond 1e-{most} to 1e{most}; only ratios "
+                f"table {next(part.names())!r} has queries whose weight times squared coefficients is about "
+                f"1e{round(low if low < -most else high)}, beyond 1e-{most} to 1e{most}; only ratios "
                 "of weights count, so divide all of them by one number"
             )
 
 
 def _magnitudes(part: Table | TableRun) -> tuple[float, float]:
     """Least and largest magnitude of the queries of a table, or bounds on those of a run of tables."""
+    ends = [queries.magnitudes() for queries in part.families]
     if isinstance(part, Table):
-        ends = [factor.queries.magnitudes() for factor in part.factors]
         return sum(low for low, _ in ends), sum(high for _, high in ends)
-    families = part.joint or [factor.queries for factor in part.factors if factor is not None]
-    ends = [queries.magnitudes() for queries in families]
     low, high = min((low for low, _ in ends), default=0.0), max((high for _, high in ends), default=0.0)
     return part.ways * min(low, 0.0), part.ways * max(high, 0.0)
 
@@ -282,18 +269,11 @@ class Merged:
         return [pair for several in pairs for pair in several]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class JointRows:
-    """A workload over the joint cells of its attributes, row-major over `sizes`: `root' root` is its weighted
-    gram; `root` is (rank, cells) with independent rows."""
+def joint_rows(work: Workload) -> Array:
+    """Independent rows over the joint cells of a workload's attributes with its weighted gram, (rank, cells).
 
-    attributes: tuple[int, ...]
-    sizes: tuple[int, ...]
-    root: Array
-
-
-def joint_rows(work: Workload) -> JointRows:
-    """The workload over the joint cells of its attributes, refused above about 4,000 cells."""
+    Refused above about 4,000 cells, which are row-major over the attributes, ascending.
+    """
     attributes = work.attributes
     sizes = tuple(work.schema.sizes[axis] for axis in attributes)
     cells = math.prod(sizes)
@@ -301,13 +281,14 @@ def joint_rows(work: Workload) -> JointRows:
     stack: list[Array] = []
     weights: list[Array] = []
     for group in work.groups():
-        rows = _joint_root(group, attributes, sizes)
-        stack.append(rows)
+        places = [attributes.index(axis) for axis in group.attributes]
+        rows = join(queries.root() for queries in group.families)
+        stack.append(spread(rows, [sizes[place] for place in places], places, sizes))
         weights.append(np.full(len(rows), group.weight))
         if sum(map(len, stack)) > 4 * cells:
             root = independent_rows(np.concatenate(stack), np.concatenate(weights))
             stack, weights = [root], [np.ones(len(root))]
-    return JointRows(attributes, sizes, independent_rows(np.concatenate(stack), np.concatenate(weights)))
+    return independent_rows(np.concatenate(stack), np.concatenate(weights))
 
 
 def common_product(work: Workload) -> tuple[float, tuple[Factor, ...]] | None:
@@ -343,10 +324,3 @@ def refuse_wide(queries: Queries) -> None:
             f"{queries!r}: an attribute may have at most {WIDEST:,} cells here; use a coarser one, such as "
             "bins or a higher level of a hierarchy"
         )
-
-
-def _joint_root(group: Table, attributes: Sequence[int], sizes: Sequence[int]) -> Array:
-    """Rows over all joint cells whose gram is the group's (without its own weight)."""
-    rows = join(factor.queries.root() for factor in group.factors)
-    places = [attributes.index(axis) for axis in group.attributes]
-    return spread(rows, [sizes[place] for place in places], places, sizes)

@@ -89,12 +89,13 @@ class Coupled(Answerer):
         """Residuals of blocks that stand alone from their own numbers, the others from all together."""
         runs = []
         for number, rows, values in measured:
-            alone = self.division.is_alone(number, rows)
+            coupled = [block.row for block in self.division.coupled if block.layer == number]
+            alone = ~np.isin(rows, coupled)
             if alone.any():
                 runs.append((number, rows[alone], values[alone]))
         residuals = residuals_of(self.blocks, runs)
-        coupled = _coupled_residuals(self.system, by_block(measured))
-        return Estimates.of((*residuals, *coupled), self.measures)
+        together = _coupled_residuals(self.system, by_block(measured))
+        return Estimates.of((*residuals, *together), self.measures)
 
     def _asked(self, group: Table) -> list[Residual]:
         """The residuals of coupled blocks that a table may ask something of."""
@@ -109,7 +110,7 @@ class Coupled(Answerer):
         owners = tuple(sorted({system.owners[found] for found in asked if found in system.owners}))
         blocks = [system.blocks[number] for number in owners]
         shared = {found for found in asked if found in system.places}
-        shared.update(block.residual(kept) for block in blocks for kept in block.block_class.shared)
+        shared.update(residual for block in blocks for residual in block.shared)
         residuals = sorted(shared, key=lambda found: (len(found), found))
         involved = sorted({*group.attributes, *(at for block in blocks for at in block.attributes)})
         names = {at: number for number, at in enumerate(involved)}
@@ -158,7 +159,7 @@ def _coupled_residuals(
 def _solved(system: System, numbers: Sequence[Array]) -> dict[Residual, Array]:
     """Coordinates of every coupled residual, by least squares over the numbers of all blocks."""
     reduced = [block.block_class.reduced(system.memory) for block in system.blocks]
-    places = [system.shared_of(block) for block in system.blocks]
+    places = [system.indices(block.shared) for block in system.blocks]
     # Numbers about private coordinates first, then those about shared ones.
     turned = [own @ found.left for own, found in zip(numbers, reduced, strict=True)]
     shared = np.zeros(system.dimension)

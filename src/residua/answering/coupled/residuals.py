@@ -17,7 +17,7 @@ from itertools import combinations, pairwise, product
 
 import numpy as np
 
-from residua._arrays import Array, Flags, Integers
+from residua._arrays import Array, Integers
 from residua._limits import MULTIPLIED_CELLS
 from residua.answering.blocks import Blocks, Layer, Memory, Shape, block_classes, whole_growth, whole_project
 from residua.errors import Infeasible
@@ -202,8 +202,7 @@ class BlockClass:
 
     def reduced(self, memory: Memory) -> Reduced:
         """The block in residual coordinates, private ones eliminated."""
-        found: Reduced = memory.of(self, self._reduced)
-        return found
+        return memory.of(self, self._reduced)
 
     def _reduced(self) -> Reduced:
         rows = _multiplied_out(self.layout, self.shapes)
@@ -232,6 +231,11 @@ class CoupledBlock:
         """The residual on these places of the block."""
         return tuple(self.attributes[place] for place in places)
 
+    @property
+    def shared(self) -> list[Residual]:
+        """The residuals that it shares with other blocks."""
+        return list(map(self.residual, self.block_class.shared))
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Division:
@@ -239,10 +243,6 @@ class Division:
 
     alone: tuple[Layer, ...]
     coupled: tuple[CoupledBlock, ...]
-
-    def is_alone(self, layer: int, rows: Integers) -> Flags:
-        """Which blocks in these rows of a layer stand alone."""
-        return ~np.isin(rows, [block.row for block in self.coupled if block.layer == layer])
 
 
 def divided(blocks: Blocks) -> Division:

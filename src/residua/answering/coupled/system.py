@@ -53,10 +53,6 @@ class System:
         runs = [np.arange(*self.places[residual]) for residual in residuals]
         return np.concatenate(runs) if runs else np.zeros(0, dtype=np.intp)
 
-    def shared_of(self, block: CoupledBlock) -> Indices:
-        """Positions of the shared coordinates of a block, in the order of its own."""
-        return self.indices([block.residual(kept) for kept in block.block_class.shared])
-
     def unseen(self, indices: Indices) -> Array | None:
         """The shared directions that nobody measures, on some coordinates, (len(indices), k); or None."""
         each = ((at, own, component.unseen) for component, at, own in self._divided(indices))
@@ -111,14 +107,13 @@ def _tied_together(blocks: Sequence[CoupledBlock]) -> list[list[CoupledBlock]]:
             leader[residual] = residual = leader[leader[residual]]
         return residual
 
-    for block in blocks:
-        shared = [block.residual(kept) for kept in block.block_class.shared]
-        for residual in shared[1:]:
-            leader[find(residual)] = find(shared[0])
+    sharing = [block for block in blocks if block.shared]
+    for first, *others in (block.shared for block in sharing):
+        for residual in others:
+            leader[find(residual)] = find(first)
     found: dict[Residual, list[CoupledBlock]] = {}
-    for block in blocks:
-        if block.block_class.shared:
-            found.setdefault(find(block.residual(block.block_class.shared[0])), []).append(block)
+    for block in sharing:
+        found.setdefault(find(block.shared[0]), []).append(block)
     return list(found.values())
 
 
@@ -129,7 +124,7 @@ class Component:
         self, measures: Sequence[Measure], blocks: Sequence[CoupledBlock], start: int, memory: Memory
     ) -> None:
         self.blocks, self.start, self.memory = tuple(blocks), start, memory
-        shared = {block.residual(kept) for block in blocks for kept in block.block_class.shared}
+        shared = {residual for block in blocks for residual in block.shared}
         self.places: dict[Residual, tuple[int, int]] = {}
         for residual in sorted(shared, key=lambda found: (len(found), found)):
             stop = start + dimension([measures[at].size for at in residual])
@@ -145,8 +140,7 @@ class Component:
 
     def _shared_of(self, block: CoupledBlock) -> Indices:
         """Positions in this component of the shared coordinates of a block, in the order of its own."""
-        runs = (self.places[block.residual(kept)] for kept in block.block_class.shared)
-        return np.concatenate([np.arange(*run) for run in runs]) - self.start
+        return np.concatenate([np.arange(*self.places[each]) for each in block.shared]) - self.start
 
     @cached_property
     def unseen(self) -> Array | None:

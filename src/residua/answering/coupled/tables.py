@@ -277,7 +277,10 @@ class MetTable:
         if self._few is not None:
             return self._few
         rows = [queries.matrix() for queries in self._queries]
-        pieces = map(_squared, map(self._asked, self._pieces(rows)))
+        pieces = (
+            ([np.zeros(()) if each is None else np.sum(each**2, axis=-1) for each in gained], needed)
+            for gained, needed in map(self._asked, self._pieces(rows))
+        )
         count = math.prod(len(rows[at]) for at in self.touched)
         if count * (self.meeting.width + len(self.meeting.owners)) > KEPT_FIGURES:
             return pieces
@@ -326,11 +329,6 @@ class MetTable:
 
 def _longest(counts: Sequence[int]) -> int:
     return max(range(len(counts)), key=lambda at: counts[at])
-
-
-def _squared(asked: Asked) -> tuple[list[Array], Array]:
-    gained, needed = asked
-    return [np.zeros(()) if each is None else np.sum(each**2, axis=-1) for each in gained], needed
 
 
 def _flat(tensor: Array) -> Array:

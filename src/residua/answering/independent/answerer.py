@@ -267,12 +267,13 @@ class Independent(Answerer):
         if not group.listable:
             return math.nan
         key = tuple((noise, tuple((part.places, part.key) for part in parts)) for noise, parts in pieces)
-        return self.known.of(("largest", key), lambda: self._largest(group, pieces))
 
-    def _largest(self, group: Table, pieces: Pieces) -> float:
-        if any(len(part.places) > 1 for _, parts in pieces for part in parts):
-            return float(self.variances(group).max())
-        return largest_of(self.known, pieces, len(group.factors))
+        def largest() -> float:
+            if any(len(part.places) > 1 for _, parts in pieces for part in parts):
+                return float(self.variances(group).max())
+            return largest_of(self.known, pieces, len(group.factors))
+
+        return self.known.of(("largest", key), largest)
 
     def covariances(self, left: Table, right: Table) -> Array:
         ours = {attributes: parts for attributes, _, parts in self.pieces(left)}
@@ -315,7 +316,8 @@ class Independent(Answerer):
     def pieces(self, group: Table) -> Iterator[tuple[tuple[int, ...], float, list[Part]]]:
         """Attributes, noise variance and parts for each block that the table's queries have a piece in."""
         for kept, attributes in splits(group):
-            if self.known.is_elsewhere(attributes):
+            row = np.array([attributes], dtype=np.int32).reshape(1, -1)
+            if self.known.elsewhere.find(row)[0][0] >= 0:
                 continue
             noise, measured = self.known.block(attributes)
             parts = list(parts_of(group.factors, kept, self.blocks.measures, measured))

@@ -5,16 +5,16 @@ together. A part is what cannot be separated further; figures of a whole are pro
 """
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 
 from residua._arrays import Array, Subsets
 from residua._limits import KEPT_VARIANCES, SCRATCH
-from residua.answering.blocks import Blocks, Placed, Shape, outer
+from residua.answering.blocks import Blocks, Memory, Placed, Shape, outer
 from residua.answering.protocol import not_in_span
 from residua.errors import NotInSpan
 from residua.linalg.classes import Classes, summed_over
@@ -22,8 +22,6 @@ from residua.linalg.matrices import VANISHING, Measure, RowIndex, centred_column
 from residua.workload import Combined, Factor, Queries
 from residua.workload.union import refuse_wide
 from residua.workload.views import by_own_classes
-
-T = TypeVar("T")
 
 CANCELLED = 1e-16  # of a query's squared length: what is smaller has no digits to tell its direction by
 
@@ -231,17 +229,12 @@ class PartCache:
     def __init__(self, blocks: Blocks, elsewhere: Sequence[Subsets] = ()) -> None:
         self.blocks, self.measures = blocks, blocks.measures
         self.elsewhere = RowIndex(elsewhere, len(blocks.measures))
-        self._known: dict[object, Any] = {}
-        self._held = 0
+        self.of = Memory(KEPT_VARIANCES).of
 
     @cached_property
     def index(self) -> RowIndex:
         """Finds the layer and row of the block on a subset."""
         return RowIndex([layer.subsets for layer in self.blocks.layers], len(self.measures))
-
-    def is_elsewhere(self, attributes: tuple[int, ...]) -> bool:
-        """Whether what is asked of this subset is answered by other blocks."""
-        return bool(self.elsewhere.find(np.array([attributes], dtype=np.int32).reshape(1, -1))[0][0] >= 0)
 
     def block(self, attributes: tuple[int, ...]) -> tuple[float | None, tuple[Placed, ...]]:
         """Noise variance of the block on a subset (None if not measured), and its shapes."""
@@ -251,17 +244,6 @@ class PartCache:
         layer, row = self.blocks.layers[tables[0]], int(rows[0])
         measured = self.blocks.placed(layer.layout, attributes, layer.shapes[row].tolist())
         return float(layer.noise[row]), measured
-
-    def of(self, key: object, make: Callable[[], T], size: Callable[[T], int] = lambda _: 0) -> T:
-        """What was made of a key before, or is now; kept if it has room for so many numbers."""
-        if key in self._known:
-            found: T = self._known[key]
-            return found
-        found = make()
-        if self._held + size(found) <= KEPT_VARIANCES:
-            self._held += size(found)
-            self._known[key] = found
-        return found
 
     def listed(self, part: Part) -> Array:
         """Variance at noise 1 of each product of queries."""

@@ -8,7 +8,7 @@ import numpy as np
 
 from residua._arrays import Array, Integers
 from residua._limits import JOINT_WORK
-from residua.answering.blocks import Layer, Shape
+from residua.answering.blocks import Shape
 from residua.linalg.matrices import distinct_rows
 from residua.methods.draft import Progress
 from residua.methods.scales.query_pieces import Block, Capped, Orbits, permuted, total_work
@@ -41,7 +41,7 @@ def joined(
         return None
     search = JointSearch(blocks, asked.orbits.many, count, tolerance, progress)
     search.run()
-    return _Shapes(strategy, asked.orbits, blocks, search.strategies()).joined(search.lower)
+    return _shaped(strategy, asked.orbits, blocks, search)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -162,43 +162,36 @@ class JointSearch(Search):
         return found
 
 
-class _Shapes:
-    """Turns the solution of each orbit of blocks to the order of attributes of every block of the orbit."""
+def _shaped(strategy: Strategy, orbits: Orbits, blocks: Sequence[Block], search: JointSearch) -> Joined:
+    """The strategy with one shape on all attributes of each block.
 
-    def __init__(
-        self, strategy: Strategy, orbits: Orbits, blocks: Sequence[Block], matrices: Sequence[Array]
-    ) -> None:
-        self.strategy, self.orbits, self.blocks, self.matrices = strategy, orbits, blocks, matrices
-        self.shapes: list[Shape] = []
-        self.spans: dict[int, Integers | None] = {}
+    The solution of each orbit is turned to the order of attributes of every block of the orbit.
+    """
+    shapes: list[Shape] = []
+    spans: dict[int, Integers | None] = {}
+    matrices = search.strategies()
 
-    def joined(self, lower: float) -> Joined:
-        """The strategy with one shape on all attributes of each block."""
-        pairs = zip(self.strategy.layers, self.orbits.of, strict=True)
-        layers = tuple(self._layer(layer, of) for layer, of in pairs)
-        return Joined(replace(self.strategy, shapes=tuple(self.shapes), layers=layers), self.spans, lower)
-
-    def _layer(self, layer: Layer, of: Integers) -> Layer:
-        size = layer.subsets.shape[1]
-        if size == 0:
-            return layer
-        codes = np.column_stack([of, self.orbits.attributes[layer.subsets]])
-        first, inverse = distinct_rows(codes)
-        numbers = [self._number(int(of[row]), layer.subsets[row].tolist()) for row in first.tolist()]
-        chosen = np.array(numbers, dtype=np.int64)[inverse].reshape(-1, 1)
-        return replace(layer, layout=(tuple(range(size)),), shapes=chosen)
-
-    def _number(self, orbit: int, attributes: Sequence[int]) -> int:
+    def number_of(orbit: int, attributes: Sequence[int]) -> int:
         """Number of the shape for blocks on attributes of these orbits in this order."""
-        block, number = self.blocks[orbit], len(self.shapes)
-        places = np.argsort(self.orbits.order(attributes)).tolist()  # of each attribute among those by orbit
-        measures = [self.strategy.measures[at] for at in attributes]
-        matrix = permuted(self.matrices[orbit], block.sizes, places)
+        block = blocks[orbit]
+        places = np.argsort(orbits.order(attributes)).tolist()  # of each attribute among those by orbit
+        matrix = permuted(matrices[orbit], block.sizes, places)
         shape = Shape.independent([block.sizes[place] for place in places], matrix)
 
         def span() -> Integers | None:
-            rows = block.integer_rows(self.orbits)
+            rows = block.integer_rows(orbits)
             return None if rows is None else permuted(rows, block.sizes, places)
 
-        self.shapes.append(kept_in_span(shape, number, self.spans, span, measures))
-        return number
+        measures = [strategy.measures[at] for at in attributes]
+        shapes.append(kept_in_span(shape, len(shapes), spans, span, measures))
+        return len(shapes) - 1
+
+    layers = []
+    for layer, of in zip(strategy.layers, orbits.of, strict=True):
+        if size := layer.subsets.shape[1]:
+            first, inverse = distinct_rows(np.column_stack([of, orbits.attributes[layer.subsets]]))
+            numbers = [number_of(int(of[row]), layer.subsets[row].tolist()) for row in first.tolist()]
+            chosen = np.array(numbers, dtype=np.int64)[inverse].reshape(-1, 1)
+            layer = replace(layer, layout=(tuple(range(size)),), shapes=chosen)
+        layers.append(layer)
+    return Joined(replace(strategy, shapes=tuple(shapes), layers=tuple(layers)), spans, search.lower)

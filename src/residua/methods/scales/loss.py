@@ -140,7 +140,7 @@ class _LossProblem:
         each = dict(zip(self.names, weights / counts, strict=True))
         parts: list[Table | TableRun] = []
         for part in self.work.parts:
-            for one in [part] if part.name is not None else list(part):
+            for one in [part] if part.name is not None else part:
                 if each[one.name or ""] > 0:
                     parts.append(replace(one, weight=float(each[one.name or ""])))
         again = Workload(self.work.schema, tuple(parts))
@@ -168,8 +168,7 @@ def _rows_by_name(work: Workload, names: list[str], tables: TableOrbits, orbits:
 def _table_counts(part: Table | TableRun) -> Array:
     """Number of queries of each table of a part."""
     if isinstance(part, Table) or part.joint is not None:
-        tables = (part,) if isinstance(part, Table) else part.joint or ()
-        return np.array([float(each.count) for each in tables])
+        return np.array([float(each.count) for each in part])
     counts = np.zeros(len(part.schema))
     for at in part.attributes:
         counts[at] = float(part.queries_of(at).count)

@@ -171,5 +171,4 @@ class _Problem:
 
 def _weight(part: Table | TableRun) -> float:
     """Sum of the weights of the queries of one table."""
-    group = part[0] if isinstance(part, TableRun) else part
-    return math.prod(weight_of(factor.queries) for factor in group.factors)
+    return math.prod(map(weight_of, next(iter(part)).families))

@@ -5,16 +5,15 @@ their rows; a table with many queries lists none until they are asked for.
 """
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import reduce
 from itertools import product
 
 import numpy as np
 
 from residua._arrays import Array, Indices, Integers, Subsets
 from residua._limits import SEARCHED_QUERIES
-from residua.answering.blocks import Placed
+from residua.answering.blocks import Placed, outer
 from residua.answering.independent.answerer import Independent
 from residua.answering.independent.parts import Part, parts_of
 from residua.errors import Infeasible
@@ -24,7 +23,6 @@ from residua.strategy.strategy import Strategy
 from residua.workload import Factor, Predicates, Prefix, Queries, Table, TableRun, Workload
 from residua.workload.queries import spelled
 from residua.workload.symmetry import row_orbits
-from residua.workload.tables import splits
 
 Run = tuple[Subsets, dict[int, Queries]]
 """Subsets of attributes, and the queries of each attribute."""
@@ -60,7 +58,7 @@ class Product:
         """What one query takes from each of `blocks`."""
         places = np.unravel_index(query, [figure.shape[1] for figure in self.figures])
         columns = [figure[:, place] for figure, place in zip(self.figures, places, strict=True)]
-        return np.asarray(reduce(np.multiply.outer, columns, np.ones(())).reshape(-1))
+        return outer(columns).reshape(-1)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -135,7 +133,8 @@ def table_orbits(
 class _Builder:
     def __init__(self, strategy: Strategy, orbits: Orbits, listing: bool) -> None:
         self.strategy, self.orbits, self.listing = strategy, orbits, listing
-        self.known = Independent(strategy.blocks()).known
+        self.answerer = Independent(strategy.blocks())
+        self.known = self.answerer.known
         self.shape_of = _one_shape_each(strategy, orbits.attributes)
         self.plain: list[Plain] = []
         self.others: dict[int, Product | Listed] = {}
@@ -222,7 +221,7 @@ class _Builder:
         """Orbits of the tables of a part, each looked at; equal orbits of attributes share one."""
         found: dict[object, int] = {}
         of = []
-        for group in part if isinstance(part, TableRun) else (part,):
+        for group in part:
             # In ascending order: the shape of a block on several attributes depends on their order.
             order = np.argsort(group.attributes)
             factors = tuple((len(factor.attributes), factor.queries) for factor in group.factors)
@@ -237,29 +236,20 @@ class _Builder:
 
     def _look_at(self, group: Table) -> None:
         """Figures and means of one table of a new orbit."""
-        orbits = self.orbits
-        pieces = [(orbits.numbers[orbits.key(attributes)], own) for attributes, own in self._pieces(group)]
-        numbers = np.array([number for number, _ in pieces], dtype=np.int64)
-        sums = [math.prod(self.known.summed(part, weighted=True) for part in parts) for _, parts in pieces]
+        pieces = list(self.answerer.pieces(group))
+        keys = [self.orbits.key(attributes) for attributes, _, _ in pieces]
+        numbers = np.array([self.orbits.numbers[key] for key in keys], dtype=np.int64)
+        sums = [math.prod(self.known.summed(part, weighted=True) for part in parts) for _, _, parts in pieces]
         whole = math.prod(weight_of(factor.queries) for factor in group.factors)
         self._add_means(np.array([self.count]), numbers[None], np.array(sums)[None] / whole)
         if self.listing:
             _refuse_many(group.count if group.listable else SEARCHED_QUERIES + 1, group)
-            self.others[self.count] = Listed(numbers, np.stack([self._grid(parts) for _, parts in pieces]))
-
-    def _pieces(self, group: Table) -> Iterator[tuple[tuple[int, ...], list[Part]]]:
-        """Attributes and parts for each block that the table has a piece in."""
-        for kept, attributes in splits(group):
-            _, measured = self.known.block(attributes)
-            parts = list(parts_of(group.factors, kept, self.strategy.measures, measured))
-            if not any(self.known.vanishes(part) for part in parts):
-                yield attributes, parts
+            self.others[self.count] = Listed(numbers, np.stack([self._grid(parts) for _, _, parts in pieces]))
 
     def _grid(self, parts: Sequence[Part]) -> Array:
         """Variance of each query at noise 1."""
         places = [place for part in parts for place in part.places]
-        outer: Array = reduce(np.multiply.outer, [self.known.listed(part) for part in parts], np.ones(()))
-        return np.asarray(outer.transpose(np.argsort(places)).reshape(-1))
+        return outer(map(self.known.listed, parts), places).reshape(-1)
 
     def _add_means(self, numbers: Integers, blocks: Integers, values: Array) -> None:
         alive = (blocks >= 0) & (values > 0)
@@ -319,8 +309,7 @@ def _undominated(figures: Array) -> Indices:
 
 def _refuse_many(queries: int, part: Table | TableRun) -> None:
     if queries > SEARCHED_QUERIES:
-        name = part.name if part.name is not None else next(iter(part.names()))
         raise Infeasible(
-            f"table {name!r} has {spelled(queries)} queries that may be the least accurate, too many to go "
-            "through; ask for total variance, or put them in tables of fewer attributes"
+            f"table {next(part.names())!r} has {spelled(queries)} queries that may be the least accurate, "
+            "too many to go through; ask for total variance, or put them in tables of fewer attributes"
         )
