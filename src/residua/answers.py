@@ -13,6 +13,8 @@ from residua._files import Target, whole_file
 from residua._limits import ROWS_AT_ONCE
 from residua.schema import Schema
 from residua.workload import Factor, Identity, Table, table
+from residua.workload.groupings import Partition
+from residua.workload.queries import Queries
 from residua.workload.tables import ALL, AND
 
 if TYPE_CHECKING:
@@ -116,11 +118,12 @@ class Answers:
         for part, rows in zip(parts, slices, strict=True):
             for number, (factor, place) in enumerate(part.places()):
                 words.add(number, rows, factor, place)
-                if isinstance(factor.queries, Identity):
+                known = _cells(factor.queries)
+                if known is not None:
                     (at,) = factor.attributes
                     if at not in cells:
                         cells[at] = np.full(words.count, -1, dtype=_narrow(self.schema.sizes[at]))
-                    cells[at][rows] = place
+                    cells[at][rows] = known[place]
         tables = np.repeat(np.arange(len(parts), dtype=np.int32), np.diff(ends, prepend=0))
         found = [pa.DictionaryArray.from_arrays(tables, pa.array([part.table.name for part in parts]))]
         for at, name in enumerate(self.schema.names):
@@ -181,6 +184,16 @@ class _Words:
         columns = [np.where(nothing, len(self.words), first), *others]
         found = [words.take(pa.array(column)) for column in columns]
         return compute.binary_join_element_wise(*found, AND, null_handling="skip")
+
+
+def _cells(queries: Queries) -> Integers | None:
+    """The cell that each query asks about, where each asks about one."""
+    if isinstance(queries, Identity):
+        return np.arange(queries.count)
+    if not isinstance(queries, Partition) or queries.labels is not None or queries.level is not None:
+        return None
+    cells = np.flatnonzero(queries.classes >= 0)
+    return cells[np.argsort(queries.classes[cells])] if len(cells) == queries.count else None
 
 
 def _narrow(count: int) -> type[np.signedinteger[Any]]:

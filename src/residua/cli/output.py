@@ -14,6 +14,7 @@ import typer
 
 from residua._files import Target, whole_file
 from residua._text import Row, columns, counted, visible
+from residua.answers import write_parquet
 from residua.errors import DataError, FileFormatError
 from residua.methods.draft import Progress
 from residua.postprocess import Processed
@@ -144,6 +145,15 @@ def write_answers(
         return
     marks = ["biased"] * isinstance(found, Processed) + ["simulated"] * found.simulated
     write_csv(stream or path, found.answer_batches(work, **settings), marks, formulas=formulas)
+
+
+def write_rows(path: Path, rows: "pyarrow.Table", marks: Sequence[str], *, formulas: bool) -> None:
+    """Write one table to a CSV or Parquet file."""
+    check_table_file(path)
+    if path.suffix.lower() == ".parquet":
+        write_parquet(path, rows.schema, rows.to_batches())
+    else:
+        write_csv(path, [rows], marks, formulas=formulas)
 
 
 def write_csv(

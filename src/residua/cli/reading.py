@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -19,6 +19,7 @@ from residua.cli.output import (
     show_json,
     tables_screen,
     write_answers,
+    write_rows,
 )
 from residua.cli.planning import plan_document
 from residua.errors import DataError
@@ -29,6 +30,9 @@ from residua.release import Release
 from residua.report.words import decimals_for
 from residua.workload import Workload, table
 from residua.workload.sql import sql as sql_workload
+
+if TYPE_CHECKING:
+    import pyarrow
 
 ReleaseFile = Annotated[Path, typer.Argument(help="A release, as 'residua release' writes it.")]
 Replicates = Annotated[int, typer.Option(min=0, help="Simulations that errors are estimated from.")]
@@ -41,7 +45,7 @@ def answer(
         str | None, typer.Option("--table", help="A table's name, or columns with commas between: age,sex.")
     ] = None,
     sql: Annotated[
-        str | None, typer.Option(help="Counts, such as SELECT sex, COUNT(*) ... GROUP BY sex.")
+        str | None, typer.Option(help="A statement, such as SELECT sex, COUNT(*) ... GROUP BY sex.")
     ] = None,
     level: Annotated[float, typer.Option(help="Confidence level of the intervals.")] = 0.95,
     output: OutputTable = None,
@@ -62,6 +66,9 @@ def answer(
         raise typer.BadParameter("give --table or --sql, not both")
     _refuse_output(output, force)
     found = Release.load(file)
+    if sql is not None and "query" not in (asked := found.sql(sql, level=level)).column_names:
+        _show_rows(found, asked, output, rows, level, formulas=formulas, as_json=as_json)
+        return
     work = _wanted(found, of, sql)
     if output is not None:
         write_answers(found, output, work, formulas=formulas, level=level)
@@ -75,6 +82,33 @@ def answer(
         about = f"Measured {found.audit['time']} at rho = {rho}, protecting against {unit}."
         head = ("query", "value", "stddev", f"{100 * level:.4g}% interval")
         show(list(_screen(found, about, work, head, _answer_row, rows, "answers.csv", level=level)))
+
+
+def _show_rows(
+    found: Release,
+    asked: "pyarrow.Table",
+    output: Path | None,
+    most: int,
+    level: float,
+    *,
+    formulas: bool,
+    as_json: bool,
+) -> None:
+    """Show or write what a statement beyond plain counts gives."""
+    if output is not None:
+        write_rows(output, asked, ["simulated"] * found.simulated, formulas=formulas)
+        written = f"Wrote {counted(len(asked), 'row', 'rows')} to {output}"
+        show_json({"answers": output}) if as_json else show([written])
+    elif as_json:
+        show_json({"simulated": found.simulated, "level": level, "answers": asked.to_pylist()})
+    else:
+        rows = [tuple(map(_entry, row.values())) for row in asked.slice(0, most).to_pylist()]
+        more = [f"... and {len(asked) - most:,} more rows"] if len(asked) > most else []
+        show([SIMULATED] * found.simulated + [*columns(tuple(asked.column_names), rows), *more])
+
+
+def _entry(value: Any) -> str:
+    return "" if value is None else f"{value:,.4g}" if isinstance(value, float) else str(value)
 
 
 def _refuse_output(output: Path | None, force: bool) -> None:

@@ -20,13 +20,13 @@ from residua.answers import Answers, asked_cells
 from residua.errors import FileFormatError, ResiduaError, WorkloadError
 from residua.plans import Content, Plan, refuse_foreign
 from residua.privacy.statement import interval_margin
+from residua.release.asking import FIGURES, Asks
 from residua.release.crosstab import Tabulates
 from residua.release.intervals import Intervals, whole_ends
 from residua.release.measurements import Measurements, audit_record, checked_audit, fitted_measurements
 from residua.release.statistics import Derives, TableAnswer
 from residua.workload import Table, TableRun, Workload, table
 from residua.workload.queries import spelled
-from residua.workload.sql import sql
 from residua.workload.tables import runs_of
 
 if TYPE_CHECKING:
@@ -36,11 +36,9 @@ if TYPE_CHECKING:
     from residua.postprocess.processed import Unbiased
     from residua.postprocess.synthetic import Synthetic
 
-FIGURES = ("value", "stddev", "lower", "upper")
-
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Release(Derives, Tabulates):
+class Release(Asks, Derives, Tabulates):
     """Noisy measurements of one dataset under a plan; all its answers are post-processing of them.
 
     Made by `residua.measure`. `audit` says how it came to be, without a trace of the data.
@@ -124,8 +122,13 @@ class Release(Derives, Tabulates):
         return self._answers(work, level).batches()
 
     def _answers(self, work: Workload | None, level: float) -> Answers:
-        level, notes = Intervals(level).level, {"residua.simulated": str(self.simulated).lower()}
-        return Answers(self.plan.schema, self._tables(self._workload(work), level), FIGURES, notes)
+        tables = self._tables(self._workload(work), Intervals(level).level)
+        return Answers(self.plan.schema, tables, FIGURES, self.marks)
+
+    @property
+    def marks(self) -> dict[str, str]:
+        """What every table of answers carries along: whether they are simulated."""
+        return {"residua.simulated": str(self.simulated).lower()}
 
     def _tables(self, work: Workload, level: float) -> Iterator[tuple[Table, tuple[Array, ...]]]:
         """Each table with its figures; tables that differ in names only are answered some at a time."""
@@ -176,10 +179,6 @@ class Release(Derives, Tabulates):
         if whole:
             lower, upper = whole_ends(lower, upper)
         return TableAnswer(asked, axes, values, stddev, lower, upper, level)
-
-    def sql(self, text: str, *, level: float = 0.95) -> "pyarrow.Table":
-        """Answers to the counts that SQL statements ask for, as `answers` gives them; see `residua.sql`."""
-        return self.answers(sql(self.plan.schema, text), level=level)
 
     def report(
         self,

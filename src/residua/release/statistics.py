@@ -24,8 +24,9 @@ from residua.errors import WorkloadError
 from residua.plans import Plan
 from residua.privacy.statement import interval_margin
 from residua.release.intervals import Intervals, fieller
-from residua.schema import Binned, Integer, Schema
+from residua.schema import Schema
 from residua.workload import Workload, linear, table
+from residua.workload.scores import cell_numbers
 
 MOST_FIGURES = 4_000  # of one statistic: their covariance is held
 MOST_ARGUMENTS = 2_000  # of a function of answers: it is evaluated twice for each
@@ -353,13 +354,7 @@ def numbers_of(
         return found
     if attribute.other is not None:
         raise WorkloadError(f"{name!r} has a cell for everything else; say with values= what cells count as")
-    if isinstance(attribute, Integer):
-        return np.arange(attribute.low, attribute.high + 1, dtype=np.float64)
-    if isinstance(attribute, Binned) and not attribute.above:
-        edges = np.array(attribute.edges, dtype=np.float64)
-        return edges[1:] if ends else (edges[1:] + edges[:-1]) / 2
-    what = "its last bin has no end" if isinstance(attribute, Binned) else "its cells are no numbers"
-    raise WorkloadError(f"{name!r}: {what}; say with values= what each cell counts as")
+    return cell_numbers(name, attribute, ends=ends)
 
 
 def _axes(schema: Schema, names: Sequence[str]) -> tuple[tuple[str, ...], tuple[tuple[str, ...], ...]]:

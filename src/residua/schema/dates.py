@@ -86,6 +86,11 @@ class Date(Attribute):
         found = _steps(self._starts(), level) - self._first(level)
         return found if self.other is None else np.append(found, found.max() + 1)
 
+    def first_days(self) -> list[datetime.date]:
+        """The first day of the step of each cell, `(other)` not included."""
+        found: list[datetime.date] = self._starts().tolist()
+        return found
+
     def before(self, limit: np.datetime64) -> Flags | None:
         """The cells, `(other)` not included, that end before a day; None where it is within a cell."""
         starts = np.maximum(self._starts(), np.datetime64(self.low))

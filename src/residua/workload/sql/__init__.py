@@ -11,10 +11,13 @@ def sql(schema: Schema, text: str, *, name: str | None = None, weight: float = 1
     `SELECT columns, COUNT(*) FROM t WHERE .. GROUP BY ..`; the table's name is free, and several statements
     are separated by `;`. Columns are grouped as they are or by `CASE`; `GROUPING SETS`, `ROLLUP` and `CUBE`
     give several tables, and `SUM(COUNT(*)) OVER (ORDER BY age)` cumulative counts. Conditions compare columns
-    with constants by `=`, `<>`, `<`, `<=`, `>`, `>=`, `IN` and `BETWEEN`, joined by `AND`, `OR` and `NOT`.
-    Answers are row-major in the order of `GROUP BY`. Everything else is refused with its line and column.
+    with constants by `=`, `<>`, `<`, `<=`, `>`, `>=`, `IN`, `LIKE` and `BETWEEN`, joined by `AND`, `OR` and
+    `NOT`. Answers are row-major in the order of `GROUP BY`. Of statements with means, quantiles, percentages,
+    `HAVING`, `WITH`, subqueries and such, which `release.sql` answers, these are the tables that they need.
+    Everything else is refused with its line and column.
 
-    The cell `(other)` is to comparisons what NULL is in SQL: none but `= '(other)'` selects it.
+    The cell `(other)` is to comparisons what NULL is in SQL: none but `= '(other)'` and `IS NULL`
+    selects it.
 
     >>> from residua.schema import Categorical, Integer
     >>> schema = Schema(age=Integer(0, 99), sex=Categorical("F", "M"))

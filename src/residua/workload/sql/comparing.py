@@ -38,6 +38,17 @@ def among(name: str, attribute: Attribute, values: Sequence[Value]) -> tuple[Fla
     return true, false
 
 
+def missing(name: str, attribute: Attribute) -> tuple[Flags, Flags]:
+    """Where a column has no value, the cell `(other)`, and where it has one."""
+    if attribute.other is None:
+        raise Unfit(
+            f"attribute {name!r} has no cell for missing values, which follow its policy "
+            f"{attribute.outside!r}; with outside='other' they are counted in the cell '(other)'"
+        )
+    none = np.arange(attribute.size) == attribute.other
+    return none, ~none
+
+
 def compared(name: str, attribute: Attribute, sign: str, value: Value) -> tuple[Flags, Flags]:
     """Where `attribute sign value` is true, and where it is false; sign is one of <, <=, > and >=."""
     _refuse_many_cells(name, attribute)

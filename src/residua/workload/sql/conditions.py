@@ -16,11 +16,21 @@ from residua._arrays import Flags
 from residua._limits import CELL_CLASSES
 from residua.linalg.classes import Classes, coarsest, common_refinement, spread_over
 from residua.schema import Categorical
-from residua.workload.sql.comparing import Unfit, Value, among, compared, number_of
+from residua.workload.sql.cells import (
+    Values,
+    among_values,
+    cellwise,
+    compared_values,
+    like_values,
+    starting_values,
+)
+from residua.workload.sql.comparing import Unfit, Value, among, compared, missing, number_of
 from residua.workload.sql.reading import Columns, bare, day_in, quoted, shown
 from residua.workload.views import cells_of_classes
 
-SUPPORTED = "conditions are =, <>, <, <=, >, >=, IN and BETWEEN on a column and constants, AND, OR and NOT"
+SUPPORTED = (
+    "conditions are =, <>, <, <=, >, >=, IN, LIKE and BETWEEN on a column and constants, AND, OR and NOT"
+)
 LONGEST = 1_000  # letters of a condition that the words of a query repeat
 
 _SIGNS: dict[type[exp.Expression], str] = {exp.LT: "<", exp.LTE: "<=", exp.GT: ">", exp.GTE: ">="}
@@ -203,33 +213,37 @@ def _single(columns: Columns, node: exp.Expression) -> tuple[str, tuple[Flags, F
     """A condition on one column: its name, where it is true and where false."""
     match node:
         case exp.LT() | exp.LTE() | exp.GT() | exp.GTE():
-            column, value, mirrored = _sides(columns, node)
+            subject, value, mirrored = _sides(columns, node)
             sign = _SIGNS[type(node)]
-            return column, compared(
-                column, columns.schema[column], _MIRRORED[sign] if mirrored else sign, value
-            )
+            return subject.column, subject.compared(_MIRRORED[sign] if mirrored else sign, value)
         case exp.EQ() | exp.NEQ():
-            column, value, _ = _sides(columns, node)
-            equal, other = among(column, columns.schema[column], [value])
-            return column, (equal, other) if isinstance(node, exp.EQ) else (other, equal)
+            subject, value, _ = _sides(columns, node)
+            equal, other = subject.among([value])
+            return subject.column, (equal, other) if isinstance(node, exp.EQ) else (other, equal)
         case exp.In():
             columns.source.allow_only(node, ("this", "expressions"), "with IN; list constants: IN (1, 2)")
             if not node.expressions:
                 raise Unfit("IN needs a list of constants, such as IN (1, 2)")
             values = [constant(columns, each) for each in node.expressions]
-            column = columns.named(node.this, SUPPORTED)
-            return column, among(column, columns.schema[column], values)
+            subject = Subject.of(columns, node.this)
+            return subject.column, subject.among(values)
         case exp.Between():
             columns.source.allow_only(node, ("this", "low", "high"), "with BETWEEN")
+            subject = Subject.of(columns, node.this)
+            low = subject.compared(">=", constant(columns, node.args["low"]))
+            high = subject.compared("<=", constant(columns, node.args["high"]))
+            return subject.column, (low[0] & high[0], low[1] | high[1])
+        case exp.Like() | exp.ILike():
+            column, texts = cellwise(columns, node.this)
+            pattern = str(constant(columns, node.expression))
+            true, false = like_values(texts, pattern, cased=isinstance(node, exp.Like))
+            return column, (false, true) if node.args.get("negate") else (true, false)
+        case exp.StartsWith():
+            column, texts = cellwise(columns, node.this)
+            return column, starting_values(texts, str(constant(columns, node.expression)))
+        case exp.Is() if isinstance(node.expression, exp.Null):
             column = columns.named(node.this, SUPPORTED)
-            low = compared(column, columns.schema[column], ">=", constant(columns, node.args["low"]))
-            high = compared(column, columns.schema[column], "<=", constant(columns, node.args["high"]))
-            return column, (low[0] & high[0], low[1] | high[1])
-        case exp.Is():
-            raise Unfit(
-                "IS is not supported: nulls follow the schema's policy (outside=), and with 'other' they are "
-                "counted in the cell '(other)'"
-            )
+            return column, missing(column, columns.schema[column])
         case exp.Column():
             column = columns.named(node, SUPPORTED)
             attribute = columns.schema[column]
@@ -243,12 +257,41 @@ def _single(columns: Columns, node: exp.Expression) -> tuple[str, tuple[Flags, F
     raise Unfit(f"{quoted(node)} is not supported in a condition; {SUPPORTED}")
 
 
-def _sides(columns: Columns, node: exp.Expression) -> tuple[str, Value, bool]:
-    """The column, the constant, and whether the constant comes first."""
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """What a condition is about: a column, or an expression of one with a value for each of its cells."""
+
+    columns: Columns
+    column: str
+    values: Values | None = None
+
+    @classmethod
+    def of(cls, columns: Columns, node: exp.Expression) -> "Subject":
+        """The subject that an expression is."""
+        node = bare(node)
+        if isinstance(node, exp.Column) or node.find(exp.Column) is None or node.find(exp.Predicate):
+            return cls(columns, columns.named(node, SUPPORTED))
+        return cls(columns, *cellwise(columns, node))
+
+    def compared(self, sign: str, value: Value) -> tuple[Flags, Flags]:
+        """Where the comparison with a constant is true, and where it is false."""
+        if self.values is None:
+            return compared(self.column, self.columns.schema[self.column], sign, value)
+        return compared_values(self.values, sign, value)
+
+    def among(self, values: Sequence[Value]) -> tuple[Flags, Flags]:
+        """Where it is one of some constants, and where it is none of them."""
+        if self.values is None:
+            return among(self.column, self.columns.schema[self.column], values)
+        return among_values(self.values, values)
+
+
+def _sides(columns: Columns, node: exp.Expression) -> tuple[Subject, Value, bool]:
+    """The subject, the constant, and whether the constant comes first."""
     left, right = bare(node.this), bare(node.expression)
-    mirrored = isinstance(right, exp.Column) and not isinstance(left, exp.Column)
-    column, other = (right, left) if mirrored else (left, right)
-    return columns.named(column, SUPPORTED), constant(columns, other), mirrored
+    mirrored = right.find(exp.Column) is not None and left.find(exp.Column) is None
+    subject, other = (right, left) if mirrored else (left, right)
+    return Subject.of(columns, subject), constant(columns, other), mirrored
 
 
 def constant(columns: Columns, node: exp.Expression) -> Value:
@@ -267,4 +310,8 @@ def constant(columns: Columns, node: exp.Expression) -> Value:
         return day
     elif isinstance(node, exp.Null):
         raise columns.refusal(node, "no comparison with NULL is ever true; nulls follow the schema")
+    elif node.find(exp.Select):
+        raise columns.refusal(
+            node, "an answer cannot choose records; ask for it first, and write the number here"
+        )
     raise columns.refusal(node, f"{quoted(node)} is not a constant that is supported; {SUPPORTED}")

@@ -22,12 +22,13 @@ from residua.workload.families import bound, identity
 from residua.workload.groupings import Partition
 from residua.workload.intervals import Prefix
 from residua.workload.queries import Identity, Queries, Total
+from residua.workload.sql.cells import Values, cellwise
 from residua.workload.sql.conditions import Region, constant, region_of
 from residua.workload.sql.reading import Columns, bare, shown
 from residua.workload.tables import Factor
 from residua.workload.views import cells_of_classes, classes_of, coarsened
 
-SUPPORTED = "groups are columns and CASE .. END on one column"
+SUPPORTED = "groups are columns, expressions of one column, and CASE .. END on one column"
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,8 +55,14 @@ class Grouper:
     def expression(self, node: exp.Expression) -> Factor:
         """What a column or a CASE groups by."""
         node = bare(node)
-        if isinstance(node, exp.Case):
+        if isinstance(node, exp.Case | exp.If):
             return _case(self.columns, node)
+        if (
+            not isinstance(node, exp.Column)
+            and node.find(exp.Column)
+            and not node.find(exp.AggFunc, exp.Predicate)
+        ):
+            return _computed(self.columns.schema, *cellwise(self.columns, node))
         name, schema = self.columns.named(node, SUPPORTED), self.columns.schema
         return Factor((schema.resolve(name)[0],), bound(identity, schema, [name]))
 
@@ -129,8 +136,22 @@ def _by_level(member: Factor) -> bool:
     return member.queries.level is not None or isinstance(member.queries, Identity)
 
 
-def _case(columns: Columns, node: exp.Case) -> Factor:
+def _computed(schema: Schema, name: str, values: Values) -> Factor:
+    """The groups of an expression of a column: its values, in the order of the cells that first have them."""
+    numbers: dict[str, int] = {}
+    texts = ["NULL" if value is None else str(value) for value in values]
+    classes = np.array([numbers.setdefault(text, len(numbers)) for text in texts], dtype=np.int64)
+    position, level = schema.resolve(name)
+    return Factor(
+        (position,),
+        Partition(classes if level is None else classes[schema.classes(name)], None, tuple(numbers)),
+    )
+
+
+def _case(columns: Columns, node: exp.Expression) -> Factor:
     """The groups of a CASE: its results, each once, in the order written; cells without one are 'NULL'."""
+    if isinstance(node, exp.If):
+        node = exp.Case(ifs=[node], default=node.args.get("false"))
     columns.source.allow_only(node, ("this", "ifs", "default"), "in CASE")
     attribute: int | None = None
     numbers: dict[str, int] = {}
@@ -159,32 +180,48 @@ def _result_label(columns: Columns, node: exp.Expression | None) -> str:
     return str(constant(columns, node))
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Piece:
+    """A factor of a table, the groups (by place) that it holds, and which products of theirs are kept."""
+
+    factor: Factor
+    members: tuple[int, ...]
+    kept: Indices
+
+
 def factors(schema: Schema, grouped: Sequence[Factor], selections: Sequence[Region]) -> tuple[Factor, ...]:
     """The factors of a table: those of the groups in order, then of what else is selected."""
+    return tuple(piece.factor for piece in pieces(schema, grouped, selections))
+
+
+def pieces(schema: Schema, grouped: Sequence[Factor], selections: Sequence[Region]) -> list[Piece]:
+    """The same, with the groups that each factor holds."""
     ties = {attribute: selection for selection in selections for attribute in selection.attributes}
     used: list[Region] = []
     made = []
-    for member in grouped:
+    for place, member in enumerate(grouped):
         mine = [ties[at] for at in member.attributes if at in ties]
         if not mine:
-            made.append(member)
+            made.append(Piece(member, (place,), np.arange(member.queries.count)))
             continue
         tie = mine[0]
         if len(member.attributes) > 1:
             raise WorkloadError(f"{member.queries!r} cannot be restricted to some of its cells")
         if len(tie.attributes) == 1:
-            made.append(Factor(member.attributes, _restricted(schema, member, tie.cells)))
+            queries, kept = _restricted(schema, member, tie.cells)
+            made.append(Piece(Factor(member.attributes, queries), (place,), kept))
         elif tie not in used:
-            made.append(
-                _joint(schema, tie, [each for each in grouped if each.attributes[0] in tie.attributes])
-            )
+            tied = tuple(at for at, each in enumerate(grouped) if each.attributes[0] in tie.attributes)
+            factor, kept = _joint(schema, tie, [grouped[at] for at in tied])
+            made.append(Piece(factor, tied, kept))
         used.append(tie)
     for selection in selections:
         if selection not in used and len(selection.attributes) == 1:
-            made.append(Factor(selection.attributes, Partition(np.where(selection.cells, 0, -1))))
+            factor = Factor(selection.attributes, Partition(np.where(selection.cells, 0, -1)))
+            made.append(Piece(factor, (), np.zeros(1, dtype=np.intp)))
         elif selection not in used:
-            made.append(_joint(schema, selection, []))
-    return tuple(made)
+            made.append(Piece(_joint(schema, selection, [])[0], (), np.zeros(1, dtype=np.intp)))
+    return made
 
 
 def compressed(classes: Integers, labels: Sequence[str] | None, level: str | None = None) -> Partition:
@@ -195,28 +232,29 @@ def compressed(classes: Integers, labels: Sequence[str] | None, level: str | Non
     return Partition(dense, level, None if labels is None else tuple(labels[at] for at in kept.tolist()))
 
 
-def _restricted(schema: Schema, member: Factor, mask: Flags) -> Queries:
-    """The queries on the cells of the mask, without those that have none."""
+def _restricted(schema: Schema, member: Factor, mask: Flags) -> tuple[Queries, Indices]:
+    """The queries on the cells of the mask without those that have none, and which of them are left."""
     queries, attribute = member.queries, schema.attributes[member.attributes[0]]
-    if isinstance(queries, Total):
-        return Partition(np.where(mask, 0, -1))
-    if isinstance(queries, Identity):
-        return compressed(np.where(mask, np.arange(mask.size), -1), None)
-    if isinstance(queries, Partition):
-        return _narrowed(attribute, queries, mask)
-    _refuse_large(queries.count * mask.size, f"{queries!r} with a condition")
     chosen = np.flatnonzero(mask)
+    if isinstance(queries, Total):
+        return Partition(np.where(mask, 0, -1)), np.zeros(1, dtype=np.intp)
+    if isinstance(queries, Identity):
+        return compressed(np.where(mask, np.arange(mask.size), -1), None), chosen
+    if isinstance(queries, Partition):
+        left = np.unique(queries.classes[mask & (queries.classes >= 0)])
+        return _narrowed(attribute, queries, mask), left
+    _refuse_large(queries.count * mask.size, f"{queries!r} with a condition")
     if isinstance(queries, Prefix):
         members = np.zeros((chosen.size, mask.size), dtype=np.bool_)
         members[:, chosen] = np.tri(chosen.size, dtype=np.bool_)
-        return Sets(members, _run_labels(attribute, chosen))
+        return Sets(members, _run_labels(attribute, chosen)), chosen
     rows = queries.matrix() * mask
     kept = np.flatnonzero(rows.any(axis=1))
     within = wording.cells(schema.names[member.attributes[0]], attribute, chosen.tolist())
     words = _words(schema, member)
     labels = tuple(f"{words[at]} and {within}" for at in kept.tolist())
     weights = None if queries.weights is None else queries.weights[kept]
-    return Explicit(queries.sizes, rows[kept], weights, labels)
+    return Explicit(queries.sizes, rows[kept], weights, labels), kept
 
 
 def _narrowed(attribute: Attribute, queries: Partition, mask: Flags) -> Partition:
@@ -260,7 +298,7 @@ def _run_labels(attribute: Attribute, chosen: Indices) -> tuple[str, ...] | None
     return None
 
 
-def _joint(schema: Schema, selection: Region, members: Sequence[Factor]) -> Factor:
+def _joint(schema: Schema, selection: Region, members: Sequence[Factor]) -> tuple[Factor, Indices]:
     """Groups within a selection that ties attributes together: one query per product that has a cell."""
     grouped = [member.attributes[0] for member in members]
     attributes = (*grouped, *(at for at in selection.attributes if at not in grouped))
@@ -281,7 +319,7 @@ def _joint(schema: Schema, selection: Region, members: Sequence[Factor]) -> Fact
     texts = [" and ".join([*each, selection.text]) for each in words]
     kept = np.flatnonzero(rows.any(axis=1))
     labels = tuple(texts[at] for at in kept.tolist())
-    return Factor(attributes, Combined.of(partitions, rows[kept], None, labels))
+    return Factor(attributes, Combined.of(partitions, rows[kept], None, labels)), kept
 
 
 def _over(queries: Queries, partitions: Classes) -> Array:

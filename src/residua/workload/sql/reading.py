@@ -19,8 +19,14 @@ DIALECT = "duckdb"
 
 # Words that change nothing where they are supported, and spellings of one sign.
 _OPTIONAL = {"AS", "ALL", "ASC", ",", ";"}
+SPELT_OTHERWISE = {
+    "DATE_PART", "DATEPART", "DATETRUNC", "CEILING", "SUBSTR", "STDDEV_SAMP", "VAR_SAMP", "VARIANCE", "MEAN",
+    "PERCENTILE_CONT", "PERCENTILE_DISC", "COUNTIF", "IF", "IFNULL", "NVL", "STRING_AGG", "LISTAGG", "LOG10",
+}  # fmt: skip
 _SPELLINGS = {"!=": "<>", "==": "="}
 
+
+KEYWORDS = ("SELECT", "FROM", "WHERE", "GROUP", "ORDER", "HAVING", "LIMIT", "BETWEEN", "UNION", "WITH")
 
 _WORD = re.compile(r"'[^']*'|\w+|[^\w\s]")
 
@@ -45,8 +51,8 @@ class Source:
         remedy = "use coarser attributes, fewer conditions, or several calls"
         self.require(self.looked_at[0] <= SQL_CELLS, node, f"{many}; {remedy}")
 
-    def statements(self) -> list[exp.Expression]:
-        """The statements in the text, at least one."""
+    def statements(self, names: Sequence[str] = ()) -> list[exp.Expression]:
+        """The statements in the text, at least one; `names` are those of columns, for hints."""
         words = sum(1 for _ in _WORD.finditer(self.text))
         if words > SQL_WORDS:
             raise self.refusal_at(
@@ -58,7 +64,7 @@ class Source:
             # With all the text as context, an error tells where it is more surely than by line and column.
             trees = sqlglot.parse(self.text, read=DIALECT, error_message_context=len(self.text))
         except ParseError as error:
-            raise self._unreadable(error) from None
+            raise self._unreadable(error, names) from None
         except SqlglotError as error:
             raise self._unfinished(error) from None
         found = [
@@ -68,8 +74,11 @@ class Source:
             raise self.refusal_at(0, f"there is no statement; {STATEMENTS}")
         return found
 
-    def check_read(self, trees: Sequence[exp.Expression]) -> None:
-        """Nothing, or the refusal of a word that the parser passed over or supplied: it forgives much."""
+    def check_read(self, trees: Sequence[exp.Expression], *, exactly: bool = True) -> None:
+        """Nothing, or the refusal of a word that the parser passed over or supplied: it forgives much.
+
+        Functions have several spellings, so of statements with many only names and constants are checked.
+        """
         written = [
             token for token in sqlglot.tokenize(self.text, read=DIALECT) if _key(token) not in _OPTIONAL
         ]
@@ -77,6 +86,12 @@ class Source:
         words = [
             key for token in sqlglot.tokenize(again, read=DIALECT) if (key := _key(token)) not in _OPTIONAL
         ]
+        if not exactly:
+            written = [
+                token for token in written if token.token_type in (TokenType.VAR, TokenType.IDENTIFIER)
+            ]
+            known = {word.strip("'").upper() for word in words}
+            written = [token for token in written if token.text.upper() not in known | SPELT_OTHERWISE]
         lost = Counter(map(_key, written)) - Counter(words)
         if lost:
             # One of several equal words may be any of them, so a word that is gone altogether says more.
@@ -86,7 +101,7 @@ class Source:
         # A frame is spelt out in full, which its author need not do.
         framed = any(tree.find(exp.WindowSpec) for tree in trees)
         added = Counter(words) - Counter(map(_key, written))
-        if added and not framed:
+        if exactly and added and not framed:
             pairs = zip(written, words, strict=False)
             place = next((token.start for token, word in pairs if _key(token) != word), len(self.text))
             raise self.refusal_at(place, f"{next(iter(added))} is missing here or further on; {STATEMENTS}")
@@ -118,7 +133,15 @@ class Source:
                 place = first if isinstance(first, exp.Expression) and _starts(first) else node
                 raise self.refusal(place, f"{word.replace('_', ' ').upper()} is not supported {what}")
 
-    def _unreadable(self, error: ParseError) -> WorkloadError:
+    def _unreadable(self, error: ParseError, names: Sequence[str]) -> WorkloadError:
+        for name in names:  # a name of several words has to be quoted
+            place = self.text.casefold().find(name.casefold())
+            if not name.isidentifier() and place >= 0 and self.text[place - 1 : place] not in {'"', "'"}:
+                return self.refusal_at(place, f'a name that is no single word is quoted: "{name}"')
+        for token in sqlglot.tokenize(self.text, read=DIALECT):
+            near = hint(token.text, KEYWORDS) if token.token_type == TokenType.VAR else ""
+            if near and token.text not in names and token.text.upper() not in KEYWORDS:
+                return self.refusal_at(token.start, f"{token.text!r} has no meaning here{near}; {STATEMENTS}")
         first = error.errors[0] if error.errors else {}
         said = str(first.get("description") or "")
         what = said if said.startswith("Expecting") else "this does not fit here, or something is missing"
@@ -179,6 +202,28 @@ class Columns:
             if near := [each for each in known if each.casefold() == name.casefold()]:
                 return near
         return []
+
+
+def refuse_joins(source: Source, tree: exp.Expression) -> None:
+    """Nothing, or the refusal of a statement about several tables."""
+    for join in tree.args.get("joins") or []:
+        raise source.refusal(
+            join, "JOINS are not supported: FROM needs one table, with all columns in its schema"
+        )
+
+
+def table_in(source: Source, tree: exp.Expression) -> tuple[str, ...]:
+    """What the one table in FROM is called."""
+    clause = tree.args.get("from_") or tree.args.get("from")
+    if clause is None:
+        raise source.refusal(tree, f"FROM is missing; {STATEMENTS}")
+    table, one = clause.this, "in FROM; it needs the name of one table"
+    if not isinstance(table, exp.Table) or not isinstance(table.this, exp.Identifier):
+        raise source.refusal(clause, f"FROM needs the name of one table; {STATEMENTS}")
+    source.allow_only(table, ("this", "db", "catalog", "alias"), one)
+    if table.args.get("alias") is not None:
+        source.allow_only(table.args["alias"], ("this",), one)
+    return (table.alias_or_name,)
 
 
 def shown(node: exp.Expression) -> str:

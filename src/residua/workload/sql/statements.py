@@ -1,19 +1,33 @@
 """Statements to tables: what SELECT lists, FROM names, WHERE leaves and GROUP BY splits; conditions alone."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
+import numpy as np
 from sqlglot import exp
 
+from residua._arrays import Array
 from residua.errors import WorkloadError
 from residua.schema import Schema
 from residua.workload.families import bound, prefix
 from residua.workload.queries import Identity
 from residua.workload.sql.conditions import restrictions
 from residua.workload.sql.factors import Grouper, factors, finest
-from residua.workload.sql.reading import STATEMENTS, Columns, Source, bare, quoted, shown
+from residua.workload.sql.reading import (
+    STATEMENTS,
+    Columns,
+    Source,
+    bare,
+    quoted,
+    refuse_joins,
+    shown,
+    table_in,
+)
+from residua.workload.sql.selecting import Relation, answered, functions, listed, plain
 from residua.workload.tables import Factor, Table, checked_weight, table_name
+from residua.workload.union import Workload
 
+DEEP = "this is nested too deeply to be read; split the statement"
 CUMULATIVE = "cumulative counts are SUM(COUNT(*)) OVER (PARTITION BY the other columns ORDER BY age)"
 
 
@@ -22,21 +36,44 @@ def groups_of(schema: Schema, text: str, name: str | None, weight: float) -> tup
     source = Source(text)
     factor = checked_weight(weight, "SQL")
     try:
-        trees = source.statements()
+        trees = source.statements(schema.names)
         groups = tuple(group for tree in trees for group in _groups(schema, source, tree, name, factor))
-        source.check_read(trees)
+        source.check_read(trees, exactly=all(map(plain, trees)) and not any(map(functions, trees)))
         return groups
     except RecursionError:
-        raise source.refusal_at(0, "this is nested too deeply to be read; split the statement") from None
+        raise source.refusal_at(0, DEEP) from None
+
+
+def rows_of(
+    schema: Schema, text: str, answers: Callable[[Workload], Array]
+) -> tuple[Relation, Workload] | None:
+    """The rows of a statement beyond plain counts, and the tables that they were made of; otherwise None."""
+    source = Source(text)
+    try:
+        trees = source.statements(schema.names)
+        if all(map(listed, trees)):
+            return None
+        if len(trees) > 1:
+            raise source.refusal(trees[1], "one statement at a time, unless all are plain counts")
+        found, asked = answered(schema, source, trees[0], answers)
+        source.check_read(trees, exactly=False)
+        return found, asked.work
+    except RecursionError:
+        raise source.refusal_at(0, DEEP) from None
 
 
 def _groups(
     schema: Schema, source: Source, tree: exp.Expression, name: str | None, weight: float
 ) -> Iterator[Table]:
+    if not plain(tree):
+        tables = answered(schema, source, tree, lambda work: np.ones(work.count))[1].tables
+        yield from (replace(table, name=name or table.name, weight=weight) for table in tables)
+        return
     kind = f"{tree.key.upper()} is not supported; {STATEMENTS}, several with ; between"
     source.require(isinstance(tree, exp.Select), tree, kind)
+    refuse_joins(source, tree)
     source.allow_only(tree, ("expressions", "from", "where", "group"), f"here; {STATEMENTS}")
-    columns = Columns(schema, source, _tables(source, tree))
+    columns = Columns(schema, source, table_in(source, tree))
     items = tuple(item.this if isinstance(item, exp.Alias) else item for item in tree.expressions)
     named = [item for item in tree.expressions if isinstance(item, exp.Alias)]
     grouper = Grouper(columns, items, {item.alias.casefold(): item.this for item in named})
@@ -54,20 +91,6 @@ def _groups(
             yield Table(name or title, factors(schema, chosen, left), weight)
         except WorkloadError as error:
             raise source.refusal(tree, str(error)) from error
-
-
-def _tables(source: Source, tree: exp.Expression) -> tuple[str, ...]:
-    """What the one table in FROM is called."""
-    clause = tree.args.get("from_") or tree.args.get("from")
-    if clause is None:
-        raise source.refusal(tree, f"FROM is missing; {STATEMENTS}")
-    table, one = clause.this, "in FROM; it needs the name of one table"
-    if not isinstance(table, exp.Table) or not isinstance(table.this, exp.Identifier):
-        raise source.refusal(clause, f"FROM needs the name of one table; {STATEMENTS}")
-    source.allow_only(table, ("this", "db", "catalog", "alias"), one)
-    if table.args.get("alias") is not None:
-        source.allow_only(table.args["alias"], ("this",), one)
-    return (table.alias_or_name,)
 
 
 def _counted(source: Source, tree: exp.Expression, items: Sequence[exp.Expression]) -> exp.Expression:
@@ -155,7 +178,7 @@ def restricted(schema: Schema, asked: Sequence[Factor], condition: str) -> tuple
     together share a factor, at the place of the first of them."""
     source = Source(_BEFORE + condition, len(_BEFORE))
     try:
-        trees = source.statements()
+        trees = source.statements(schema.names)
         where = trees[0].args.get("where")
         more = [key for key, part in trees[0].args.items() if part and key.rstrip("_") not in _PLAIN]
         if not isinstance(where, exp.Where) or len(trees) > 1 or more:

@@ -1,0 +1,313 @@
+"""Groups of people: what aggregates over the table of records ask for, one table of answers each."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from sqlglot import exp
+
+from residua._arrays import Array, Indices
+from residua.errors import WorkloadError
+from residua.schema import Attribute
+from residua.workload.explicit import Explicit
+from residua.workload.groupings import Partition
+from residua.workload.queries import Identity, Queries
+from residua.workload.scores import cell_numbers
+from residua.workload.sql.cells import values_of
+from residua.workload.sql.comparing import number_of
+from residua.workload.sql.conditions import constant, restrictions
+from residua.workload.sql.factors import Grouper, finest, pieces
+from residua.workload.sql.figures import Asked, Column, Crossing, Figure, Labels, joined
+from residua.workload.sql.reading import bare, quoted, shown
+from residua.workload.sql.scopes import Scope
+from residua.workload.tables import Factor, Table, table_name
+from residua.workload.views import classes_of
+
+Scores = tuple[int, Array]
+"""An attribute, and rows of numbers for its cells, (rows, cells)."""
+
+QUANTILES = (exp.PercentileCont, exp.PercentileDisc, exp.Quantile, exp.Median, exp.WithinGroup)
+SPREADS = (exp.StddevPop, exp.StddevSamp, exp.Stddev, exp.VariancePop, exp.Variance)
+
+
+class People(Scope):
+    """The groups of one grouping set, those that a WHERE leaves; a row each."""
+
+    def __init__(
+        self,
+        grouper: Grouper,
+        members: Sequence[Factor],
+        every: Sequence[Factor],
+        where: exp.Expression | None,
+        asked: Asked,
+        scalar: Callable[[exp.Expression], Figure],
+    ) -> None:
+        self.columns, self.source, self.grouper = grouper.columns, grouper.columns.source, grouper
+        self.members, self.coarser = finest(members), set(members)
+        self.every, self.where, self.asked = set(every), where, asked
+        self._scalar = scalar
+        self.table, self.groups = self._table(None, None)
+        self.rows = len(self.groups)
+
+    def leaf(self, node: exp.Expression) -> Column | None:
+        if node.find(exp.AggFunc, exp.Window, exp.Subquery) or node.find(exp.Column) is None:
+            return None
+        factor = self.grouper.grouped(node)
+        if factor in self.members:
+            return self._labels(self.members.index(factor), factor)
+        if factor in self.coarser:  # a level above one that is grouped by
+            owners = [member.attributes for member in self.members]
+            return self._labels(owners.index(factor.attributes), factor)
+        if factor in self.every:  # of another grouping set
+            return Labels.of([None] * self.rows)
+        raise self.refusal(
+            node, f"{quoted(node)} is selected but not in GROUP BY; add it there or leave it out"
+        )
+
+    def scalar(self, node: exp.Expression) -> Column:
+        return self._scalar(node).take(np.zeros(self.rows, dtype=np.intp))
+
+    def aggregate(self, node: exp.Expression) -> Column | None:
+        condition = None
+        if isinstance(node, exp.Filter):
+            node, condition = node.this, node.expression.this
+        match node:
+            case exp.Count():
+                return self._count(node, condition)
+            case exp.CountIf():
+                return self._total(_and(condition, node.this))
+            case exp.Sum():
+                return self._sum(node.this, condition)[0]
+            case exp.Avg():
+                top, bottom = self._sum(node.this, condition)
+                return top.over(bottom)
+        if isinstance(node, QUANTILES):
+            return self._quantile(node, condition)
+        if isinstance(node, SPREADS):
+            return self._spread(node, condition)
+        if isinstance(node, exp.AggFunc):
+            raise self.unknown(node)
+        return None
+
+    def _count(self, node: exp.Expression, condition: exp.Expression | None) -> Figure:
+        inner = bare(node.this)
+        if isinstance(inner, exp.Distinct):
+            of = inner.expressions[0].sql()
+            raise self.refusal(
+                node, f"{quoted(node)}: one person alone can add a value; GROUP BY {of} counts each of them"
+            )
+        if isinstance(inner, exp.Star | exp.Literal):
+            return self._total(condition)
+        if isinstance(inner, exp.Case | exp.If):
+            counted = _as_case(inner)
+            return self._branches(counted, condition, lambda value: None if value is None else 1.0)[0]
+        return self._total(self._present(inner, condition))
+
+    def _present(self, node: exp.Expression, condition: exp.Expression | None) -> exp.Expression | None:
+        """The condition that a column has a value, besides another."""
+        name = self.columns.named(node, "COUNT and SUM are of one column")
+        if self.columns.schema[name].other is None:
+            return condition
+        return _and(condition, exp.Not(this=exp.Is(this=node.copy(), expression=exp.Null())))
+
+    def _sum(self, node: exp.Expression, condition: exp.Expression | None) -> tuple[Figure, Figure]:
+        """The sum of a column, a constant, a condition or a CASE, and the number of people it is over."""
+        inner = bare(node)
+        while isinstance(inner, exp.Cast):
+            inner = bare(inner.this)
+        if isinstance(inner, exp.Case | exp.If):
+            return self._branches(_as_case(inner), condition, lambda value: value)
+        if isinstance(inner, exp.Predicate | exp.Not | exp.And | exp.Or):
+            return self._total(_and(condition, inner)), self._total(condition)
+        if isinstance(inner, exp.Literal):
+            count = self._total(condition)
+            return count.times(Figure.constant(number_of(str(inner.this)), self.rows)), count
+        if isinstance(inner, exp.AggFunc):
+            raise self.refusal(
+                inner, f"{quoted(node)} is a sum within another; put the inner one in a subquery"
+            )
+        present = self._present(inner, condition)
+        return self._total(present, self._scores(inner, 1)), self._total(present)
+
+    def _branches(
+        self, node: exp.Expression, condition: exp.Expression | None, worth: Callable[[Any], Any]
+    ) -> tuple[Figure, Figure]:
+        """Sum and count of a CASE, branch by branch: those of the branches up to each, less those before."""
+        top = bottom = before = Figure.constant(0.0, self.rows)
+        reached: exp.Expression | None = None
+        unit = np.ones(self.rows)
+        others = node.args.get("default")
+        for branch in (*node.args["ifs"], None):
+            if branch is None:
+                upto, result = self._total(condition), others
+            else:
+                own = branch.this if node.this is None else exp.EQ(this=node.this, expression=branch.this)
+                reached = (
+                    own.copy() if reached is None else exp.Or(this=reached, expression=exp.paren(own.copy()))
+                )
+                upto, result = self._total(_and(condition, reached)), branch.args["true"]
+            here = joined(upto.values - before.values, (upto, unit), (before, -unit))
+            before = upto
+            value = None if result is None or isinstance(bare(result), exp.Null) else self._worth(result)
+            if (number := worth(value)) is not None:
+                top = joined(top.values + number * here.values, (top, unit), (here, number * unit))
+                bottom = joined(bottom.values + here.values, (bottom, unit), (here, unit))
+        return top, bottom
+
+    def _worth(self, node: exp.Expression) -> float:
+        value = constant(self.columns, node)
+        if isinstance(value, str):
+            raise self.refusal(node, f"{quoted(node)} is no number to sum")
+        return float(value)
+
+    def _spread(self, node: exp.Expression, condition: exp.Expression | None) -> Figure:
+        """Variance or standard deviation of a column, from its first two moments."""
+        present = self._present(node.this, condition)
+        count = self._total(present)
+        first, second = (self._total(present, self._scores(node.this, power)).over(count) for power in (1, 2))
+        squared = joined(
+            second.values - first.values**2, (second, np.ones(self.rows)), (first, -2 * first.values)
+        )
+        if not isinstance(node, exp.StddevPop | exp.VariancePop):
+            less = joined(count.values - 1, (count, np.ones(self.rows)))
+            squared = squared.times(count.over(less))
+        if isinstance(node, exp.VariancePop | exp.Variance):
+            return squared
+        return squared.mapped(np.sqrt, lambda x: 0.5 / np.sqrt(x))
+
+    def _quantile(self, node: exp.Expression, condition: exp.Expression | None) -> Crossing:
+        """Where cumulative counts reach their part of the total."""
+        of, order = node.this, node.args.get("expression") or node.args.get("quantile")
+        if isinstance(node, exp.Median):
+            order = exp.Literal.number("0.5")
+        if isinstance(node, exp.WithinGroup):
+            of, order = node.expression.expressions[0].this, node.this.this
+        q = number_of(str(bare(order).this)) if isinstance(order, exp.Literal) else None
+        if q is None or not 0 < q < 1:
+            raise self.refusal(
+                node, f"{quoted(node)}: a quantile is of one order between 0 and 1, such as 0.5"
+            )
+        position, (numbers,) = self._scores(of, 1, ends=True)
+        known = values_of(self.columns.schema.attributes[position])
+        cells = len([value for value in known if value is not None])
+        steps = np.tril(np.ones((cells, cells))) - q
+        rows = np.concatenate([steps, np.zeros((cells, len(known) - cells))], axis=1)
+        present = self._present(of, condition)
+        return Crossing(self._total(present, (position, rows)), numbers[:cells])
+
+    def _scores(self, node: exp.Expression, power: int, *, ends: bool = False) -> Scores:
+        """What each cell of a column counts as, to a power."""
+        name = self.columns.named(node, "sums, means and quantiles are of one column")
+        position, _ = self.columns.schema.resolve(name)
+        try:
+            return position, cell_numbers(name, self.columns.schema[name], power=power, ends=ends)[None]
+        except WorkloadError as error:
+            raise self.refusal(node, str(error)) from error
+
+    def _total(self, condition: exp.Expression | None, scores: Scores | None = None) -> Figure:
+        """Counts, or sums of scores, of those in each group who meet a condition."""
+        table, groups = self._table(condition, scores)
+        found = self.asked.ask(table)
+        width = 1 if scores is None else len(scores[1])
+        if condition is None and width == 1 and np.array_equal(groups, self.groups):
+            return found
+        places = {group: at for at, group in enumerate(self.groups.tolist())}
+        owners = np.array(
+            [places[group // width] * width + group % width for group in groups.tolist()], np.intp
+        )
+        return found.summed(owners, self.rows * width)
+
+    def _table(self, condition: exp.Expression | None, scores: Scores | None) -> tuple[Table, Indices]:
+        """The table of an aggregate, and the number of the group (and score) that each of its rows is of."""
+        schema, members = self.columns.schema, list(self.members)
+        both = _and(self.where, condition)
+        regions = [] if both is None else restrictions(self.columns, both)
+        names = [name for member in self.members for name in member.names(schema)]
+        try:
+            if scores is not None:
+                self._score(members, *scores)
+            made = pieces(schema, members, regions)
+            table = Table(
+                table_name(names, None if both is None else shown(both)),
+                tuple(piece.factor for piece in made),
+                1.0,
+            )
+        except WorkloadError as error:
+            raise self.columns.refusal(both or exp.Null(), str(error)) from error
+        return table, _groups(members, made)
+
+    def _score(self, members: list[Factor], position: int, rows: Array) -> None:
+        """Put scores among the members of a table: in the group of their attribute, or as one more."""
+        for at, member in enumerate(members):
+            if member.attributes == (position,):
+                if len(rows) > 1:
+                    name = self.columns.schema.names[position]
+                    raise WorkloadError(
+                        f"quantiles of {name!r} by itself say nothing; group by another column"
+                    )
+                matrix = member.queries.matrix() * rows[0]
+                members[at] = Factor((position,), Explicit((rows.shape[1],), matrix))
+                return
+        members.append(Factor((position,), Explicit((rows.shape[1],), rows)))
+
+    def _labels(self, place: int, asked: Factor) -> Labels:
+        """The label of each row in a column that is grouped by, or in a coarser level of it."""
+        member = self.members[place]
+        sizes = [each.queries.count for each in self.members]
+        rows = np.unravel_index(self.groups, sizes)[place]
+        if asked is not member and asked != member:
+            first = np.unique(classes_of(member.queries, 0).classes, return_index=True)[1]
+            rows = classes_of(asked.queries, 0).classes[first][rows]
+        attribute = self.columns.schema.attributes[asked.attributes[0]]
+        if isinstance(asked.queries, Identity):
+            known, ordered = values_of(attribute), attribute.numeric
+        else:
+            known, ordered = _typed(_texts(attribute, asked.queries)), False
+        values = [_plain(known[row]) for row in rows.tolist()]
+        return Labels(values, rows.astype(np.float64)) if ordered else Labels.of(values)
+
+
+def _groups(members: Sequence[Factor], made: Sequence[Any]) -> Indices:
+    """The number, among all products of members' rows, of each row of a table."""
+    sizes = [member.queries.count for member in members]
+    shape = [len(piece.kept) for piece in made]
+    places = np.unravel_index(np.arange(int(np.prod(shape))), shape) if shape else ()
+    found: list[Any] = [np.zeros(int(np.prod(shape)), dtype=np.intp)] * len(members)
+    for piece, rows in zip(made, places, strict=True):
+        own = [sizes[at] for at in piece.members]
+        for at, inner in zip(
+            piece.members, np.unravel_index(piece.kept[rows], own) if own else (), strict=True
+        ):
+            found[at] = inner
+    if not members:
+        return np.zeros(1, dtype=np.intp)
+    return np.asarray(np.ravel_multi_index(tuple(found), sizes), dtype=np.intp)
+
+
+def _and(one: exp.Expression | None, other: exp.Expression | None) -> exp.Expression | None:
+    if one is None or other is None:
+        return other if one is None else one
+    return exp.And(this=exp.paren(one.copy()), expression=exp.paren(other.copy()))
+
+
+def _as_case(node: exp.Expression) -> exp.Expression:
+    return exp.Case(ifs=[node], default=node.args.get("false")) if isinstance(node, exp.If) else node
+
+
+def _texts(attribute: Attribute, queries: Queries) -> Sequence[str]:
+    """The names of groups of cells."""
+    assert isinstance(queries, Partition)
+    if queries.labels is not None:
+        return queries.labels
+    assert queries.level is not None
+    return attribute.level_labels(queries.level)
+
+
+def _typed(labels: Sequence[str]) -> list[Any]:
+    """Labels as whole numbers where all of them are; 'NULL' is none."""
+    whole = all(label.lstrip("-").isdecimal() for label in labels if label != "NULL")
+    return [None if label == "NULL" else int(label) if whole else label for label in labels]
+
+
+def _plain(value: Any) -> Any:
+    return value if value is None or isinstance(value, int | str) else str(value)
