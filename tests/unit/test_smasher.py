@@ -10,8 +10,11 @@ import residua as rs
 from residua.decompose import gather
 from residua.linalg.matrices import integer_kernel
 from residua.methods.blocks import querysmasher
+from residua.methods.dense import dense
 from residua.methods.smasher import roles_in
+from residua.methods.splits import sum as block_sum
 from residua.methods.splits.sum import BlockSum
+from residua.solve import slopes as inner_slopes
 from residua.workload import Explicit, Factor, Table
 
 COST = rs.privacy_cost(1)
@@ -94,8 +97,10 @@ def joint_families() -> rs.Workload:
 
 @pytest.mark.parametrize("make", [hybrid, several_families, joint_families], ids=lambda make: make.__name__)
 def test_the_sum_of_blocks_is_that_of_querysmasher_and_its_slopes_are_differences(
-    make: Callable[[], rs.Workload],
+    make: Callable[[], rs.Workload], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(block_sum, "INNER_GAP", 1e-12)
+    monkeypatch.setattr(inner_slopes, "STEPS", 200)
     work = make()
     kinds = roles_in(work, by_weight=True)
     total = BlockSum(gather(work.parts, kinds), work.schema.sizes)
@@ -109,6 +114,15 @@ def test_the_sum_of_blocks_is_that_of_querysmasher_and_its_slopes_are_difference
         step -= step.mean()
         ends = [total.at({**weights, kind: weights[kind] + sign * 1e-3 * step})[0] for sign in (-1, 1)]
         assert slopes[kind] @ step == pytest.approx((ends[1] - ends[0]) / 2e-3, rel=1e-2, abs=1e-2)
+
+
+def test_of_one_product_the_search_starts_at_the_best_weights() -> None:
+    work = rs.table(rs.Schema.of_sizes([12, 5]), {"a0": rs.prefix, "a1": rs.ranges})
+    kinds = roles_in(work, by_weight=True)
+    total = BlockSum(gather(work.parts, kinds), work.schema.sizes)
+    start = total.own_weights(kinds)
+    assert total.at(start)[0] ** 2 == pytest.approx(dense(work, 1e-6).lower_bound, rel=1e-4)
+    assert total.at({})[0] ** 2 > 1.02 * total.at(start)[0] ** 2
 
 
 def test_several_families_of_an_attribute_are_centred_by_one_best_vector() -> None:

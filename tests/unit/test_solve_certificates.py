@@ -71,7 +71,7 @@ def true_value(root: Array, weights: Array, seen: Bracket) -> arb:
 
 def exact_value(root: Array, weights: Array, precise: bool) -> arb:
     """Cost times total variance of the mechanism `R'KR` itself, K made of the computed U and t."""
-    left, scales, _, _ = (_singular if precise else _squared)(root, weights)
+    left, scales, *_ = (_singular if precise else _squared)(root, weights)
     U, R = balls(left), balls(root)
     K = U * diagonal(scales).inv() * U.transpose()
     X = R.transpose() * K * R
@@ -114,7 +114,7 @@ def test_a_thousand_hostile_brackets_are_true(seed: int, precise: bool) -> None:
         if np.isfinite(seen.upper):
             finite += 1
             assert true_value(root, weights, seen) <= arb(seen.upper)
-            assert exact_value(root, weights, precise) <= arb(seen.upper)
+            assert seen.levelled or exact_value(root, weights, precise) <= arb(seen.upper)
     assert finite > (160 if precise else 60)  # the test must not pass by claiming nothing
 
 
@@ -126,7 +126,7 @@ def test_brackets_of_more_cells_are_true(precise: bool) -> None:
     seen = bracket(root, weights, precise=precise)
     assert true_lower(root, weights) >= arb(seen.lower)
     assert true_value(root, weights, seen) <= arb(seen.upper)
-    assert exact_value(root, weights, precise) <= arb(seen.upper)
+    assert seen.levelled or exact_value(root, weights, precise) <= arb(seen.upper)
 
 
 @pytest.mark.parametrize("precise", [False, True])

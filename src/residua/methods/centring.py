@@ -7,7 +7,10 @@ import numpy as np
 from residua._arrays import Array
 from residua.linalg.matrices import Measure, mean_first
 
-LARGEST_WEIGHT = 64  # of the whole numbers that weights are rounded to
+LARGEST_WEIGHT = 4_096  # of the whole numbers that weights are rounded to
+SIGNIFICANT = 7  # binary digits that they keep
+MANY_SIGNIFICANT = 5  # the same of many cells: few different numbers have short rows that cancel
+MANY_CELLS = 100
 
 
 class CellWeights:
@@ -23,6 +26,11 @@ class CellWeights:
         """Length of the vector."""
         return int(self._ends[-1]) if len(self._ends) else 0
 
+    @property
+    def lengths(self) -> Array:
+        """For each entry of the vector, the length of the uniform weights of its class."""
+        return np.concatenate([np.zeros(0), *(np.full(n - 1, n**-0.5) for n in self.cells.values())])
+
     def read(self, x: Array) -> dict[int, Array]:
         """The weights of each class."""
         parts = np.split(x, self._ends[:-1]) if self.cells else []
@@ -31,7 +39,10 @@ class CellWeights:
 
     def vector(self, by_class: Mapping[int, Array]) -> Array:
         """The vector of weights, or the slope in it from slopes in the weights."""
-        return np.concatenate([np.zeros(0), *(self._bases[at].T @ by_class[at] for at in self.cells)])
+        zero = {at: np.zeros(size) for at, size in self.cells.items() if at not in by_class}
+        return np.concatenate(
+            [np.zeros(0), *(self._bases[at].T @ {**by_class, **zero}[at] for at in self.cells)]
+        )
 
 
 def on_attributes(
@@ -45,7 +56,10 @@ def in_whole_numbers(weights: Mapping[int, Array]) -> dict[int, Measure]:
     """Measures in small whole numbers nearly in proportion to the weights (I-007)."""
     found = {}
     for number, own in weights.items():
-        scaled = np.rint(own * (LARGEST_WEIGHT / np.abs(own).max())).astype(np.int64)
+        bits = SIGNIFICANT if len(own) < MANY_CELLS else MANY_SIGNIFICANT
+        scaled = own * (LARGEST_WEIGHT / np.abs(own).max())
+        digit = 2.0 ** (np.floor(np.log2(np.maximum(np.abs(scaled), 1.0))) - bits + 1)
+        scaled = (np.rint(scaled / np.maximum(digit, 1.0)) * np.maximum(digit, 1.0)).astype(np.int64)
         common = max(int(np.gcd.reduce(scaled)), 1)
         found[number] = Measure.whole([int(entry) // common for entry in scaled])
     return found

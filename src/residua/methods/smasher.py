@@ -2,8 +2,8 @@
 
 A query may be split in many ways into pieces on subsets of its attributes, not only by uniform centring.
 With T the square root of a block's optimum, the total variance is `(sum over blocks of T)^2`; here the splits
-are chosen to make the sum least, by quasi-Newton steps with exact slopes from uniform centring. Tables of
-one-attribute families are centred by one weight vector per attribute (claims C-001 to C-004), rounded to
+are chosen to make the sum least, by quasi-Newton steps with exact slopes (claim C-006 says from where). Tables
+of one-attribute families are centred by one weight vector per attribute (claims C-001 to C-004), rounded to
 small whole numbers so that the plan can be measured in integers; tables with joint families are split freely
 (`mechanisms.splits`). The best of all that was found is taken, uniform centring included.
 """
@@ -81,7 +81,9 @@ def _union_work(work: Workload) -> float:
     return math.inf if cells > DENSE_CELLS else float(min(count, cells)) ** 2 * cells
 
 
-LEAST_GAIN = 1e-8  # relative; a step that gains less is the last
+LEAST_GAIN = 2e-6  # relative; a step that gains less is the last
+LEAST_MOVE = 1e-8  # the same for moves, whose steps gain little for long
+FIRST_STEP = 0.03  # relative to the length of uniform weights
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -120,11 +122,15 @@ def least(
         evaluations += 1
         if progress is not None:
             progress("choosing splits", min(1.0, evaluations / (steps * len(fills))))
-        at = read(x)
+        at = read(x * unit)
         found, by_kind, by_move = total.at(at.weights, at.moved, fill)
-        return found, np.concatenate([weights.vector(by_kind), by_move])
+        return found, np.concatenate([weights.vector(by_kind), by_move]) * unit
 
     x = np.zeros(weights.count + moves)
+    x[: weights.count] = weights.vector(total.own_weights(list(weights.cells)))
+    # A first step has length one; all weights of a kind together are hardly longer than their mean.
+    unit = np.concatenate([weights.lengths * FIRST_STEP, np.ones(moves)])
+    x /= unit
     for fill in fills:
         x = minimize(
             value,
@@ -132,9 +138,9 @@ def least(
             args=(fill,),
             jac=True,
             method="L-BFGS-B",
-            options={"maxiter": steps, "maxfun": steps, "ftol": LEAST_GAIN},
+            options={"maxiter": steps, "maxfun": steps, "ftol": LEAST_MOVE if moves else LEAST_GAIN},
         ).x
-    return read(x)
+    return read(x * unit)
 
 
 def weighted_kinds(total: BlockSum) -> list[int]:

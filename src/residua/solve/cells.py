@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from residua._arrays import Array, Indices
-from residua.linalg.matrices import jacobi_svd
+from residua.linalg.matrices import independent_rows, jacobi_svd
 from residua.solve.newton import Bracketed, LogLandscape, Progress, Search
 
 
@@ -31,6 +31,7 @@ class Solution(Bracketed):
 UNIT_ROUNDOFF = float(np.finfo(np.float64).eps) / 2
 
 GRADED = 1e-8  # ratio of the smallest to the largest t below which normwise accuracy is not enough
+LARGEST_DOUBT = 1e-3  # above which columns are not scaled to one length
 SMALLEST_RATIO = 1e-60  # of the smallest to the largest t: its cube must not underflow
 
 
@@ -41,6 +42,7 @@ class Bracket(LogLandscape, Bracketed):
     `scales` is t, shape (rank,), `trace` its sum; `directions` is Z = U'R, shape (rank, cells); `slopes` is
     `r_i' K r_i / trace`, shape (cells,), the slope of `2 log trace`: its mean under v is 1, and at the
     optimum (sum v = 1) none is above 1. `blur` is the part of the relative gap that rounding alone causes.
+    `levelled` if `upper` is reached by the strategy with every column scaled to length 1 (S-010).
     """
 
     lower: float
@@ -50,6 +52,7 @@ class Bracket(LogLandscape, Bracketed):
     directions: Array
     slopes: Array
     blur: float
+    levelled: bool = False
 
     def bend_times(self, direction: Array) -> Array:
         """For `-2 log trace` as a function of v (S-005)."""
@@ -68,7 +71,9 @@ class Bracket(LogLandscape, Bracketed):
 
     def strategy(self) -> Array:
         """The mechanism that reaches `upper`: B, shape (rank, cells), with max_i (B'B)_ii = 1."""
-        return np.asarray(self.directions / np.sqrt(self.scales * self.trace * self.slopes.max())[:, None])
+        lengths = self.slopes if self.levelled else self.slopes.max()
+        rows = self.directions / np.sqrt(self.scales * self.trace)[:, None]
+        return np.asarray(rows / np.sqrt(lengths))
 
 
 def bracket(root: Array, weights: Array, *, precise: bool = False) -> Bracket:
@@ -80,7 +85,7 @@ def bracket(root: Array, weights: Array, *, precise: bool = False) -> Bracket:
     Where the smallest `t` is not resolved, `upper` is infinite.
     """
     rank, cells = root.shape
-    left, scales, proven, floor = _singular(root, weights) if precise else _squared(root, weights)
+    left, scales, proven, floor, doubt = (_singular if precise else _squared)(root, weights)
     floored = np.maximum(scales, floor)  # keeps the slopes finite where there is no upper bound
     directions = left.T @ root
     trace = float(floored.sum())
@@ -90,20 +95,29 @@ def bracket(root: Array, weights: Array, *, precise: bool = False) -> Bracket:
     upper = np.inf
     if scales.min() > floor:
         upper = _reached(root, weights, left, scales, trace * slopes) * (1 + rounding)
+    level = np.inf
+    if rank == cells and doubt < LARGEST_DOUBT and slopes.min() > 0:
+        level = _reached_levelled(weights, scales, directions, trace * slopes, doubt) * (1 + rounding)
     blur = 2 * (trace - float(proven.sum())) / trace
-    return Bracket(lower, upper, trace, floored, directions, slopes, blur)
+    return Bracket(lower, min(upper, level), trace, floored, directions, slopes, blur, level < upper)
 
 
-def _squared(root: Array, weights: Array) -> tuple[Array, Array, Array, float]:
-    """U, t, a lower bound on every t, and what t must exceed to be resolved, from `R diag(v) R'`."""
+Decomposed = tuple[Array, Array, Array, float, float]
+"""U, t, a lower bound on every t, what t must exceed to be resolved, and a bound on how far the computed
+`D^-1/2 Z V Z' D^-3/2` is from one (S-010)."""
+
+
+def _squared(root: Array, weights: Array) -> Decomposed:
+    """The decomposition of `R diag(v) R'`."""
     rank, cells = root.shape
     squares, left = np.linalg.eigh((root * weights) @ root.T)
     error = UNIT_ROUNDOFF * ((cells + 4) * float(np.sum(np.abs(squares))) + 4 * rank * float(squares[-1]))
     scales = np.sqrt(np.maximum(squares, 0.0))
-    return left, scales, np.sqrt(np.maximum(squares - error, 0.0)), float(np.sqrt(error))
+    doubt = 3 * error / float(squares[0]) if squares[0] > 0 else np.inf
+    return left, scales, np.sqrt(np.maximum(squares - error, 0.0)), float(np.sqrt(error)), doubt
 
 
-def _singular(root: Array, weights: Array) -> tuple[Array, Array, Array, float]:
+def _singular(root: Array, weights: Array) -> Decomposed:
     """The same from the singular values of `R diag(v)^1/2`.
 
     Where they spread widely, by Jacobi rotations, so that a light query keeps its own digits in the strategy
@@ -112,10 +126,12 @@ def _singular(root: Array, weights: Array) -> tuple[Array, Array, Array, float]:
     rank, cells = root.shape
     scaled = root * np.sqrt(weights)
     left, scales, _ = np.linalg.svd(scaled, full_matrices=False)
-    if scales[-1] <= GRADED * scales[0]:
+    error, doubt = 4 * (rank + cells) * UNIT_ROUNDOFF * float(scales[0]), np.inf
+    if scales[-1] > GRADED * scales[0]:
+        doubt = 6 * error / float(scales[-1]) * math.sqrt(scales[0] / scales[-1])
+    else:
         left, scales, _ = jacobi_svd(scaled)
-    error = 4 * (rank + cells) * UNIT_ROUNDOFF * float(scales[0])
-    return left, scales, np.maximum(scales - error, 0.0), SMALLEST_RATIO * float(scales[0])
+    return left, scales, np.maximum(scales - error, 0.0), SMALLEST_RATIO * float(scales[0]), doubt
 
 
 def _reached(root: Array, weights: Array, left: Array, scales: Array, costs: Array) -> float:
@@ -134,9 +150,22 @@ def _reached(root: Array, weights: Array, left: Array, scales: Array, costs: Arr
     return trace * cost
 
 
+def _reached_levelled(weights: Array, scales: Array, directions: Array, costs: Array, doubt: float) -> float:
+    """What the same strategy reaches with its columns scaled to length 1, rounding included (S-010)."""
+    stretch = weights * np.sqrt(costs)
+    images = (directions * stretch) @ directions.T / scales**1.5
+    squares = directions**2 @ stretch
+    unit = 2 * (len(weights) + 4) * UNIT_ROUNDOFF
+    rounded = unit * math.sqrt(float(squares.sum()) * float(np.sum(squares / scales**3)))
+    return ((float(np.linalg.norm(images)) + rounded) / (1 - doubt)) ** 2
+
+
 DEFAULT_TOLERANCE = 1e-6
 BLUR_SHARE = 0.25  # of the tolerance: above this, rounding is in the way and brackets are made precisely
-FIXED_POINT_STEPS = 2
+APPROACHES = 12  # steps before Newton's, at most
+WORTHWHILE = 0.55  # of the gap that such a step may leave; above, Newton's are better
+FEW_CELLS = 128  # up to which the weights of every second cell are no help
+COARSE_GAP = 1e-3  # to which those are found
 
 
 def solve_cells(
@@ -157,14 +186,26 @@ def solve_cells(
         raise ValueError("the queries are all zero: there is nothing to measure")
     exponent = int(np.frexp(np.abs(root).max())[1])  # squares must not underflow; a power of two is exact
     search = _Search(np.ldexp(root[:, support], -exponent), tolerance, progress)
-    weights = np.full(len(support), 1.0 / len(support))
-    if start is not None:
-        weights = _usable(start[support], weights)
-    for _ in range(FIXED_POINT_STEPS):
-        weights = search.fixed_point(weights, 1) if search.keep_going() else weights
-    if search.gap > tolerance:
+    uniform = np.full(len(support), 1.0 / len(support))
+    near = _coarse_weights(search.root, tolerance) if start is None else start[support]
+    weights = uniform if near is None else _usable(near, uniform)
+    weights = search.approach(weights)
+    if search.keep_going():
         search.newton(weights)
     return search.solution(support, root.shape[1], exponent)
+
+
+def _coarse_weights(root: Array, tolerance: float) -> Array | None:
+    """Weights from the same problem on every second cell, those between halfway; None where that is no help.
+
+    Neighbouring cells are mostly alike, and half the cells take an eighth of the work. Only a start: where
+    they are not alike it costs little, and proves nothing.
+    """
+    rank, cells = root.shape
+    if cells <= FEW_CELLS or 2 * rank <= cells:
+        return None
+    coarse = solve_cells(independent_rows(root[:, ::2]), max(COARSE_GAP, tolerance)).cell_weights
+    return np.interp(np.arange(cells), np.arange(0, cells, 2), coarse)
 
 
 def _usable(start: Array, uniform: Array) -> Array:
@@ -190,6 +231,20 @@ class _Search(Search):
             seen = bracket(self.root, weights, precise=True)
         self.keep(seen.lower, weights / weights.sum(), seen.upper, seen)
         return seen
+
+    def approach(self, weights: Array) -> Array:
+        """Weights after steps that multiply each by its squared slope, as long as the gap shrinks by them.
+
+        Where no two cells share a query one such step is exact: `S_ii / v_i` is then `v_i^-1/2` (S-011).
+        """
+        for at in range(APPROACHES):
+            seen = self.look(weights)
+            weights = weights * seen.slopes**2
+            weights = weights / weights.sum()
+            slow = at > 1 and self.gaps[-1] > WORTHWHILE * self.gaps[-2]
+            if slow or not self.keep_going():
+                break
+        return weights
 
     def solution(self, support: Indices, cells: int, exponent: int) -> Solution:
         """The best of both bounds, on all cells and for the root as it was before scaling."""

@@ -19,7 +19,7 @@ from residua._limits import (
     STEP_WORK,
 )
 from residua.decompose import Asked, Attributes, Placed
-from residua.linalg.matrices import independent_rows, join, spread
+from residua.linalg.matrices import join, spread
 from residua.methods.splits.free import FreeTables, Key, Use
 from residua.strategy.integers import independent_integers
 from residua.workload import Table, TableRun, Workload
@@ -75,7 +75,7 @@ class Pattern:
     def stack(
         self, shares: Array, uses: Array, rows: Mapping[int, Array], pieces: Mapping[Key, Array], fill: float
     ) -> Array:
-        """Independent rows with the gram of a block, and of a little more where `fill` is positive."""
+        """Rows with the gram of a block, and of a little more where `fill` is positive."""
         parts = [
             math.sqrt(share) * self.rows_of(placed, rows)
             for share, placed in zip(shares, self.placed, strict=True)
@@ -85,7 +85,7 @@ class Pattern:
             parts.append(math.sqrt(weight) * spread(pieces[use.key], own, use.places, self.sizes))
         every = np.concatenate(parts)
         if not self.uses:
-            return independent_rows(every)
+            return every
         inside = every @ self.basis.T
         inside = np.concatenate([inside, fill * self.typical * np.eye(len(self.basis))])
         return np.asarray(np.linalg.qr(inside, mode="r") @ self.basis)

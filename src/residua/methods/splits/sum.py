@@ -14,14 +14,15 @@ import numpy as np
 from residua._arrays import Array
 from residua._limits import FILLED_WORK, HELD_WORK
 from residua.decompose import Asked, Attributes
-from residua.linalg.matrices import Measure, project, standing_rows
+from residua.linalg.matrices import VANISHING, Measure, project
 from residua.methods.splits.blocks import Pattern, patterns
 from residua.methods.splits.free import FreeTables
-from residua.solve.cells import solve_cells
+from residua.solve.slopes import slopes_of
 
 INNER_GAP = 1e-6  # the slope is that of the optimum, and misleads away from it
 FILLED_GAP = 1e-5  # filled blocks are smooth, and forgive more
 HEAVY_GAP = 1e-4
+START_GAP = 1e-5
 TINY = 1e-300
 
 
@@ -35,6 +36,7 @@ class BlockSum:
         self.patterns = patterns(asked, sizes, free)
         self._starts: dict[object, Array] = {}
         self.held: dict[int, float] = {}
+        self.work = 0.0  # flops so far
 
     def at(
         self, weights: Mapping[int, Array], moved: Array | None = None, fill: float = 0.0
@@ -49,6 +51,27 @@ class BlockSum:
         by_move = np.zeros(0) if self.free is None else self.free.slopes(point.by_piece)
         return total, point.by_weight(weights), by_move
 
+    def own_weights(self, kinds: Sequence[int]) -> dict[int, Array]:
+        """Weights of each kind that would be best if every other attribute were asked for plain cells.
+
+        Those of the best mechanism X for what is asked of the kind alone: `X^+ 1` over its sum, which is
+        exact for one product of families (claim C-006).
+        """
+        point = _Point(self, {}, None, 0.0)
+        weights = point.of_sources()
+        found = {}
+        for kind in kinds:
+            own = [
+                math.sqrt(weights[at]) * self.roots[at]
+                for at, source in enumerate(self.asked.sources)
+                if source.kinds == (kind,) and weights[at] > 0
+            ]
+            if own:
+                half = self.solve(("own", kind), np.concatenate(own), START_GAP)[1]
+                worth = half @ half.sum(axis=0)
+                found[kind] = worth / worth.sum()
+        return found
+
     def touched(
         self, weights: Mapping[int, Array], moved: Array | None, fill: float
     ) -> Iterator[tuple[Pattern, list[Attributes], Array, Array]]:
@@ -59,13 +82,12 @@ class BlockSum:
                 root = point.stack(pattern, shares, uses)
                 yield pattern, [pattern.blocks[at] for at in same], pattern.scales[same], root
 
-    def solve(self, name: object, root: Array, gap: float = INNER_GAP) -> tuple[float, Array]:
+    def solve(self, name: object, rows: Array, gap: float = INNER_GAP) -> tuple[float, Array]:
         """T and H with M = H H', shape (cells, rank); starts from the last solution of this name."""
-        solution = solve_cells(root, gap, start=self._starts.get(name))
-        self._starts[name] = v = solution.cell_weights
-        _, scales, right = np.linalg.svd(root * np.sqrt(v), full_matrices=False)
-        half = (right * np.sqrt(v)).T / np.sqrt(scales)
-        return math.sqrt(solution.upper), half
+        found = slopes_of(rows, self._starts.get(name), gap)
+        self._starts[name] = found.weights
+        self.work += found.work
+        return found.root, found.half
 
 
 class _Point:
@@ -105,7 +127,9 @@ class _Point:
         return project(self.whole.roots[source], sizes, self.measures[source], kept)
 
     def _standing(self, piece: int) -> Array:
-        return standing_rows(self.rows[piece], self.whole.lengths[self.asked.pieces[piece][0]])
+        """The rows of a piece of which centring leaves more than rounding."""
+        rows, lengths = self.rows[piece], self.whole.lengths[self.asked.pieces[piece][0]]
+        return np.asarray(rows[np.linalg.norm(rows, axis=1) > VANISHING * lengths])
 
     def simple(self) -> float:
         """Blocks that are one product of one-attribute pieces: their values multiply."""
@@ -127,6 +151,24 @@ class _Point:
         for piece in used:
             self.by_rows[piece] += by_root[piece] * alone[piece][1]
         return total
+
+    def of_sources(self) -> Array:
+        """About how much each source is asked: coefficients of its terms times sizes of the other pieces."""
+        sizes = np.array([np.linalg.norm(rows, "nuc") ** 2 / max(rows.shape[1], 1) for rows in self.rows])
+        whose = np.array([source for source, _ in self.asked.pieces], dtype=np.int64)
+        found = np.zeros(len(self.asked.sources))
+        terms = [
+            (term, pieces)
+            for each in self.asked.simple
+            for term, pieces in zip(each.terms.tolist(), each.pieces.tolist(), strict=True)
+        ]
+        for placed_terms in self.asked.composite.values():
+            terms += [(term, [piece for _, piece in placed]) for term, placed in placed_terms]
+        for term, pieces in terms:
+            for at, piece in enumerate(pieces):
+                others = math.prod(sizes[pieces[:at] + pieces[at + 1 :]])
+                found[whose[piece]] += self.coefficients[term] * others
+        return found
 
     def _alone(self, piece: int) -> tuple[float, Array]:
         """Root of the optimum of a piece by itself, and its slope in the rows.
@@ -154,7 +196,7 @@ class _Point:
                 yield same, table[same[0]] / scale[same[0]], pattern.weights[same[0]] / scale[same[0]]
 
     def stack(self, pattern: Pattern, shares: Array, uses: Array) -> Array:
-        """Independent rows with the gram of a block."""
+        """Rows with the gram of a block."""
         standing = {piece: self._standing(piece) for piece in pattern.pieces}
         return pattern.stack(shares, uses, standing, self.pieces, self.fill)
 

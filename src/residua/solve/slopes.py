@@ -1,0 +1,71 @@
+"""The optimum of a block as a search over splits needs it: its root and its slopes, without a proof.
+
+The dual bound of S-001 is far nearer to the optimum than any strategy made of the same cell weights, and its
+slopes in the rows are those of the optimum there. So a few steps that multiply weights by their squared
+slopes (S-011) do, from rows that need not be independent, and each is one decomposition.
+"""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from residua._arrays import Array
+from residua.linalg.matrices import independent_rows
+from residua.solve.cells import solve_cells
+
+FAINT = 1e-13  # of the largest square: what rounding leaves of zero
+STEPS = 12  # at most; a search over splits comes back to the same block
+SMALL = 2e6  # rank^2 * cells up to which the optimum itself takes milliseconds
+FLOPS = 12.0  # of one step, in units of the size cubed: a product, and a decomposition
+
+
+@dataclass(frozen=True, slots=True)
+class Slopes:
+    """T, the root of the optimum; M = half half' with `dT = tr(M R' dR)`; cell weights; flops spent."""
+
+    root: float
+    half: Array  # (cells, rank)
+    weights: Array
+    work: float
+
+
+def slopes_of(rows: Array, start: Array | None, gap: float) -> Slopes:
+    """The optimum for queries with gram `rows' rows`, about `gap` below it; starts from weights if given."""
+    count, cells = rows.shape
+    if float(min(count, cells)) ** 2 * cells <= SMALL:
+        return _optimal(rows, start, gap)
+    used = np.einsum("ki,ki->i", rows, rows) > 0
+    weights = used / used.sum() if start is None else np.where(used, np.maximum(start, 1e-9 / cells), 0.0)
+    gram = rows.T @ rows if count > cells else None
+    steps = 0
+    while steps < STEPS:
+        steps += 1
+        weights = weights / weights.sum()
+        roots = np.sqrt(weights)
+        inner = (rows * weights) @ rows.T if gram is None else gram * roots * roots[:, None]
+        squares, vectors = np.linalg.eigh(inner)
+        kept = squares > FAINT * squares[-1]
+        scales, vectors = np.sqrt(squares[kept]), vectors[:, kept]
+        if gram is None:  # directions over the cells, (cells, rank)
+            directions = (rows.T @ vectors) / scales * roots[:, None]
+        else:
+            directions = vectors
+        trace = float(scales.sum())
+        own = np.divide(directions**2 @ scales, weights * trace, out=np.zeros(cells), where=used)
+        if float(weights @ (own - 1) ** 2) <= gap:
+            break
+        weights = weights * own**2
+    half = directions * roots[:, None] / np.sqrt(scales)
+    size = min(count, cells)
+    return Slopes(trace, half, weights, steps * FLOPS * float(size) ** 2 * max(size, cells))
+
+
+def _optimal(rows: Array, start: Array | None, gap: float) -> Slopes:
+    """The same at the optimum."""
+    root = independent_rows(rows)
+    found = solve_cells(root, gap, start=start)
+    _, scales, right = np.linalg.svd(root * np.sqrt(found.cell_weights), full_matrices=False)
+    half = (right * np.sqrt(found.cell_weights)).T / np.sqrt(scales)
+    work = found.evaluations * FLOPS * float(len(root)) ** 2 * root.shape[1]
+    return Slopes(math.sqrt(found.upper), half, found.cell_weights, work)
