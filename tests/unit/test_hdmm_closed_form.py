@@ -10,9 +10,8 @@ from hypothesis import strategies as st
 
 import residua as rs
 from residua.methods.hdmm.demand import Kernel, closed_form, demands
-from residua.methods.hdmm.marginals import marginals, plain_kernels, weighing_of, weighted_terms
+from residua.methods.hdmm.marginals import best_weights, marginals, plain_kernels, weighing_of, weighted_terms
 from residua.methods.hdmm.p_identity import opt0
-from residua.methods.hdmm.marginals import best_weights
 from residua.workload.intervals import Prefix
 
 SCHEMA = rs.Schema.of_sizes([4, 3, 2])

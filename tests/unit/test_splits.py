@@ -11,8 +11,7 @@ import residua as rs
 from residua.decompose import gather
 from residua.linalg.matrices import spread
 from residua.methods.blocks import querysmasher
-from residua.methods.smasher import roles_in
-from residua.methods.smasher import split
+from residua.methods.smasher import roles_in, split
 from residua.methods.splits.blocks import divide
 from residua.methods.splits.free import FreeTables
 from residua.methods.splits.sum import BlockSum
