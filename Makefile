@@ -23,7 +23,9 @@ BROWSER := .venv-extras/.browser-$(call key,requirements/browser/package-lock.js
 PROJECT := .venv/.project-$(KEY)-$(PROJECT_KEY)
 EXTRAS_PROJECT := .venv-extras/.project-$(EXTRAS_KEY)-$(PROJECT_KEY)
 
-# Bytecode is compiled on first use; compiling all of it makes set-up half as long again.
+# Bytecode is compiled on first use and kept, whatever the shell says: else each process compiles numpy and
+# scipy again. Compiling all of it at once makes set-up half as long again.
+unexport PYTHONDONTWRITEBYTECODE
 PIP := -m pip install --quiet --no-compile
 # A lock names all that is needed: without --no-deps, older pips take a newer coverage for `coverage[toml]`, and refuse it.
 LOCKED := --no-deps --require-hashes --only-binary=:all:
