@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.optimize import minimize
 
 from residua._arrays import Array, Flags
 from residua.linalg.trees import Levels, Tree, passes, slopes
@@ -39,6 +38,8 @@ def solve_tree(tree: Tree, weights: Sequence[Array], gap: float = 1e-4, steps: i
 
     `weights[l]`, (nodes, channels), are what the variance at a node counts, with all that it stands for.
     """
+    from scipy.optimize import minimize  # loading it takes longer than planning marginals
+
     problem = _Shares(tree, [np.asarray(each, dtype=float) for each in weights])
     at, best = problem.start(), None
     for _ in range(max(1, steps // ROUND)):
