@@ -43,6 +43,20 @@ def measure(
     """
     plan = _checked_plan(plan)
     source, book = source_and_ledger(noise, ledger)
+    return released(plan, data, source, book, note=note, progress=progress, engine=engine)
+
+
+def released(
+    plan: Plan,
+    data: object,
+    source: Source,
+    book: Ledger | None,
+    *,
+    note: str,
+    progress: Progress | None = None,
+    engine: Opener | None = None,
+) -> Release:
+    """A release with noise of this source, paid by this ledger; `measure` chooses both, audits theirs."""
     if book is not None:
         plan.workload.refuse_unreadable()  # what is paid for can be saved
     values, paid = noisy_answers(plan, data, source, book, note=note, progress=progress, engine=engine)

@@ -1,12 +1,12 @@
-"""Who may open the rooms that privacy rests on: measuring, the kernel, and of some the command line."""
+"""Who may open the rooms that privacy rests on: measuring, the kernel, audits, and the command line."""
 
 import grimp
 import pytest
 
 MAY_OPEN = {
     "engines": {"_measure", "kernel", "cli"},
-    "noise": {"_measure", "kernel"},
-    "ledger": {"_measure", "kernel", "cli"},
+    "noise": {"_measure", "kernel", "audit"},
+    "ledger": {"_measure", "kernel", "cli", "audit"},
 }
 
 

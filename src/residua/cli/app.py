@@ -77,6 +77,7 @@ app.command("tables")(reading.tables)
 app.command("synthetic")(reading.synthetic)
 app.command("report")(reading.report)
 app.command("verify")(evidence.verify_release)
+app.command("audit")(evidence.audit_plans)
 app.add_typer(budgets.app, name="budget")
 app.command("demo")(reading.demo)
 

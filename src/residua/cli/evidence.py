@@ -1,15 +1,20 @@
-"""What strangers and auditors ask of a release: `residua verify`."""
+"""What strangers and auditors ask for: `residua verify`, `audit`."""
 
+from itertools import islice
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from residua._files import write_text
 from residua._text import counted
+from residua.audit import Audit, audit
+from residua.audit.invented import invented_plans
 from residua.cli.budgets import open_ledger
-from residua.cli.output import AsJson, show, show_json
+from residua.cli.output import AsJson, Force, progress_bar, refuse_to_replace, show, show_json
 from residua.cli.reading import ReleaseFile
-from residua.errors import FileFormatError
+from residua.errors import BudgetError, FileFormatError
+from residua.plans import Plan
 from residua.release import Release
 from residua.verify import Check, Verdict, verify
 
@@ -50,3 +55,52 @@ def _paid(file: Path, path: Path) -> Check:
     [finding] = open_ledger(path).check([Release.load(file)])
     verdict: Verdict = "false" if finding.bad else "holds" if finding.state == "paid" else "unchecked"
     return Check("ledger", verdict, f"{finding.state}: {finding.words}")
+
+
+def audit_plans(
+    file: Annotated[
+        Path | None, typer.Argument(help="A plan (.plan) or a release; invented plans if not given.")
+    ] = None,
+    output: Annotated[
+        Path | None, typer.Option("-o", "--output", help="Write the page to this file, in Markdown.")
+    ] = None,
+    rounds: Annotated[int, typer.Option(min=1, help="Times with other data and other noise.")] = 3,
+    invented: Annotated[int, typer.Option(min=1, help="Without a file: how many plans of every kind.")] = 40,
+    seed: Annotated[int, typer.Option(min=0, help="For the invented data and plans.")] = 0,
+    force: Force = False,
+    as_json: AsJson = False,
+) -> None:
+    """Replay measuring on neighbouring data, and compare everything.
+
+    Invented records and people are added, removed, replaced and put outside the schema; with the same noise,
+    every step, number, debit, file and message must be what one person may change, and no more. No data and
+    no ledger of yours are touched. Fails if anything alarms.
+
+    \b
+    Examples:
+      residua audit people.plan -o audit.md
+      residua audit --invented 200
+    """
+    if output is not None:
+        refuse_to_replace([output], force)
+    found, about = Audit(), ["Plans of every kind, invented."]
+    with progress_bar() as progress:
+        if file is not None:
+            plan = Plan.load(file) if file.suffix.lower() == ".plan" else Release.load(file).plan
+            about = [f"The plan {plan.hash} of {plan.budget!r}, protecting against {plan.unit.describe()}."]
+            found += audit(plan, rounds=rounds, seed=seed)
+        else:
+            for number, plan in enumerate(islice(invented_plans(seed), invented)):
+                found += audit(plan, rounds=rounds, seed=number)
+                if progress is not None:
+                    progress("replaying", (number + 1) / invented)
+    page = found.page(about)
+    if output is not None:
+        write_text(output, page)
+    if as_json:
+        listed = {"plans": found.plans, "tried": dict(found.tried), "neighbours": dict(found.neighbours)}
+        show_json({**listed, "alarms": found.alarms, "page": output})
+    else:
+        show(page.splitlines() if output is None else [f"Wrote {output}"])
+    if found.alarms:
+        raise BudgetError(f"{counted(len(found.alarms), 'alarm', 'alarms')}, the first: {found.alarms[0]}")

@@ -1,0 +1,146 @@
+"""Invented data and their neighbours: records and people that come, go or change, in the schema or out."""
+
+import csv
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from residua.audit.expected import Cells, dearest
+from residua.plans import Plan
+from residua.schema import Binned, Categorical, Date, Hierarchy, Integer, Schema
+
+RECORDS = 7
+FEW = 6  # attributes whose policies are tried
+NOWHERE = "(no such value \N{SNOWMAN})"
+
+
+@dataclass(frozen=True, slots=True)
+class Neighbour:
+    """Data beside the base data: what it tries, the data, and the records that are counted of them.
+
+    `counted` is None where the schema's policy refuses the data.
+    """
+
+    what: str
+    data: object
+    counted: tuple[Cells, ...] | None
+
+
+def base_records(schema: Schema, chance: np.random.Generator) -> list[Cells]:
+    """A few records inside the schema."""
+    return [tuple(int(chance.integers(0, a.inner_size)) for a in schema.attributes) for _ in range(RECORDS)]
+
+
+def neighbours_of(plan: Plan, base: Sequence[Cells], chance: np.random.Generator) -> Iterator[Neighbour]:
+    """Neighbours of base data under the plan's unit, as codes and as values, and with values outside."""
+    schema, people = plan.schema, plan.unit.max_records
+    inner = [attribute.inner_size for attribute in schema.attributes]
+    dear = dearest(plan.batches, inner, chance)
+    other = tuple(int(chance.integers(0, size)) for size in inner)
+    coming = [dear] * people
+    whom = "a record" if people == 1 else f"a person of {people} records"
+    if plan.unit.replacing:
+        going = list(base[people:])
+        yield _inside(schema, f"{whom} replaced by the dearest", coming + going)
+        yield _inside(schema, f"{whom} replaced by another", [other] * people + going)
+    else:
+        yield _inside(schema, f"{whom} added, the dearest", [*base, *coming])
+        yield _inside(schema, f"{whom} added", [*base, *[other] * people])
+        yield _inside(schema, f"{whom} removed", list(base[people:]))
+        yield _inside(schema, "a record removed from the end", list(base[:-1]))
+    if can_say(schema):
+        again = [dear, *base[1:]] if plan.unit.replacing else [*base, dear]
+        yield Neighbour("values instead of codes", _columns(schema, again), tuple(again))
+    yield from _outside(schema, base, other, replacing=plan.unit.replacing)
+
+
+def codes(schema: Schema, records: Sequence[Cells]) -> Any:
+    """Records as an array of codes."""
+    return np.array(records, dtype=np.int64).reshape(len(records), len(schema.attributes))
+
+
+def _inside(schema: Schema, what: str, records: Sequence[Cells]) -> Neighbour:
+    return Neighbour(what, codes(schema, records), tuple(records))
+
+
+def _outside(schema: Schema, base: Sequence[Cells], record: Cells, *, replacing: bool) -> Iterator[Neighbour]:
+    """One record with a code or a value outside an attribute, or none, under the attribute's policy."""
+    kept = list(base[1:]) if replacing else list(base)
+    spoken = can_say(schema)
+    for at, attribute in list(enumerate(schema.attributes))[:FEW]:
+        policy, size = attribute.outside, attribute.size
+        nearest = {"below": 0, "above": size - 1}
+        for where, code in (("below", -3), ("above", size + 3)):
+            fate = {"drop": None, "other": size - 1, "clip": nearest[where]}.get(policy, -1)
+            given = codes(schema, [*kept, (*record[:at], code, *record[at + 1 :])])
+            yield _under(f"a code {where} the schema, policy {policy}", given, kept, record, at, fate)
+        if spoken:
+            fate = {"drop": None, "other": size - 1}.get(policy, -1)
+            for what, value in (("a missing value", None), ("a value outside", _stranger(attribute))):
+                columns = _columns(schema, [*kept, record])
+                columns[schema.names[at]][-1] = value
+                clipped = policy == "clip" and value is not None
+                lot = attribute.cell(_nearest(attribute)) if clipped else fate
+                yield _under(f"{what}, policy {policy}", columns, kept, record, at, lot)
+
+
+def _under(
+    what: str, data: object, kept: Sequence[Cells], record: Cells, at: int, fate: int | None
+) -> Neighbour:
+    """The neighbour whose last record has this cell in one attribute: None if dropped, -1 if refused."""
+    if fate == -1:
+        return Neighbour(what, data, None)
+    counted = [] if fate is None else [(*record[:at], fate, *record[at + 1 :])]
+    return Neighbour(what, data, (*kept, *counted))
+
+
+def can_say(schema: Schema) -> bool:
+    """Whether values of all attributes can be invented; of kinds that users made, only codes can."""
+    return all(
+        isinstance(each, Integer | Categorical | Binned | Date | Hierarchy) for each in schema.attributes
+    )
+
+
+def written(schema: Schema, records: Sequence[Cells], path: Path) -> Path:
+    """A CSV file of records."""
+    columns = _columns(schema, records)
+    with open(path, "w", newline="", encoding="utf-8") as stream:
+        csv.writer(stream).writerows([columns, *zip(*columns.values(), strict=True)])
+    return path
+
+
+def _columns(schema: Schema, records: Sequence[Cells]) -> dict[str, list[Any]]:
+    """Records as columns of values."""
+    return {
+        name: [_value(attribute, record[at]) for record in records]
+        for at, (name, attribute) in enumerate(zip(schema.names, schema.attributes, strict=True))
+    }
+
+
+def _value(attribute: Any, cell: int) -> object:
+    """A value that a cell stands for."""
+    if isinstance(attribute, Integer):
+        return attribute.low + cell
+    if isinstance(attribute, Binned):
+        return attribute.edges[cell]
+    return attribute.values[cell] if isinstance(attribute, Categorical) else attribute.label(cell)
+
+
+def _nearest(attribute: Any) -> object:
+    """The value of the cell nearest to the stranger."""
+    low = isinstance(attribute, Binned) and attribute.above
+    return _value(attribute, 0 if low else attribute.inner_size - 1)
+
+
+def _stranger(attribute: Any) -> object:
+    """A value that an attribute has no cell for, above all that it has, or below where it is open above."""
+    if isinstance(attribute, Integer):
+        return attribute.high + 7
+    if isinstance(attribute, Binned):
+        return attribute.edges[0] - 1 if attribute.above else attribute.edges[-1] + 1
+    if isinstance(attribute, Categorical) and not isinstance(attribute.values[0], str):
+        return max(map(int, attribute.values)) + 7
+    return NOWHERE

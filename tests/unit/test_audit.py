@@ -1,0 +1,63 @@
+"""The replay audit: quiet about the real program, and no planted defect gets past it."""
+
+from itertools import islice
+
+import planted
+import pytest
+from kinds import PLANS, planned
+from typer.testing import CliRunner
+
+from residua.audit import Audit, audit
+from residua.audit.invented import invented_plans
+from residua.audit.replay import alarms_of
+from residua.cli import app
+
+
+@pytest.mark.parametrize("name", PLANS)
+def test_no_alarm_on_any_kind_of_plan(name):
+    found = audit(planned(name), rounds=1)
+    assert found.alarms == []
+    assert found.tried["steps of the program"] > 1_000
+    assert found.tried["files"] >= 3
+
+
+def test_no_alarm_on_invented_plans():
+    found = Audit()
+    for number, plan in enumerate(islice(invented_plans(1), 15)):
+        found += audit(plan, rounds=1, seed=number)
+    assert found.alarms == []
+    assert found.plans == 15
+
+
+@pytest.mark.parametrize("name", planted.MUTANTS)
+def test_a_planted_defect_is_found(name, monkeypatch):
+    own = planted.MUTANTS[name](monkeypatch)
+    plan = planted.made() if own is None else own
+    assert next(alarms_of(plan, Audit(), rounds=1), None) is not None
+
+
+def test_without_a_defect_the_same_plans_raise_no_alarm():
+    assert audit(planted.made(), rounds=1).alarms == []
+
+
+def test_there_are_at_least_forty_defects():
+    assert len(planted.MUTANTS) >= 40
+
+
+def test_the_command_writes_a_page_of_what_was_tried(tmp_path):
+    planned("blocks").save(tmp_path / "a.plan")
+    page = tmp_path / "audit.md"
+    run = CliRunner().invoke(app, ["audit", str(tmp_path / "a.plan"), "--rounds", "1", "-o", str(page)])
+    assert run.exit_code == 0
+    text = page.read_text(encoding="utf-8")
+    assert "No alarm. 1 plan audited" in text
+    assert planned("blocks").hash in text
+    assert "| a record added, the dearest | 1 |" in text
+    assert "Signed: ____" in text
+
+
+def test_the_command_fails_where_something_alarms(monkeypatch):
+    planted.MUTANTS["no_noise"](monkeypatch)
+    run = CliRunner().invoke(app, ["audit", "--invented", "1", "--rounds", "1", "--json"])
+    assert run.exit_code == 1
+    assert "measured numbers are not exact answers plus what was drawn" in run.output
