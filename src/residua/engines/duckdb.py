@@ -137,7 +137,7 @@ class DuckDBEngine(Rereading):
             )
         while True:
             try:
-                with counting(sizes, sets, self.about, self._processes) as tally:
+                with counting(sizes, sets, self._shares, self.about, self._processes) as tally:
                     self._records = self._count(tally, progress)
                     return tally.finish()
             except _NotUTF8 as found:
@@ -150,7 +150,7 @@ class DuckDBEngine(Rereading):
             try:
                 with closing(_coded(self._schema, source, self._batch)) as batches:
                     for read, codes in batches:
-                        block = extended(block_of(codes, self._schema.sizes), self._derived)
+                        block = extended(block_of(codes, self._schema.codes), self._derived)
                         tally.add(block)
                         done, kept = done + read, kept + len(block[0])
                         if progress is not None:

@@ -1,5 +1,7 @@
 """The counting loop: how often each combination of codes occurs, block by block of records.
 
+A bounded number is shared out among cells: its records count in several, each by a whole weight.
+
 Blocks are short, so that the codes and the places computed from them stay in the cache. Attribute sets that
 begin alike share the work of their common beginning. Needs numpy and nothing else of this package: helper
 processes run this file by itself.
@@ -7,9 +9,9 @@ processes run this file by itself.
 
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
-from math import prod
+from math import comb, lcm, prod
 from typing import IO, Any
 
 import numpy as np
@@ -21,8 +23,53 @@ Set = tuple[int, ...]  # attributes, by their positions
 ROWS = 65_536  # records of a block: its codes and one array of places fit a second-level cache
 
 
+class Shares:
+    """How codes of a bounded number are shared out among cells: by whole weights that add up to `unit`.
+
+    `steps` are the codes of the ends of its bins. A code within a bin has weights in the bin's `degree + 1`
+    cells, those of Bernstein's polynomials; with `missing`, the code after the last has a cell of its own.
+
+    >>> cells, weights = Shares((0, 4), 1, True).of(np.array([0, 1, 4, 5]))
+    >>> cells.tolist(), [each.tolist() for each in weights]
+    ([0, 0, 0, 1], [[4, 3, 0, 0], [0, 1, 4, 4]])
+    """
+
+    def __init__(self, steps: Sequence[int], degree: int, missing: bool) -> None:
+        self.steps, self.degree, self.missing = tuple(steps), degree, missing
+        ends = np.array(self.steps, dtype=np.int64)
+        self._starts, self._widths = ends[:-1], ends[1:] - ends[:-1]
+        widest = lcm(*self._widths.tolist())
+        self.unit = int(widest**degree)
+        self._multiples = np.array([(widest // each) ** degree for each in self._widths.tolist()])
+
+    @property
+    def codes(self) -> int:
+        """Number of codes."""
+        return self.steps[-1] + 1 + self.missing
+
+    def of(self, codes: AnyArray) -> tuple[AnyArray, list[Integers]]:
+        """The first cell of each record, (records,), and its weights in that one and the next ones."""
+        bins = np.searchsorted(self._starts[1:], codes, side="right")
+        above = codes.astype(np.int64) - self._starts[bins]
+        below = self._widths[bins] - above
+        degree = self.degree
+        weights = [
+            comb(degree, i) * above**i * below ** (degree - i) * self._multiples[bins]
+            for i in range(degree + 1)
+        ]
+        cells = bins * (degree + 1)
+        lost = codes > self.steps[-1]
+        if self.missing and lost.any():
+            cells[lost] += 1
+            for i, own in enumerate(weights):
+                own[lost] = self.unit if i == degree else 0
+        return cells, weights
+
+
 class Tally:
     """Running counts of several attribute sets; `counts[k]` has the cells of `sets[k]`, row-major.
+
+    The codes of attributes in `shares` are shared out: each record counts by the products of its weights.
 
     >>> tally = Tally((2, 3), [(0, 1), (1,), ()])
     >>> tally.add([np.array([0, 1, 1], np.uint8), np.array([2, 0, 0], np.uint8)])
@@ -30,9 +77,12 @@ class Tally:
     [[0, 0, 1, 2, 0, 0], [2, 0, 1], [3]]
     """
 
-    def __init__(self, sizes: Sequence[int], sets: Sequence[Set]) -> None:
-        self._sizes = tuple(sizes)
-        self._sets = list(sets)
+    def __init__(
+        self, sizes: Sequence[int], sets: Sequence[Set], shares: Mapping[int, Shares] | None = None
+    ) -> None:
+        self._sizes, self._sets = tuple(sizes), list(sets)
+        used = {at for each in sets for at in each}
+        self._shares = {at: own for at, own in (shares or {}).items() if at in used}
         self._order = sorted(range(len(sets)), key=lambda at: self._sets[at])
         self._places = np.empty(ROWS, dtype=np.intp)
         lengths = [prod(self._sizes[at] for at in each) for each in sets]
@@ -52,6 +102,10 @@ class Tally:
 
     def _add(self, block: Block, records: int) -> None:
         places = self._places[:records]
+        weights: dict[int, list[Integers]] = {}
+        for at, shares in self._shares.items():
+            cells, weights[at] = shares.of(block[at])
+            block = [*block[:at], cells.astype(narrowest(self._sizes[at])), *block[at + 1 :]]
         known: list[tuple[int, AnyArray]] = []  # places of the last set's beginnings, one attribute each
         for at in self._order:
             attributes, counts = self._sets[at], self.counts[at]
@@ -65,7 +119,23 @@ class Tally:
             for level in range(shared, len(attributes)):
                 known.append((attributes[level], self._extend(known, attributes[: level + 1], block)))
             places[:] = known[-1][1]
-            np.add.at(counts, places, 1)
+            if self._shares.keys().isdisjoint(attributes):
+                np.add.at(counts, places, 1)
+            else:
+                self._add_shares(counts, places, attributes, weights)
+
+    def _add_shares(
+        self, counts: Integers, places: AnyArray, attributes: Set, weights: Mapping[int, list[Integers]]
+    ) -> None:
+        """Count records in all their cells: numbers at `places` and on, by products of their weights."""
+        found: list[tuple[int, Any]] = [(0, 1)]
+        for level, at in enumerate(attributes):
+            if at in weights:
+                stride = prod(self._sizes[each] for each in attributes[level + 1 :])
+                own = [(number * stride, weight) for number, weight in enumerate(weights[at])]
+                found = [(first + more, left * right) for first, left in found for more, right in own]
+        for offset, weight in found:
+            np.add.at(counts, places + offset, weight)
 
     def _extend(self, known: Sequence[tuple[int, AnyArray]], attributes: Set, block: Block) -> AnyArray:
         """Places in the cells of `attributes`, from those of all but the last one."""
@@ -90,14 +160,15 @@ def narrowest(cells: int) -> type[np.unsignedinteger[Any]]:
 def serve(source: IO[bytes], target: IO[bytes]) -> None:
     """Count the blocks that come from `source`, and write the counts to `target` when it ends.
 
-    First comes a line of JSON with the sizes and the sets. A block is the number of records in 8 bytes, and
-    then the codes of every attribute that is in some set.
+    First comes a line of JSON with the sizes, the sets and the shares. A block is the number of records in
+    8 bytes, and then the codes of every attribute that is in some set.
     """
     task = json.loads(source.readline())
     sizes, sets = task["sizes"], [tuple(each) for each in task["sets"]]
     used = sorted({at for each in sets for at in each})
-    types = [np.dtype(narrowest(sizes[at])) for at in used]
-    tally = Tally(sizes, sets)
+    shares = {at: Shares(steps, degree, missing) for at, steps, degree, missing in task["shares"]}
+    types = [np.dtype(narrowest(each)) for at, each in enumerate(code_counts(sizes, shares)) if at in used]
+    tally = Tally(sizes, sets, shares)
     block = [np.empty(0, dtype=np.uint8)] * len(sizes)
     while header := source.read(8):
         records = int.from_bytes(header, "little")
@@ -105,6 +176,11 @@ def serve(source: IO[bytes], target: IO[bytes]) -> None:
             block[at] = np.frombuffer(source.read(records * kind.itemsize), dtype=kind)
         tally.add([block[at] if at in used else block[used[0]] for at in range(len(sizes))])
     target.write(tally.flat.data)
+
+
+def code_counts(sizes: Sequence[int], shares: Mapping[int, Shares]) -> tuple[int, ...]:
+    """Number of codes of each attribute: that of its cells, unless records are shared out among those."""
+    return tuple(shares[at].codes if at in shares else size for at, size in enumerate(sizes))
 
 
 def block_of(codes: Sequence[AnyArray], sizes: Sequence[int]) -> Block:

@@ -6,10 +6,10 @@ are made of others are counted as if the data had a column of each.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from copy import copy
 from dataclasses import dataclass
-from itertools import combinations
+from itertools import chain, combinations
 from math import comb, prod
 from operator import attrgetter
 from typing import Protocol, Self, runtime_checkable
@@ -17,9 +17,10 @@ from typing import Protocol, Self, runtime_checkable
 import numpy as np
 
 from residua._arrays import AnyArray, Integers, Subsets
-from residua.engines.kernel import Block, Set, narrowest
-from residua.errors import DataError
-from residua.schema import Schema
+from residua._limits import COUNTED_CELLS
+from residua.engines.kernel import Block, Set, Shares, narrowest
+from residua.errors import DataError, Infeasible
+from residua.schema import Number, Schema
 
 Progress = Callable[[str, float], None]
 """Called with what is being done and the fraction of it that is done, 0 to 1; it may raise to stop."""
@@ -105,6 +106,7 @@ class Rereading(ABC):
 
     def __init__(self, schema: Schema, about: int, cells_at_once: int) -> None:
         self._schema, self.about, self.cells_at_once = schema, about, cells_at_once
+        self._shares = shares_of(schema)
         self._derived: tuple[Derived, ...] = ()
         self._records: int | None = None
 
@@ -132,13 +134,26 @@ class Rereading(ABC):
         """Exact counts of each attribute set, in one pass over the data: (cells,) for each, row-major."""
 
 
-def engine_with(engine: Engine, sizes: Sequence[int], derived: Sequence[Derived]) -> Engine:
-    """An engine over the same data with further attributes, after those of the schema, of these `sizes`."""
-    if not derived:
-        return engine
-    if isinstance(engine, Derives):
-        return engine.with_derived(derived)
-    return AddedUp(engine, sizes, derived)
+def shares_of(schema: Schema) -> dict[int, Shares]:
+    """How the numbers of a schema are shared out among cells, by position."""
+    pairs = enumerate(schema.attributes)
+    return {at: Shares(own.steps, own.degree, own.missing) for at, own in pairs if isinstance(own, Number)}
+
+
+def engine_with(
+    engine: Engine, sizes: Sequence[int], derived: Sequence[Derived], units: Sequence[int] = ()
+) -> Engine:
+    """An engine over the same data with further attributes, after those of the schema, of these `sizes`.
+
+    `units` of the schema's attributes tell which are shared out among cells. Attributes made of such come
+    after all others: only once those are counted can their cells be added up.
+    """
+    shared = {at for at, unit in enumerate(units) if unit > 1}
+    plain = [each for each in derived if shared.isdisjoint(each.attributes)]
+    rest = [each for each in derived if not shared.isdisjoint(each.attributes)]
+    if plain and isinstance(engine, Derives):
+        engine, sizes, plain = engine.with_derived(plain), (*sizes, *(each.size for each in plain)), []
+    return AddedUp(engine, sizes, [*plain, *rest]) if plain or rest else engine
 
 
 def extended(block: Block, derived: Sequence[Derived]) -> Block:
@@ -162,6 +177,11 @@ class AddedUp:
         """Exact counts of each attribute set, in one pass over the data: (cells,) for each, row-major."""
         old = [tuple(sorted({own for at in each for own in self._own(at)})) for each in sets]
         asked = list(dict.fromkeys(old))
+        if (cells := max(_cells(each, self.sizes) for each in asked)) > COUNTED_CELLS:
+            raise Infeasible(
+                f"a condition on numbers takes a table of {cells:,} cells, more than the {COUNTED_CELLS:,} "
+                "that are counted; use coarser attributes, or conditions on fewer of them"
+            )
         known = dict(zip(asked, self.engine.tally(asked, progress), strict=True))
         return [self._added(each, known[own], own) for each, own in zip(sets, old, strict=True)]
 
@@ -196,9 +216,16 @@ class Counted:
 
 
 def passes(
-    wanted: Sequence[Set], sizes: Sequence[int], records: int, cells_at_once: int
+    wanted: Sequence[Set],
+    sizes: Sequence[int],
+    records: int,
+    cells_at_once: int,
+    shared: Collection[int] = (),
 ) -> Iterator[list[Counted]]:
     """The sets to count, in groups of at most `cells_at_once` cells (or of one set that has more).
+
+    Sets add up from such only as have the same ones of the attributes that are `shared` out among cells:
+    those count by weights.
 
     `wanted` are different sets with attributes in increasing order. Each is the business of exactly one
     counted set.
@@ -208,9 +235,11 @@ def passes(
     """
     group: list[Counted] = []
     room = cells_at_once
-    for counted in sorted(
-        _unions(_largest(wanted, sizes, records), sizes, records), key=attrgetter("attributes")
-    ):
+    by_shares: dict[Set, list[Set]] = {}
+    for each in wanted:
+        by_shares.setdefault(tuple(at for at in each if at in shared), []).append(each)
+    unions = (_unions(_largest(own, sizes, records), sizes, records) for own in by_shares.values())
+    for counted in sorted(chain.from_iterable(unions), key=attrgetter("attributes")):
         cells = _cells(counted.attributes, sizes)
         if group and cells > room:
             yield group
@@ -306,9 +335,15 @@ def _best_addition(
 
 
 def count_marginals(
-    engine: Engine, sizes: Sequence[int], requests: Sequence[Subsets], progress: Progress | None = None
+    engine: Engine,
+    sizes: Sequence[int],
+    requests: Sequence[Subsets],
+    progress: Progress | None = None,
+    units: Sequence[int] | None = None,
 ) -> Iterator[Piece]:
     """Exact counts of everything requested, in pieces: (request, rows of it, counts of shape (rows, cells)).
+
+    Counts modulo 2^64, where attributes have `units`: a record adds the product of those (claim N-003).
 
     A request is an array (marginals, attributes) of positions in the schema; the marginals of one request
     have the same sizes in the same order, and cells are row-major in that order. All requests share as few
@@ -319,15 +354,18 @@ def count_marginals(
     for request, subsets in enumerate(requests):
         for row, order in enumerate(map(tuple, subsets.tolist())):
             places.setdefault(tuple(sorted(order)), []).append((request, row, order))
+    units = [1] * len(sizes) if units is None else units
+    shared = {at for at, unit in enumerate(units) if unit > 1}
     records: int | None = None
     steps = None if progress is None else Steps(progress, len(places))
-    groups = list(passes(list(places), sizes, engine.about, engine.cells_at_once))
+    groups = list(passes(list(places), sizes, engine.about, engine.cells_at_once, shared))
     for number, group in enumerate(groups):
         part = None if steps is None else steps.part(number, len(groups))
         tallied = engine.tally([each.attributes for each in group], part)
-        for counted in tallied:
-            total = int(counted.sum())
-            if total != (records := total if records is None else records):
+        records = engine.records if records is None else records
+        for each, counted in zip(group, tallied, strict=True):
+            weight = prod(units[at] for at in each.attributes)
+            if (int(counted.sum()) - records * weight) % 2**64:
                 raise DataError("the data changed while being counted; count a copy that stands still")
         yield from _pieces(group, tallied, places, sizes, engine.cells_at_once)
     if steps is not None:

@@ -6,9 +6,10 @@ again, nothing is pickled, and the data go to no file. Helpers start only where 
 """
 
 import json
+import math
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from queue import Full, Queue
@@ -19,8 +20,8 @@ import numpy as np
 
 from residua._arrays import AnyArray, Integers
 from residua.engines import kernel
-from residua.engines.kernel import ROWS, Block, Set, Tally, block_of, narrowest
-from residua.engines.marginals import Derived, Progress, extended
+from residua.engines.kernel import ROWS, Block, Set, Shares, Tally, block_of, code_counts, narrowest
+from residua.engines.marginals import Derived, Progress, extended, shares_of
 from residua.errors import DataError, Infeasible
 from residua.linalg.matrices import processors
 from residua.schema import Schema
@@ -34,18 +35,19 @@ CELLS_AT_ONCE = 20_000_000  # 160 megabytes of counts
 
 @contextmanager
 def counting(
-    sizes: Sequence[int], sets: Sequence[Set], records: int, processes: int
+    sizes: Sequence[int], sets: Sequence[Set], shares: Mapping[int, Shares], records: int, processes: int
 ) -> Iterator["Tally | Workers"]:
     """Something to add blocks to: one tally, or several workers where there is much to count.
 
     Leaving the context, in whatever way, ends the helpers.
     """
-    seconds = records * len(sets) * STEP
+    counts = sum(math.prod(shares[at].degree + 1 for at in each if at in shares) for each in sets)
+    seconds = records * counts * STEP
     helpers = min(processes - 1, int(seconds / WORTHWHILE))
     if helpers < 1:
-        yield Tally(sizes, sets)
+        yield Tally(sizes, sets, shares)
         return
-    workers = Workers(sizes, sets, helpers)
+    workers = Workers(sizes, sets, shares, helpers)
     try:
         yield workers
     finally:
@@ -55,10 +57,12 @@ def counting(
 class Workers:
     """A tally of its own and helpers that take over blocks as long as they keep up."""
 
-    def __init__(self, sizes: Sequence[int], sets: Sequence[Set], helpers: int) -> None:
-        self._own = Tally(sizes, sets)
+    def __init__(
+        self, sizes: Sequence[int], sets: Sequence[Set], shares: Mapping[int, Shares], helpers: int
+    ) -> None:
+        self._own = Tally(sizes, sets, shares)
         self._used = sorted({at for each in sets for at in each})
-        self._helpers = [Helper(sizes, sets) for _ in range(helpers)]
+        self._helpers = [Helper(sizes, sets, shares) for _ in range(helpers)]
 
     def add(self, block: Block) -> None:
         """Have the records of a block counted, of at most `kernel.ROWS` of them; the block is not copied."""
@@ -86,7 +90,7 @@ class Workers:
 class Helper:
     """One more interpreter that counts what it is offered."""
 
-    def __init__(self, sizes: Sequence[int], sets: Sequence[Set]) -> None:
+    def __init__(self, sizes: Sequence[int], sets: Sequence[Set], shares: Mapping[int, Shares]) -> None:
         # -P: the folder of kernel.py has modules that are named like packages.
         command = [sys.executable, "-P", kernel.__file__]
         # A session of its own: an interruption from the keyboard is this process's to handle.
@@ -94,7 +98,8 @@ class Helper:
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True
         )
         self._blocks: Queue[Block | None] = Queue(AHEAD)
-        self._task = json.dumps({"sizes": list(sizes), "sets": [list(each) for each in sets]}) + "\n"
+        shared = [(at, own.steps, own.degree, own.missing) for at, own in shares.items()]
+        self._task = json.dumps({"sizes": tuple(sizes), "sets": tuple(sets), "shares": shared}) + "\n"
         self._writer = Thread(target=self._write, daemon=True)
         self._writer.start()
 
@@ -150,26 +155,49 @@ class Helper:
 
 
 class MemoryEngine:
-    """Counts over an array of codes, shape (records, attributes), kept a byte or few each."""
+    """Counts over an array of codes, shape (records, attributes), kept a byte or few each.
 
-    def __init__(self, codes: AnyArray, sizes: Sequence[int], *, processes: int | None = None) -> None:
+    `sizes` are the cells of each attribute; codes in `shares` are shared out among those.
+    """
+
+    def __init__(
+        self,
+        codes: AnyArray,
+        sizes: Sequence[int],
+        *,
+        processes: int | None = None,
+        shares: Mapping[int, Shares] | None = None,
+    ) -> None:
         if codes.ndim != 2 or codes.shape[1] != len(sizes):
             raise DataError(
                 f"codes must have one column for each of the {len(sizes)} attributes, not {shape_of(codes)}"
             )
-        columns = [np.ascontiguousarray(codes[:, at], narrowest(size)) for at, size in enumerate(sizes)]
-        self._set(columns, sizes, processes)
+        counts = code_counts(sizes, shares or {})
+        columns = [np.ascontiguousarray(codes[:, at], narrowest(size)) for at, size in enumerate(counts)]
+        self._set(columns, sizes, processes, shares)
 
     @classmethod
-    def of_columns(cls, columns: Block, sizes: Sequence[int], *, processes: int | None = None) -> Self:
+    def of_columns(
+        cls,
+        columns: Block,
+        sizes: Sequence[int],
+        *,
+        processes: int | None = None,
+        shares: Mapping[int, Shares] | None = None,
+    ) -> Self:
         """Counts over one array of codes for each attribute, of the narrowest type each."""
         engine = cls.__new__(cls)
-        engine._set(columns, sizes, processes)
+        engine._set(columns, sizes, processes, shares)
         return engine
 
-    def _set(self, columns: Block, sizes: Sequence[int], processes: int | None) -> None:
-        self._columns = columns
-        self._sizes = tuple(sizes)
+    def _set(
+        self,
+        columns: Block,
+        sizes: Sequence[int],
+        processes: int | None,
+        shares: Mapping[int, Shares] | None,
+    ) -> None:
+        self._columns, self._sizes, self._shares = columns, tuple(sizes), dict(shares or {})
         self._processes = processors() if processes is None else processes
         self.records = len(columns[0])
         self.about = self.records
@@ -178,11 +206,12 @@ class MemoryEngine:
     def with_derived(self, derived: Sequence[Derived]) -> "MemoryEngine":
         """The same records with further attributes."""
         sizes = (*self._sizes, *(each.size for each in derived))
-        return MemoryEngine.of_columns(extended(self._columns, derived), sizes, processes=self._processes)
+        columns = extended(self._columns, derived)
+        return MemoryEngine.of_columns(columns, sizes, processes=self._processes, shares=self._shares)
 
     def tally(self, sets: Sequence[Set], progress: Progress | None = None) -> list[Integers]:
         """Exact counts of each attribute set: (cells,) for each, row-major."""
-        with counting(self._sizes, sets, self.records, self._processes) as tally:
+        with counting(self._sizes, sets, self._shares, self.records, self._processes) as tally:
             for start in range(0, self.records, ROWS):
                 tally.add([column[start : start + ROWS] for column in self._columns])
                 if progress is not None:
@@ -210,8 +239,11 @@ class Memory:
     def open(self, schema: Schema, data: object) -> MemoryEngine:
         """An engine over a table, a mapping of columns or an array of codes."""
         if is_a(data, "pyarrow", "Table") or is_a(data, "polars", "DataFrame"):
-            return MemoryEngine.of_columns(_coded(schema, data), schema.sizes, processes=self.processes)
-        return MemoryEngine(schema.encode(data), schema.sizes, processes=self.processes)
+            columns = _coded(schema, data)
+        else:
+            columns = block_of(list(schema.encode(data).T), schema.codes)
+        shares = shares_of(schema)
+        return MemoryEngine.of_columns(columns, schema.sizes, processes=self.processes, shares=shares)
 
 
 def _coded(schema: Schema, table: Any) -> Block:
@@ -219,7 +251,8 @@ def _coded(schema: Schema, table: Any) -> Block:
 
     Nothing but the narrow codes is kept, and what is in between fits a cache.
     """
-    columns = [np.empty(len(table), narrowest(size)) for size in schema.sizes]
+    counts = schema.codes
+    columns = [np.empty(len(table), narrowest(size)) for size in counts]
     end = 0
     for start in range(0, max(len(table), 1), ROWS):
         try:
@@ -227,7 +260,7 @@ def _coded(schema: Schema, table: Any) -> Block:
         except DataError:
             schema.encode(table)  # tells of all the values that it refuses
             raise
-        for column, part in zip(columns, block_of(list(codes.T), schema.sizes), strict=True):
+        for column, part in zip(columns, block_of(list(codes.T), counts), strict=True):
             column[end : end + len(part)] = part
         end += len(codes)
     return [column[:end] for column in columns]

@@ -19,7 +19,7 @@ import numpy as np
 
 from residua._arrays import AnyArray, Integers
 from residua.engines.kernel import ROWS, Set, Tally, block_of, narrowest
-from residua.engines.marginals import Derived, Progress, Rereading, extended
+from residua.engines.marginals import Derived, Progress, Rereading, extended, shares_of
 from residua.engines.sources import CSV, UNKNOWN, bytes_of, delimiter_of, is_parquet
 from residua.errors import DataError
 from residua.schema import Attribute, Categorical, Integer, Schema
@@ -32,6 +32,8 @@ BITS = 62  # of a long integer, so that no sign is in the way
 INTEGERS = frozenset({"tinyint", "smallint", "int", "bigint"})
 SPELT_OUT = 64  # labels that Spark compares one by one
 REFUSED = -1  # the place that says that a partition has a value which the schema refuses
+RECORDS = -2  # the place of the number of records
+HALF = 32  # bits: halves of counts are added up, so that no sum can overflow
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,16 +183,17 @@ class SparkEngine(Rereading):
             [tuple(each) for each in sets],
         )
         with _explained():
-            parts = packed.mapInArrow(counted, "place long, count long")
-            summed = parts.groupBy("place").sum("count").toArrow()
-        places, counts = (summed.column(at).to_numpy() for at in (0, 1))
+            parts = packed.mapInArrow(counted, "place long, low long, high long")
+            summed = parts.groupBy("place").sum("low", "high").toArrow()
+        places, low, high = (summed.column(at).to_numpy() for at in range(3))
         if (places == REFUSED).any():
             self._refuse()
+        counts = low + (high << HALF)  # modulo 2^64
         ends = np.cumsum([math.prod(sizes[at] for at in each) for each in sets])
         flat: Integers = np.zeros(ends[-1], dtype=np.int64)
-        flat[places] = counts
+        flat[places[places >= 0]] = counts[places >= 0]
         found = np.split(flat, ends[:-1])
-        self._records = int(found[0].sum())
+        self._records = int(counts[places == RECORDS].sum())
         if progress is not None:
             progress("counting", 1.0)
         return found
@@ -212,18 +215,23 @@ def _partial_counts(
 ) -> Iterator["pa.RecordBatch"]:
     """Counts of one partition: the places of the cells that are not empty, all sets end to end."""
     schema = Schema.from_manifest(record)
-    tally = Tally((*schema.sizes, *(each.size for each in derived)), sets)
+    tally = Tally((*schema.sizes, *(each.size for each in derived)), sets, shares_of(schema))
+    records = 0
     try:
         for _, table in _gathered(batches):
-            tally.add(extended(block_of(unpack(schema, fields, table), schema.sizes), derived))
+            block = extended(block_of(unpack(schema, fields, table), schema.codes), derived)
+            tally.add(block)
+            records += len(block[0])
     except DataError:
         # Raised here it would be retried and written to logs; `_problems` says what it is about.
-        yield _batch(place=np.array([REFUSED]), count=np.array([1]))
+        yield _batch(place=[REFUSED], low=[1], high=[0])
         return
+    yield _batch(place=[RECORDS], low=[records], high=[0])
     places = np.flatnonzero(tally.flat)
     for start in range(0, len(places), ROWS):
         some = places[start : start + ROWS]
-        yield _batch(place=some, count=tally.flat[some])
+        counts = tally.flat[some]
+        yield _batch(place=some, low=counts & (2**HALF - 1), high=counts >> HALF)
 
 
 def _problems(record: dict[str, Any], batches: Iterator["pa.RecordBatch"]) -> Iterator["pa.RecordBatch"]:

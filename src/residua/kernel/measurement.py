@@ -15,6 +15,7 @@ from residua.noise import DiscreteLaplace, Law, RoundedGaussian
 from residua.privacy import NoiseLaw
 
 LARGEST_ENTRY = 2**53  # of a matrix: floats hold it exactly
+FLOATS = 2.0**52  # up to which whole numbers are added up in floats, and their sum is only about right
 TAIL_BITS = 60  # a measured number wraps around with a probability below 2 to minus this
 LEAST_RECORDS = 2**20  # that every plan can measure: what is left beside its largest entries and noise
 
@@ -101,14 +102,31 @@ class Measurement:
         law = RoundedGaussian if self.law == "gaussian" else DiscreteLaplace
         return [law(parameter) for parameter in self.parameters]
 
-    def apply(self, counts: Integers) -> Integers:
+    def multiples(self, units: Sequence[int]) -> Integers:
+        """What each block's answers on counts are multiplied by, (blocks,): the multiplier over its unit.
+
+        A record counts in the cells of an attribute by whole numbers that add up to its unit, mostly 1, and
+        in those of a block by their products; so a block measures the multiplier times the shares that
+        records have in its cells (claim K-006). Refused where the multiplier is no multiple of a unit.
+        """
+        if max(units) == 1:
+            return np.full(len(self.subsets), self.multiplier)
+        own = np.array(units, dtype=object)
+        for part in self.derived:
+            own[part.place] = math.prod(units[at] for at in part.attributes)
+        unit = own[self.subsets].prod(axis=1, initial=1)
+        if (self.multiplier % unit).any():
+            raise _refused("this plan measures parts of the whole numbers that records count by")
+        return np.asarray(self.multiplier // unit, dtype=np.int64)
+
+    def apply(self, counts: Integers, multiples: Integers) -> Integers:
         """Exact answers to the measured queries, modulo 2^64: (blocks, cells) to (blocks, rows)."""
-        records = int(counts[0].sum())
-        if self.largest_entry() * max(records, 1) < 2**53:
+        entry = math.prod(largest_size(matrix) for matrix in self.matrices) * int(multiples.max())
+        if entry * float(abs(counts.astype(np.float64)).sum(axis=1).max()) < FLOATS:
             # Every product and partial sum is a whole number below 2^53: floating point is exact, and faster.
             answers = along_axes(counts.astype(np.float64), [m.astype(np.float64) for m in self.matrices])
-            return (answers * self.multiplier).astype(np.int64)
-        return np.asarray(along_axes(counts, self.matrices) * self.multiplier, dtype=np.int64)
+            return (answers * multiples[:, None]).astype(np.int64)
+        return np.asarray(along_axes(counts, self.matrices) * multiples[:, None], dtype=np.int64)
 
 
 def largest_size(matrix: AnyArray) -> int:

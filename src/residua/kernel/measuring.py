@@ -6,6 +6,7 @@ fail on account of the data or of memory comes after the debit, and no noise is 
 nothing is told of the data but values that the schema's policies refuse, and files that cannot be read.
 """
 
+import math
 import os
 from collections.abc import Sequence
 from typing import Protocol
@@ -59,8 +60,9 @@ def noisy_answers(
     batches, plan_hash, sizes = plan.batches, plan.hash, plan.schema.sizes
     laws = [batch.laws() for batch in batches]
     opened = (engine_for(data) if engine is None else engine).open(plan.schema, data)
-    opened = engine_with(opened, sizes, list(_derived(batches).values()))
-    exact = _exact_answers(batches, opened, sizes, progress)
+    units = plan.schema.units
+    opened = engine_with(opened, sizes, list(_derived(batches, units).values()), units)
+    exact = _exact_answers(batches, opened, sizes, units, progress)
     orders = [np.argsort(batch.owners, kind="stable") for batch in batches]
     paid = None
     if ledger is not None:
@@ -78,6 +80,8 @@ def refuse_unkept(plan: Measurable) -> None:
         )
     _refuse_overspending(plan)
     refuse_few_records(plan.batches)
+    for batch in plan.batches:
+        batch.multiples(plan.schema.units)
     for part in (part for batch in plan.batches for part in batch.derived):
         if [plan.schema.sizes[at] for at in part.attributes] != [own.size for own in part.partitions]:
             raise BudgetError("this plan measures classes of cells that its schema does not have; plan again")
@@ -126,20 +130,24 @@ def _refuse_unwritable(*texts: object) -> None:
             raise DataError(f"notes and names of datasets are Unicode text, not {text!r}")
 
 
-def _derived(batches: Sequence[Measurement]) -> dict[JointClasses, Derived]:
-    """The attributes by classes of cells that are to be counted, each once."""
+def _derived(batches: Sequence[Measurement], units: Sequence[int]) -> dict[JointClasses, Derived]:
+    """The attributes by classes of cells that are to be counted, each once; those with units come last."""
     wanted = dict.fromkeys(part for batch in batches for part in batch.derived)
     return {
         part: Derived.of(part.attributes, [own.classes for own in part.partitions], part.joint.classes)
-        for part in wanted
+        for part in sorted(wanted, key=lambda part: math.prod(units[at] for at in part.attributes) > 1)
     }
 
 
 def _exact_answers(
-    batches: Sequence[Measurement], engine: Engine, sizes: Sequence[int], progress: Progress | None
+    batches: Sequence[Measurement],
+    engine: Engine,
+    sizes: Sequence[int],
+    units: Sequence[int],
+    progress: Progress | None,
 ) -> list[Integers]:
     """Exact integer answers of every batch, (blocks, rows) each; all batches share passes over the data."""
-    derived = _derived(batches)
+    derived = _derived(batches, units)
     # The engine has the derived attributes after those of the schema.
     places = {part: len(sizes) + number for number, part in enumerate(derived)}
     requests = []
@@ -149,9 +157,11 @@ def _exact_answers(
             counted[part.place] = places[part]
         requests.append(counted[batch.subsets])
     width = (*sizes, *(each.size for each in derived.values()))
+    weights = (*units, *(math.prod(units[at] for at in part.attributes) for part in derived))
+    multiples = [batch.multiples(units) for batch in batches]
     answers = [np.zeros((len(batch.subsets), batch.rows), dtype=np.int64) for batch in batches]
-    for at, blocks, counts in count_marginals(engine, width, requests, progress):
-        answers[at][blocks] = batches[at].apply(counts)
+    for at, blocks, counts in count_marginals(engine, width, requests, progress, weights):
+        answers[at][blocks] = batches[at].apply(counts, multiples[at][blocks])
     return answers
 
 

@@ -104,12 +104,13 @@ def plan(
     if budget is not None:
         unit.allowance(budget)  # a budget that no noise can meet is refused before any work
     asked = work.without_totals()  # they ask nothing of their attribute
-    request = Request(asked, unit, method, gap, progress)
+    request = Request(asked, unit, method, gap, progress, work.schema.units)
     with threads_for(0):  # solvers of large blocks take more for themselves
         if targets is None and objective == "total_variance":
             return replace(_for_total(request, _needed(budget), strategies), workload=work)
         coarse = coarse_workload(asked) if request.tied else None
-        request = request if coarse is None else replace(request, work=coarse.work)
+        if coarse is not None:
+            request = replace(request, work=coarse.work, units=coarse.view.units(request.units))
         if targets is not None:
             found = _for_targets(request, budget, targets, relax=relax, refine=refine)
         elif isinstance(objective, str):
@@ -122,13 +123,17 @@ def plan(
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What a plan is made for: the tables, whose privacy, how, and how close to the optimum."""
+    """What a plan is made for: the tables, whose privacy, how, and how close to the optimum.
+
+    `units` are those of the attributes, whose records may be shares of cells.
+    """
 
     work: Workload
     unit: Unit
     method: str
     gap: float
     progress: Progress | None
+    units: tuple[int, ...]
 
     @property
     def tied(self) -> bool:
@@ -233,7 +238,8 @@ def _rounded(request: Request, draft: Draft, allowed: Fraction) -> Strategy:
     """The draft in integers, with noise that uses up what one record may cost."""
     _record_cost(request, draft)  # there must be something to scale
     refuse_uncounted(draft.strategy, request.work.schema.names)
-    return measurable(draft.strategy, draft.spans, allowed, replacing=request.unit.replacing)
+    replacing = request.unit.replacing
+    return measurable(draft.strategy, draft.spans, allowed, replacing=replacing, units=request.units)
 
 
 def _at_budget(request: Request, budget: Budget, draft: Draft) -> Plan:

@@ -4,6 +4,7 @@ from residua.schema.attribute import OTHER, Attribute, Policy
 from residua.schema.attributes import Binned, Categorical, Integer
 from residua.schema.dates import Date
 from residua.schema.hierarchy import Hierarchy
+from residua.schema.numbers import Number
 from residua.schema.schema import Schema, attribute_from_manifest
 
 __all__ = [
@@ -14,6 +15,7 @@ __all__ = [
     "Date",
     "Hierarchy",
     "Integer",
+    "Number",
     "Policy",
     "Schema",
     "attribute_from_manifest",

@@ -73,6 +73,21 @@ class Attribute(ABC):
         raise SchemaError(f"{self!r} has no level {short(level)}; a Hierarchy and a Date have levels")
 
     @property
+    def codes(self) -> int:
+        """Number of codes that values are told apart by; a cell each, unless records are shares of cells."""
+        return self.size
+
+    @property
+    def unit(self) -> int:
+        """What the whole numbers add up to by which a record counts in cells: 1, unless it has shares."""
+        return 1
+
+    @property
+    def counted(self) -> "Attribute | None":
+        """The attribute by whose cells records can be counted; None where there is none."""
+        return self
+
+    @property
     def other(self) -> int | None:
         """The cell of everything outside the schema, or None where the policy keeps none."""
         return self.inner_size if self.outside == "other" else None
@@ -106,10 +121,10 @@ class Attribute(ABC):
         where = "" if column is None else f"column {column!r}: "
         nulls = np.ma.getmaskarray(codes) if isinstance(codes, np.ma.MaskedArray) else None
         given = Numbers(np.ma.getdata(codes), nulls)
-        cells = cells_in_range(given.values, 0, self.size - 1, nearest=False)
+        cells = cells_in_range(given.values, 0, self.codes - 1, nearest=False)
         if nulls is not None:
             cells[nulls] = OUTSIDE
-        return self._settle(cells, given, (where, f"the codes 0 to {self.size - 1} of {self!r}", first_row))
+        return self._settle(cells, given, (where, f"the codes 0 to {self.codes - 1} of {self!r}", first_row))
 
     def cell(self, value: object) -> int:
         """The cell of one value, for who writes queries: one outside is a SchemaError under every policy."""
@@ -179,13 +194,17 @@ class Attribute(ABC):
             return np.where(missed, np.int32(-1 if self.outside == "drop" else self.size - 1), cells)
         if missed.any() and self.outside == "clip":
             cells[cells == BELOW] = 0
-            cells[cells == ABOVE] = self.size - 1
+            cells[cells == ABOVE] = self.codes - 1
             missed = cells < 0
         if missed.any():
-            clips = self.outside == "clip"
-            ways = "'drop', 'clip' or 'other'" if self.numeric and not clips else "'drop' or 'other'"
-            raise _refusal(np.flatnonzero(missed), column, source, " and cannot be clipped" * clips, ways)
+            also = " and cannot be clipped" * (self.outside == "clip")
+            raise _refusal(np.flatnonzero(missed), column, source, also, self._remedies())
         return cells
+
+    def _remedies(self) -> str:
+        """What to declare so that values outside are no error."""
+        clips = self.numeric and self.outside != "clip"
+        return "outside='drop', 'clip' or 'other'" if clips else "outside='drop' or 'other'"
 
 
 def _refusal(
@@ -198,7 +217,7 @@ def _refusal(
     shown = ", ".join(f"{column.show(row)} at row {row + first_row}" for row in rows[:_SHOWN].tolist())
     return DataError(
         f"{where}{count} outside {fits}{also}{first}: {shown} (rows count from 0); "
-        f"mend the data, or declare outside={remedy}"
+        f"mend the data, or declare {remedy}"
     )
 
 

@@ -194,8 +194,12 @@ def cells_of_words(distinct: Any, keys: Sequence[str], cells: Sequence[int]) -> 
     return np.asarray(padded[position.fill_null(-1).to_numpy(zero_copy_only=False)])
 
 
-def cells_of_number_text(distinct: Any, locate: Callable[[AnyArray], Cells]) -> Cells:
+def cells_of_number_text(
+    distinct: Any, locate: Callable[[AnyArray], Cells], others: Callable[[Any], Cells] | None = None
+) -> Cells:
     """Cells of numbers written as text: `locate` codes the integers, exactly, and then the other numbers.
+
+    With `others`, that codes the other numbers, of which it gets the texts.
 
     Spaces around the digits, a sign and a fraction of zeros are read; '1_000', '0x10', 'nan' and 'inf' are no
     numbers.
@@ -212,7 +216,8 @@ def cells_of_number_text(distinct: Any, locate: Callable[[AnyArray], Cells]) -> 
     rest = np.flatnonzero(~is_whole)
     if len(rest):
         rest = rest[_matches(text.take(pa.array(rest)), _NUMBER)]
-        cells[rest] = _cells_of_other_numbers(text.take(pa.array(rest)), locate)
+        left = text.take(pa.array(rest))
+        cells[rest] = _cells_of_other_numbers(left, locate) if others is None else others(left)
     return cells
 
 

@@ -5,6 +5,7 @@ import math
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from decimal import Decimal
 from pathlib import Path
 from typing import Any, Self
 
@@ -20,8 +21,9 @@ from residua.schema.attributes import Binned, Categorical, Integer
 from residua.schema.coding import columns_of, hint, is_unicode, listing, shape_of, short
 from residua.schema.dates import Date
 from residua.schema.hierarchy import Hierarchy
+from residua.schema.numbers import Number
 
-KINDS = (Integer, Categorical, Binned, Hierarchy, Date)
+KINDS = (Integer, Categorical, Binned, Hierarchy, Date, Number)
 _LINE = 88
 
 
@@ -105,6 +107,16 @@ class Schema:
     def sizes(self) -> tuple[int, ...]:
         """Number of cells of each attribute."""
         return tuple(attribute.size for attribute in self.attributes)
+
+    @property
+    def codes(self) -> tuple[int, ...]:
+        """Number of codes that the values of each attribute are told apart by."""
+        return tuple(attribute.codes for attribute in self.attributes)
+
+    @property
+    def units(self) -> tuple[int, ...]:
+        """What the whole numbers add up to by which a record counts in the cells of each attribute."""
+        return tuple(attribute.unit for attribute in self.attributes)
 
     @property
     def cells(self) -> int:
@@ -271,6 +283,17 @@ def attribute_from_manifest(manifest: Mapping[str, Any]) -> Attribute:
         case "date":
             by: Any = text(manifest, "by")
             return Date(text(manifest, "low"), text(manifest, "high"), by=by, outside=outside)
+        case "number":
+            edges = [Decimal(edge) for edge in texts(manifest, "edges")]
+            bins = edges[1:-1] or None
+            parts: dict[str, Any] = {"bins": bins, "missing": flag(manifest, "missing"), "outside": outside}
+            return Number(
+                edges[0],
+                edges[-1],
+                step=Decimal(text(manifest, "step")),
+                degree=whole(manifest, "degree"),
+                **parts,
+            )
         case "hierarchy":
             paths = [texts({"paths": path}, "paths") for path in listed(manifest, "paths")]
             return Hierarchy(texts(manifest, "levels"), paths, outside=outside)

@@ -7,6 +7,7 @@ sum is exact whatever the number of blocks; the parameter of a block's noise is 
 """
 
 import math
+from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
 
@@ -49,25 +50,44 @@ LEAST_GRAINS = 2**10  # of any block: a weight that vanishes never makes noise t
 SLACK = 2.0**-40  # of the budget, left over so that rounding can never overspend it
 
 
-def integer_strategy(ideal: Strategy, spans: Spans, allowed: Fraction) -> Strategy:
+def integer_strategy(ideal: Strategy, spans: Spans, allowed: Fraction, units: Sequence[int] = ()) -> Strategy:
     """The integer strategy nearest to a real one, with its exact cost at most `allowed`.
 
     `spans` has integer rows with the row space of a shape: for shapes that measure less than all (centred)
-    cells, and for those that are centred under another measure than the uniform one.
+    cells, and for those that are centred under another measure than the uniform one. `units`, one for each
+    attribute, are those that a record's shares of its cells are whole multiples of one over.
     """
     for domain in ideal.domains:
         if any(measure.weights is not None and measure.numerators is None for measure in domain.measures):
             raise Infeasible("a plan whose measure has real weights cannot be measured; round them first")
-    rounding = _Rounding(ideal, spans, allowed)
-    layers = tuple(map(rounding.layer, ideal.layers, rounding.bits))
+    ideal, own = _by_unit(ideal, units)
+    rounding = _Rounding(ideal, spans, allowed, own)
+    layers = tuple(map(rounding.layer, ideal.layers, rounding.bits, own))
     found = replace(ideal, shapes=tuple(rounding.shapes), layers=layers, memory=Memory())
     return with_budget(found, allowed)
+
+
+def _by_unit(ideal: Strategy, units: Sequence[int]) -> tuple[Strategy, list[int]]:
+    """The strategy with layers of blocks that have the same unit, and the unit of each."""
+    if max(units, default=1) == 1:
+        return ideal, [1] * len(ideal.layers)
+    layers: list[Layer] = []
+    found: list[int] = []
+    for layer in ideal.layers:
+        seen = np.array(ideal.domains[layer.domain].view.units(units), dtype=object)
+        each = seen[layer.subsets].prod(axis=1, initial=1)
+        for unit in sorted(set(each)):
+            rows = np.flatnonzero(each == unit)
+            arrays = {name: getattr(layer, name)[rows] for name in ("subsets", "shapes", "costs", "noise")}
+            layers.append(replace(layer, **arrays))
+            found.append(unit)
+    return replace(ideal, layers=tuple(layers)), found
 
 
 class _Rounding:
     """Rounds each shape once for each number of bits, and numbers what comes out."""
 
-    def __init__(self, ideal: Strategy, spans: Spans, allowed: Fraction) -> None:
+    def __init__(self, ideal: Strategy, spans: Spans, allowed: Fraction, units: Sequence[int]) -> None:
         self.ideal, self.spans, self.allowed = ideal, spans, allowed
         self.cost = ideal.cost()
         self.uses: dict[int, dict[tuple[Measure, ...], None]] = {}
@@ -85,7 +105,7 @@ class _Rounding:
             if number not in self.centred
             and (rows := small_multiple(ideal.shapes[number].matrix)) is not None
         }
-        self.bits = [self._bits(layer) for layer in ideal.layers]
+        self.bits = [self._bits(layer, unit) for layer, unit in zip(ideal.layers, units, strict=True)]
         self.common = self._common_bits()
         self.shapes: list[Shape] = []
         self._norms: list[float] = []  # logarithms of their costs at noise 1
@@ -100,16 +120,15 @@ class _Rounding:
                     found[number] = min(bits, found.get(number, bits))
         return found
 
-    def layer(self, layer: Layer, most: int) -> Layer:
+    def layer(self, layer: Layer, most: int, unit: int) -> Layer:
         """The layer with its shapes in integers; its costs as parts of the whole."""
         chosen = np.zeros_like(layer.shapes)
         for number in np.unique(layer.shapes).tolist():
             bits = self.common.get(number, most)
             few = min(bits, -(-even_bits(self.allowed) // len(layer.layout)))
             chosen[layer.shapes == number] = self._number(number, bits, few)
-        return replace(
-            layer, shapes=chosen, costs=layer.costs / self.cost, multiplier=self._multiplier(layer, chosen)
-        )
+        multiplier = self._multiplier(layer, chosen, unit)
+        return replace(layer, shapes=chosen, costs=layer.costs / self.cost, multiplier=multiplier)
 
     def _number(self, number: int, bits: int, few: int) -> int:
         key = (number, bits)
@@ -132,7 +151,7 @@ class _Rounding:
             raise ArithmeticError("a block was rounded off centre: its answers would be biased")
         return found
 
-    def _bits(self, layer: Layer) -> int:
+    def _bits(self, layer: Layer, unit: int) -> int:
         """The most bits of each rounded factor's entries that leave room for the noise of a layer."""
         if not layer.layout:
             return 0
@@ -147,29 +166,32 @@ class _Rounding:
         least = float(layer.costs.min()) / self.cost * float(self.allowed)
         factors = rounded[layer.shapes].sum(axis=1)
         pairs = np.unique(np.stack([columns[layer.shapes].sum(axis=1), factors], axis=1), axis=0)
-        return min(entry_bits(self.ideal.law, least, logs, int(count)) for logs, count in pairs.tolist())
+        return min(
+            entry_bits(self.ideal.law, least, logs, int(count), unit) for logs, count in pairs.tolist()
+        )
 
-    def _multiplier(self, layer: Layer, chosen: Integers) -> int:
-        """What makes Gaussian noise wide beside the rounding of its numbers to whole ones."""
+    def _multiplier(self, layer: Layer, chosen: Integers, unit: int) -> int:
+        """What makes Gaussian noise wide beside the rounding of its numbers to whole ones, in units."""
         if self.ideal.law == "laplace":
-            return 1  # integer noise on plain counts is narrower than on multiples of them (claim H-002)
+            return unit  # integer noise on plain counts is narrower than on multiples of them (claim H-002)
         narrowest = float(np.array(self._norms)[chosen].sum(axis=1).min()) if chosen.shape[1] else 0.0
         room = NOISE_BITS + 0.5 * math.log2(float(layer.costs.min()) / self.cost * float(self.allowed))
         loose = not any(at in self.centred for at in np.unique(layer.shapes).tolist())
         wanted = max(even_bits(self.allowed), min(FEW_LOOSE_BITS, int(room)) if loose else 0)
-        return int(2 ** max(0, wanted - int(narrowest / 2)))
+        return int(unit * 2 ** max(0, wanted - int(narrowest / 2 + math.log2(unit))))
 
 
-def entry_bits(law: NoiseLaw, cost: float, columns: float, factors: int) -> int:
+def entry_bits(law: NoiseLaw, cost: float, columns: float, factors: int, unit: int = 1) -> int:
     """The most bits of each rounded factor's entries that leave room for the noise of a product.
 
-    `columns` is the logarithm of what a column of a product of ones costs at noise 1.
+    `columns` is the logarithm of what a column of a product of ones costs at noise 1. Of numbers, whose
+    records count by whole multiples of one over a unit, the bits of that are gone.
     """
     if law == "laplace":
         room = math.log2(LARGEST_SCALE) + math.log2(cost) - columns
     else:
         room = NOISE_BITS + 0.5 * (math.log2(cost) - columns)
-    return max(LEAST_BITS, int(min(float(ALL_BITS), room)) // max(factors, 1))
+    return max(LEAST_BITS, int(min(float(ALL_BITS), room) - math.log2(unit)) // max(factors, 1))
 
 
 def small_multiple(matrix: Array) -> Array | None:
@@ -277,12 +299,15 @@ def _norm(law: NoiseLaw, shape: Shape) -> int:
 NEGLIGIBLE = Fraction(1, 2**32)  # of a budget: noise that is wider by so little is not set again
 
 
-def measurable(ideal: Strategy, spans: Spans, allowed: Fraction, *, replacing: bool) -> Strategy:
+def measurable(
+    ideal: Strategy, spans: Spans, allowed: Fraction, *, replacing: bool, units: Sequence[int] = ()
+) -> Strategy:
     """The integer form of a real strategy, which the kernel proves to cost at most `allowed`.
 
-    With `replacing` the cost is that of replacing one record instead of adding or removing one.
+    With `replacing` the cost is that of replacing one record instead of adding or removing one. `units` are
+    those of the attributes that the strategy is for.
     """
-    whole = integer_strategy(ideal, spans, allowed)
+    whole = integer_strategy(ideal, spans, allowed, units)
     spent = proved_cost(whole, replacing=replacing)
     if (1 - NEGLIGIBLE) * allowed <= spent <= allowed:
         return whole

@@ -46,6 +46,11 @@ class View:
         seen = self._sizes()
         return tuple(seen.get(at, size) for at, size in enumerate(sizes))
 
+    def units(self, units: Sequence[int]) -> tuple[int, ...]:
+        """Units of the attributes as they are seen: those of several are multiplied."""
+        made = {part.place: math.prod(units[at] for at in part.attributes) for part in self.parts}
+        return tuple(made.get(at, unit) for at, unit in enumerate(units))
+
     def _sizes(self) -> dict[int, int]:
         """Numbers of cells of the attributes that are seen by classes."""
         gone = {at: 1 for part in self.parts for at in part.attributes}
