@@ -17,7 +17,7 @@ from residua.errors import (
     WorkloadError,
 )
 from residua.privacy import Unit, approx_dp, gdp, privacy_cost, pure_dp, zcdp
-from residua.schema import Binned, Categorical, Date, Hierarchy, Integer, Schema
+from residua.schema import Binned, Categorical, Date, Hierarchy, Integer, Number, Schema
 from residua.version import __version__
 from residua.workload import (
     Workload,
@@ -31,6 +31,7 @@ from residua.workload import (
     levels,
     linear,
     marginals,
+    moment,
     predicates,
     prefix,
     ranges,
@@ -38,6 +39,7 @@ from residua.workload import (
     total,
     width,
 )
+from residua.workload import sum_of as sum
 from residua.workload.sql import sql
 
 if TYPE_CHECKING:
@@ -71,6 +73,7 @@ __all__ = [
     "LedgerError",
     "NotConverged",
     "NotInSpan",
+    "Number",
     "Plan",
     "Processed",
     "PublicFactWarning",
@@ -102,6 +105,7 @@ __all__ = [
     "linear",
     "marginals",
     "measure",
+    "moment",
     "plan",
     "predicates",
     "prefix",
@@ -113,6 +117,7 @@ __all__ = [
     "simulated",
     "sql",
     "stddev",
+    "sum",
     "table",
     "total",
     "variance",

@@ -643,7 +643,9 @@ def test_more_records_than_64_bits_hold_wrap_around_and_nobody_is_told(plan, led
     for more in (0, plan.most_records, 2**62):
         release = rs.measure(plan, PEOPLE, ledger=ledger, engine=Counting(Crowd, more=more))
         counts[more] = release.measurements.values
-    first = [batch.apply(np.eye(1, batch.cells, dtype=np.int64))[0] for batch in plan.batches]
+    ones = [np.eye(1, batch.cells, dtype=np.int64) for batch in plan.batches]
+    pairs = zip(plan.batches, ones, strict=True)
+    first = [batch.apply(one, np.array([batch.multiplier]))[0] for batch, one in pairs]
     for more, values in counts.items():
         for found, before, column in zip(values, counts[0], first, strict=True):
             assert np.array_equal(found, before + column * np.int64(more))  # numpy's are modulo 2^64

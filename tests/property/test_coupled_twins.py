@@ -262,7 +262,10 @@ def test_an_integer_release_without_noise_gives_the_true_counts(problem, seed, b
     assert separate_cost(batches, replaced=False) == whole.exact_cost()
     assert allowed * (1 - Fraction(1, 2**30)) <= added_cost(batches) <= allowed
     codes = np.random.default_rng(seed).integers(0, strategy.sizes, (1000, len(strategy.sizes)))
-    exact = Measurements(tuple(batch.apply(counted(codes, batch)) for batch in batches))
+    ones = [1] * len(strategy.sizes)
+    exact = Measurements(
+        tuple(batch.apply(counted(codes, batch), batch.multiples(ones)) for batch in batches)
+    )
     found = [answerer.estimator(answerer.estimates(exact.in_units(whole))) for answerer in answerers(whole)]
     counts = np.bincount(
         np.ravel_multi_index(tuple(codes.T), strategy.sizes), minlength=math.prod(strategy.sizes)

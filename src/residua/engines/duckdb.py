@@ -137,7 +137,7 @@ class DuckDBEngine(Rereading):
             )
         while True:
             try:
-                with counting(sizes, sets, self._shares, self.about, self._processes) as tally:
+                with counting(sizes, sets, self.about, self._processes, self._shares) as tally:
                     self._records = self._count(tally, progress)
                     return tally.finish()
             except _NotUTF8 as found:

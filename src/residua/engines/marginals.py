@@ -356,16 +356,16 @@ def count_marginals(
             places.setdefault(tuple(sorted(order)), []).append((request, row, order))
     units = [1] * len(sizes) if units is None else units
     shared = {at for at, unit in enumerate(units) if unit > 1}
-    records: int | None = None
+    first: tuple[int, int] | None = None
     steps = None if progress is None else Steps(progress, len(places))
     groups = list(passes(list(places), sizes, engine.about, engine.cells_at_once, shared))
     for number, group in enumerate(groups):
         part = None if steps is None else steps.part(number, len(groups))
         tallied = engine.tally([each.attributes for each in group], part)
-        records = engine.records if records is None else records
         for each, counted in zip(group, tallied, strict=True):
-            weight = prod(units[at] for at in each.attributes)
-            if (int(counted.sum()) - records * weight) % 2**64:
+            total, unit = int(counted.sum()), prod(units[at] for at in each.attributes)
+            first = (total, unit) if first is None else first
+            if (total * first[1] - first[0] * unit) % 2**64:
                 raise DataError("the data changed while being counted; count a copy that stands still")
         yield from _pieces(group, tallied, places, sizes, engine.cells_at_once)
     if steps is not None:

@@ -14,6 +14,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from queue import Full, Queue
 from threading import Thread
+from types import MappingProxyType
 from typing import Any, Self
 
 import numpy as np
@@ -29,13 +30,18 @@ from residua.schema.coding import is_a, shape_of
 
 STEP = 1.7e-9  # seconds to count one record in one set
 WORTHWHILE = 2.0  # seconds of counting for each helper
+NO_SHARES: Mapping[int, Shares] = MappingProxyType({})
 AHEAD = 4  # blocks that wait for a helper
 CELLS_AT_ONCE = 20_000_000  # 160 megabytes of counts
 
 
 @contextmanager
 def counting(
-    sizes: Sequence[int], sets: Sequence[Set], shares: Mapping[int, Shares], records: int, processes: int
+    sizes: Sequence[int],
+    sets: Sequence[Set],
+    records: int,
+    processes: int,
+    shares: Mapping[int, Shares] = NO_SHARES,
 ) -> Iterator["Tally | Workers"]:
     """Something to add blocks to: one tally, or several workers where there is much to count.
 
@@ -47,7 +53,7 @@ def counting(
     if helpers < 1:
         yield Tally(sizes, sets, shares)
         return
-    workers = Workers(sizes, sets, shares, helpers)
+    workers = Workers(sizes, sets, helpers, shares)
     try:
         yield workers
     finally:
@@ -58,7 +64,11 @@ class Workers:
     """A tally of its own and helpers that take over blocks as long as they keep up."""
 
     def __init__(
-        self, sizes: Sequence[int], sets: Sequence[Set], shares: Mapping[int, Shares], helpers: int
+        self,
+        sizes: Sequence[int],
+        sets: Sequence[Set],
+        helpers: int,
+        shares: Mapping[int, Shares] = NO_SHARES,
     ) -> None:
         self._own = Tally(sizes, sets, shares)
         self._used = sorted({at for each in sets for at in each})
@@ -166,13 +176,13 @@ class MemoryEngine:
         sizes: Sequence[int],
         *,
         processes: int | None = None,
-        shares: Mapping[int, Shares] | None = None,
+        shares: Mapping[int, Shares] = NO_SHARES,
     ) -> None:
         if codes.ndim != 2 or codes.shape[1] != len(sizes):
             raise DataError(
                 f"codes must have one column for each of the {len(sizes)} attributes, not {shape_of(codes)}"
             )
-        counts = code_counts(sizes, shares or {})
+        counts = code_counts(sizes, shares)
         columns = [np.ascontiguousarray(codes[:, at], narrowest(size)) for at, size in enumerate(counts)]
         self._set(columns, sizes, processes, shares)
 
@@ -183,7 +193,7 @@ class MemoryEngine:
         sizes: Sequence[int],
         *,
         processes: int | None = None,
-        shares: Mapping[int, Shares] | None = None,
+        shares: Mapping[int, Shares] = NO_SHARES,
     ) -> Self:
         """Counts over one array of codes for each attribute, of the narrowest type each."""
         engine = cls.__new__(cls)
@@ -195,9 +205,9 @@ class MemoryEngine:
         columns: Block,
         sizes: Sequence[int],
         processes: int | None,
-        shares: Mapping[int, Shares] | None,
+        shares: Mapping[int, Shares],
     ) -> None:
-        self._columns, self._sizes, self._shares = columns, tuple(sizes), dict(shares or {})
+        self._columns, self._sizes, self._shares = columns, tuple(sizes), dict(shares)
         self._processes = processors() if processes is None else processes
         self.records = len(columns[0])
         self.about = self.records
@@ -211,7 +221,7 @@ class MemoryEngine:
 
     def tally(self, sets: Sequence[Set], progress: Progress | None = None) -> list[Integers]:
         """Exact counts of each attribute set: (cells,) for each, row-major."""
-        with counting(self._sizes, sets, self._shares, self.records, self._processes) as tally:
+        with counting(self._sizes, sets, self.records, self._processes, self._shares) as tally:
             for start in range(0, self.records, ROWS):
                 tally.add([column[start : start + ROWS] for column in self._columns])
                 if progress is not None:

@@ -5,7 +5,7 @@ from typing import Any, ClassVar, Literal, get_args
 
 import numpy as np
 
-from residua._arrays import AnyArray, Indices, Integers
+from residua._arrays import AnyArray, Array, Indices, Integers
 from residua.errors import DataError, SchemaError
 from residua.schema.coding import (
     ABOVE,
@@ -86,6 +86,17 @@ class Attribute(ABC):
     def counted(self) -> "Attribute | None":
         """The attribute by whose cells records can be counted; None where there is none."""
         return self
+
+    @property
+    def counted_by(self) -> Integers:
+        """The cell of `counted` that each cell is part of, shape (size,)."""
+        return np.arange(self.size)
+
+    def moment(self, power: int) -> Array:
+        """What each cell adds to the sum of a power of the values, (size,); of none, to their number."""
+        raise SchemaError(
+            f"adds up numbers, which {self!r} has not; use Number, Integer or Binned(values=...)"
+        )
 
     @property
     def other(self) -> int | None:

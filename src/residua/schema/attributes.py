@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from residua._arrays import AnyArray
+from residua._arrays import AnyArray, Array
 from residua.errors import SchemaError
 from residua.schema.attribute import OTHER, Attribute, Policy, check_policy
 from residua.schema.coding import (
@@ -65,6 +65,10 @@ class Integer(Attribute):
     @property
     def inner_size(self) -> int:
         return self.high - self.low + 1
+
+    def moment(self, power: int) -> Array:
+        values = (np.arange(self.inner_size, dtype=np.float64) + self.low) ** power
+        return values if self.other is None else np.append(values, 0.0)
 
     def to_manifest(self) -> dict[str, Any]:
         return {"kind": "integer", "low": self.low, "high": self.high, "outside": self.outside}
@@ -141,7 +145,8 @@ class Categorical(Attribute):
 class Binned(Attribute):
     """Half-open bins [e0, e1), [e1, e2), ... of numbers; with `above` one more, from the last edge upwards.
 
-    Values may be integers of any width, floats, booleans (0 and 1) or text that is a number.
+    Values may be integers of any width, floats, booleans (0 and 1) or text that is a number. `values` says
+    what each bin counts as where sums are asked for.
 
     >>> income = Binned(0, 10_000, 25_000, above=True)
     >>> income.labels()
@@ -155,8 +160,15 @@ class Binned(Attribute):
     edges: tuple[float, ...]
     above: bool
     outside: Policy
+    values: tuple[float, ...] | None
 
-    def __init__(self, *edges: float, above: bool = False, outside: Policy = "error") -> None:
+    def __init__(
+        self,
+        *edges: float,
+        above: bool = False,
+        outside: Policy = "error",
+        values: Sequence[float] | None = None,
+    ) -> None:
         who = f"Binned({listing(edges)}{', above=True' if above else ''})"
         object.__setattr__(self, "edges", tuple(_edge(who, edge) for edge in edges))
         object.__setattr__(self, "above", bool(above))
@@ -167,10 +179,15 @@ class Binned(Attribute):
         for left, right in zip(self.edges, self.edges[1:], strict=False):
             if not left < right:
                 raise SchemaError(f"{who}: edge {plain(right)} follows {plain(left)}; edges must increase")
+        declared = None if values is None else tuple(_edge(who, value, "value") for value in values)
+        if declared is not None and len(declared) != self.inner_size:
+            raise SchemaError(f"{who}: {len(declared)} values for {self.inner_size} bins; give one for each")
+        object.__setattr__(self, "values", declared)
 
     def __repr__(self) -> str:
         above = ", above=True" if self.above else ""
-        return f"Binned({listing([plain(edge) for edge in self.edges])}{above}{policy_text(self)})"
+        values = "" if self.values is None else f", values=[{listing([*map(plain, self.values)])}]"
+        return f"Binned({listing([plain(edge) for edge in self.edges])}{above}{values}{policy_text(self)})"
 
     @property
     def inner_size(self) -> int:
@@ -178,7 +195,13 @@ class Binned(Attribute):
 
     def to_manifest(self) -> dict[str, Any]:
         edges = [plain(edge) for edge in self.edges]
-        return {"kind": "binned", "edges": edges, "above": self.above, "outside": self.outside}
+        manifest = {"kind": "binned", "edges": edges, "above": self.above, "outside": self.outside}
+        return manifest if self.values is None else {**manifest, "values": [*map(plain, self.values)]}
+
+    def moment(self, power: int) -> Array:
+        if self.values is None:
+            raise SchemaError(f"needs the value of each bin; give {self!r} its values=[...], or use Number")
+        return np.array([value**power for value in self.values] + [0.0] * (self.other is not None))
 
     def _inner_label(self, cell: int) -> str:
         if cell == len(self.edges) - 1:
@@ -260,9 +283,9 @@ def _label_type(who: str, values: Sequence[object]) -> Literal["text", "integer"
     return found.pop()
 
 
-def _edge(who: str, given: object) -> float:
+def _edge(who: str, given: object, kind: str = "edge") -> float:
     value = _single(who, given, "edges are given one by one, as in Binned(0, 10, 20)")
-    what = f"{who}: the edge {short(value)}"
+    what = f"{who}: the {kind} {short(value)}"
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise SchemaError(f"{what} is not a number")
     if isinstance(value, float) and not math.isfinite(value):

@@ -144,8 +144,7 @@ class Number(Attribute):
         return Binned(*map(float, self.edges[:-1]), above=True, outside="other" if self.missing else "error")
 
     @property
-    def bin_of(self) -> Integers:
-        """The bin of each cell, (size,); missing values have one more, the last."""
+    def counted_by(self) -> Integers:
         return np.arange(self.size) // (self.degree + 1)
 
     def moment(self, power: int) -> Array:
@@ -154,6 +153,8 @@ class Number(Attribute):
         On a bin from `a` to `b`, `(a + (b - a) t)^k` is the sum over cells i of `b_i` times the Bernstein
         polynomial `C(m, i) t^i (1 - t)^(m-i)`; its blossom gives `b_i` (claim N-002).
         """
+        if power > self.degree:
+            raise SchemaError(f"needs degree={power} at least, and this is {self!r}")
         found = []
         for low, high in pairwise(self.edges):
             for cell in range(self.degree + 1):

@@ -155,11 +155,19 @@ class Schema:
                 raise SchemaError(f"attribute {self.names[at]!r} has no level {level!r}{near}")
         return self.position(name), None
 
+    def counted(self, name: str) -> Attribute:
+        """The attribute that a name means, by the cells that its records are counted by: of numbers, bins."""
+        if (found := self[name].counted) is None:
+            raise SchemaError(
+                f"attribute {name!r} is {self[name]!r}, which has sums but no cells to count by; give it "
+                "bins=[...], or ask for rs.total, rs.sum or rs.moment(k) of it"
+            )
+        return found
+
     def classes(self, name: str) -> Integers:
-        """For each cell of the attribute that a name means, its cell of `schema[name]`, shape (size,)."""
+        """For each cell of the attribute that a name means, its cell of `counted(name)`, shape (size,)."""
         at, level = self.resolve(name)
-        own = self.attributes[at]
-        return np.arange(own.size) if level is None else own.level_of(level)
+        return self.attributes[at].counted_by if level is None else self.attributes[at].level_of(level)
 
     def encode(self, data: object, *, first_row: int = 0) -> NDArray[np.int32]:
         """The cells of the records that are kept, int32 of shape (records, attributes) in Fortran order.
@@ -279,7 +287,8 @@ def attribute_from_manifest(manifest: Mapping[str, Any]) -> Attribute:
             edges = listed(manifest, "edges")
             if not all(isinstance(edge, int | float) for edge in edges):
                 raise FileFormatError("the record of an attribute has edges that are no numbers")
-            return Binned(*edges, above=flag(manifest, "above"), outside=outside)
+            values = listed(manifest, "values") if "values" in manifest else None
+            return Binned(*edges, above=flag(manifest, "above"), outside=outside, values=values)
         case "date":
             by: Any = text(manifest, "by")
             return Date(text(manifest, "low"), text(manifest, "high"), by=by, outside=outside)

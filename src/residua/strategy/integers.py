@@ -177,7 +177,7 @@ def refuse_unfit(law: NoiseLaw, least: float, widest: float, entry: int) -> None
     if entry > LARGEST_ENTRY:
         raise Infeasible(
             f"a block has entries of {entry.bit_length()} bits, too large to measure more than a few records "
-            "in 64-bit integers; use fewer attributes in one table"
+            "in 64-bit integers; use fewer attributes in one table, or a coarser step of its numbers"
         )
 
 

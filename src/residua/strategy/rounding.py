@@ -24,6 +24,7 @@ from residua.privacy.statement import integer_variances
 from residua.strategy.build import Spans
 from residua.strategy.integers import (
     FILL,
+    LARGEST_ENTRY,
     LARGEST_SCALE,
     centred_rows,
     combined_rows,
@@ -42,6 +43,8 @@ ALL_BITS = 36  # of the entries of a product: leaves room for a hundred million 
 FEW_BITS = 14  # of the entries of a centred factor; more only where these change what is measured
 FEW_LOOSE_BITS = 20  # of one that is not centred
 LEAST_BITS = 3
+SOME_BITS = 12  # of a factor, beside the bits of numbers, even where that leaves room for fewer records
+FEWEST_BITS = 7  # of one, beside numbers: with fewer, what is measured would be far from what is planned
 NOISE_BITS = 52  # the standard deviation of Gaussian noise stays below 2 to this
 SMALL = 2**10  # entries of a matrix that is measured as it is
 WHOLE = 1e-9  # how far from a whole number a multiple of such an entry may be, by rounding
@@ -184,14 +187,23 @@ class _Rounding:
 def entry_bits(law: NoiseLaw, cost: float, columns: float, factors: int, unit: int = 1) -> int:
     """The most bits of each rounded factor's entries that leave room for the noise of a product.
 
-    `columns` is the logarithm of what a column of a product of ones costs at noise 1. Of numbers, whose
-    records count by whole multiples of one over a unit, the bits of that are gone.
+    `columns` is the logarithm of what a column of a product of ones costs at noise 1. Records of numbers
+    count by whole numbers of so many bits as their unit has, which are gone; Infeasible if too few are left.
     """
     if law == "laplace":
         room = math.log2(LARGEST_SCALE) + math.log2(cost) - columns
     else:
         room = NOISE_BITS + 0.5 * (math.log2(cost) - columns)
-    return max(LEAST_BITS, int(min(float(ALL_BITS), room) - math.log2(unit)) // max(factors, 1))
+    gone = math.log2(unit)
+    most = max(ALL_BITS - gone, min(math.log2(LARGEST_ENTRY) - gone, SOME_BITS * factors))
+    bits = int(min(most, room - gone)) // max(factors, 1)
+    if unit > 1 and bits < FEWEST_BITS and factors:
+        raise Infeasible(
+            f"a table of numbers counts records by whole numbers of {unit.bit_length()} bits, which leaves "
+            "too few of 64 for what is measured; use a coarser step, a lower degree, bins of equal width, or "
+            "fewer attributes in one table"
+        )
+    return max(LEAST_BITS, bits)
 
 
 def small_multiple(matrix: Array) -> Array | None:

@@ -19,6 +19,7 @@ from residua.workload.families import (
 from residua.workload.groupings import AbsDiff, Affine, Partition
 from residua.workload.intervals import Circular, Prefix, Ranges, Width
 from residua.workload.manifests import queries_from_manifest
+from residua.workload.moments import moment, sum_of
 from residua.workload.queries import Identity, Predicates, Queries, Total
 from residua.workload.tables import Factor, Table, TableRun
 from residua.workload.union import Workload
@@ -53,10 +54,12 @@ __all__ = [
     "levels",
     "linear",
     "marginals",
+    "moment",
     "predicates",
     "prefix",
     "queries_from_manifest",
     "ranges",
+    "sum_of",
     "table",
     "total",
     "width",

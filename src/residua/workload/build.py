@@ -16,11 +16,14 @@ from residua.schema import Schema
 from residua.schema.coding import short
 from residua.workload.explicit import Explicit
 from residua.workload.families import Family, at_levels, bound, identity
+from residua.workload.moments import stacked
 from residua.workload.queries import Queries, spelled
 from residua.workload.tables import Factor, Table, TableRun, checked_weight, table_name
 from residua.workload.union import Workload
 
-Spec = Mapping[str, Family] | Mapping[tuple[str, str], Family] | Mapping[Any, Family] | Sequence[str]
+Families = Family | Sequence[Family]
+"""One family, or several that a table asks of one attribute."""
+Spec = Mapping[str, Families] | Mapping[tuple[str, str], Families] | Mapping[Any, Families] | Sequence[str]
 
 
 def table(
@@ -30,15 +33,16 @@ def table(
     *,
     name: str | None = None,
     weight: float = 1.0,
-    where: str | Family | None = None,
-    **families: Family,
+    where: str | Families | None = None,
+    **families: Families,
 ) -> Workload:
     """A workload of one table: a product of query families, one per attribute or pair of attributes.
 
     `spec` maps names to families, or lists names for plain counts; a pair of names takes a family on two
-    attributes. Attributes can also be keywords, unless they are called `name` or `weight`. Answers are
-    row-major in the order given. `where` is a condition as SQL writes it, on any attributes, joined by `AND`,
-    `OR` and `NOT`: only records that meet it count.
+    attributes, and a list of families asks all of them: `income=[rs.total, rs.sum]`. Attributes can also
+    be keywords, unless they are called `name` or `weight`. Answers are row-major
+    in the order given. `where` is a condition as SQL writes it, on any attributes, joined by `AND`, `OR` and
+    `NOT`: only records that meet it count.
 
     >>> from residua.schema import Schema
     >>> from residua.workload import affine, prefix
@@ -49,7 +53,7 @@ def table(
     Workload of 1 table, 2 queries: a2 where a0 >= 2 OR a1 = 0 (identity x condition)
     """
     _refuse_other_schema(schema)
-    if isinstance(where, Family):  # an attribute of that name
+    if isinstance(where, Family | list | tuple):  # an attribute of that name
         families, where = {**families, "where": where}, None
     entries = [*_entries(spec), *(((key,), family) for key, family in families.items())]
     names = [attribute for key, _ in entries for attribute in key]
@@ -74,9 +78,9 @@ def all_tables(
     """A workload of the tables on every choice of `ways` attributes, the same family on each attribute.
 
     `ways` is a number or several, taken in the order given; the tables of one number are in lexicographic
-    order of `attributes` (all, in schema order). `numeric` and `categorical` override `family` for the
-    attributes of their kind. A family on two attributes needs `ways=2`. Unless named, each table is called
-    by its attributes.
+    order of `attributes` (all but numbers without bins, in schema order). `numeric` and `categorical`
+    override `family` for the attributes of their kind. A family on two attributes needs `ways=2`. Unless
+    named, each table is called by its attributes.
 
     >>> from residua.schema import Schema
     >>> from residua.workload import prefix
@@ -84,12 +88,12 @@ def all_tables(
     78400
     """
     _refuse_other_schema(schema)
-    positions = _positions(schema, schema.names if attributes is None else attributes, "the tables")
-    named = schema.names if attributes is None else attributes
+    named = _countable(schema) if attributes is None else attributes
+    positions = _positions(schema, named, "the tables")
     several = _ways(ways, len(positions))
     for chosen in (family, numeric, categorical):
-        if chosen is not None:
-            _refuse_non_family(chosen, "all_tables")
+        if chosen is not None and not isinstance(chosen, Family):
+            raise _no_family(chosen, "all_tables")
     if family is not None and family.arity == 2:
         return _joint_tables(schema, several, named, family, numeric or categorical, name)
     factors: list[Factor | None] = [None] * len(schema.names)
@@ -119,7 +123,7 @@ def marginals(
     """
     _refuse_other_schema(schema)
     if up_to is not None and ways is None:
-        most = len(schema.names if attributes is None else attributes)
+        most = len(_countable(schema) if attributes is None else attributes)
         ways = range(min(_whole(up_to, "up_to"), most) + 1)
     elif ways is None or up_to is not None:
         raise WorkloadError("marginals: give either ways= or up_to=")
@@ -206,7 +210,12 @@ class SparseMatrix(Protocol):
     def toarray(self) -> AnyArray: ...
 
 
-def _entries(spec: Spec | None) -> list[tuple[tuple[str, ...], Family]]:
+def _countable(schema: Schema) -> list[str]:
+    """Names of the attributes whose records are counted by cells: all but numbers without bins."""
+    return [name for name in schema.names if schema[name].counted is not None]
+
+
+def _entries(spec: Spec | None) -> list[tuple[tuple[str, ...], Families]]:
     """Pairs of names and a family; a plain list of names means identity."""
     if spec is None:
         return []
@@ -217,9 +226,15 @@ def _entries(spec: Spec | None) -> list[tuple[tuple[str, ...], Family]]:
     return [((name,), identity) for name in spec]
 
 
-def _factor(schema: Schema, names: tuple[str, ...], family: Family, title: str) -> Factor:
+def _factor(schema: Schema, names: tuple[str, ...], family: Families, title: str) -> Factor:
     positions = tuple(schema.resolve(name)[0] for name in names)
-    _refuse_non_family(family, f"table {title!r}, attribute {names[0]!r}")
+    if isinstance(family, list | tuple):
+        parts = [_factor(schema, names, each, title).queries for each in family]
+        if not parts:
+            raise WorkloadError(f"table {title!r}: attribute {names[0]!r} is asked nothing; name a family")
+        return Factor(positions, stacked(parts, [schema[name] for name in names], names))
+    if not isinstance(family, Family):
+        raise _no_family(family, f"table {title!r}, attribute {names[0]!r}")
     if family.arity != len(names):
         pair = f"a pair of attributes, such as {{('a', 'b'): {family!r}}}"
         takes = pair if family.arity == 2 else "one attribute"
@@ -248,9 +263,8 @@ def _refuse_other_schema(schema: object) -> None:
         )
 
 
-def _refuse_non_family(family: object, who: str) -> None:
-    if not isinstance(family, Family):
-        raise WorkloadError(f"{who}: {family!r} is not a query family such as prefix or width(3)")
+def _no_family(family: object, who: str) -> WorkloadError:
+    return WorkloadError(f"{who}: {family!r} is not a query family such as prefix or width(3)")
 
 
 def _positions(schema: Schema, names: Sequence[str], who: str) -> tuple[int, ...]:

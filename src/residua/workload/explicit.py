@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike
 
 from residua._arrays import AnyArray, Array, Flags, Integers
 from residua._limits import MATRIX_ENTRIES
-from residua._manifests import checked_array, entry, fetch, optional, stash, storable, texts, wholes
+from residua._manifests import checked_array, entry, fetch, optional, stash, storable, text, texts, wholes
 from residua.errors import FileFormatError, Infeasible, WorkloadError
 from residua.linalg.classes import Classes, coarsest, spread_over, summed_over
 from residua.linalg.matrices import Measure, project, standing_rows
@@ -30,13 +30,14 @@ Labels = tuple[str, ...] | None
 class Explicit(Queries):
     """Any queries on one marginal, a row of numbers each, with optional weights of their variances.
 
-    `labels` word the queries and do not enter equality.
+    `labels` word the queries, `family` all of them; they do not enter equality.
     """
 
     shape: tuple[int, ...]
     values: Array  # (count, cells)
     row_weights: Array | None = None  # (count,)
     labels: Labels = None
+    family: str | None = None
     _digest: bytes = field(init=False)
 
     kind = "linear"
@@ -73,6 +74,10 @@ class Explicit(Queries):
         return len(self.values)
 
     @property
+    def title(self) -> str:
+        return self.kind if self.family is None else self.family
+
+    @property
     def weights(self) -> Array | None:
         return self.row_weights
 
@@ -98,6 +103,8 @@ class Explicit(Queries):
     def to_manifest(self, arrays: dict[str, AnyArray]) -> dict[str, Any]:
         weights, matrix = storable(self.weights, arrays), storable(self.values, arrays)
         manifest = {"kind": self.kind, "sizes": list(self.shape), "matrix": matrix, "weights": weights}
+        if self.family is not None:
+            manifest["family"] = self.family
         return manifest if self.labels is None else {**manifest, "labels": list(self.labels)}
 
     @classmethod
@@ -107,7 +114,8 @@ class Explicit(Queries):
         weights = None if entry(manifest, "weights") is None else fetch(manifest, "weights", arrays)
         if weights is not None:
             checked_array(weights, "of weights", "f", (len(matrix),))
-        return cls(sizes, matrix, weights, texts(manifest, "labels") if "labels" in manifest else None)
+        labels = texts(manifest, "labels") if "labels" in manifest else None
+        return cls(sizes, matrix, weights, labels, text(manifest, "family") if "family" in manifest else None)
 
 
 @dataclass(frozen=True, slots=True, repr=False, eq=False)

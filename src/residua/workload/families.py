@@ -27,12 +27,14 @@ class Family:
     """A kind of queries, not yet on any attribute: known by how it is written, which names all its numbers.
 
     `make` gives the queries on some attributes; it also takes the words that open its errors. `arity` is how
-    many attributes one of its queries looks at.
+    many attributes one of its queries looks at; with `of_values` it asks for what values are, or nothing,
+    instead of counting by cells.
     """
 
     word: str
     make: Callable[[Sequence[Attribute], str], Queries] = field(compare=False)
     arity: int = 1
+    of_values: bool = field(default=False, kw_only=True)
 
     def bind(self, *attributes: Attribute, names: Sequence[str] = ()) -> Queries:
         """The queries on these attributes; `names` are used in errors only.
@@ -56,7 +58,7 @@ def _sized(queries: Callable[..., Queries]) -> Callable[[Sequence[Attribute], st
 identity = Family("identity", _sized(Identity))
 """One query per cell: the marginal itself."""
 
-total = Family("total", _sized(Total))
+total = Family("total", _sized(Total), of_values=True)
 """One query that counts everybody, whatever the cell."""
 
 prefix = Family("prefix", _sized(Prefix))
@@ -115,28 +117,36 @@ def level(name: str) -> Family:
 
 
 def bound(family: Family, schema: Schema, names: Sequence[str]) -> Queries:
-    """The queries of a family on the cells that names mean: of attributes, or of levels of theirs."""
-    queries = family.bind(*(schema[name] for name in names), names=names)
+    """The queries of a family on the cells that names mean: of attributes, of their levels or bins."""
+    if family.of_values:
+        return family.bind(*(schema[name] for name in names), names=names)
+    try:
+        queries = family.bind(*(schema.counted(name) for name in names), names=names)
+    except SchemaError as error:
+        raise WorkloadError(f"{family!r} counts by cells: {error}") from error
     return at_levels(queries, schema, names)
 
 
 def at_levels(queries: Queries, schema: Schema, names: Sequence[str]) -> Queries:
     """Queries about the cells that names mean, as queries about the attributes' own cells."""
     levels = [schema.resolve(name)[1] for name in names]
-    if not any(levels):
+    attributes = [schema.counted(name) for name in names]
+    if not any(levels) and all(schema[name] is own for name, own in zip(names, attributes, strict=True)):
         return queries
     classes = [schema.classes(name) for name in names]
     if isinstance(queries, Identity):
-        return Partition(classes[0], levels[0])
+        return Partition(classes[0], levels[0], None if levels[0] else attributes[0].labels())
     if isinstance(queries, Total):
         return Total(classes[0].size)
     entries = queries.count * queries.cells
     if entries > MATRIX_ENTRIES:
         raise WorkloadError(f"{queries!r} of {listing(names)} take {entries:,} numbers; use a coarser level")
-    attributes = [schema[name] for name in names]
     words = tuple(queries.describe(at, names, attributes) for at in range(queries.count))
-    rows = Explicit(queries.sizes, queries.matrix(), queries.weights, words)
-    return Combined(tuple(map(Classes, classes)), rows)
+    if not any(levels) and len(names) == 1:  # a number has few cells
+        rows = queries.matrix()[:, classes[0]]
+        return Explicit((len(classes[0]),), rows, queries.weights, words, queries.title)
+    coarse = Explicit(queries.sizes, queries.matrix(), queries.weights, words)
+    return Combined(tuple(map(Classes, classes)), coarse)
 
 
 def buckets(*groups: object) -> Family:

@@ -1,0 +1,69 @@
+"""Families that add up what numbers are: sums and moments, and several families asked at once (claim N-002).
+
+By default the variance of a sum is weighed by one over the square of the largest value, so that a sum is as
+important as a count; a weight of the table multiplies that, and targets are in the sum's own unit.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from residua._limits import MATRIX_ENTRIES
+from residua.errors import SchemaError, WorkloadError
+from residua.schema import Attribute
+from residua.workload.explicit import Explicit
+from residua.workload.families import Family
+from residua.workload.queries import Queries
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Moment(Family):
+    """The family that adds up a power of a number; of power 0 it counts the records that have one."""
+
+    power: int = 1
+
+    def bind(self, *attributes: Attribute, names: Sequence[str] = ()) -> Queries:
+        (attribute,) = attributes
+        return _sums(self.power, self.word, attribute, *names)
+
+
+def moment(power: int) -> Moment:
+    """One query: the sum of a power of a number over all records; `moment(0)` counts those that have one.
+
+    >>> from residua.schema import Number
+    >>> moment(2).bind(Number(0, 10, step=1, degree=2)).matrix().tolist()
+    [[0.0, 0.0, 100.0]]
+    """
+    if isinstance(power, bool) or not isinstance(power, int) or power < 0:
+        raise WorkloadError(f"moment({power!r}): a power is a whole number from 0 on")
+    word = "sum" if power == 1 else f"moment({power})"
+    return Moment(word, lambda attributes, _: _sums(power, word, attributes[0]), of_values=True, power=power)
+
+
+def _sums(power: int, word: str, attribute: Attribute, name: str = "value") -> Queries:
+    try:
+        values, largest = attribute.moment(power), float(np.abs(attribute.moment(1)).max())
+    except SchemaError as error:
+        raise WorkloadError(f"attribute {name!r}: {word} {error}") from error
+    if not values.any():
+        raise WorkloadError(f"attribute {name!r}: {word} of {attribute!r} is always zero")
+    told = {0: f"count of {name}", 1: f"sum of {name}"}.get(power, f"sum of {name}^{power}")
+    weights = np.array([largest ** (-2.0 * power)])
+    return Explicit((attribute.size,), values[None], weights, (told,), word)
+
+
+sum_of = moment(1)
+"""One query: the sum of a number over all records; missing values add nothing."""
+
+
+def stacked(parts: Sequence[Queries], attributes: Sequence[Attribute], names: Sequence[str]) -> Queries:
+    """The queries of several families on the same attributes, one after the other."""
+    if sum(each.count for each in parts) * parts[0].cells > MATRIX_ENTRIES:
+        raise WorkloadError(f"{names[0]!r} is asked too much for one table; ask it in several")
+    rows = np.concatenate([each.matrix() for each in parts])
+    weights = np.concatenate(
+        [np.ones(each.count) if each.weights is None else each.weights for each in parts]
+    )
+    words = tuple(each.describe(at, names, attributes) for each in parts for at in range(each.count))
+    return Explicit(parts[0].sizes, rows, weights, words, f"[{', '.join(each.title for each in parts)}]")
