@@ -19,6 +19,7 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet
 import pytest
+from shares import weights
 
 import residua as rs
 from residua import _measure
@@ -180,7 +181,24 @@ ODD_NAMES = [
     "Age",
     "\\back",
 ]
+
+
+def _numbers():
+    """Bounded numbers of every kind of value, whose records are shared out among cells."""
+    schema = rs.Schema(
+        pay=rs.Number(0, 1000, step=10, bins=[100, 400], missing=True),
+        sex=SEX,
+        hours=rs.Number(-5.5, 5, step=0.5, degree=2),
+        price=rs.Number(0, 1, step=0.01, outside="drop"),
+    )
+    pays = ["", "nan", "12.5", "15", "1e308", "-1e999", " 400 ", "abc", "399.99999999999999999999", "405"]
+    hours = [-5.5, 5.0, 0.25, 0.75, -0.25, 1e308, -1e308, 4.75, 2.0, 2.2]
+    prices = [0.005, 0.015, 0.025, 1.0, 0.0, 0.29, 0.57, 1.01, -0.01, 0.5]
+    return schema, {"pay": pays, "sex": ["F", "M"] * 5, "hours": hours, "price": prices}
+
+
 CASES = {
+    "numbers": _numbers(),
     "many": (MANY, _many(70)),
     "one record": (MANY, _many(1)),
     "no records": (MANY, _many(0)),
@@ -259,17 +277,25 @@ def test_counts_are_those_of_counting_one_by_one(way, case, tmp_path):
         assert found.dtype == np.int64
         assert len(found) == prod(schema.sizes[at] for at in attributes)
         kept = np.flatnonzero(found)
-        assert dict(zip(kept.tolist(), found[kept].tolist(), strict=True)) == counted(
-            records, schema.sizes, attributes
+        assert dict(zip(kept.tolist(), found[kept].tolist(), strict=True)) == weighed(
+            records, schema, attributes
         )
     assert engine.records == len(records)
+
+
+def weighed(records, schema, attributes):
+    """The same where records may be shares of cells: sums of whole weights, one record at a time."""
+    if max(schema.units) == 1:
+        return counted(records, schema.sizes, attributes)
+    added = [Counter(weights(schema, record, attributes)) for record in records]
+    return {place: count for place, count in sum(added, Counter()).items() if count}
 
 
 def tallied(engine, schema, wanted):
     """Counts of sets in any order of attributes, all asked at once."""
     requests = [np.array([each], dtype=np.int32).reshape(1, -1) for each in wanted]
     found = [None] * len(wanted)
-    for request, rows, some in rs.engines.count_marginals(engine, schema.sizes, requests):
+    for request, rows, some in rs.engines.count_marginals(engine, schema.sizes, requests, units=schema.units):
         assert rows == [0]
         assert found[request] is None
         found[request] = some[0]

@@ -125,6 +125,19 @@ def test_each_owner_is_a_parameter(bad):
         replace(GOOD, owners=bad)
 
 
+def test_a_multiplier_is_shared_out_among_the_whole_numbers_of_a_record():
+    """Of units 2, 1 and 3 a block on the first and the last has 6: multiplier over that (claim U-003)."""
+    found = replace(GOOD, multiplier=12)
+    assert found.multiples((1, 1, 1)).tolist() == [12, 12]
+    assert found.multiples((2, 1, 3)).tolist() == [6, 4]
+    tied = replace(found, subsets=subsets([0, 1], [0, 1]), derived=(TIED,))
+    assert tied.multiples((2, 1, 3)).tolist() == [2, 2]  # the derived attribute is made of units 1 and 3
+    nothing = replace(found, subsets=subsets([]), sizes=(), matrices=(), owners=owners(0))
+    assert nothing.multiples((2, 1, 3)).tolist() == [12]
+    with pytest.raises(BudgetError, match="parts of the whole numbers"):
+        found.multiples((5, 1, 1))
+
+
 @pytest.mark.parametrize("multiplier", [1, 2**51])
 def test_answers_are_those_of_the_whole_matrix_modulo_two_to_the_64(multiplier):
     found = replace(GOOD, multiplier=multiplier)

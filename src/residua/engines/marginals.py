@@ -343,7 +343,7 @@ def count_marginals(
 ) -> Iterator[Piece]:
     """Exact counts of everything requested, in pieces: (request, rows of it, counts of shape (rows, cells)).
 
-    Counts modulo 2^64, where attributes have `units`: a record adds the product of those (claim N-003).
+    Counts modulo 2^64, where attributes have `units`: a record adds the product of those (claim U-004).
 
     A request is an array (marginals, attributes) of positions in the schema; the marginals of one request
     have the same sizes in the same order, and cells are row-major in that order. All requests share as few

@@ -107,7 +107,7 @@ class Measurement:
 
         A record counts in the cells of an attribute by whole numbers that add up to its unit, mostly 1, and
         in those of a block by their products; so a block measures the multiplier times the shares that
-        records have in its cells (claim K-006). Refused where the multiplier is no multiple of a unit.
+        records have in its cells (claim U-003). Refused where the multiplier is no multiple of a unit.
         """
         if max(units) == 1:
             return np.full(len(self.subsets), self.multiplier)

@@ -1,7 +1,7 @@
 """Bounded quantities whose sums are published: a record is shared out among cells instead of being in one.
 
 A value between two neighbouring edges is a share of a record at each: 30 between 0 and 100 is 0.7 of a record
-at 0 and 0.3 of one at 100. Counts and sums are then queries like any other, and exact (claim N-001).
+at 0 and 0.3 of one at 100. Counts and sums are then queries like any other, and exact (claim U-001).
 
 | symbol | meaning |
 |---|---|
@@ -151,7 +151,7 @@ class Number(Attribute):
         """What each cell adds to the sum of a power of the values, (size,); of power 0, the number of values.
 
         On a bin from `a` to `b`, `(a + (b - a) t)^k` is the sum over cells i of `b_i` times the Bernstein
-        polynomial `C(m, i) t^i (1 - t)^(m-i)`; its blossom gives `b_i` (claim N-002).
+        polynomial `C(m, i) t^i (1 - t)^(m-i)`; its blossom gives `b_i` (claim U-002).
         """
         if power > self.degree:
             raise SchemaError(f"needs degree={power} at least, and this is {self!r}")

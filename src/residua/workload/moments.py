@@ -1,4 +1,4 @@
-"""Families that add up what numbers are: sums and moments, and several families asked at once (claim N-002).
+"""Families that add up what numbers are: sums and moments, and several families asked at once (claim U-002).
 
 By default the variance of a sum is weighed by one over the square of the largest value, so that a sum is as
 important as a count; a weight of the table multiplies that, and targets are in the sum's own unit.

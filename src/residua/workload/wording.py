@@ -6,6 +6,14 @@ from residua.schema import Attribute, Binned, Integer
 from residua.schema.attributes import plain
 
 
+def by_bins(attribute: Attribute, members: Sequence[int]) -> tuple[Attribute, Sequence[int]]:
+    """Cells in words: those of a number are worded as the bins that they are of, if it has some."""
+    seen = attribute.counted
+    if seen is None or seen is attribute:
+        return attribute, members
+    return seen, sorted(set(attribute.counted_by[list(members)].tolist()))
+
+
 def one_cell(name: str, attribute: Attribute, cell: int) -> str:
     """`sex = F`."""
     return f"{name} = {attribute.label(cell)}"
@@ -46,6 +54,7 @@ def run(name: str, attribute: Attribute, start: int, end: int) -> str:
 
 def cells(name: str, attribute: Attribute, members: Sequence[int]) -> str:
     """One cell, a run where an ordered attribute's cells are neighbours, a set otherwise."""
+    attribute, members = by_bins(attribute, members)
     if len(members) == 1:
         return one_cell(name, attribute, members[0])
     if attribute.numeric and members[-1] - members[0] + 1 == len(members):

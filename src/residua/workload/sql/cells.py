@@ -15,6 +15,7 @@ import numpy as np
 from sqlglot import exp
 
 from residua._arrays import Flags
+from residua.errors import SchemaError
 from residua.schema import Attribute, Binned, Categorical, Date, Integer
 from residua.schema.coding import hint
 from residua.schema.dates import STEPS
@@ -76,11 +77,11 @@ def cellwise(columns: Columns, node: exp.Expression) -> tuple[str, Values]:
         what = "looks at several columns" if found else "looks at no column"
         raise columns.refusal(node, f"{quoted(node)} {what}; an expression to group or compare takes one")
     (name,) = found
-    attribute = columns.schema[name]
-    columns.source.look_at(node, attribute.size)
     try:
+        attribute = columns.schema.counted(name)
+        columns.source.look_at(node, attribute.size)
         return name, _Expression(name, attribute).of(node)
-    except Unfit as error:
+    except (SchemaError, Unfit) as error:
         raise columns.refusal(node, str(error)) from error
 
 

@@ -14,8 +14,9 @@ from sqlglot import exp
 
 from residua._arrays import Flags
 from residua._limits import CELL_CLASSES
+from residua.errors import SchemaError
 from residua.linalg.classes import Classes, coarsest, common_refinement, spread_over
-from residua.schema import Categorical
+from residua.schema import Attribute, Categorical
 from residua.workload.sql.cells import (
     Values,
     among_values,
@@ -154,10 +155,11 @@ def region_of(columns: Columns, node: exp.Expression, negated: bool = False) -> 
         column, (true, false) = _single(columns, node)
     except Unfit as error:
         raise columns.refusal(node, str(error)) from error
-    position, level = columns.schema.resolve(column)
+    position, _ = columns.schema.resolve(column)
     columns.source.look_at(node, columns.schema.sizes[position])
     cells = false if negated else true
-    return Chosen(position, cells if level is None else cells[columns.schema.classes(column)])
+    whole = cells.size == columns.schema.sizes[position]
+    return Chosen(position, cells if whole else cells[columns.schema.classes(column)])
 
 
 def _joined(
@@ -243,10 +245,10 @@ def _single(columns: Columns, node: exp.Expression) -> tuple[str, tuple[Flags, F
             return column, starting_values(texts, str(constant(columns, node.expression)))
         case exp.Is() if isinstance(node.expression, exp.Null):
             column = columns.named(node.this, SUPPORTED)
-            return column, missing(column, columns.schema[column])
+            return column, missing(column, _counted(columns, column))
         case exp.Column():
             column = columns.named(node, SUPPORTED)
-            attribute = columns.schema[column]
+            attribute = _counted(columns, column)
             if (
                 isinstance(attribute, Categorical)
                 and attribute.type == "boolean"
@@ -276,14 +278,22 @@ class Subject:
     def compared(self, sign: str, value: Value) -> tuple[Flags, Flags]:
         """Where the comparison with a constant is true, and where it is false."""
         if self.values is None:
-            return compared(self.column, self.columns.schema[self.column], sign, value)
+            return compared(self.column, _counted(self.columns, self.column), sign, value)
         return compared_values(self.values, sign, value)
 
     def among(self, values: Sequence[Value]) -> tuple[Flags, Flags]:
         """Where it is one of some constants, and where it is none of them."""
         if self.values is None:
-            return among(self.column, self.columns.schema[self.column], values)
+            return among(self.column, _counted(self.columns, self.column), values)
         return among_values(self.values, values)
+
+
+def _counted(columns: Columns, name: str) -> Attribute:
+    """The attribute of a name, by the cells that conditions look at: of numbers, bins."""
+    try:
+        return columns.schema.counted(name)
+    except SchemaError as error:
+        raise Unfit(str(error)) from error
 
 
 def _sides(columns: Columns, node: exp.Expression) -> tuple[Subject, Value, bool]:

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import reduce
 from itertools import combinations, product
 
 import numpy as np
@@ -319,7 +320,10 @@ def _joint(schema: Schema, selection: Region, members: Sequence[Factor]) -> tupl
     texts = [" and ".join([*each, selection.text]) for each in words]
     kept = np.flatnonzero(rows.any(axis=1))
     labels = tuple(texts[at] for at in kept.tolist())
-    return Factor(attributes, Combined.of(partitions, rows[kept], None, labels)), kept
+    weighed = (each.queries.weights for each in members)
+    each = [np.ones(m.queries.count) if w is None else w for m, w in zip(members, weighed, strict=True)]
+    weights = reduce(np.kron, each, np.ones(1))[kept]
+    return Factor(attributes, Combined.of(partitions, rows[kept], weights, labels)), kept
 
 
 def _over(queries: Queries, partitions: Classes) -> Array:

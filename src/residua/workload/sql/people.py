@@ -8,7 +8,7 @@ from sqlglot import exp
 
 from residua._arrays import Array, Indices
 from residua.errors import WorkloadError
-from residua.schema import Attribute
+from residua.schema import Attribute, Number
 from residua.workload.explicit import Explicit
 from residua.workload.groupings import Partition
 from residua.workload.queries import Identity, Queries
@@ -101,14 +101,21 @@ class People(Scope):
         if isinstance(inner, exp.Case | exp.If):
             counted = _as_case(inner)
             return self._branches(counted, condition, lambda value: None if value is None else 1.0)[0]
-        return self._total(self._present(inner, condition))
+        return self._counted(inner, condition)
 
     def _present(self, node: exp.Expression, condition: exp.Expression | None) -> exp.Expression | None:
-        """The condition that a column has a value, besides another."""
+        """The condition that a column has a value, besides another; numbers need none to be summed."""
         name = self.columns.named(node, "COUNT and SUM are of one column")
         if self.columns.schema[name].other is None:
             return condition
         return _and(condition, exp.Not(this=exp.Is(this=node.copy(), expression=exp.Null())))
+
+    def _counted(self, node: exp.Expression, condition: exp.Expression | None) -> Figure:
+        """How many have a value in a column."""
+        attribute = self.columns.schema[self.columns.named(node, "COUNT and SUM are of one column")]
+        if isinstance(attribute, Number) and attribute.missing:
+            return self._total(condition, self._scores(node, 0))
+        return self._total(self._present(node, condition))
 
     def _sum(self, node: exp.Expression, condition: exp.Expression | None) -> tuple[Figure, Figure]:
         """The sum of a column, a constant, a condition or a CASE, and the number of people it is over."""
@@ -127,7 +134,7 @@ class People(Scope):
                 inner, f"{quoted(node)} is a sum within another; put the inner one in a subquery"
             )
         present = self._present(inner, condition)
-        return self._total(present, self._scores(inner, 1)), self._total(present)
+        return self._total(present, self._scores(inner, 1)), self._counted(inner, condition)
 
     def _branches(
         self, node: exp.Expression, condition: exp.Expression | None, worth: Callable[[Any], Any]
@@ -163,7 +170,7 @@ class People(Scope):
     def _spread(self, node: exp.Expression, condition: exp.Expression | None) -> Figure:
         """Variance or standard deviation of a column, from its first two moments."""
         present = self._present(node.this, condition)
-        count = self._total(present)
+        count = self._counted(node.this, condition)
         first, second = (self._total(present, self._scores(node.this, power)).over(count) for power in (1, 2))
         squared = joined(
             second.values - first.values**2, (second, np.ones(self.rows)), (first, -2 * first.values)
@@ -187,6 +194,8 @@ class People(Scope):
             raise self.refusal(
                 node, f"{quoted(node)}: a quantile is of one order between 0 and 1, such as 0.5"
             )
+        if isinstance(self.columns.schema[self.columns.named(of, "quantiles are of one column")], Number):
+            raise self.refusal(node, f"{quoted(node)}: numbers have no quantiles; group them by their bins")
         position, (numbers,) = self._scores(of, 1, ends=True)
         known = values_of(self.columns.schema.attributes[position])
         cells = len([value for value in known if value is not None])
@@ -245,10 +254,11 @@ class People(Scope):
                     raise WorkloadError(
                         f"quantiles of {name!r} by itself say nothing; group by another column"
                     )
-                matrix = member.queries.matrix() * rows[0]
-                members[at] = Factor((position,), Explicit((rows.shape[1],), matrix))
+                rows = member.queries.matrix() * rows[0]
+                members[at] = Factor((position,), Explicit((rows.shape[1],), rows, _weights(rows)))
                 return
-        members.append(Factor((position,), Explicit((rows.shape[1],), rows)))
+        weights = _weights(rows) if len(rows) == 1 else None
+        members.append(Factor((position,), Explicit((rows.shape[1],), rows, weights)))
 
     def _labels(self, place: int, asked: Factor) -> Labels:
         """The label of each row in a column that is grouped by, or in a coarser level of it."""
@@ -282,6 +292,11 @@ def _groups(members: Sequence[Factor], made: Sequence[Any]) -> Indices:
     if not members:
         return np.zeros(1, dtype=np.intp)
     return np.asarray(np.ravel_multi_index(tuple(found), sizes), dtype=np.intp)
+
+
+def _weights(rows: Array) -> Array:
+    """Weights that make sums as important as counts, whatever their unit."""
+    return np.full(len(rows), float(np.abs(rows).max()) ** -2.0)
 
 
 def _and(one: exp.Expression | None, other: exp.Expression | None) -> exp.Expression | None:

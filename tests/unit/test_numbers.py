@@ -1,0 +1,249 @@
+"""Bounded numbers: coding to steps, families of sums and moments, and what the best plans for them reach."""
+
+import math
+from decimal import Decimal
+from fractions import Fraction
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from shares import shares
+
+import residua as rs
+
+INCOME = rs.Number(0, 200_000, step=100)
+
+
+def test_values_go_to_the_nearest_step_and_halves_to_the_even_one():
+    assert INCOME.encode([0, 49, 50, 51, 150, 250, 199_999, 200_000]).tolist() == [
+        0,
+        0,
+        0,
+        1,
+        2,
+        2,
+        2000,
+        2000,
+    ]
+
+
+@pytest.mark.parametrize(
+    "spell",
+    [
+        lambda values: np.array([float(value) for value in values]),
+        lambda values: [Decimal(value) for value in values],
+        lambda values: values,
+        lambda values: pa.array([Decimal(value) for value in values]),
+        lambda values: [float(value) for value in values],
+    ],
+    ids=["floats", "decimals", "text", "arrow decimals", "list"],
+)
+def test_a_number_has_the_same_step_however_it_is_written(spell):
+    """0.35 is half way between two steps of 0.1 as text, and just below that as a float."""
+    values = ["0.35", "0.25", "0.45", "0.05", "0.3", "0.1", "1"]
+    assert rs.Number(0, 1, step=0.1).encode(spell(values)).tolist() == [4, 2, 4, 0, 3, 1, 10]
+
+
+def test_digits_beyond_those_of_floats_decide():
+    number = rs.Number(0, 1, step=0.1)
+    texts = ["0.3499999999999999999999999", "0.35000000000000000000000000001", "0.2500000000000000000001"]
+    assert number.encode(texts).tolist() == [3, 4, 3]
+    assert rs.Number(-0.5, 0.5, step=1).encode(["1e-999999999", "-1e-999999999", "0"]).tolist() == [1, 0, 0]
+    big = rs.Number(10**15, 10**15 + 1000, step=2)
+    assert big.encode(np.array([10**15 + 1, 10**15 + 3, 10**15 + 5])).tolist() == [0, 2, 2]
+    wide = rs.Number(2**60, 2**60 + 2**20, step=2)
+    assert wide.encode(np.array([2**60 + 1, 2**60 + 2, 2**60 + 3])).tolist() == [0, 1, 2]
+
+
+@given(
+    st.integers(-(10**6), 10**6),
+    st.integers(1, 10**4),
+    st.integers(1, 500),
+    st.sampled_from([1, 10, 1000]),
+    st.lists(st.decimals(-2000, 2000, places=4), min_size=1, max_size=20),
+)
+@settings(max_examples=60, deadline=None)
+def test_codes_are_those_of_exact_arithmetic(low, step, steps, over, offsets):
+    low, step = Fraction(low, over), Fraction(step, over)
+    high = low + steps * step
+    number = rs.Number(_decimal(low), _decimal(high), step=_decimal(step))
+    values = [_decimal(low) + each for each in offsets]
+    wanted = [round((min(max(Fraction(each), low), high) - low) / step) for each in values]
+    assert number.encode(list(map(str, values))).tolist() == wanted
+    assert number.encode(values).tolist() == wanted
+    again = [Decimal(repr(float(each))) for each in values]
+    wanted = [round((min(max(Fraction(each), low), high) - low) / step) for each in again]
+    assert number.encode(np.array([float(each) for each in values])).tolist() == wanted
+
+
+def _decimal(value):
+    return Decimal(value.numerator) / Decimal(value.denominator)
+
+
+ODD = [None, math.nan, math.inf, -math.inf, 1e308, -1e308, "", "n/a", "1e999999999", "12,5", " 7 "]
+
+
+def test_nothing_is_lost_whatever_values_there_are():
+    kept = rs.Number(0, 10, step=1, missing=True)
+    assert kept.encode(ODD).tolist() == [11, 11, 10, 0, 10, 0, 11, 11, 10, 11, 7]
+    dropped = rs.Number(0, 10, step=1, outside="drop")
+    assert dropped.encode(ODD).tolist() == [-1, -1, -1, -1, -1, -1, -1, -1, -1, -1, 7]
+    with pytest.raises(rs.DataError, match=r"5 values are .* cannot be clipped.* declare missing=True"):
+        rs.Number(0, 10, step=1).encode(ODD)
+    with pytest.raises(rs.DataError, match=r"declare outside='clip' or 'drop'"):
+        rs.Number(0, 10, step=1, outside="error").encode([11])
+    assert kept.encode_codes(np.array([0, 11, 12])).tolist() == [0, 11, 10]
+
+
+@pytest.mark.parametrize(
+    ("wrong", "words"),
+    [
+        (lambda: rs.Number(0, 100), "give the step .* such as step=0.1"),
+        (lambda: rs.Number(0, 100, step=7), "does not divide the range; use another, or high=105"),
+        (lambda: rs.Number(5, 5, step=1), "not below the upper bound"),
+        (lambda: rs.Number(0, 1, step=-1), "not above zero"),
+        (lambda: rs.Number(0, 1, step=1e-12), "too many to count; use a coarser one, such as 0.000001"),
+        (lambda: rs.Number(0, math.inf, step=1), "not a number that can be added up"),
+        (lambda: rs.Number(0, "9", step=1), "the bound '9' is not a number"),
+        (lambda: rs.Number(0, 9, step=1, bins=[9]), "at least one of them"),
+        (lambda: rs.Number(0, 9, step=1, bins=[12]), "edges between the bounds"),
+        (lambda: rs.Number(0, 9, step=1, bins=[5, 3]), "edges must increase"),
+        (lambda: rs.Number(0, 9, step=1, bins=[2.5]), "between two steps of 1"),
+        (lambda: rs.Number(0, 9, step=1, degree=0), "no power from 1 to 8"),
+        (lambda: rs.Number(0, 9, step=1, outside="other"), "use 'clip', 'drop' or missing=True"),
+        (lambda: rs.Binned(0, 1, 2, values=[1]), "1 values for 2 bins"),
+    ],
+)
+def test_a_number_that_cannot_be_is_refused_with_the_remedy(wrong, words):
+    with pytest.raises(rs.SchemaError, match=words):
+        wrong()
+
+
+NUMBERS = [
+    rs.Number(0, 10, step=1),
+    rs.Number(-3, 12, step=0.5, missing=True),
+    rs.Number(-10, 50, step=5, bins=[0, 20], degree=2),
+    rs.Number(0, 6, step=1, bins=[2, 3], missing=True, degree=3),
+    rs.Number(-1, 2, step=0.25, degree=4),
+]
+
+
+@pytest.mark.parametrize("number", NUMBERS, ids=repr)
+def test_moments_are_exact_at_every_step(number):
+    """Shares times what cells count as are the powers of the value, whatever the step (claim U-002)."""
+    for code in range(number.codes):
+        part = shares(number, code)
+        value = None if code > number.steps[-1] else number.low + code * number.step
+        for power in range(number.degree + 1):
+            found = float(np.dot([float(each) for each in part], number.moment(power)))
+            assert found == pytest.approx(0.0 if value is None else float(value**power), abs=1e-9)
+    with pytest.raises(rs.WorkloadError, match=f"needs degree={number.degree + 1}"):
+        rs.table(rs.Schema(x=number), x=rs.moment(number.degree + 1))
+
+
+@pytest.mark.parametrize("number", NUMBERS, ids=repr)
+def test_a_number_comes_back_from_its_manifest_and_reads_as_it_is_written(number):
+    schema = rs.Schema(x=number)
+    assert rs.Schema.from_manifest(schema.to_manifest()) == schema
+    assert eval(repr(number), {"Number": rs.Number}) == number
+    assert len(set(number.labels())) == number.size
+
+
+SCHEMA = rs.Schema(
+    sex=rs.Categorical("F", "M"),
+    age=rs.Integer(10, 14),
+    income=INCOME,
+    pay=rs.Number(0, 100, step=5, bins=[20, 50], missing=True),
+    band=rs.Binned(0, 10, 20, above=True, values=[5, 15, 40], outside="other"),
+)
+
+
+def test_sums_add_up_what_values_are():
+    assert rs.sum.bind(SCHEMA["age"]).matrix().tolist() == [[10, 11, 12, 13, 14]]
+    assert rs.moment(2).bind(SCHEMA["band"]).matrix().tolist() == [[25, 225, 1600, 0]]
+    assert rs.moment(0).bind(SCHEMA["pay"]).matrix().tolist() == [[1, 1, 1, 1, 1, 1, 0]]
+    with pytest.raises(rs.WorkloadError, match="attribute 'sex': sum adds up numbers"):
+        rs.table(SCHEMA, sex=rs.sum)
+    with pytest.raises(rs.WorkloadError, match="needs the value of each bin"):
+        rs.table(rs.Schema(x=rs.Binned(0, 1, 2)), x=rs.sum)
+    with pytest.raises(rs.WorkloadError, match="always zero"):
+        rs.table(rs.Schema(x=rs.Integer(0, 0)), x=rs.sum)
+    with pytest.raises(rs.WorkloadError, match="from 0 on"):
+        rs.moment(-1)
+
+
+def test_a_sum_is_as_important_as_a_count_unless_told():
+    work = rs.table(SCHEMA, age=[rs.total, rs.sum, rs.moment(2)])
+    (group,) = work.groups()
+    assert group.factors[0].queries.weights == pytest.approx([1, 14**-2, 14**-4])
+    assert group.title == "[total, sum, moment(2)]"
+    assert list(group.descriptions(SCHEMA)) == ["all", "sum of age", "sum of age^2"]
+    with pytest.raises(rs.WorkloadError, match="asked nothing"):
+        rs.table(SCHEMA, age=[])
+
+
+def test_counts_go_by_bins_and_numbers_without_bins_are_left_out():
+    work = rs.marginals(SCHEMA, ways=1)
+    assert [group.name for group in work.groups()] == ["sex", "age", "pay", "band"]
+    (group,) = rs.table(SCHEMA, ["pay"]).groups()
+    assert list(group.descriptions(SCHEMA)) == [
+        "pay in [0, 20)",
+        "pay in [20, 50)",
+        "pay in 50 and above",
+        "pay in (other)",
+    ]
+    (group,) = rs.table(SCHEMA, pay=rs.prefix).groups()
+    assert group.factors[0].queries.matrix()[1].tolist() == [1, 1, 1, 1, 0, 0, 0]
+    assert next(group.descriptions(SCHEMA)) == "pay < 20"
+    for wrong in (rs.prefix, rs.identity, rs.buckets(100)):
+        with pytest.raises(rs.WorkloadError, match=r"give it bins=\[...\], or ask for rs.total, rs.sum"):
+            rs.table(SCHEMA, income=wrong)
+    with pytest.raises(rs.WorkloadError, match=r"give it bins"):
+        rs.table(SCHEMA, ["sex"], where="income > 5")
+
+
+def test_count_and_sum_reach_the_golden_ratio():
+    """(3 + sqrt 5) / 2 at cost 1, and twice that in two groups; equal shares would give 4 (claim U-002)."""
+    golden = (3 + math.sqrt(5)) / 2
+    one = rs.plan(rs.table(SCHEMA, income=[rs.total, rs.sum]), rs.privacy_cost(1))
+    two = rs.plan(rs.table(SCHEMA, sex=rs.identity, income=[rs.total, rs.sum]), rs.privacy_cost(1))
+    assert one.total_variance == pytest.approx(golden, rel=1e-4)
+    assert two.total_variance == pytest.approx(2 * golden, rel=1e-4)
+    assert one.certificate.scope == "all mechanisms"
+
+
+@pytest.mark.parametrize(("degree", "most"), [(2, 1.028), (4, 1.01)])
+def test_squares_are_near_the_optimum_on_the_curve(degree, most):
+    """Count, sum and squares of 201 values between 0 and 1, each of which a record may have."""
+    schema = rs.Schema(x=rs.Number(0, 1, step=0.01, degree=degree))
+    plan = rs.plan(rs.table(schema, x=[rs.total, rs.sum, rs.moment(2)]), rs.privacy_cost(1))
+    t = np.linspace(0, 1, 201)
+    curve = rs.Schema(x=rs.Integer(0, 200))
+    rows = np.array([t**0, t, t**2])
+    best = rs.bounds.dual(rs.linear(curve, "x", rows))
+    assert 1 - 1e-4 <= math.sqrt(plan.total_variance / best) <= most
+
+
+def test_targets_are_in_the_unit_of_the_sum():
+    work = rs.table(SCHEMA, sex=rs.identity, income=rs.sum, name="income")
+    plan = rs.plan(work, targets={"income": rs.stddev(1_000_000)})
+    assert np.sqrt(plan.variances(work)) == pytest.approx([1_000_000] * 2, rel=1e-3)
+
+
+def test_the_record_limit_is_stated_and_too_small_a_one_refused_with_the_remedy():
+    plan = rs.plan(rs.table(SCHEMA, income=[rs.total, rs.sum]), rs.zcdp(1))
+    assert 10**8 < plan.most_records < 2**53
+    schema = rs.Schema(x=rs.Number(0, 1_000_000, step=1, degree=2))
+    with pytest.raises(rs.Infeasible, match="use a coarser step"):
+        rs.plan(rs.table(schema, x=[rs.total, rs.sum, rs.moment(2)]), rs.zcdp(1))
+
+
+def test_a_plan_of_numbers_comes_back_from_its_file(tmp_path):
+    work = rs.table(SCHEMA, sex=rs.identity, income=[rs.total, rs.sum]) + rs.table(SCHEMA, ["pay"])
+    plan = rs.plan(work, rs.zcdp(1))
+    plan.save(tmp_path / "p.plan")
+    again = rs.Plan.load(tmp_path / "p.plan")
+    assert again.hash == plan.hash
+    assert [group.title for group in again.workload.groups()] == ["identity x [total, sum]", "buckets"]
