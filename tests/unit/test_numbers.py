@@ -247,3 +247,65 @@ def test_a_plan_of_numbers_comes_back_from_its_file(tmp_path):
     again = rs.Plan.load(tmp_path / "p.plan")
     assert again.hash == plan.hash
     assert [group.title for group in again.workload.groups()] == ["identity x [total, sum]", "buckets"]
+
+
+def test_sql_sums_averages_and_spreads():
+    """Planned by `rs.sql` and answered on the release, near the truth at a large budget."""
+    schema = rs.Schema(
+        sex=rs.Categorical("F", "M"),
+        pay=rs.Number(0, 100, step=1, degree=2, missing=True, bins=[40]),
+        hours=rs.Number(0, 60, step=1, degree=2),
+    )
+    chance = np.random.default_rng(1)
+    sex, hours = chance.choice(["F", "M"], 4000), chance.integers(10, 60, 4000)
+    pay = np.where(
+        chance.random(4000) < 0.1, np.nan, np.clip(np.rint(hours + chance.normal(0, 9, 4000)), 0, 100)
+    )
+    text = (
+        "SELECT sex, COUNT(*) AS n, COUNT(pay) AS k, SUM(pay) AS s, AVG(pay) AS a, VAR_POP(pay) AS v, "
+        "STDDEV_POP(pay) AS d, SUM(pay * hours) AS p, CORR(pay, hours) AS r, COVAR_POP(pay, hours) AS c, "
+        "SUM(pay) FILTER (WHERE pay >= 40) AS h FROM t GROUP BY sex"
+    )
+    plan = rs.plan(rs.sql(schema, text), rs.zcdp(10**6))
+    release = rs.measure(
+        plan, {"sex": sex, "pay": pay, "hours": hours}, ledger=None, noise=rs.simulated(seed=1)
+    )
+    found = release.sql(text).to_pylist()
+    for row in found:
+        mine = sex == row["sex"]
+        x, y = pay[mine], hours[mine]
+        x, y = x[~np.isnan(x)], y[~np.isnan(x)]
+        wanted = {
+            "n": mine.sum(),
+            "k": len(x),
+            "s": x.sum(),
+            "a": x.mean(),
+            "v": x.var(),
+            "d": x.std(),
+            "p": (x * y).sum(),
+            "r": np.corrcoef(x, y)[0, 1],
+            "c": np.cov(x, y, bias=True)[0, 1],
+            "h": x[x >= 40].sum(),
+        }
+        for name, value in wanted.items():
+            assert row[name] == pytest.approx(value, rel=1e-3)
+            assert row[f"{name}_stddev"] > 0
+    (group, *_) = [each for each in plan.workload.groups() if each.name == "sex x pay x hours"]
+    assert next(group.descriptions(schema)) == "sex = F and sum of pay and sum of hours"
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("SELECT SUM(sex) FROM t", "column 8: 'sex': its cells are no numbers"),
+        ("SELECT COUNT(*) FROM t WHERE income > 5", r"column 30: attribute 'income' .* give it bins"),
+        ("SELECT income, COUNT(*) FROM t GROUP BY income", r"column \d+: .* give it bins"),
+        ("SELECT MEDIAN(pay) FROM t", "numbers have no quantiles"),
+        ("SELECT VAR_POP(income) FROM t", "needs degree=2 at least"),
+        ("SELECT COUNT(*) FROM t WHERE pay > 21", "21 falls within a bin"),
+        ("SELECT SUM(pay + income) FROM t", "a product of columns"),
+    ],
+)
+def test_sql_that_numbers_cannot_answer_is_refused_with_its_place_and_the_remedy(text, words):
+    with pytest.raises(rs.WorkloadError, match=f"SQL, line 1, .*{words}"):
+        rs.sql(SCHEMA, text)

@@ -122,7 +122,7 @@ REFUSED = {
     "SELECT COUNT(*) FROM people WHERE age > (SELECT AVG(age) FROM people)": "ask for it first",
     "SELECT marital status, COUNT(*) FROM people GROUP BY marital status": '"marital status"',
     "SELECT sex, COUNT(*) FROM people GROPU BY sex": "GROUP",
-    "SELECT CORR(age, children) FROM people": "regression",
+    "SELECT COVAR_SAMP(age, children) FROM people": "regression",
 }
 
 

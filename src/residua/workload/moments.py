@@ -48,9 +48,13 @@ def _sums(power: int, word: str, attribute: Attribute, name: str = "value") -> Q
         raise WorkloadError(f"attribute {name!r}: {word} {error}") from error
     if not values.any():
         raise WorkloadError(f"attribute {name!r}: {word} of {attribute!r} is always zero")
-    told = {0: f"count of {name}", 1: f"sum of {name}"}.get(power, f"sum of {name}^{power}")
     weights = np.array([largest ** (-2.0 * power)])
-    return Explicit((attribute.size,), values[None], weights, (told,), word)
+    return Explicit((attribute.size,), values[None], weights, (moment_words(power, name),), word)
+
+
+def moment_words(power: int, name: str) -> str:
+    """What the sum of a power of a number is called."""
+    return {0: f"count of {name}", 1: f"sum of {name}"}.get(power, f"sum of {name}^{power}")
 
 
 sum_of = moment(1)

@@ -3,7 +3,6 @@
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import reduce
 from itertools import combinations, product
 
 import numpy as np
@@ -65,7 +64,10 @@ class Grouper:
         ):
             return _computed(self.columns.schema, *cellwise(self.columns, node))
         name, schema = self.columns.named(node, SUPPORTED), self.columns.schema
-        return Factor((schema.resolve(name)[0],), bound(identity, schema, [name]))
+        try:
+            return Factor((schema.resolve(name)[0],), bound(identity, schema, [name]))
+        except WorkloadError as error:
+            raise self.columns.refusal(node, str(error)) from error
 
     def sets(self, group: exp.Expression) -> list[tuple[Factor, ...]]:
         """The grouping sets of a GROUP BY, each without repetitions."""
@@ -322,7 +324,7 @@ def _joint(schema: Schema, selection: Region, members: Sequence[Factor]) -> tupl
     labels = tuple(texts[at] for at in kept.tolist())
     weighed = (each.queries.weights for each in members)
     each = [np.ones(m.queries.count) if w is None else w for m, w in zip(members, weighed, strict=True)]
-    weights = reduce(np.kron, each, np.ones(1))[kept]
+    weights = join(each).reshape(-1)[kept]
     return Factor(attributes, Combined.of(partitions, rows[kept], weights, labels)), kept
 
 

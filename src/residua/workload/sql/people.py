@@ -1,6 +1,8 @@
 """Groups of people: what aggregates over the table of records ask for, one table of answers each."""
 
-from collections.abc import Callable, Sequence
+import math
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,10 +13,11 @@ from residua.errors import WorkloadError
 from residua.schema import Attribute, Number
 from residua.workload.explicit import Explicit
 from residua.workload.groupings import Partition
+from residua.workload.moments import moment_words
 from residua.workload.queries import Identity, Queries
 from residua.workload.scores import cell_numbers
 from residua.workload.sql.cells import values_of
-from residua.workload.sql.comparing import number_of
+from residua.workload.sql.comparing import Unfit, number_of
 from residua.workload.sql.conditions import constant, restrictions
 from residua.workload.sql.factors import Grouper, finest, pieces
 from residua.workload.sql.figures import Asked, Column, Crossing, Figure, Labels, joined
@@ -23,11 +26,12 @@ from residua.workload.sql.scopes import Scope
 from residua.workload.tables import Factor, Table, table_name
 from residua.workload.views import classes_of
 
-Scores = tuple[int, Array]
-"""An attribute, and rows of numbers for its cells, (rows, cells)."""
+Scores = tuple[int, Array, str]
+"""An attribute, rows of numbers for its cells, (rows, cells), and words for them."""
 
 QUANTILES = (exp.PercentileCont, exp.PercentileDisc, exp.Quantile, exp.Median, exp.WithinGroup)
 SPREADS = (exp.StddevPop, exp.StddevSamp, exp.Stddev, exp.VariancePop, exp.Variance)
+ONE_COLUMN = "sums and means are of a column, or of a product of columns"
 
 
 class People(Scope):
@@ -46,7 +50,7 @@ class People(Scope):
         self.members, self.coarser = finest(members), set(members)
         self.every, self.where, self.asked = set(every), where, asked
         self._scalar = scalar
-        self.table, self.groups = self._table(None, None)
+        self.table, self.groups = self._table(None, ())
         self.rows = len(self.groups)
 
     def leaf(self, node: exp.Expression) -> Column | None:
@@ -68,6 +72,12 @@ class People(Scope):
         return self._scalar(node).take(np.zeros(self.rows, dtype=np.intp))
 
     def aggregate(self, node: exp.Expression) -> Column | None:
+        try:
+            return self._aggregate(node)
+        except Unfit as error:
+            raise self.refusal(node, str(error)) from error
+
+    def _aggregate(self, node: exp.Expression) -> Column | None:
         condition = None
         if isinstance(node, exp.Filter):
             node, condition = node.this, node.expression.this
@@ -83,6 +93,8 @@ class People(Scope):
                 return top.over(bottom)
         if isinstance(node, QUANTILES):
             return self._quantile(node, condition)
+        if isinstance(node, exp.CovarPop | exp.Corr):
+            return self._related(node, condition)
         if isinstance(node, SPREADS):
             return self._spread(node, condition)
         if isinstance(node, exp.AggFunc):
@@ -90,7 +102,7 @@ class People(Scope):
         return None
 
     def _count(self, node: exp.Expression, condition: exp.Expression | None) -> Figure:
-        inner = bare(node.this)
+        inner = exp.Star() if node.this is None else bare(node.this)
         if isinstance(inner, exp.Distinct):
             of = inner.expressions[0].sql()
             raise self.refusal(
@@ -101,21 +113,31 @@ class People(Scope):
         if isinstance(inner, exp.Case | exp.If):
             counted = _as_case(inner)
             return self._branches(counted, condition, lambda value: None if value is None else 1.0)[0]
-        return self._counted(inner, condition)
+        return self._moment(self._powers(inner), 0, condition)
 
-    def _present(self, node: exp.Expression, condition: exp.Expression | None) -> exp.Expression | None:
-        """The condition that a column has a value, besides another; numbers need none to be summed."""
-        name = self.columns.named(node, "COUNT and SUM are of one column")
+    def _powers(self, node: exp.Expression) -> dict[str, int]:
+        """How often each column is a factor of a product."""
+        if isinstance(node := bare(node), exp.Mul):
+            found = Counter(self._powers(node.this)) + Counter(self._powers(node.expression))
+            return dict(found)
+        return {self.columns.named(node, ONE_COLUMN): 1}
+
+    def _moment(self, powers: Mapping[str, int], times: int, condition: exp.Expression | None) -> Figure:
+        """The sum of a product of columns to a power, over those who have a value in each of them."""
+        scores = []
+        for name, power in powers.items():
+            attribute = self.columns.schema[name]
+            condition = self._present(name, condition)
+            if power * times or (isinstance(attribute, Number) and attribute.missing):
+                scores.append(self._scores(name, power * times))
+        return self._total(condition, scores)
+
+    def _present(self, name: str, condition: exp.Expression | None) -> exp.Expression | None:
+        """The condition that a column has a value, besides another; a number adds nothing without one."""
         if self.columns.schema[name].other is None:
             return condition
-        return _and(condition, exp.Not(this=exp.Is(this=node.copy(), expression=exp.Null())))
-
-    def _counted(self, node: exp.Expression, condition: exp.Expression | None) -> Figure:
-        """How many have a value in a column."""
-        attribute = self.columns.schema[self.columns.named(node, "COUNT and SUM are of one column")]
-        if isinstance(attribute, Number) and attribute.missing:
-            return self._total(condition, self._scores(node, 0))
-        return self._total(self._present(node, condition))
+        column = exp.Column(this=exp.to_identifier(name, quoted=True))
+        return _and(condition, exp.Not(this=exp.Is(this=column, expression=exp.Null())))
 
     def _sum(self, node: exp.Expression, condition: exp.Expression | None) -> tuple[Figure, Figure]:
         """The sum of a column, a constant, a condition or a CASE, and the number of people it is over."""
@@ -133,8 +155,8 @@ class People(Scope):
             raise self.refusal(
                 inner, f"{quoted(node)} is a sum within another; put the inner one in a subquery"
             )
-        present = self._present(inner, condition)
-        return self._total(present, self._scores(inner, 1)), self._counted(inner, condition)
+        powers = self._powers(inner)
+        return self._moment(powers, 1, condition), self._moment(powers, 0, condition)
 
     def _branches(
         self, node: exp.Expression, condition: exp.Expression | None, worth: Callable[[Any], Any]
@@ -169,18 +191,44 @@ class People(Scope):
 
     def _spread(self, node: exp.Expression, condition: exp.Expression | None) -> Figure:
         """Variance or standard deviation of a column, from its first two moments."""
-        present = self._present(node.this, condition)
-        count = self._counted(node.this, condition)
-        first, second = (self._total(present, self._scores(node.this, power)).over(count) for power in (1, 2))
-        squared = joined(
-            second.values - first.values**2, (second, np.ones(self.rows)), (first, -2 * first.values)
-        )
+        powers = self._powers(node.this)
+        count = self._moment(powers, 0, condition)
+        squared = self._covariance({}, powers, powers, condition)
         if not isinstance(node, exp.StddevPop | exp.VariancePop):
             less = joined(count.values - 1, (count, np.ones(self.rows)))
             squared = squared.times(count.over(less))
         if isinstance(node, exp.VariancePop | exp.Variance):
             return squared
         return squared.mapped(np.sqrt, lambda x: 0.5 / np.sqrt(x))
+
+    def _covariance(
+        self,
+        both: Mapping[str, int],
+        left: Mapping[str, int],
+        right: Mapping[str, int],
+        condition: exp.Expression | None,
+    ) -> Figure:
+        """The mean of a product less the product of the means, over those who have all of the columns."""
+        every = dict.fromkeys([*both, *left, *right], 0)
+        count = self._moment(every, 1, condition)
+        product = dict(Counter(left) + Counter(right))
+        one, two, joint = (
+            self._moment({**every, **powers}, 1, condition).over(count) for powers in (left, right, product)
+        )
+        values = joint.values - one.values * two.values
+        return joined(values, (joint, np.ones(self.rows)), (one, -two.values), (two, -one.values))
+
+    def _related(self, node: exp.Expression, condition: exp.Expression | None) -> Figure:
+        """Covariance or correlation of two columns."""
+        left, right = self._powers(node.this), self._powers(node.expression)
+        both = {**left, **right}
+        found = self._covariance(both, left, right, condition)
+        if isinstance(node, exp.CovarPop):
+            return found
+        spread = self._covariance(both, left, left, condition).times(
+            self._covariance(both, right, right, condition)
+        )
+        return found.over(spread.mapped(np.sqrt, lambda x: 0.5 / np.sqrt(x)))
 
     def _quantile(self, node: exp.Expression, condition: exp.Expression | None) -> Crossing:
         """Where cumulative counts reach their part of the total."""
@@ -194,30 +242,31 @@ class People(Scope):
             raise self.refusal(
                 node, f"{quoted(node)}: a quantile is of one order between 0 and 1, such as 0.5"
             )
-        if isinstance(self.columns.schema[self.columns.named(of, "quantiles are of one column")], Number):
+        name = self.columns.named(of, "quantiles are of one column")
+        if isinstance(self.columns.schema[name], Number):
             raise self.refusal(node, f"{quoted(node)}: numbers have no quantiles; group them by their bins")
-        position, (numbers,) = self._scores(of, 1, ends=True)
+        position, (numbers,), _ = self._scores(name, 1, ends=True)
         known = values_of(self.columns.schema.attributes[position])
         cells = len([value for value in known if value is not None])
         steps = np.tril(np.ones((cells, cells))) - q
         rows = np.concatenate([steps, np.zeros((cells, len(known) - cells))], axis=1)
-        present = self._present(of, condition)
-        return Crossing(self._total(present, (position, rows)), numbers[:cells])
+        present = self._present(name, condition)
+        return Crossing(self._total(present, [(position, rows, f"quantile of {name}")]), numbers[:cells])
 
-    def _scores(self, node: exp.Expression, power: int, *, ends: bool = False) -> Scores:
+    def _scores(self, name: str, power: int, *, ends: bool = False) -> Scores:
         """What each cell of a column counts as, to a power."""
-        name = self.columns.named(node, "sums, means and quantiles are of one column")
         position, _ = self.columns.schema.resolve(name)
         try:
-            return position, cell_numbers(name, self.columns.schema[name], power=power, ends=ends)[None]
+            rows = cell_numbers(name, self.columns.schema[name], power=power, ends=ends)[None]
         except WorkloadError as error:
-            raise self.refusal(node, str(error)) from error
+            raise Unfit(str(error)) from error
+        return position, rows, moment_words(power, name)
 
-    def _total(self, condition: exp.Expression | None, scores: Scores | None = None) -> Figure:
+    def _total(self, condition: exp.Expression | None, scores: Sequence[Scores] = ()) -> Figure:
         """Counts, or sums of scores, of those in each group who meet a condition."""
         table, groups = self._table(condition, scores)
         found = self.asked.ask(table)
-        width = 1 if scores is None else len(scores[1])
+        width = math.prod(len(rows) for _, rows, _ in scores)
         if condition is None and width == 1 and np.array_equal(groups, self.groups):
             return found
         places = {group: at for at, group in enumerate(self.groups.tolist())}
@@ -226,15 +275,15 @@ class People(Scope):
         )
         return found.summed(owners, self.rows * width)
 
-    def _table(self, condition: exp.Expression | None, scores: Scores | None) -> tuple[Table, Indices]:
+    def _table(self, condition: exp.Expression | None, scores: Sequence[Scores]) -> tuple[Table, Indices]:
         """The table of an aggregate, and the number of the group (and score) that each of its rows is of."""
         schema, members = self.columns.schema, list(self.members)
         both = _and(self.where, condition)
         regions = [] if both is None else restrictions(self.columns, both)
-        names = [name for member in self.members for name in member.names(schema)]
         try:
-            if scores is not None:
-                self._score(members, *scores)
+            for each in scores:
+                self._score(members, *each)
+            names = [name for member in members for name in member.names(schema)]
             made = pieces(schema, members, regions)
             table = Table(
                 table_name(names, None if both is None else shown(both)),
@@ -245,8 +294,9 @@ class People(Scope):
             raise self.columns.refusal(both or exp.Null(), str(error)) from error
         return table, _groups(members, made)
 
-    def _score(self, members: list[Factor], position: int, rows: Array) -> None:
+    def _score(self, members: list[Factor], position: int, rows: Array, word: str) -> None:
         """Put scores among the members of a table: in the group of their attribute, or as one more."""
+        shape = (rows.shape[1],)
         for at, member in enumerate(members):
             if member.attributes == (position,):
                 if len(rows) > 1:
@@ -254,11 +304,14 @@ class People(Scope):
                     raise WorkloadError(
                         f"quantiles of {name!r} by itself say nothing; group by another column"
                     )
-                rows = member.queries.matrix() * rows[0]
-                members[at] = Factor((position,), Explicit((rows.shape[1],), rows, _weights(rows)))
+                rows, count = member.queries.matrix() * rows[0], member.queries.count
+                words = tuple(
+                    f"{member.describe(each, self.columns.schema)} and {word}" for each in range(count)
+                )
+                members[at] = Factor((position,), Explicit(shape, rows, _weights(rows), words, "sum"))
                 return
         weights = _weights(rows) if len(rows) == 1 else None
-        members.append(Factor((position,), Explicit((rows.shape[1],), rows, weights)))
+        members.append(Factor((position,), Explicit(shape, rows, weights, (word,) * len(rows), "sum")))
 
     def _labels(self, place: int, asked: Factor) -> Labels:
         """The label of each row in a column that is grouped by, or in a coarser level of it."""

@@ -27,9 +27,7 @@ FUNCTIONS: dict[type[exp.Expression], tuple[Callable[[Array], Array], Callable[[
 WAYS: dict[type[exp.Expression], str] = {
     exp.Max: "one person alone can make it, so that no noise helps; ask for QUANTILE_DISC({0}, 0.99)",
     exp.Min: "one person alone can make it, so that no noise helps; ask for QUANTILE_DISC({0}, 0.01)",
-    exp.Corr: "correlations are not answered by SQL; release.regression(.., on=[..]) gives slopes",
-    exp.CovarPop: "covariances are not answered by SQL; release.regression(.., on=[..]) gives slopes",
-    exp.CovarSamp: "covariances are not answered by SQL; release.regression(.., on=[..]) gives slopes",
+    exp.CovarSamp: "use COVAR_POP; release.regression(.., on=[..]) gives slopes",
     exp.Mode: "the most frequent value has no error to state; GROUP BY it, and ORDER BY COUNT(*) DESC",
     exp.Rank: "ranks of noisy numbers have no error to state; ORDER BY .. DESC LIMIT 10 lists them",
     exp.DenseRank: "ranks of noisy numbers have no error to state; ORDER BY .. DESC lists them",
