@@ -6,7 +6,7 @@ import pytest
 MAY_OPEN = {
     "engines": {"_measure", "kernel", "cli"},
     "noise": {"_measure", "kernel", "audit"},
-    "ledger": {"_measure", "kernel", "cli", "audit"},
+    "ledger": {"_measure", "kernel", "cli", "audit", "evidence"},
 }
 
 

@@ -78,6 +78,7 @@ app.command("synthetic")(reading.synthetic)
 app.command("report")(reading.report)
 app.command("verify")(evidence.verify_release)
 app.command("audit")(evidence.audit_plans)
+app.command("evidence")(evidence.write_evidence)
 app.add_typer(budgets.app, name="budget")
 app.command("demo")(reading.demo)
 

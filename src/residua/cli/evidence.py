@@ -1,5 +1,6 @@
-"""What strangers and auditors ask for: `residua verify`, `audit`."""
+"""What strangers and auditors ask for: `residua verify`, `audit`, `evidence`."""
 
+import json
 from itertools import islice
 from pathlib import Path
 from typing import Annotated
@@ -11,9 +12,19 @@ from residua._text import counted
 from residua.audit import Audit, audit
 from residua.audit.invented import invented_plans
 from residua.cli.budgets import open_ledger
-from residua.cli.output import AsJson, Force, progress_bar, refuse_to_replace, show, show_json
+from residua.cli.output import (
+    AsJson,
+    Force,
+    Formulas,
+    progress_bar,
+    refuse_to_replace,
+    show,
+    show_json,
+    write_answers,
+)
 from residua.cli.reading import ReleaseFile
 from residua.errors import BudgetError, FileFormatError
+from residua.evidence import HUMAN, Facts, described, entry_text, statement
 from residua.plans import Plan
 from residua.release import Release
 from residua.verify import Check, Verdict, verify
@@ -104,3 +115,45 @@ def audit_plans(
         show(page.splitlines() if output is None else [f"Wrote {output}"])
     if found.alarms:
         raise BudgetError(f"{counted(len(found.alarms), 'alarm', 'alarms')}, the first: {found.alarms[0]}")
+
+
+def write_evidence(
+    file: ReleaseFile,
+    output: Annotated[
+        Path, typer.Option("-o", "--output", help="A folder for the statements; made if need be.")
+    ],
+    ledger: Annotated[Path | None, typer.Option(help="Say what this ledger has spent in all.")] = None,
+    level: Annotated[float, typer.Option(help="Confidence level of the intervals.")] = 0.95,
+    formulas: Formulas = False,
+    force: Force = False,
+    as_json: AsJson = False,
+) -> None:
+    """Write statements about a release for officers, registries and readers.
+
+    An entry for the registry of differential privacy deployments, a statement along NIST SP 800-226, and the
+    answers as CSV with a description of every column, all from the release and its ledger. What only a human
+    knows is marked HUMAN.
+
+    \b
+    Example:
+      residua evidence people.release -o evidence --ledger budget.db
+    """
+    release = Release.load(file)
+    facts = Facts(release, None if ledger is None else open_ledger(ledger))
+    output.mkdir(exist_ok=True)
+    names = ("registry.yaml", "statement.md", "answers.csv", "answers.csv-metadata.json")
+    registry, words, answers, columns = paths = [output / name for name in names]
+    refuse_to_replace(paths, force)
+    write_text(registry, entry_text(facts))
+    write_text(words, statement(facts))
+    write_answers(release, answers, release.plan.workload, formulas=formulas, level=level)
+    write_text(
+        columns, json.dumps(described(facts, answers.name, level), indent=1, ensure_ascii=False) + "\n"
+    )
+    left = registry.read_text(encoding="utf-8").count(HUMAN) + words.read_text(encoding="utf-8").count(HUMAN)
+    if as_json:
+        show_json({path.stem: path for path in paths} | {"left_for_humans": left})
+    else:
+        show([f"Wrote {path}" for path in paths])
+        places = counted(left, "place is", "places are")
+        show([f"{places} marked {HUMAN.rstrip(':')}: fill them in before publishing."])

@@ -1,0 +1,156 @@
+"""What a release and its ledger say of themselves, in words that several statements share."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from residua._text import counted
+from residua.errors import NotInSpan, ResiduaError
+from residua.ledger import Ledger
+from residua.plans import Plan
+from residua.release import Release
+from residua.version import __version__
+from residua.workload import marginals
+from residua.workload.queries import spelled
+
+HUMAN = "HUMAN:"
+"""Begins what only a human can fill in."""
+
+_POLICIES = {
+    "error": "refused: nothing was released while there were any",
+    "drop": "their records were left out",
+    "clip": "they were moved to the nearest value",
+    "other": "they were counted in a cell of their own",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """A release, and the ledger that paid for it where that is at hand."""
+
+    release: Release
+    ledger: Ledger | None = None
+
+    @property
+    def plan(self) -> Plan:
+        return self.release.plan
+
+    @property
+    def audit(self) -> Any:
+        return self.release.audit
+
+    @property
+    def date(self) -> str:
+        """The day of the measurement."""
+        return str(self.audit["time"])[:10]
+
+    @property
+    def dataset(self) -> str:
+        """The name of the dataset in the ledger."""
+        paid = self.audit["ledger"]
+        return "a dataset without a ledger (simulated)" if paid is None else str(paid["dataset"])
+
+    @property
+    def size(self) -> str:
+        """How much is published."""
+        work = self.plan.workload
+        return f"{counted(work.tables, 'table', 'tables')} with {spelled(work.count)} numbers"
+
+    def unit(self) -> str:
+        """Whose privacy: records or people."""
+        many = self.plan.unit.max_records
+        return "Record-level" if many == 1 else f"Person-level, for people with at most {many} records"
+
+    def neighbours(self) -> str:
+        """What neighbouring datasets are."""
+        unit = self.plan.unit
+        changed = "any values instead of its own" if unit.replacing else "been there or not"
+        return (
+            f"Two datasets are adjacent if they differ by {unit.describe()}. "
+            f"A record is one row over the attributes {', '.join(self.plan.schema.names)}; it may have "
+            f"{changed}."
+        )
+
+    def domain(self) -> str:
+        """The data that could be measured."""
+        sizes = zip(self.plan.schema.names, self.plan.schema.sizes, strict=True)
+        cells = ", ".join(f"{name} ({counted(size, 'cell', 'cells')})" for name, size in sizes)
+        return f"Any number of records over the public attributes {cells}, fixed before any data were read."
+
+    def policies(self) -> Iterator[str]:
+        """What became of values outside the schema, attribute by attribute."""
+        for name, policy in self.audit.get("policies", {}).items():
+            yield f"{name}: values outside the schema are handled by '{policy}', that is, {_POLICIES[policy]}"
+
+    def unprotected(self) -> str:
+        """What the guarantee does not cover of what is published."""
+        if self.plan.unit.replacing:
+            return "The number of records, which the neighbour relation holds fixed and which is public."
+        return "None: totals have noise like all other numbers."
+
+    def noise(self) -> str:
+        """The mechanism in a sentence."""
+        law = "discrete Laplace" if self.plan.strategy.law == "laplace" else "rounded Gaussian"
+        blocks = sum(len(layer.noise) for layer in self.plan.strategy.layers)
+        return (
+            f"Matrix mechanism (method {self.plan.method!r}): {counted(blocks, 'block', 'blocks')} of "
+            f"integer combinations of exact counts, each number with independent {law} noise; tables are "
+            "least-squares estimates from them, so that all answers agree."
+        )
+
+    def floating_point(self) -> str:
+        """What was done about floating point and randomness."""
+        return (
+            "Noise is drawn exactly, as integers with rational parameters, from the operating system's "
+            "entropy stretched by AES-256 in counter mode; no floating-point number is noise or is added to noise. "
+            "The cost of a record is computed in exact fractions from the integers that are measured."
+        )
+
+    def side_channels(self) -> str:
+        """What was done about the computing platform."""
+        return (
+            "The budget is debited durably before noise is drawn; all that can fail on account of the data "
+            "fails before that; messages, files and steps do not depend on the data beyond the declared "
+            "policies (a replay audit of the plan, 'residua audit', compares them). Readers cannot query the "
+            "data, so there is no timing channel to them; the time a measurement takes is not hidden on "
+            "the curator's own machine."
+        )
+
+    def composition(self) -> str:
+        """How spending adds up, with what the ledger says."""
+        parts = "Costs of all blocks are added up exactly for the dearest record (sequential composition)."
+        if self.ledger is None:
+            paid = self.audit["ledger"]
+            ledger = (
+                "nothing was spent"
+                if paid is None
+                else f"entry {paid['entry']} of {self.dataset!r} paid for it"
+            )
+            return f"{parts} Releases on one dataset share a ledger: {ledger}."
+        return f"{parts} {' '.join(self.ledger.describe().splitlines())}"
+
+    def releases(self) -> int:
+        """Releases that the ledger has paid for; one where it is not at hand."""
+        return 1 if self.ledger is None else max(1, len(self.ledger.entries()))
+
+    def records(self) -> int | None:
+        """About how many records there are, as released with noise; None where that cannot be answered."""
+        try:
+            total = float(self.release.values(marginals(self.plan.schema, ways=0))[0])
+        except (NotInSpan, ResiduaError):
+            return None
+        return max(0, round(total / self.plan.unit.max_records))
+
+    def utility(self) -> str:
+        """How wrong the numbers are, and how much better any could be."""
+        largest = self.plan.max_variance**0.5
+        worst = "" if largest != largest else f", the largest {largest:,.4g}"
+        return (
+            f"Every published number has its standard deviation beside it; the root mean square is "
+            f"{self.plan.rmse:,.4g}{worst}. {self.plan.certificate.describe()}"
+        )
+
+    def software(self) -> str:
+        """What made it."""
+        made = f"Residua {self.audit['residua']}, Python {self.audit['python']}"
+        return f"{made}; this statement by Residua {__version__}"
