@@ -112,7 +112,7 @@ COMPILE = .venv/bin/uv pip compile --quiet --universal --python-version 3.11 --g
 lock: | $(DEV) ## recompile the locked requirements; UPGRADE=--upgrade takes the newest versions
 	$(COMPILE) --group dev --output-file requirements/dev.txt
 	$(COMPILE) --group build --constraint requirements/dev.txt --output-file requirements/run.txt
-	$(COMPILE) --all-extras --group build --group runner --constraint requirements/dev.txt \
+	$(COMPILE) --all-extras --group build --group runner --group readers --constraint requirements/dev.txt \
 	    --output-file requirements/extras.txt
 
 clean: ## remove the environments and every cache

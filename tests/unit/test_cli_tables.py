@@ -65,7 +65,7 @@ def test_tables_speak_json(file, tmp_path):
 def test_long_tables_are_cut_and_say_so(file):
     shown = run("tables", file, "--replicates", "0", "--rows", "2").stdout
     assert "and 8 more" not in shown
-    assert "and 3 more; --rows" in shown
+    assert "and 3 more; --most" in shown
     assert "and 2 more tables" in shown
 
 

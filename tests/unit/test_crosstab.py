@@ -1,11 +1,19 @@
 """Tables with rows and columns: margins that add up, escaped labels, marked and suppressed cells."""
 
+import json
 import re
+import sys
 
 import numpy as np
 import pytest
+from pyarrow import parquet
+from typer.testing import CliRunner
 
 import residua as rs
+from residua.accuracy.reliability import Reliability
+from residua.cli.app import app
+from residua.report import release_contents
+from residua.report.markup import tables_section
 
 SCHEMA = rs.Schema(
     age=rs.Categorical("young", "old"),
@@ -44,7 +52,7 @@ def test_html_escapes_labels_and_spans_headings(release):
     assert "<b>" not in page
     assert "&lt;b&gt;" in page
     assert '<th scope="col" colspan=3>young</th>' in page
-    assert page.count("<tr>") == 2 + 3 + 1
+    assert page.count("<tr") == 2 + 3 + 2
     assert "± is half the width of the 95% interval, from" in page
     assert "±" not in release.crosstab("sex", "work").to_html(errors=False)
 
@@ -55,16 +63,47 @@ def test_markdown_escapes_bars(release):
     assert re.fullmatch(r"\| F \| [\d,]+ ± [\d.]+ .*\|", lines[2])
 
 
-def test_unreliable_cells_are_marked_or_suppressed_by_a_rule_that_is_stated(release):
+def test_unreliable_cells_are_marked_greyed_or_suppressed_by_a_rule_that_is_stated(release):
     marked = release.crosstab("sex", "work", reliability=0.02)
     assert marked.unsure.any()
     assert not marked.unsure.all()
-    assert "in italics" in marked.to_html()
-    assert 'class="unsure"' in marked.to_html()
+    assert "above 2% of them are followed by *" in marked.to_html()
+    assert re.search(r"<td>\d+\*<span", marked.to_html())
+    assert re.search(r"\d\* ± ", str(marked))
+    greyed = release.crosstab("sex", "work", reliability=0.02, unreliable="grey").to_html()
+    assert greyed.count('"grey"') + greyed.count(' grey"') == marked.unsure.sum()
     left_out = release.crosstab("sex", "work", reliability=0.02, unreliable="suppress")
     assert left_out.to_pandas().isna().to_numpy().sum() == marked.unsure.sum()
+    assert left_out.to_arrow()["value"].null_count == marked.unsure.sum()
     assert ".." in left_out.to_markdown()
     assert ".." in str(left_out)
+
+
+def test_intervals_that_hold_zero_are_a_rule_too(release):
+    found = release.crosstab("sex", "work", reliability="zero", level=0.9999999)
+    np.testing.assert_array_equal(found.unsure, found.lower <= 0)
+    assert "Numbers whose interval holds zero are followed by *." in found.to_markdown()
+
+
+def test_arrow_has_a_row_for_each_cell_margins_included(release):
+    found = release.crosstab(["age", "sex"], "work").to_arrow()
+    assert found.column_names == ["age", "sex", "work", "value", "stddev", "lower", "upper", "reliable"]
+    assert len(found) == 5 * 4
+    assert found.slice(19).to_pylist()[0]["age"] == "Total"
+
+
+def test_the_text_of_a_table_needs_no_other_package(release):
+    lines = str(release.crosstab(["age", "sex"], "work")).splitlines()
+    assert lines[0] == "Number of records by age, sex and work"
+    assert lines[2].split() == ["age", "sex", "<b>", "none|ever", "a", "Total"]
+    assert lines[4].startswith("       M")
+    assert "protects nobody" in lines[-1]
+
+
+def test_rows_alone_have_one_column(release):
+    found = release.crosstab("sex")
+    assert found.to_arrow().column_names[:2] == ["sex", "value"]
+    assert '<th scope="col">count</th>' in found.to_html()
 
 
 @pytest.mark.parametrize(
@@ -72,9 +111,69 @@ def test_unreliable_cells_are_marked_or_suppressed_by_a_rule_that_is_stated(rele
     [
         (lambda r: r.crosstab("sex", "sex"), "none of them again for its columns"),
         (lambda r: r.crosstab([], "sex"), "needs attributes for its rows"),
-        (lambda r: r.crosstab("sex", unreliable="hide"), "marked or suppressed, not 'hide'"),
+        (lambda r: r.crosstab("sex", unreliable="hide"), "marked, greyed or suppressed, not 'hide'"),
+        (lambda r: r.crosstab("sex", reliability=-1), "such as 0.3, or 'zero'"),
+        (lambda r: r.to_excel("t.xlsx", []), "no table here has rows and columns"),
     ],
 )
 def test_what_is_no_table_is_refused(release, ask, words):
     with pytest.raises(rs.WorkloadError, match=words):
         ask(release)
+
+
+def test_a_workbook_without_its_package_names_the_extra(release, monkeypatch, tmp_path):
+    monkeypatch.setitem(sys.modules, "xlsxwriter", None)
+    with pytest.raises(rs.ResiduaError, match=r"pip install 'residua\[excel\]'"):
+        release.crosstab("sex").to_excel(tmp_path / "t.xlsx")
+    assert not list(tmp_path.iterdir())
+
+
+def test_the_command_line_writes_tables_with_rows_and_columns(release, tmp_path):
+    release.save(tmp_path / "people.release")
+
+    def answer(*words: str) -> str:
+        result = CliRunner().invoke(app, ["answer", str(tmp_path / "people.release"), *words])
+        assert result.exit_code == 0, result.stderr
+        return result.stdout
+
+    assert "none|ever" in answer("--rows", "sex", "--columns", "age,work").splitlines()[2]
+    for ending, words in [("html", "<caption>"), ("md", "| sex |"), ("csv", '"sex","work","value"')]:
+        written = tmp_path / f"table.{ending}"
+        answer("--rows", "sex", "--columns", "work", "--reliability", "0.02", "-o", str(written))
+        assert words in written.read_text()
+    answer("--rows", "sex", "-o", str(tmp_path / "table.parquet"))
+    assert parquet.read_table(tmp_path / "table.parquet").column_names[0] == "sex"
+    assert len(json.loads(answer("--rows", "sex", "--no-margins", "--json"))[0]["cells"]) == 2
+    assert (
+        answer("--sql", "SELECT sex, AVG(1) AS one, COUNT(*) AS n FROM t GROUP BY sex").split()[0]
+        == "SIMULATED:"
+    )
+    answer("--sql", "SELECT sex, COUNT(*) AS n FROM t GROUP BY sex LIMIT 1", "-o", str(tmp_path / "s.csv"))
+    assert len((tmp_path / "s.csv").read_text().splitlines()) == 2
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (["--columns", "sex"], "--columns goes with --rows"),
+        (["--rows", "sex", "--table", "age"], "give one of --table, --sql and --rows"),
+        (["--rows", "sex", "-o", "t.doc"], ".csv, .parquet, .xlsx, .html or .md"),
+        (["--table", "sex", "-o", "t.html"], "with --rows also .xlsx, .html or .md"),
+        (["--rows", "sexx"], "sexx"),
+        (["--rows", "sex", "--reliability", "often"], "such as 0.3, or 'zero'"),
+    ],
+)
+def test_mistakes_on_the_command_line_say_what_to_write(release, tmp_path, words, expected):
+    release.save(tmp_path / "people.release")
+    result = CliRunner().invoke(app, ["answer", str(tmp_path / "people.release"), *words])
+    assert result.exit_code != 0
+    assert expected in " ".join(result.output.replace("│", " ").split())
+
+
+def test_a_report_flags_by_the_same_rule_and_states_it(release):
+    for unreliable, words in [("mark", "*<td>"), ("grey", "<tr class=grey"), ("suppress", "<td>..<td>")]:
+        rule = Reliability(0.02, unreliable)
+        page = tables_section(release_contents(release, reliability=rule), {})
+        assert rule.describe() in page
+        assert words in page
+    assert "standard error is above" not in tables_section(release_contents(release), {})

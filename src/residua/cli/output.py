@@ -1,5 +1,6 @@
 """What commands show and write: text for the terminal, JSON for programs, files whole or not at all."""
 
+import html
 import json
 import math
 import re
@@ -12,19 +13,20 @@ from typing import IO, TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from residua._files import Target, whole_file
+from residua._files import Target, whole_file, write_text
 from residua._text import Row, columns, counted, visible
 from residua.answers import write_parquet
 from residua.errors import DataError, FileFormatError
 from residua.methods.draft import Progress
 from residua.postprocess import Processed
 from residua.release import Release
+from residua.release.crosstab import Crosstab, write_workbook
+from residua.release.printing import SIMULATED as SIMULATED
 from residua.workload import Workload
 
 if TYPE_CHECKING:
     import pyarrow
 
-SIMULATED = "SIMULATED: for tests only; the noise is predictable and protects nobody."
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for programs instead of text.")]
 Force = Annotated[bool, typer.Option("--force", help="Replace files that exist.")]
 Formulas = Annotated[
@@ -36,6 +38,13 @@ Formulas = Annotated[
 OutputTable = Annotated[
     Path | None, typer.Option("-o", "--output", help="Write all rows to this .csv or .parquet file.")
 ]
+TABLES = (".csv", ".parquet")
+CROSSTABS = (*TABLES, ".xlsx", ".html", ".md")
+PAGE = """<!doctype html>
+<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">
+<title>{title}</title><style>:root{{color-scheme:light dark}}body{{margin:2em}}</style></head>
+<body>{body}</body></html>
+"""
 FORMULA = "^[=+\\-@\t\r\n＝＋－＠]"  # what spreadsheets take for the beginning of one
 NUMBER = r"^[+-]?\d+(\.\d+)?([eE][+-]?\d+)?$"  # and what they do not
 
@@ -55,7 +64,7 @@ def tables_screen(
         yield f"{group.name} ({counted(group.count, 'number', 'numbers')})"
         yield from columns(head, rows_of(Workload(work.schema, (group,))))
         if group.count > most:
-            yield f"  ... and {group.count - most:,} more; --rows or -o {file} shows them all"
+            yield f"  ... and {group.count - most:,} more; --most or -o {file} shows them all"
     if work.tables > most:
         yield ""
         more = counted(work.tables - most, "more table", "more tables")
@@ -114,10 +123,42 @@ def refuse_to_replace(paths: list[Path], force: bool) -> None:
             raise FileFormatError(f"{path} exists; choose another name, or replace it with --force")
 
 
-def check_table_file(path: Path) -> None:
+def check_table_file(path: Path, endings: Sequence[str] = TABLES) -> None:
     """Nothing, or the error for an ending that answers cannot be written to."""
-    if path.suffix.lower() not in (".csv", ".parquet"):
-        raise DataError(f"{path}: answers are written to a file that ends in .csv or .parquet")
+    if path.suffix.lower() not in endings:
+        known = f"{', '.join(endings[:-1])} or {endings[-1]}"
+        more = "" if endings == CROSSTABS else "; with --rows also .xlsx, .html or .md"
+        raise DataError(f"{path}: answers are written to a file that ends in {known}{more}")
+
+
+def show_crosstabs(
+    found: Release, tables: Sequence[Crosstab], output: Path | None, *, formulas: bool, as_json: bool
+) -> None:
+    """Print tables with rows and columns, or write them in the form that the file's ending names."""
+    if not tables:
+        raise DataError("no table here has a number for each combination of cells; name some: --rows age")
+    if output is not None:
+        _write_crosstabs(found, tables, output, formulas=formulas)
+        written = f"Wrote {counted(len(tables), 'table', 'tables')} to {output}"
+        show_json({"tables": output}) if as_json else show([written])
+    elif as_json:
+        show_json([{"title": each.title, "cells": each.to_arrow().to_pylist()} for each in tables])
+    else:
+        show(line for each in tables for line in str(each).splitlines())
+
+
+def _write_crosstabs(found: Release, tables: Sequence[Crosstab], path: Path, *, formulas: bool) -> None:
+    ending = path.suffix.lower()
+    if ending == ".xlsx":
+        write_workbook(path, tables)
+    elif ending == ".html":
+        body = "".join(each.to_html() for each in tables)
+        write_text(path, PAGE.format(title=html.escape(tables[0].title), body=body))
+    elif ending == ".md":
+        write_text(path, "\n".join(f"## {each.title}\n\n{each.to_markdown()}" for each in tables))
+    else:
+        marks = ["simulated"] * found.simulated
+        write_rows(path, tables[0].to_arrow().replace_schema_metadata(found.marks), marks, formulas=formulas)
 
 
 def refuse_confusion(outputs: Iterable[Path], inputs: Iterable[Path]) -> None:
@@ -153,7 +194,7 @@ def write_rows(path: Path, rows: "pyarrow.Table", marks: Sequence[str], *, formu
     if path.suffix.lower() == ".parquet":
         write_parquet(path, rows.schema, rows.to_batches())
     else:
-        write_csv(path, [rows], marks, formulas=formulas)
+        write_csv(path, rows.to_batches(), marks, formulas=formulas)
 
 
 def write_csv(

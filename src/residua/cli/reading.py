@@ -1,14 +1,17 @@
 """What is read of a release: `residua answer`, `tables`, `synthetic`, `report`; and `residua demo`."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from residua._text import Row, columns, counted
+from residua.accuracy.reliability import Reliability, Rule
 from residua.cli.output import (
+    CROSSTABS,
     SIMULATED,
+    TABLES,
     AsJson,
     Force,
     Formulas,
@@ -16,6 +19,7 @@ from residua.cli.output import (
     check_table_file,
     refuse_to_replace,
     show,
+    show_crosstabs,
     show_json,
     tables_screen,
     write_answers,
@@ -27,6 +31,8 @@ from residua.plans import Plan
 from residua.postprocess import Processed
 from residua.privacy.conversions import text_above
 from residua.release import Release
+from residua.release.crosstab import Crosstab, published
+from residua.release.intervals import Intervals
 from residua.report.words import decimals_for
 from residua.workload import Workload, table
 from residua.workload.sql import sql as sql_workload
@@ -36,7 +42,14 @@ if TYPE_CHECKING:
 
 ReleaseFile = Annotated[Path, typer.Argument(help="A release, as 'residua release' writes it.")]
 Replicates = Annotated[int, typer.Option(min=0, help="Simulations that errors are estimated from.")]
-Rows = Annotated[int, typer.Option(min=1, help="Most rows to print of each table.")]
+Flagged = Annotated[
+    str | None,
+    typer.Option(metavar="RULE", help="Flag numbers with a larger relative error (0.3), or 'zero' inside."),
+]
+FlaggedAs = Annotated[
+    str, typer.Option(metavar="WAY", help="What becomes of flagged numbers: mark, grey, suppress.")
+]
+Most = Annotated[int, typer.Option("--most", "--rows", min=1, help="Most rows to print of each table.")]
 
 
 def answer(
@@ -44,12 +57,28 @@ def answer(
     of: Annotated[
         str | None, typer.Option("--table", help="A table's name, or columns with commas between: age,sex.")
     ] = None,
+    rows: Annotated[
+        str | None,
+        typer.Option("--rows", help="A table with these down the side: age, or age,sex (a number: --most)."),
+    ] = None,
+    across: Annotated[
+        str | None, typer.Option("--columns", help="With --rows: these across the top.")
+    ] = None,
+    margins: Annotated[bool, typer.Option(help="With --rows: totals of rows and columns.")] = True,
+    reliability: Flagged = None,
+    unreliable: FlaggedAs = "mark",
+    title: Annotated[str | None, typer.Option(help="With --rows: the title of the table.")] = None,
     sql: Annotated[
         str | None, typer.Option(help="A statement, such as SELECT sex, COUNT(*) ... GROUP BY sex.")
     ] = None,
     level: Annotated[float, typer.Option(help="Confidence level of the intervals.")] = 0.95,
-    output: OutputTable = None,
-    rows: Rows = 40,
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            "-o", "--output", help="Write all rows to this .csv, .parquet, .xlsx, .html or .md file."
+        ),
+    ] = None,
+    most: Annotated[int, typer.Option("--most", min=1, help="Most rows to print of each table.")] = 40,
     formulas: Formulas = False,
     force: Force = False,
     as_json: AsJson = False,
@@ -60,14 +89,23 @@ def answer(
     Examples:
       residua answer people.release
       residua answer people.release --table age,sex --level 0.9
-      residua answer people.release -o answers.parquet
+      residua answer people.release --rows age --columns sex -o table.xlsx
+      residua answer people.release -o answers.parquet      (.xlsx: a sheet for each table)
     """
-    if of is not None and sql is not None:
-        raise typer.BadParameter("give --table or --sql, not both")
-    _refuse_output(output, force)
+    if rows is not None and rows.isdecimal():  # as --rows was once
+        most, rows = max(int(rows), 1), None
+    if sum(given is not None for given in (of, sql, rows)) > 1 or (across is not None and rows is None):
+        raise typer.BadParameter("give one of --table, --sql and --rows; --columns goes with --rows")
+    book = rows is not None or (output is not None and output.suffix.lower() == ".xlsx")
+    _refuse_output(output, force, CROSSTABS if book and sql is None else TABLES)
     found = Release.load(file)
+    if book and sql is None:
+        rule = _rule(reliability), unreliable
+        made = _crosstabs(found, of, rows, across, margins=margins, level=level, rule=rule, title=title)
+        show_crosstabs(found, made, output, formulas=formulas, as_json=as_json)
+        return
     if sql is not None and "query" not in (asked := found.sql(sql, level=level)).column_names:
-        _show_rows(found, asked, output, rows, level, formulas=formulas, as_json=as_json)
+        _show_rows(found, asked, output, most, level, formulas=formulas, as_json=as_json)
         return
     work = _wanted(found, of, sql)
     if output is not None:
@@ -81,7 +119,43 @@ def answer(
         rho, unit = text_above(found.plan.privacy.rho), found.plan.unit.describe()
         about = f"Measured {found.audit['time']} at rho = {rho}, protecting against {unit}."
         head = ("query", "value", "stddev", f"{100 * level:.4g}% interval")
-        show(list(_screen(found, about, work, head, _answer_row, rows, "answers.csv", level=level)))
+        show(list(_screen(found, about, work, head, _answer_row, most, "answers.csv", level=level)))
+
+
+def _rule(text: str | None) -> Rule:
+    """The rule of quality flags that was written: a number, or a word."""
+    try:
+        return text if text is None else float(text)
+    except ValueError:
+        return text
+
+
+def _crosstabs(
+    found: Release,
+    of: str | None,
+    rows: str | None,
+    across: str | None,
+    *,
+    margins: bool,
+    level: float,
+    rule: tuple[Rule, str],
+    title: str | None,
+) -> list[Crosstab]:
+    """The table that was asked for, or those that were published, with rows and columns."""
+    names = found.plan.schema.names
+    if rows is None:
+        groups = _wanted(found, of, None).groups()
+        return list(published(found, groups, Intervals(level), Reliability(*rule), found.facts()))
+    down, top = (_names(each, names) for each in (rows, across or ""))
+    return [
+        found.crosstab(
+            down, top, margins=margins, level=level, reliability=rule[0], unreliable=rule[1], title=title
+        )
+    ]
+
+
+def _names(text: str, known: Sequence[str]) -> list[str]:
+    return [text] if text in known else [name.strip() for name in text.split(",") if name.strip()]
 
 
 def _show_rows(
@@ -111,9 +185,9 @@ def _entry(value: Any) -> str:
     return "" if value is None else f"{value:,.4g}" if isinstance(value, float) else str(value)
 
 
-def _refuse_output(output: Path | None, force: bool) -> None:
+def _refuse_output(output: Path | None, force: bool, endings: Sequence[str] = TABLES) -> None:
     if output is not None:
-        check_table_file(output)
+        check_table_file(output, endings)
         refuse_to_replace([output], force)
 
 
@@ -161,7 +235,7 @@ def tables(
     rounded: Annotated[bool, typer.Option("--rounded", help="Whole numbers that add up.")] = False,
     output: OutputTable = None,
     replicates: Replicates = 20,
-    rows: Rows = 40,
+    rows: Most = 40,
     formulas: Formulas = False,
     force: Force = False,
     as_json: AsJson = False,
@@ -246,6 +320,8 @@ def report(
     ] = None,
     title: Annotated[str | None, typer.Option(help="With -o: the title of the page.")] = None,
     level: Annotated[float, typer.Option(help="With -o: confidence level of the intervals.")] = 0.95,
+    reliability: Flagged = None,
+    unreliable: FlaggedAs = "mark",
     force: Force = False,
     as_json: AsJson = False,
 ) -> None:
@@ -258,11 +334,14 @@ def report(
     """
     if output is not None:
         refuse_to_replace([output], force)
-    elif plots is not None or title is not None:
-        raise typer.BadParameter("--plots and --title are for a page; give -o report.html too")
+    elif plots is not None or title is not None or reliability is not None:
+        raise typer.BadParameter("--plots, --title and --reliability are for a page; give -o report.html too")
     found = Plan.load(file) if file.suffix.lower() == ".plan" else Release.load(file)
     if output is not None:
-        found.report(output, level=level, title=title, plots=plots)
+        flags: Any = {}
+        if isinstance(found, Release):
+            flags = {"reliability": _rule(reliability), "unreliable": unreliable}
+        found.report(output, level=level, title=title, plots=plots, **flags)
         show_json({"report": output}) if as_json else show([f"Wrote {output}"])
         return
     plan, audit = (found, None) if isinstance(found, Plan) else (found.plan, dict(found.audit))

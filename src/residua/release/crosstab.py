@@ -4,50 +4,45 @@ Cells, margins and the total are answers of one estimator, so margins are the su
 (up to rounding for print). Cells that are too uncertain are marked by a rule that the notes state.
 """
 
-import html
-from collections.abc import Iterator, Sequence
+import os
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import product
-from typing import TYPE_CHECKING
+from itertools import islice, product
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
 from residua._arrays import Array, Flags
-from residua._text import visible
+from residua._files import whole_file
+from residua.accuracy.reliability import Reliability, Rule
 from residua.errors import WorkloadError
 from residua.privacy.statement import interval_margin
+from residua.release import printing
 from residua.release.intervals import Intervals
+from residua.release.printing import TOTAL
 from residua.release.statistics import Answers, listed_names
+from residua.release.workbook import workbook_bytes
 from residua.schema import Schema
-from residua.workload import table
+from residua.workload import Table, table
 
 if TYPE_CHECKING:
     import pandas
+    import pyarrow
 
 Label = tuple[str, ...]
 
-TOTAL = "Total"
 MOST_CELLS = 100_000  # of a table that people look at
-UNRELIABLE = ("mark", "suppress")
-SUPPRESSED = ".."
-
-STYLE = """table.crosstab{border-collapse:collapse;font:14px/1.35 system-ui,sans-serif}
-table.crosstab td{font-variant-numeric:tabular-nums}
-table.crosstab caption{caption-side:top;text-align:left;font-weight:600;padding:0 0 .5em}
-table.crosstab th,table.crosstab td{padding:.2em .7em;text-align:right;vertical-align:top}
-table.crosstab thead th{border-bottom:1px solid;text-align:center}
-table.crosstab thead tr:first-child th{border-top:2px solid}
-table.crosstab tbody th{text-align:left;font-weight:400}
-table.crosstab tbody tr:last-child>*{border-bottom:2px solid}
-table.crosstab .total{font-weight:600}
-table.crosstab .error{display:block;font-size:.8em;opacity:.7;font-weight:400}
-table.crosstab .unsure{opacity:.55;font-style:italic}
-table.crosstab tfoot td{text-align:left;font-size:.85em;padding-top:.5em}"""
+MOST_SHEETS = 200  # of one workbook
+MOST_COLUMNS = 24  # of a table whose layout nobody chose
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Crosstab:
-    """One table with rows and columns, (rows, columns) each; the last ones may be margins."""
+    """One table with rows and columns, (rows, columns) each; the last ones may be margins.
+
+    `about` has facts on the release for the notes of a workbook.
+    """
 
     title: str
     row_names: tuple[str, ...]
@@ -60,126 +55,166 @@ class Crosstab:
     upper: Array
     level: float
     unsure: Flags
-    notes: tuple[str, ...]
-    suppress: bool = False
+    reliability: Reliability
+    about: tuple[tuple[str, str], ...]
 
     def to_pandas(self, figure: str = "values") -> "pandas.DataFrame":
         """A data frame of `values`, `stddev`, `lower` or `upper`; suppressed cells are missing."""
         import pandas as pd
 
-        found = np.where(self.unsure & self.suppress, np.nan, getattr(self, figure))
+        found = np.where(self.left_out, np.nan, getattr(self, figure))
         return pd.DataFrame(
             found, index=_index(self.rows, self.row_names), columns=_index(self.columns, self.column_names)
         )
 
+    def to_arrow(self) -> "pyarrow.Table":
+        """A row for each cell: its labels, value, stddev, lower, upper, and whether it is reliable.
+
+        Margins have the label Total; suppressed cells are null.
+        """
+        import pyarrow as pa
+
+        pairs = list(product(self.rows, self.columns))
+        labels = zip(*(tuple(row) + tuple(column) for row, column in pairs), strict=True)
+        found: dict[str, Any] = {
+            name: pa.array(each)
+            for name, each in zip((*self.row_names, *self.column_names), labels, strict=True)
+        }
+        for name, figure in zip(("value", "stddev", "lower", "upper"), self._figures(), strict=True):
+            found[name] = pa.array(figure.reshape(-1), mask=self.left_out.reshape(-1))
+        return pa.table(found | {"reliable": pa.array(~self.unsure.reshape(-1))})
+
     def to_html(self, *, errors: bool = True) -> str:
         """A table for a page, with its own style, headings and notes; `errors` stand below the numbers."""
-        head = "".join(f"<tr>{line}</tr>" for line in self._html_head())
-        body = "".join(f"<tr>{line}</tr>" for line in self._html_rows(errors))
-        width = len(self.row_names) + len(self.columns)
-        foot = "".join(f"<tr><td colspan={width}>{_text(note)}</td></tr>" for note in self._notes(errors))
-        return (
-            f'<style>{STYLE}</style><table class="crosstab"><caption>{_text(self.title)}</caption>'
-            f"<thead>{head}</thead><tbody>{body}</tbody><tfoot>{foot}</tfoot></table>"
-        )
+        return printing.html_of(self, errors=errors)
+
+    def to_markdown(self, *, errors: bool = True) -> str:
+        """A table in Markdown; errors follow the numbers."""
+        return printing.markdown_of(self, errors=errors)
+
+    def to_excel(self, path: str | os.PathLike[str]) -> None:
+        """Write a workbook with the table and a sheet of notes; needs the extra `residua[excel]`."""
+        write_workbook(path, [self])
 
     def _repr_html_(self) -> str:
         return self.to_html()
 
-    def to_markdown(self, *, errors: bool = True) -> str:
-        """A table in Markdown; errors follow the numbers."""
-        heads = [*self.row_names, *(" / ".join(label) or "count" for label in self.columns)]
-        lines = [heads, ["---"] * len(self.row_names) + ["---:"] * len(self.columns)]
-        for at, label in enumerate(self.rows):
-            numbers = [self._number(at, column) for column in range(len(self.columns))]
-            spread = [
-                f" ± {self._error(at, column)}" if errors else "" for column in range(len(self.columns))
-            ]
-            lines.append(
-                [*label, *(a + ("" if a == SUPPRESSED else b) for a, b in zip(numbers, spread, strict=True))]
-            )
-        text = "\n".join("| " + " | ".join(_cell(word) for word in line) + " |" for line in lines)
-        return "\n\n".join([text, *self._notes(errors)]) + "\n"
-
     def __str__(self) -> str:
-        return self.to_pandas().to_string(float_format=lambda value: f"{value:,.0f}", na_rep=SUPPRESSED)
+        return printing.text_of(self)
 
-    def _number(self, row: int, column: int) -> str:
-        if self.suppress and self.unsure[row, column]:
-            return SUPPRESSED
-        return f"{round(float(self.values[row, column])):,}".replace("-", "−")
+    @property
+    def left_out(self) -> Flags:
+        """The cells that are suppressed."""
+        return self.unsure & self.reliability.suppresses
 
-    def _error(self, row: int, column: int) -> str:
-        half = (self.upper[row, column] - self.lower[row, column]) / 2
-        return f"{half:,.0f}" if half >= 10 else f"{half:.1f}"
-
-    def _notes(self, errors: bool) -> Iterator[str]:
+    def notes(self, *, errors: bool = True) -> Iterator[str]:
+        """What stands below the table."""
         if errors:
-            level = f"{self.level:.0%}"
+            level = f"{100 * self.level:.4g}%"
             yield f"± is half the width of the {level} interval, from the noise that protects people."
-        yield from self.notes
+        if self.reliability.rule is not None:
+            yield self.reliability.describe()
+        for name, fact in self.about:
+            if name == printing.WARNING:
+                yield fact
 
-    def _html_head(self) -> Iterator[str]:
-        """Lines of headings, one for each attribute of the columns; equal neighbours are one heading."""
-        depth = max(len(self.column_names), 1)
-        corner = "".join(f'<th scope="col" rowspan={depth}>{_text(name)}</th>' for name in self.row_names)
-        if not self.column_names:
-            yield corner + '<th scope="col">count</th>'
-        for level in range(len(self.column_names)):
-            cells = [corner] if level == 0 else []
-            for label, width in _runs([each[: level + 1] for each in self.columns]):
-                total = ' class="total"' if label[level] == TOTAL else ""
-                word = label[level] if level == 0 or label[level] != TOTAL or label[0] != TOTAL else ""
-                cells.append(f'<th scope="col" colspan={width}{total}>{_text(word)}</th>')
-            yield "".join(cells)
+    def _figures(self) -> tuple[Array, Array, Array, Array]:
+        return self.values, self.stddev, self.lower, self.upper
 
-    def _html_rows(self, errors: bool) -> Iterator[str]:
-        for at, label in enumerate(self.rows):
-            before = self.rows[at - 1] if at else ()
-            cells = []
-            for place, word in enumerate(label):
-                again = bool(before) and before[: place + 1] == label[: place + 1]
-                again |= word == TOTAL and place > 0 and label[place - 1] == TOTAL
-                total = ' class="total"' if word == TOTAL else ""
-                cells.append(f'<th scope="row"{total}>{"" if again else _text(word)}</th>')
-            for column, of in enumerate(self.columns):
-                number = self._number(at, column)
-                words = ["total"] * (TOTAL in label or TOTAL in of) + ["unsure"] * bool(
-                    self.unsure[at, column]
-                )
-                shown = f' class="{" ".join(words)}"' if words else ""
-                error = (
-                    f'<span class="error">± {self._error(at, column)}</span>'
-                    if errors and number != SUPPRESSED
-                    else ""
-                )
-                cells.append(f"<td{shown}>{number}{error}</td>")
-            yield "".join(cells)
+
+class Publishes(Answers, Protocol):
+    """Answers that know where they come from."""
+
+    def facts(self) -> list[tuple[str, str]]:
+        """What readers of the tables should know about the release."""
 
 
 class Tabulates:
     """What a release offers to those who print tables."""
 
     def crosstab(
-        self: Answers,
+        self: Publishes,
         rows: str | Sequence[str],
         columns: str | Sequence[str] = (),
         *,
         margins: bool = True,
         level: float = 0.95,
-        reliability: float | None = None,
+        reliability: Rule = None,
         unreliable: str = "mark",
         title: str | None = None,
     ) -> Crosstab:
-        """A table with rows and columns, as pandas, HTML or Markdown; margins add up.
+        """A table with rows and columns, as pandas, HTML, Markdown or a workbook; margins add up.
 
-        With `reliability=0.3`, numbers whose standard error is above 30% of them are marked, or left out with
-        `unreliable="suppress"`; the notes below the table state the rule.
+        With `reliability=0.3`, numbers whose standard error is above 30% of them are marked, or greyed or
+        left out with `unreliable="grey"` or `"suppress"`; with `reliability="zero"`, those whose interval
+        holds zero. The notes below the table state the rule.
         """
+        rule = Reliability(reliability, unreliable)
         return crosstab(
-            self, rows, columns, margins=margins, intervals=Intervals(level), reliability=reliability,
-            unreliable=unreliable, title=title,
+            self, rows, columns, margins=margins, intervals=Intervals(level), rule=rule, title=title,
+            about=self.facts(),
         )  # fmt: skip
+
+    def to_excel(
+        self: Publishes,
+        path: str | os.PathLike[str],
+        tables: Iterable[Crosstab] | None = None,
+        *,
+        level: float = 0.95,
+        reliability: Rule = None,
+        unreliable: str = "mark",
+    ) -> None:
+        """Write crosstabs, by default of all published tables, to one workbook: a sheet each, and notes.
+
+        Needs the extra `residua[excel]`.
+        """
+        rule, made = Reliability(reliability, unreliable), tables
+        if made is None:
+            groups = self.plan.workload.groups()
+            made = published(self, groups, Intervals(level), rule, self.facts())
+        write_workbook(path, made)
+
+
+def write_workbook(path: str | os.PathLike[str], tables: Iterable[Crosstab]) -> None:
+    """Write tables to one workbook, which is either whole or not there."""
+    made = list(islice(tables, MOST_SHEETS + 1))
+    if not made or len(made) > MOST_SHEETS:
+        raise WorkloadError(
+            f"a workbook has between 1 and {MOST_SHEETS} tables with rows and columns; give fewer of them"
+            if made
+            else "no table here has rows and columns of its own; name some: rows=['age'], columns=['sex']"
+        )
+    content = workbook_bytes(made)
+    with whole_file(Path(path)) as stream:
+        stream.write(content)
+
+
+def published(
+    source: Answers,
+    groups: Iterable[Table],
+    intervals: Intervals,
+    rule: Reliability,
+    about: Sequence[tuple[str, str]],
+) -> Iterator[Crosstab]:
+    """Tables with a number for each combination of cells, laid out so that few columns stand side by side."""
+    schema = source.plan.schema
+    for group in groups:
+        names = [name for factor in group.factors for name in factor.names(schema)]
+        if not names or not all(
+            factor.queries.count == schema[name].size for factor, name in _each(group, names)
+        ):
+            continue
+        if np.prod([schema[name].size for name in names]) > MOST_CELLS:
+            continue
+        last = names[-1:] if len(names) > 1 and schema[names[-1]].size <= MOST_COLUMNS else []
+        yield crosstab(
+            source, names[: len(names) - len(last)], last, margins=True, intervals=intervals, rule=rule,
+            title=None, about=about,
+        )  # fmt: skip
+
+
+def _each(group: Table, names: Sequence[str]) -> Iterator[tuple[Any, str]]:
+    return zip(group.factors, names, strict=True) if len(names) == len(group.factors) else iter(())
 
 
 def crosstab(
@@ -189,19 +224,15 @@ def crosstab(
     *,
     margins: bool,
     intervals: Intervals,
-    reliability: float | None,
-    unreliable: str,
+    rule: Reliability,
     title: str | None,
+    about: Sequence[tuple[str, str]] = (),
 ) -> Crosstab:
     """The table on these attributes, with margins over all of the rows and all of the columns."""
     down, across = listed_names(rows), listed_names(columns)
     schema = source.plan.schema
     if not down or set(down) & set(across):
         raise WorkloadError("a table needs attributes for its rows, and none of them again for its columns")
-    if unreliable not in UNRELIABLE:
-        raise WorkloadError(
-            f"unreliable cells are marked or suppressed, not {unreliable!r}; use {UNRELIABLE!r}"
-        )
     shape = [int(np.prod([schema[name].size for name in names])) for names in (down, across)]
     if (shape[0] + 1) * (shape[1] + 1) > MOST_CELLS:
         raise WorkloadError(
@@ -217,11 +248,6 @@ def crosstab(
         right = [np.concatenate(pair) for pair in zip(right, corner, strict=True)]
         figures = [np.concatenate(pair, axis=1) for pair in zip(figures, right, strict=True)]
     values, stddev, lower, upper = figures
-    notes, unsure = [], np.zeros(values.shape, dtype=np.bool_)
-    if reliability is not None:
-        unsure = stddev > reliability * np.maximum(values, 0.0)
-        what = "left out" if unreliable == "suppress" else "in italics"
-        notes.append(f"Numbers whose standard error is above {reliability:.0%} of them are {what}.")
     name = title or f"Number of records by {', '.join(down)}{' and ' + ', '.join(across) if across else ''}"
     return Crosstab(
         title=name,
@@ -234,9 +260,9 @@ def crosstab(
         lower=lower,
         upper=upper,
         level=intervals.level,
-        unsure=unsure,
-        notes=tuple(notes),
-        suppress=unreliable == "suppress",
+        unsure=rule.unsure(values, stddev, lower),
+        reliability=rule,
+        about=tuple(about),
     )
 
 
@@ -262,20 +288,3 @@ def _index(labels: Sequence[Label], names: Sequence[str]) -> "pandas.Index":
     if len(names) > 1:
         return pd.MultiIndex.from_tuples(labels, names=list(names))
     return pd.Index([label[0] if label else "count" for label in labels], name=names[0] if names else None)
-
-
-def _runs(labels: Sequence[Label]) -> Iterator[tuple[Label, int]]:
-    """Equal neighbours, with how many there are."""
-    start = 0
-    for at in range(1, len(labels) + 1):
-        if at == len(labels) or labels[at] != labels[start]:
-            yield labels[start], at - start
-            start = at
-
-
-def _text(words: str) -> str:
-    return html.escape(visible(words))
-
-
-def _cell(words: str) -> str:
-    return visible(words).replace("|", "\\|")

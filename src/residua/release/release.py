@@ -15,6 +15,7 @@ from residua import _files
 from residua._arrays import AnyArray, Array
 from residua._limits import MOST_ANSWERS, ROWS_AT_ONCE
 from residua._manifests import submanifest
+from residua.accuracy.reliability import Reliability, Rule
 from residua.answering.estimator import Estimates, Estimator
 from residua.answers import Answers, asked_cells
 from residua.errors import FileFormatError, ResiduaError, WorkloadError
@@ -24,6 +25,7 @@ from residua.release.asking import FIGURES, Asks
 from residua.release.crosstab import Tabulates
 from residua.release.intervals import Intervals, whole_ends
 from residua.release.measurements import Measurements, audit_record, checked_audit, fitted_measurements
+from residua.release.printing import SIMULATED, WARNING
 from residua.release.statistics import Derives, TableAnswer
 from residua.workload import Table, TableRun, Workload, table
 from residua.workload.queries import spelled
@@ -187,14 +189,25 @@ class Release(Asks, Derives, Tabulates):
         level: float = 0.95,
         title: str | None = None,
         plots: str | os.PathLike[str] | None = None,
+        reliability: Rule = None,
+        unreliable: str = "mark",
     ) -> None:
         """Write one HTML page about the release: privacy, tables with error bars, budget, certificate.
 
-        `plots` is a folder for the pictures as SVG files too. Needs the extra `residua[report]`.
+        `plots` is a folder for the pictures as SVG files too; `reliability` and `unreliable` flag uncertain
+        numbers as in `crosstab`. Needs the extra `residua[report]`.
         """
         from residua.report import release_contents, write_report  # seldom needed, and not quick to load
 
-        write_report(release_contents(self, level=level, title=title), path, plots)
+        rule = Reliability(reliability, unreliable)
+        write_report(release_contents(self, level=level, title=title, reliability=rule), path, plots)
+
+    def facts(self) -> list[tuple[str, str]]:
+        """What readers of its tables should know: privacy, when it was measured, where it comes from."""
+        warning = [(WARNING, SIMULATED)] if self.simulated else []
+        privacy = [("Privacy", line.strip()) for line in self.plan.privacy.describe().splitlines()]
+        made = [("Measured", str(self.audit["time"])), ("Release", self.hash)]
+        return [*warning, *privacy, *made, ("Made by", f"Residua {self.audit['residua']}")]
 
     def covariance(self, left: Workload, right: Workload) -> Array:
         """Covariance of the answers to two workloads, shape (left.count, right.count)."""

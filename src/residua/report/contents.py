@@ -11,6 +11,7 @@ import numpy as np
 
 from residua._arrays import Array, Integers
 from residua.accuracy.figures import Certificate, Figures, Fitness, MetTarget, TableSummary
+from residua.accuracy.reliability import Reliability
 from residua.privacy import Budget, NoiseLaw, Privacy
 from residua.schema import Schema
 from residua.strategy.strategy import Strategy
@@ -69,6 +70,9 @@ class SourceRelease(Protocol):
     @property
     def hash(self) -> str: ...
     def answers(self, work: Workload | None = None, *, level: float = 0.95) -> "pyarrow.Table": ...
+
+
+NO_RULE = Reliability()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -184,3 +188,5 @@ class Contents:
     history: Facts
     identity: Mapping[str, str]
     """Hashes and versions."""
+    reliability: Reliability = NO_RULE
+    """Which numbers are flagged as too uncertain."""

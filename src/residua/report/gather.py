@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 from itertools import islice
 from typing import Any
@@ -9,10 +10,12 @@ from typing import Any
 import numpy as np
 
 from residua.accuracy.figures import OBJECTIVE_WORDS
+from residua.accuracy.reliability import Reliability
 from residua.errors import WorkloadError
 from residua.privacy.statement import interval_margin
 from residua.report.budgets import budget_words, largest_of, points_of, shares_of
 from residua.report.contents import (
+    NO_RULE,
     Contents,
     Facts,
     Goal,
@@ -91,9 +94,16 @@ def plan_contents(plan: SourcePlan, *, level: float = 0.95, title: str | None = 
     return _contents(plan, None, level, title or "Plan for a private release")
 
 
-def release_contents(release: SourceRelease, *, level: float = 0.95, title: str | None = None) -> Contents:
+def release_contents(
+    release: SourceRelease,
+    *,
+    level: float = 0.95,
+    title: str | None = None,
+    reliability: Reliability = NO_RULE,
+) -> Contents:
     """What a report says about a release."""
-    return _contents(release.plan, release, level, title or "Report on a private release")
+    found = _contents(release.plan, release, level, title or "Report on a private release")
+    return replace(found, reliability=reliability)
 
 
 def _contents(plan: SourcePlan, release: SourceRelease | None, level: float, title: str) -> Contents:

@@ -7,6 +7,7 @@ from itertools import count
 import numpy as np
 
 from residua._text import counted, visible
+from residua.accuracy.reliability import Reliability
 from residua.report.contents import Contents, Numbers, Sheet
 from residua.report.words import asked, figure, level_text, shown
 
@@ -104,11 +105,12 @@ def tables_section(contents: Contents, figures: Mapping[int, str]) -> str:
         if len(contents.sheets) > OPEN
         else ""
     )
+    rule = [contents.reliability.describe()] if contents.released and contents.reliability.rule else []
     folded = "\n".join(
         _folded(number, sheet, contents, figures.get(number, ""))
         for number, sheet in enumerate(contents.sheets, 1)
     )
-    return f"{paragraphs([words])}\n{tools}\n{folded}"
+    return f"{paragraphs([words, *rule])}\n{tools}\n{folded}"
 
 
 def _folded(number: int, sheet: Sheet, contents: Contents, picture: str) -> str:
@@ -133,7 +135,7 @@ def _listed(sheet: Sheet, contents: Contents) -> str:
             f"and be within {figure(contents.margin * float(numbers.stddev[0]))} of the truth with "
             f"probability {level}.</p>"
         )
-    body = "\n".join(_rows(numbers, contents.margin))
+    body = "\n".join(_rows(numbers, contents.margin, contents.reliability))
     ahead = numbers.values is None
     errors = ["std. dev.", f"\u00b1 at {level}"] if ahead else ["published", "std. dev.", f"{level} interval"]
     names = "".join(f'<th scope="col">{cell}</th>' for cell in errors)
@@ -150,7 +152,7 @@ def _listed(sheet: Sheet, contents: Contents) -> str:
     return scrolled(f"Numbers of table {sheet.name}", listed, tall=len(numbers.queries) > 25) + more
 
 
-def _rows(numbers: Numbers, margin: float) -> Iterator[str]:
+def _rows(numbers: Numbers, margin: float, reliability: Reliability) -> Iterator[str]:
     """A row for each number; --a and --b say where its bar begins and how long it is, in percent."""
     stddev = numbers.stddev
     if numbers.values is None or numbers.lower is None or numbers.upper is None:
@@ -165,13 +167,19 @@ def _rows(numbers: Numbers, margin: float) -> Iterator[str]:
     scale = 100 / max(high - low, 1e-300)
     starts = np.round((numbers.lower - low) * scale, 1)
     widths = np.round((numbers.upper - numbers.lower) * scale, 1)
-    columns = (numbers.values, stddev, numbers.lower, numbers.upper, starts, widths)
+    unsure = reliability.unsure(numbers.values, stddev, numbers.lower)
+    columns = (numbers.values, stddev, numbers.lower, numbers.upper, starts, widths, unsure)
     for query, row in zip(
         numbers.queries, zip(*(each.tolist() for each in columns), strict=True), strict=True
     ):
-        value, error, lower, upper, start, width = row
+        value, error, lower, upper, start, width, doubtful = row
+        if doubtful and reliability.suppresses:
+            yield f"<tr style=--a:0;--b:0><th scope=row>{text(asked(query))}<td>..<td>..<td>..<td>"
+            continue
+        grey = " class=grey" if doubtful and reliability.unreliable == "grey" else ""
+        mark = "*" if doubtful and not grey else ""
         yield (
-            f"<tr style=--a:{start:g};--b:{width:g}><th scope=row>{text(asked(query))}"
-            f"<td>{shown(value, error)}<td>{figure(error)}"
+            f"<tr{grey} style=--a:{start:g};--b:{width:g}><th scope=row>{text(asked(query))}"
+            f"<td>{shown(value, error)}{mark}<td>{figure(error)}"
             f"<td>{shown(lower, error)} to {shown(upper, error)}<td>"
         )
