@@ -50,6 +50,9 @@ COUPLED_QUERIES = 20_000_000  # whose variances are gone through to find the lar
 KEPT_FIGURES = 4_000_000  # numbers kept of a class of tables, for the next table of that class
 COVARIANCE_CELLS = 2_600  # of a table whose variances are read off the covariance of its cells
 
+NOISE_LEVELS = 4_096  # different amounts of noise at the places of one level; more take long to draw
+PLACE_QUERIES = 2_000_000_000  # times places, of sets that are no places of a level: a minute
+
 # Strategies
 COUNTED_CELLS = 100_000_000  # of a marginal that is counted: 800 MB
 SPAN_ENTRIES = 20_000_000  # of a query matrix that is listed for its integer rows
@@ -64,6 +67,7 @@ MOST_RESIDUALS = 5_000_000  # of all blocks that are not centred; planning more 
 
 # Methods
 QUICK_CELLS = 1_024  # joint cells up to which the optimum over all mechanisms takes seconds
+COMPARED_PLACES = 128  # cells of an attribute with levels up to which it is also planned without them
 MANY_TABLES = 50_000  # above this choosing weights would take minutes
 BLOCK_RANK = 2_600  # of a block that is no product; above, the best product of factors is taken instead
 UNION_WORK = 1.1e9  # rank^2 * cells up to which all tables with joint families are solved as one block

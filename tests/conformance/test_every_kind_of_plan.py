@@ -36,6 +36,14 @@ BESIDE = rs.sql(SMALL, "SELECT COUNT(*) FROM t WHERE a0 >= 1 OR a1 = 0 OR a2 = 0
     SMALL, up_to=1
 )
 OVERLAPPING = rs.all_tables(MANY, 1, rs.prefix) + rs.all_tables(MANY, 2, rs.affine)
+PLACED = rs.Schema(
+    a0=rs.Hierarchy(
+        ("state", "county"), [("a", "a1"), ("b", "b1"), ("a", "a2"), ("b", "b2"), ("b", "b3")]
+    ),
+    a1=rs.Integer(0, 2),
+    a2=rs.Integer(0, 1),
+)
+PLACES = rs.table(PLACED, ["a1", "a2"]) + rs.levels(PLACED, "a0", {"a1": rs.prefix})
 GAUSS, LAPLACE = rs.zcdp(1), rs.pure_dp(1)
 REPLACED = rs.Unit(neighbours="replace_one")
 
@@ -56,6 +64,7 @@ PLANS: dict[str, tuple[str, Callable[[], rs.Plan]]] = {
     "union of joint families": ("diagonal", lambda: rs.plan(JOINT, GAUSS, method="hdmm-union")),
     "by kinds": ("coarsened", lambda: rs.plan(CONDITIONS, GAUSS)),
     "by kinds beside cells": ("coarsened", lambda: rs.plan(BESIDE, GAUSS, method="querysmasher")),
+    "places": ("places", lambda: rs.plan(PLACES, GAUSS, method="places")),
     "one product for all": ("kronecker", lambda: rs.plan(PREFIXES, GAUSS, method="hdmm-kron")),
     "identity": ("kronecker", lambda: rs.plan(PREFIXES, GAUSS, method="identity")),
     "hierarchical": ("kronecker", lambda: rs.plan(PREFIXES, GAUSS, method="hierarchical")),
@@ -69,6 +78,7 @@ PLANS: dict[str, tuple[str, Callable[[], rs.Plan]]] = {
         lambda: rs.plan(MARGINALS, GAUSS, objective="max_variance"),
     ),
     "replaced records": ("kronecker", lambda: rs.plan(PREFIXES, GAUSS, unit=REPLACED)),
+    "replaced places": ("places", lambda: rs.plan(PLACES, GAUSS, method="places", unit=REPLACED)),
     "replaced union": ("diagonal", lambda: rs.plan(CROSSED, GAUSS, method="hdmm-union", unit=REPLACED)),
     "replaced by kinds": ("coarsened", lambda: rs.plan(CONDITIONS, GAUSS, unit=REPLACED)),
     "laplace": ("nested", lambda: rs.plan(PREFIXES, LAPLACE)),

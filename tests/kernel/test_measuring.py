@@ -74,6 +74,18 @@ def test_under_the_noise_are_the_counts_of_cells_and_of_their_classes(silent):
     assert paid is None
 
 
+def test_blocks_within_places_measure_the_records_of_their_own_place(silent):
+    halves = JointClasses.of_one(2, Classes.of([0, 0, 1, 1]))
+    coarse = replace(measurement([[0], [0]], (3,), (np.eye(3),), [10], [0, 0], derived=(halves,)), within=2)
+    fine = replace(measurement([[]] * 4, (), (), [10], [0] * 4), within=2)
+    values, _ = measured(Stated([coarse, CELLS, fine]))
+    assert values[0].tolist() == [[1, 0, 1], [0, 1, 2]]
+    assert values[2].tolist() == [[1], [1], [1], [2]]
+    measuring.refuse_unkept(Stated([fine]))
+    with pytest.raises(rs.ResiduaError, match="cells of an attribute that its schema lacks"):
+        measuring.refuse_unkept(Stated([replace(fine, within=0)]))
+
+
 def test_two_batches_share_what_both_count_by_classes(silent):
     values, _ = measured(Stated([CLASSES, ONES, CLASSES]))
     assert values[0].tolist() == values[2].tolist() == [[1, 2, 2]]

@@ -5,8 +5,8 @@ import pytest
 from numpy.typing import NDArray
 
 import residua as rs
-from residua.bounds.trees import tree_bound, tree_of
-from residua.linalg.trees import Tree, merged, passes, root_trace, slopes
+from residua.bounds.trees import tree_bound
+from residua.linalg.trees import Nest, Tree, merged, passes, root_trace, slopes
 from residua.solve.trees import _Shares, bracket, solve_tree
 
 Array = NDArray[np.float64]
@@ -239,7 +239,7 @@ def test_the_bound_of_a_hierarchy_is_below_the_optimum_and_near_it(seed):
 
 def test_nodes_in_any_order_make_the_same_tree():
     nodes = [np.array([1, 0, 1, 0]), np.array([2, 1, 0, 3])]
-    tree = tree_of(nodes)
+    tree = Nest.of(nodes).tree
     assert tree.sizes == (1, 2, 4)
     assert [each.tolist() for each in tree.parents] == [[0, 0], [0, 0, 1, 1]]
 

@@ -13,6 +13,7 @@ structures is only how that is computed:
 | products over the same axes with a common diagonal form | `diagonal` | H-030 |
 | anything else | `coupled`: private coordinates eliminated, shared ones solved | O-001 to O-004 |
 | blocks that see classes of cells | `coarsened`: queries split, parts answered as above | H-041 |
+| blocks within places, at several levels | `places`: one pass up the tree and one down | T-007 |
 
 | symbol | meaning |
 |---|---|

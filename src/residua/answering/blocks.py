@@ -134,7 +134,8 @@ class Layer:
     ((0,), (1,)) or ((0, 1),); `shapes` is (blocks, factors), numbers of shapes. `costs` is (blocks,), the
     privacy cost of each block, and `noise` the variance of the noise on each number it measures; the
     numbers are `multiplier` times the product of the shapes, and `noise` is in units of that. `shares` are
-    the exact costs of an integer strategy, in grains. `domain` is the number of the domain it sees.
+    the exact costs of an integer strategy, in grains. `domain` is the number of the domain it sees. With
+    `within`, all blocks are on the same attributes, and each sees the records of one cell of that attribute.
     """
 
     subsets: Subsets
@@ -145,6 +146,7 @@ class Layer:
     multiplier: int = 1
     shares: Integers | None = None
     domain: int = 0
+    within: int | None = None
 
     @property
     def order(self) -> list[int]:

@@ -5,6 +5,7 @@ Sums and products of whole numbers never wrap around: they are of 64 bits where 
 
 import math
 from collections.abc import Iterable
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ from residua.privacy import NoiseLaw
 Whole = NDArray[Any]
 """Whole numbers, exact: int64, or objects where those would not do."""
 
+GRAIN_BITS = 61  # of the whole cost in grains: their sums fit 64 bits
 FITS = 2**61  # in absolute value: four such numbers add up in 64 bits
 EXACT_BITS = 52  # of whole numbers that floats hold, sums of products included
 COMPARED = 100_000_000  # numbers gone through to compare the columns of one block with Laplace noise
@@ -158,6 +160,12 @@ def gram_rows(matrix: Integers, cells: slice) -> Whole:
             found = (left[:, cells].T @ right).astype(np.int64).astype(kind)
             total = total + found * 2 ** (width * (low + high_place))
     return total
+
+
+def grain_of(whole: Fraction) -> Fraction:
+    """A grain so small that it takes many, and so large that `whole` is less than 2^GRAIN_BITS of them."""
+    bits = whole.numerator.bit_length() - whole.denominator.bit_length() + 1  # whole < 2^bits
+    return Fraction(2) ** (bits - GRAIN_BITS)
 
 
 def kron(arrays: Iterable[Whole]) -> Whole:

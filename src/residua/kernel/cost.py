@@ -15,8 +15,9 @@ from fractions import Fraction
 import numpy as np
 
 from residua._arrays import Integers
-from residua.kernel.block import block_cost, column_costs, cost_power, costs_by_cell
+from residua.kernel.block import GRAIN_BITS, block_cost, column_costs, cost_power, costs_by_cell, grain_of
 from residua.kernel.measurement import Measurement
+from residua.kernel.paths import paths_cost
 from residua.linalg.classes import JointClasses
 
 MOST_BLOCKS = 2**11  # beyond which each is bounded alone
@@ -27,7 +28,6 @@ CLUSTER = 2**20  # joint places of such a cluster
 LOOKED_AT = 64  # clusters, for one that has room
 AT_ONCE = 2**18  # joint places in one array: it stays in the processor's cache
 DEAREST = 2**6  # places of an axis that are compared with all others
-GRAIN_BITS = 61  # of the whole cost in grains: their sums fit 64 bits
 
 Axis = int | JointClasses
 """What a block looks at: an attribute, or a derived one whose attributes have too many joint cells."""
@@ -52,21 +52,21 @@ def replaced_cost(measurements: Sequence[Measurement]) -> Fraction:
 
 def separate_cost(measurements: Sequence[Measurement], *, replaced: bool) -> Fraction:
     """The sum of what each block costs alone, as if one cell, or pair of cells, were the dearest of all."""
-    return sum(_alone(measurements, replaced), Fraction(0))
+    anywhere = [each for each in measurements if each.within is None]
+    return sum(_alone(anywhere, replaced), paths_cost(measurements, replaced=replaced))
 
 
 def _cost(measurements: Sequence[Measurement], replaced: bool) -> Fraction:
-    alone = _alone(measurements, replaced)
+    anywhere = [each for each in measurements if each.within is None]
+    alone, paths = _alone(anywhere, replaced), paths_cost(measurements, replaced=replaced)
     whole = sum(alone, Fraction(0))
-    if not whole or not 1 < sum(len(each.subsets) for each in measurements) <= MOST_BLOCKS:
-        return whole
-    return min(whole, _joint(measurements, alone, replaced))
+    if not whole or not 1 < sum(len(each.subsets) for each in anywhere) <= MOST_BLOCKS:
+        return whole + paths
+    return min(whole, _joint(anywhere, alone, replaced)) + paths
 
 
 def _alone(measurements: Sequence[Measurement], replaced: bool) -> list[Fraction]:
     """What the blocks of each measurement cost by themselves, added up."""
-    if len({each.law for each in measurements}) > 1:
-        raise ValueError("costs of Gaussian and of Laplace noise do not add up")
     known: dict[object, int] = {}
     found = []
     for each in measurements:
@@ -107,9 +107,7 @@ def _joint(measurements: Sequence[Measurement], alone: Sequence[Fraction], repla
         found = _runs(each, replaced)
         runs += found
         rest += Fraction(0) if found else own
-    # whole < 2^bits, so that all costs together are less than 2^GRAIN_BITS grains.
-    bits = whole.numerator.bit_length() - whole.denominator.bit_length() + 1
-    grain = Fraction(2) ** (bits - GRAIN_BITS)
+    grain = grain_of(whole)
     return rest + grain * sum(_largest(cluster) for cluster in _clusters(_tables(runs, grain)))
 
 

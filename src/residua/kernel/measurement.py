@@ -27,7 +27,9 @@ class Measurement:
     `subsets` is (blocks, attributes), attributes in the order of the matrices' axes; `sizes` has the cells of
     each of them. `parameters` are the exact ones of the noise, each but once, variances of Gaussian noise
     before it is rounded or scales of Laplace noise; `owners`, (blocks,), says which is whose. Attributes in
-    `derived` stand for those that they are made of. What is not so is refused when it is made (claim K-001).
+    `derived` stand for those that they are made of. With `within`, the blocks are on the same attributes, and
+    each sees the records of one cell of that attribute, in their order. What is not so is refused when it is
+    made (claim K-001).
     """
 
     subsets: Subsets
@@ -38,6 +40,7 @@ class Measurement:
     parameters: tuple[Fraction, ...]
     owners: Integers
     derived: tuple[JointClasses, ...] = ()
+    within: int | None = None
 
     def __post_init__(self) -> None:
         if type(self.multiplier) is not int or self.multiplier < 1:  # it may come from a file
@@ -72,6 +75,16 @@ class Measurement:
             own = np.unique(found[:, axis]).tolist() if self.derived else []
             if any(at in gone or sizes.get(at, size) != size for at in own):
                 raise _refused("a block looks at an attribute that was made part of another")
+        if self.within is not None:
+            part = next((each for each in self.derived if self.within in each.attributes), None)
+            whole = part is None or (len(part.attributes) == 1 and part.size == len(found))
+            if self.within < 0 or (found == self.within).any() or (found != found[0]).any() or not whole:
+                raise _refused("blocks within the cells of an attribute are not one for each of them")
+
+    def cells_of_blocks(self) -> Integers:
+        """For each cell of the attribute that blocks are within, the block that sees its records."""
+        part = next((each for each in self.derived if self.within in each.attributes), None)
+        return np.arange(len(self.subsets)) if part is None else part.partitions[0].classes
 
     def _check_noise(self) -> None:
         if self.law not in ("gaussian", "laplace"):

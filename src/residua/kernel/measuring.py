@@ -82,6 +82,10 @@ def refuse_unkept(plan: Measurable) -> None:
     refuse_few_records(plan.batches)
     for batch in plan.batches:
         batch.multiples(plan.schema.units)
+        if batch.within is not None and len(batch.cells_of_blocks()) != plan.schema.sizes[batch.within]:
+            raise BudgetError("this plan measures cells of an attribute that its schema lacks; plan again")
+        if batch.within is not None and plan.schema.units[batch.within] != 1:
+            raise BudgetError("a record is in several of the cells that this plan measures apart; plan again")
     for part in (part for batch in plan.batches for part in batch.derived):
         if [plan.schema.sizes[at] for at in part.attributes] != [own.size for own in part.partitions]:
             raise BudgetError("this plan measures classes of cells that its schema does not have; plan again")
@@ -155,13 +159,19 @@ def _exact_answers(
         counted = np.arange(len(sizes), dtype=np.int32)
         for part in batch.derived:
             counted[part.place] = places[part]
-        requests.append(counted[batch.subsets])
+        one = (
+            batch.subsets if batch.within is None else np.array([[batch.within, *batch.subsets[0].tolist()]])
+        )
+        requests.append(counted[one])
     width = (*sizes, *(each.size for each in derived.values()))
     weights = (*units, *(math.prod(units[at] for at in part.attributes) for part in derived))
     multiples = [batch.multiples(units) for batch in batches]
     answers = [np.zeros((len(batch.subsets), batch.rows), dtype=np.int64) for batch in batches]
     for at, blocks, counts in count_marginals(engine, width, requests, progress, weights):
-        answers[at][blocks] = batches[at].apply(counts, multiples[at][blocks])
+        if batches[at].within is None:
+            answers[at][blocks] = batches[at].apply(counts, multiples[at][blocks])
+        else:  # one marginal, whose cells come block by block
+            answers[at][:] = batches[at].apply(counts.reshape(len(answers[at]), -1), multiples[at])
     return answers
 
 

@@ -79,6 +79,49 @@ class Tree:
         return np.add.reduceat(values, self.starts[level], axis=0)
 
 
+@dataclass(frozen=True, eq=False)
+class Nest:
+    """The tree of nested classes of places: a root, and a level for each, the coarsest first.
+
+    `ranks[l]` has for each class of level l the node that it is; `classes[l]`, (places,), the class of each
+    place, as given.
+    """
+
+    tree: Tree
+    ranks: tuple[Integers, ...]
+    classes: tuple[Integers, ...]
+
+    @classmethod
+    def of(cls, classes: Sequence[Integers]) -> "Nest":
+        """The nest of classes 0, 1, .. of places, (places,) each; none is empty, finer ones are inside.
+
+        >>> nest = Nest.of([np.array([1, 0, 1]), np.array([0, 1, 2])])
+        >>> nest.tree.sizes, nest.ranks[2].tolist()
+        ((1, 2, 3), [1, 0, 2])
+        """
+        above = np.zeros(len(classes[0]) if len(classes) else 1, dtype=np.int64)
+        parents, ranks, found = [], [np.zeros(1, dtype=np.int64)], [above]
+        for own in classes:
+            owners = above[first_places(own)]  # classes of the level above
+            if not np.array_equal(owners[own], above):
+                raise ValueError("the classes are not nested")
+            order = np.argsort(ranks[-1][owners], kind="stable")
+            parents.append(ranks[-1][owners[order]])
+            ranks.append(np.empty(len(order), dtype=np.int64))
+            ranks[-1][order] = np.arange(len(order))
+            above = own
+            found.append(own)
+        return cls(Tree.of(parents), tuple(ranks), tuple(found))
+
+
+def first_places(classes: Integers) -> Integers:
+    """The first place of each class; those of class -1 are in none."""
+    found = np.zeros(int(classes.max()) + 1, dtype=np.int64)
+    places = np.flatnonzero(classes >= 0)[::-1]
+    found[classes[places]] = places
+    return found
+
+
 def merged(tree: Tree, marks: Sequence[Integers] | None = None) -> tuple[Tree, tuple[Integers, ...]]:
     """The tree in which siblings with equal subtrees are one node, and the node that stands for each.
 
@@ -159,13 +202,35 @@ def passes(tree: Tree, precisions: Sequence[Array]) -> Passes:
     for level, parents in enumerate(tree.parents):
         total, own = sums[level][parents], below[level + 1]
         share = np.divide(own, total, out=np.zeros_like(own), where=np.isfinite(total))
-        missing = np.where(np.isfinite(total), total - final[-1][parents], 0.0)
+        missing = np.subtract(total, final[-1][parents], out=np.zeros_like(own), where=np.isfinite(total))
         final.append(own - share**2 * missing)
     return Passes(tuple(below), tuple(sums), tuple(final))
 
 
 def _reciprocal(values: Array) -> Array:
     return np.divide(1.0, values, out=np.full_like(values, np.inf), where=values > 0)
+
+
+def solved(
+    tree: Tree, precisions: Sequence[Array], found: Passes, sides: Sequence[Array | None]
+) -> list[Array]:
+    """Totals of all nodes of the solution y of `X y = sum of sides`, each node's spread over its leaves.
+
+    `X` is the sum over nodes of precision times `1_u 1_u'`; precisions are (nodes, 1), sides (nodes, k) a
+    level, None for nothing. With sides of precision times measured number, these are the best estimates of
+    node totals; with that of one node, their covariances with it (claim T-007). The tree has no copies.
+    """
+    totals = [(0.0 if sides[-1] is None else sides[-1]) * found.below[-1]]
+    added: list[Array] = []
+    for level in range(tree.depth - 1, -1, -1):
+        sums, side = found.sums[level], sides[level]
+        added.insert(0, tree.plain_up(level, totals[0]))
+        own = added[0] + (0.0 if side is None else side * sums)
+        totals.insert(0, own / (1.0 + precisions[level] * sums))
+    for level, parents in enumerate(tree.parents):
+        share = found.below[level + 1] / found.sums[level][parents]
+        totals[level + 1] = totals[level + 1] + share * (totals[level] - added[level])[parents]
+    return totals
 
 
 def slopes(tree: Tree, found: Passes, weights: Sequence[Array]) -> list[Array]:

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from residua._arrays import Array
-from residua._limits import MANY_TABLES, QUICK_CELLS
+from residua._limits import COMPARED_PLACES, MANY_TABLES, QUICK_CELLS, WIDEST
 from residua.decompose import decompose
 from residua.errors import WorkloadError
 from residua.methods.baselines import BASELINES
@@ -21,6 +21,7 @@ from residua.methods.dense import dense, dense_targets, quick_for_targets
 from residua.methods.draft import Caps, Draft, Method, Progress, best_of
 from residua.methods.hdmm.kron import kron, nested, union
 from residua.methods.hdmm.marginals import marginals
+from residua.methods.places import places
 from residua.methods.scales import block_targets
 from residua.methods.scales.loss import Loss, block_loss
 from residua.methods.smasher import smasher
@@ -39,7 +40,8 @@ TARGET_METHODS = (
 
 def auto(work: Workload, tolerance: float, progress: Progress | None = None) -> Draft:
     """The optimum of all mechanisms where that takes seconds, otherwise the best blocks."""
-    if work.invariant and not one_wide_product(work):
+    widest = max((work.schema.sizes[at] for at in work.attributes), default=1)
+    if work.invariant and not one_wide_product(work) and widest <= WIDEST:
         return querysmasher(work, tolerance, progress)
     shared = common_product(work)
     joint = math.prod(work.schema.sizes[at] for at in work.attributes)
@@ -48,7 +50,10 @@ def auto(work: Workload, tolerance: float, progress: Progress | None = None) -> 
         return dense(work, tolerance, progress)
     if work.tables > MANY_TABLES:
         return querysmasher(work, tolerance, progress)
-    return smasher(work, tolerance, progress)
+    if not any(work.schema.attributes[at].levels for at in work.attributes):
+        return smasher(work, tolerance, progress)
+    ways = [partial(places, work, tolerance, progress), partial(smasher, work, tolerance, progress)]
+    return best_of(work, ways[: 2 if widest <= COMPARED_PLACES else 1], ways[1:], proved=tolerance)
 
 
 def targets_draft(
@@ -167,6 +172,7 @@ _METHODS: dict[NoiseLaw, dict[str, Method]] = {
         "residualplanner+": residualplanner_plus,
         "fourier": fourier,
         "dense": dense,
+        "places": places,
         **_of_either_law("gaussian"),
     },
     "laplace": _of_either_law("laplace"),

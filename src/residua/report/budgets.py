@@ -124,6 +124,10 @@ def _costs(strategy: Strategy) -> Iterator[_Run]:
     for domain in range(len(strategy.domains)):
         blocks = strategy.blocks(domain)
         for layer in blocks.layers:
+            if layer.within is not None:  # of which a record is in one, and in the mean
+                costs = np.array([layer.costs.mean()])
+                found.setdefault(layer.subsets.shape[1], []).append((layer.subsets[:1], costs))
+                continue
             if blocks.centred(layer):
                 found.setdefault(layer.subsets.shape[1], []).append((layer.subsets, layer.costs))
                 continue

@@ -16,7 +16,7 @@ from residua.answering.blocks import Layer, Measured, Placed, Shape
 from residua.errors import Infeasible
 from residua.linalg.matrices import along_axes, distinct_rows, join
 from residua.strategy.build import Layout, norms_of, of_blocks, run_layer, runs_of
-from residua.strategy.strategy import Domain, Strategy
+from residua.strategy.strategy import Domain, Strategy, refuse_places
 
 Numbers = tuple[Array, ...]
 """For each run of a strategy its numbers in units of the matrices, (blocks, rows)."""
@@ -30,6 +30,8 @@ def joined(parts: Sequence[tuple[Strategy, Measured]]) -> tuple[Strategy, Number
     """
     strategies = [strategy for strategy, _ in parts]
     first = strategies[0]
+    for each in strategies:
+        refuse_places(each, "how releases combine is")
     if any(not _same_domains(first, other) for other in strategies[1:]):
         raise Infeasible("the plans see different classes of cells")
     shapes, layers, numbers = _gathered(parts)

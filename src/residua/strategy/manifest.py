@@ -28,6 +28,7 @@ from residua.errors import FileFormatError
 from residua.kernel.measurement import LARGEST_ENTRY
 from residua.linalg.classes import Classes, JointClasses
 from residua.linalg.matrices import Measure
+from residua.linalg.trees import Nest
 from residua.privacy.statement import noise_law
 from residua.strategy.strategy import Domain, Strategy
 from residua.workload.explicit import classes_from_array
@@ -119,9 +120,15 @@ def layer_of(part: Manifest, start: str, arrays: Arrays, grain: int | None) -> L
     if sorted(place for places in layout for place in places) != list(range(ways)) or not all(layout):
         raise FileFormatError("a layout shares out the attributes of a block, each once")
     subsets = array_of(arrays, f"{start}.subsets", "i", (None, ways)).astype(np.int32, copy=False)
-    blocks = len(subsets)
-    shapes = array_of(arrays, f"{start}.shapes", "i", (blocks, len(layout)))
-    noise = array_of(arrays, f"{start}.noise", "f", (blocks,))
+    shapes = array_of(arrays, f"{start}.shapes", "i", (len(subsets), len(layout)))
+    within = whole(part, "within", least=0) if "within" in part else None
+    noise = array_of(arrays, f"{start}.noise", "f", (len(subsets) if within is None else None,))
+    blocks = len(noise)
+    if within is not None and len(subsets) == 1:  # the same for all blocks
+        subsets, shapes = (
+            np.broadcast_to(subsets, (blocks, ways)),
+            np.broadcast_to(shapes, (blocks, len(layout))),
+        )
     shares = None if grain is None else array_of(arrays, f"{start}.shares", "i", (blocks,))
     if shares is not None and grain is not None and f"{start}.costs" not in arrays:
         costs = shares * 2.0**-grain
@@ -132,7 +139,9 @@ def layer_of(part: Manifest, start: str, arrays: Arrays, grain: int | None) -> L
     if not ((costs >= 1 / BOUND) & (costs <= BOUND)).all() or (shares is not None and shares.min() < 1):
         raise FileFormatError("blocks have costs that cannot be")
     domain = whole(part, "domain", least=0) if "domain" in part else 0
-    return Layer(subsets, layout, shapes, costs, noise, multiplier_of(part), shares, domain)
+    if len(subsets) != blocks:
+        raise FileFormatError("blocks within places are on different attributes")
+    return Layer(subsets, layout, shapes, costs, noise, multiplier_of(part), shares, domain, within)
 
 
 def view_of(parts: Sequence[Any], start: str, arrays: Arrays) -> View:
@@ -160,7 +169,7 @@ def query_split_of(part: Manifest, start: str, arrays: Arrays) -> QuerySplit:
 
 def _classes(names: Sequence[str], arrays: Arrays) -> tuple[Classes, ...]:
     found = tuple(classes_from_array(array_of(arrays, name, "i", (None,)), name) for name in names)
-    if not found or math.prod(own.count for own in found) > CELL_CLASSES:
+    if not found or (len(found) > 1 and math.prod(own.count for own in found) > CELL_CLASSES):
         raise FileFormatError("there are no classes of cells, or more than can be held")
     return found
 
@@ -172,7 +181,8 @@ def strategy_to_manifest(strategy: Strategy, arrays: dict[str, AnyArray]) -> dic
         arrays[f"strategy.shape.{number}"] = matrix
     for number, layer in enumerate(strategy.layers):
         for name in ("subsets", "shapes", "noise", "costs" if layer.shares is None else "shares"):
-            arrays[f"strategy.layer.{number}.{name}"] = getattr(layer, name)
+            alike = layer.within is not None and name in ("subsets", "shapes")
+            arrays[f"strategy.layer.{number}.{name}"] = getattr(layer, name)[: 1 if alike else None]
     domains, splits = enumerate(strategy.domains), enumerate(strategy.query_splits)
     return {
         "law": strategy.law,
@@ -181,6 +191,7 @@ def strategy_to_manifest(strategy: Strategy, arrays: dict[str, AnyArray]) -> dic
         "shapes": [{"sizes": list(shape.sizes), "rank": shape.rank} for shape in strategy.shapes],
         "layers": [
             {"layout": list(map(list, each.layout)), "multiplier": each.multiplier, "domain": each.domain}
+            | ({} if each.within is None else {"within": each.within})
             for each in strategy.layers
         ],
         "lifts": [_split_to_manifest(each, f"strategy.lift.{at}", arrays) for at, each in splits],
@@ -237,8 +248,12 @@ def refuse_unfit(strategy: Strategy, sizes: Sequence[int]) -> None:
     """Nothing, or the FileFormatError for a strategy that cannot be one for attributes of these sizes."""
     domains, splits = strategy.domains, strategy.query_splits
     _refuse(not domains or not strategy.layers, "no domains or no blocks")
-    _refuse(len(domains) != (2 if splits else 1), "domains between which nothing is split")
-    _refuse({layer.domain for layer in strategy.layers} != {*range(len(domains))}, "a domain without blocks")
+    if strategy.nested:
+        _check_places(strategy)
+    else:
+        _refuse(len(domains) != (2 if splits else 1), "domains between which nothing is split")
+        seen = {layer.domain for layer in strategy.layers}
+        _refuse(seen != {*range(len(domains))}, "a domain without blocks")
     for domain in domains:
         for part in domain.view.parts:
             _check_classes(part.attributes, part.partitions, sizes)
@@ -258,6 +273,29 @@ def refuse_unfit(strategy: Strategy, sizes: Sequence[int]) -> None:
     residuals = sum(len(layer.noise) * 2 ** layer.subsets.shape[1] for layer in strategy.layers)
     centred = residuals <= MOST_RESIDUALS or all(own.centred(layer) for own in each for layer in own.layers)
     _refuse(not centred, "more residuals than can be gone through")
+
+
+def _check_places(strategy: Strategy) -> None:
+    """Blocks within places are one for each place of a level, and measure the same at all levels."""
+    _refuse(bool(strategy.query_splits), "queries split between places")
+    _refuse(max(layer.domain for layer in strategy.layers) >= len(strategy.domains), "blocks of no domain")
+    within = {layer.within for layer in strategy.layers if layer.within is not None}
+    _refuse(len(within) > 1 or max(within) >= len(strategy.sizes), "places of several attributes, or of none")
+    measured: dict[tuple[int, ...], list[int]] = {}
+    for layer in strategy.layers:
+        places = strategy.domains[layer.domain].sizes[max(within)]
+        _refuse(layer.within is not None and len(layer.noise) != places, "places that no level has")
+        _refuse(bool((layer.subsets == max(within)).any()), "blocks on the places that they are within")
+        for subset, shapes in zip(
+            layer.subsets[: None if layer.within is None else 1].tolist(), layer.shapes.tolist(), strict=False
+        ):
+            known = measured.setdefault(tuple(subset), shapes)
+            _refuse(known != shapes, "places of which different things are measured")
+    levels = {int(own.max()): own for own in strategy.levels() if own is not None}
+    try:
+        Nest.of([levels[count] for count in sorted(levels)])
+    except ValueError as error:
+        raise FileFormatError("a saved strategy has places that are not nested") from error
 
 
 def _refuse(wrong: bool, what: str) -> None:

@@ -115,11 +115,15 @@ class _Rounding:
         self._numbers: dict[tuple[int, int], int] = {}
 
     def _common_bits(self) -> dict[int, int]:
-        """The bits of loose matrices of one attribute, the same in all blocks: else those are not nested."""
+        """The bits of loose matrices of one attribute, the same in all blocks: else those are not nested.
+
+        Blocks within places measure the same at all levels, so there it is so for all matrices.
+        """
         found: dict[int, int] = {}
+        nested = self.ideal.nested
         for layer, bits in zip(self.ideal.layers, self.bits, strict=True):
             for number in np.unique(layer.shapes).tolist():
-                if number not in self.centred and len(self.ideal.shapes[number].sizes) == 1:
+                if nested or (number not in self.centred and len(self.ideal.shapes[number].sizes) == 1):
                     found[number] = min(bits, found.get(number, bits))
         return found
 

@@ -21,12 +21,13 @@ from functools import cached_property
 
 import numpy as np
 
-from residua._arrays import Array, Integers
+from residua._arrays import AnyArray, Array, Integers
 from residua._limits import COUNTED_CELLS
 from residua.answering.blocks import Blocks, Layer, Measured, Memory, Placed, Shape, block_classes
 from residua.answering.choice import answerer_for
 from residua.answering.coarsened import Coarsened, QuerySplit
 from residua.answering.estimator import Estimates
+from residua.answering.places import Places
 from residua.answering.protocol import Answerer
 from residua.errors import BudgetError, Infeasible
 from residua.kernel.block import column_costs, cost_power, matrix_cost
@@ -91,14 +92,19 @@ class Strategy:
     @property
     def coarsened(self) -> bool:
         """Whether some blocks see classes of cells instead of cells."""
-        return len(self.domains) > 1 or bool(self.domains[0].view.parts)
+        return not self.nested and (len(self.domains) > 1 or bool(self.domains[0].view.parts))
+
+    @property
+    def nested(self) -> bool:
+        """Whether blocks are within the cells of an attribute, at several levels."""
+        return any(layer.within is not None for layer in self.layers)
 
     def attributes(self) -> list[int]:
         """Attributes of the schema that some block looks at, ascending."""
         found: set[int] = set()
         for layer in self.layers:
             parts = {part.place: part.attributes for part in self.domains[layer.domain].view.parts}
-            for at in np.unique(layer.subsets).tolist():
+            for at in {*np.unique(layer.subsets).tolist(), *([] if layer.within is None else [layer.within])}:
                 found.update(parts.get(at, (at,)))
         return sorted(found)
 
@@ -117,6 +123,10 @@ class Strategy:
     @cached_property
     def answerer(self) -> Answerer:
         """How figures and estimates of these blocks are computed."""
+        if self.nested:
+            return Places(
+                self.levels(), self.sizes, self.measures, self.shapes, self.layers, self.grain is not None
+            )
         if not self.coarsened:
             return answerer_for(self.blocks())
         numbers = range(len(self.domains))
@@ -159,13 +169,34 @@ class Strategy:
 
         `max_i X_ii` or a bound on it for Gaussian noise; an epsilon for Laplace noise.
         """
-        return math.fsum(float(np.sum(layer.costs)) for layer in self.layers)
+        return math.fsum(float(np.sum(own)) for own in self._added([layer.costs for layer in self.layers]))
+
+    def levels(self) -> tuple[Integers | None, ...]:
+        """For each layer within an attribute the block of each of its cells; None for any other."""
+        found: list[Integers | None] = []
+        for layer in self.layers:
+            parts = {part.place: part for part in self.domains[layer.domain].view.parts}
+            known = parts.get(-1 if layer.within is None else layer.within)
+            cells = np.arange(len(layer.noise)) if known is None else known.partitions[0].classes
+            found.append(None if layer.within is None else cells)
+        return tuple(found)
+
+    def _added(self, costs: Sequence[AnyArray]) -> Iterator[AnyArray]:
+        """Costs that add up to that of the dearest record: all, but of blocks within cells one path only."""
+        paths: dict[int, AnyArray] = {}
+        for layer, own, cells in zip(self.layers, costs, self.levels(), strict=True):
+            if layer.within is None or cells is None:
+                yield own
+            else:
+                paths[layer.within] = paths.get(layer.within, 0) + own[cells]
+        yield from (each[[each.argmax()]] for each in paths.values())
 
     def exact_cost(self) -> Fraction:
         """Privacy cost of an integer strategy, exactly: so many grains of `2^-grain` each."""
         if self.grain is None:
             raise ValueError("only an integer strategy has an exact cost")
-        grains = sum(int(layer.shares.sum(dtype=object)) for layer in self.layers if layer.shares is not None)
+        shares = [np.zeros(0) if layer.shares is None else layer.shares for layer in self.layers]
+        grains = sum(int(own.sum(dtype=object)) for own in self._added(shares))
         return Fraction(grains) / Fraction(2) ** self.grain
 
     def scaled(self, factor: float) -> "Strategy":
@@ -180,6 +211,9 @@ class Strategy:
     def describe(self) -> Iterator[str]:
         """Lines for people: what is measured, and its share of the privacy."""
         whole = self.cost()
+        if self.nested:
+            yield from self._described_places(whole)
+            return
         for number, domain in enumerate(self.domains):
             mine = [layer for layer in self.layers if layer.domain == number]
             lines = list(self._described(mine, whole))
@@ -191,6 +225,21 @@ class Strategy:
             yield f"by {what}{f', {share:.1%} of the privacy cost' if len(self.domains) > 1 else ''}:"
             yield from (f"  {line}" for line in lines)
         yield from self.answerer.notes()
+
+    def _described_places(self, whole: float) -> Iterator[str]:
+        """For each level what its places have in the mean, and how many numbers are measured there."""
+        found: dict[int, list[Layer]] = {}
+        for layer in self.layers:
+            found.setdefault(0 if layer.within is None else len(layer.noise), []).append(layer)
+        for places, own in sorted(found.items()):
+            share = math.fsum(float(layer.costs.sum()) / max(places, 1) for layer in own) / whole
+            what = f"each of {places:,} places" if places else "all places together"
+            numbers = sum(
+                math.prod(len(self.shapes[at].matrix) for at in row)
+                for layer in own
+                for row in (layer.shapes[:1] if places else layer.shapes).tolist()
+            )
+            yield f"{what}: {numbers:,} number{'s' * (numbers > 1)}, {share:.1%} of the privacy cost"
 
     def _described(self, layers: Sequence[Layer], whole: float) -> Iterator[str]:
         """How many blocks of which size, and their share of the privacy; of one block, its matrices."""
@@ -252,6 +301,7 @@ def _measurements(strategy: Strategy, matrices: Sequence[Integers], costs: Costs
             tuple(norm / cost for cost in found),
             owners.astype(np.int64),
             strategy.domains[layer.domain].view.parts,
+            layer.within,
         )
 
 
@@ -307,7 +357,7 @@ def ideal_scale(ideal: Strategy, released: Strategy, allowed: Fraction, *, repla
 def _may_save(strategy: Strategy) -> bool:
     """Whether adding up costs cell by cell might be less than the sum of what the blocks cost alone."""
     blocks = sum(len(layer.noise) for layer in strategy.layers)
-    if not 1 < blocks <= MOST_BLOCKS:
+    if strategy.nested or not 1 < blocks <= MOST_BLOCKS:
         return False
     costs = [column_costs(strategy.law, shape.matrix) for shape in strategy.shapes]
     level = np.array([float(own.min() / own.max()) for own in costs])
@@ -323,12 +373,22 @@ def _to_bits(matrix: Array) -> Integers:
     return np.asarray(np.rint(matrix * (1.0 if whole else 2.0**bits / largest)), dtype=np.int64)
 
 
+def refuse_places(strategy: Strategy, what: str) -> None:
+    """Nothing, or Infeasible for a strategy by places, of which something is not known."""
+    if strategy.nested:
+        raise Infeasible(
+            f"{what} not worked out for plans by places; plan with method 'smasher', which sees all places "
+            "as the cells of one attribute"
+        )
+
+
 def refuse_uncounted(strategy: Strategy, names: Sequence[str]) -> None:
     """Nothing, or Infeasible where a table would have to be counted that has too many cells."""
     for layer in strategy.layers:
         sizes = strategy.domains[layer.domain].sizes
         largest = np.array(sizes, dtype=np.float64)[layer.subsets].prod(axis=1)
         attributes = layer.subsets[int(largest.argmax())].tolist()
+        attributes += [] if layer.within is None else [layer.within]
         cells = math.prod(sizes[at] for at in attributes)
         if cells > COUNTED_CELLS:
             named = " x ".join(names[at] for at in attributes)

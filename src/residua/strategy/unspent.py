@@ -11,7 +11,7 @@ from residua.errors import WorkloadError
 from residua.kernel.block import column_costs
 from residua.linalg.matrices import join, spread
 from residua.strategy.joining import joint_cells
-from residua.strategy.strategy import Strategy
+from residua.strategy.strategy import Strategy, refuse_places
 from residua.workload import Table, Workload
 
 
@@ -49,6 +49,7 @@ def _columns(
     strategy: Strategy, attributes: Sequence[int], sizes: Sequence[int]
 ) -> Iterator[tuple[Array, Integers, float]]:
     """For each block its matrix, which of its columns is that of each joint cell, and its cost at most."""
+    refuse_places(strategy, "what cells have left unspent is")
     if strategy.law != "gaussian":
         raise WorkloadError("what cells have left unspent is known of Gaussian noise only")
     cells, blocks = math.prod(sizes), sum(len(layer.noise) for layer in strategy.layers)

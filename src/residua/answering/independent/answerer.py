@@ -280,8 +280,8 @@ class Independent(Answerer):
         result = np.zeros((left.count, right.count))
         for attributes, noise, parts in self.pieces(right):
             if attributes in ours:
-                rows = _coefficients(ours[attributes], left)
-                result += noise * (rows @ _coefficients(parts, right).T)
+                rows = coefficients(ours[attributes], left)
+                result += noise * (rows @ coefficients(parts, right).T)
         return result
 
     def examples(self, part: Table | TableRun) -> Iterator[Table]:
@@ -336,7 +336,7 @@ def _residual_square(shape: Shape, measures: Sequence[Measure]) -> Array:
     return np.asarray(kernel @ kernel.T)
 
 
-def _coefficients(parts: list[Part], group: Table) -> Array:
+def coefficients(parts: list[Part], group: Table) -> Array:
     """Coefficients of a block's measurements, in its order, in the answers of a group: (count, measured)."""
     result: Array = np.ones(())
     rows: list[tuple[int, int]] = []  # (place of the factor in the table, axis of the result)

@@ -1,0 +1,222 @@
+"""Blocks within places: figures, estimates and costs against dense twins, plans against the optimum."""
+
+from itertools import product
+
+import numpy as np
+import pytest
+
+import residua as rs
+from residua.errors import Infeasible, NotInSpan
+from residua.strategy.strategy import batches_of
+
+
+def hierarchy(draw: np.random.Generator, levels: int, least: int, most: int) -> rs.Hierarchy:
+    """Places of an irregular tree, in an order that is not that of the tree."""
+    paths = [("p0",)]
+    paths = [(f"{at}",) for at in range(draw.integers(max(least, 2), most + 1))]
+    for _ in range(levels - 1):
+        paths = [
+            (*path, f"{path[-1]}.{at}") for path in paths for at in range(draw.integers(least, most + 1))
+        ]
+    names = tuple(f"l{at}" for at in range(levels))
+    return rs.Hierarchy(names, [paths[at] for at in draw.permutation(len(paths))])
+
+
+def some_schema(seed: int, levels: int = 3, most: int = 4) -> rs.Schema:
+    draw = np.random.default_rng(seed)
+    return rs.Schema(
+        age=rs.Integer(0, 3), place=hierarchy(draw, levels, 1, most), sex=rs.Categorical("F", "M", "X")
+    )
+
+
+def dense_rows(plan: rs.Plan) -> tuple[np.ndarray, np.ndarray]:
+    """Every row that a plan measures over all joint cells, and one over the variance of its noise."""
+    strategy, sizes = plan.strategy, plan.schema.sizes
+    rows, precisions = [], []
+    for layer, blocks in zip(strategy.layers, strategy.levels(), strict=True):
+        for number, subset in enumerate(layer.subsets.tolist()):
+            own = np.ones((1,))
+            matrix = np.ones((1, 1))
+            for shape in layer.shapes[number].tolist():
+                matrix = np.kron(matrix, strategy.shapes[shape].matrix)
+            order = [subset[place] for places in layer.layout for place in places]
+            inner = matrix.reshape(len(matrix), *(sizes[at] for at in order))
+            inner = np.moveaxis(inner, range(1, 1 + len(order)), 1 + np.argsort(np.argsort(order)))
+            full = np.ones((len(matrix), *sizes))
+            full = full * inner.reshape(
+                len(matrix), *(sizes[at] if at in order else 1 for at in range(len(sizes)))
+            )
+            if blocks is not None:
+                mask = (blocks == number).reshape(
+                    [-1 if at == layer.within else 1 for at in range(len(sizes))]
+                )
+                full = full * mask
+            rows.append(full.reshape(len(matrix), -1) * layer.multiplier)
+            precisions += [1 / (layer.noise[number] * layer.multiplier**2)] * len(matrix)
+            assert own.size
+    return np.concatenate(rows), np.array(precisions)
+
+
+def dense_queries(work: rs.Workload) -> np.ndarray:
+    found = []
+    sizes = work.schema.sizes
+    for group in work.groups():
+        order, matrix = [], np.ones((1, 1))
+        for factor in group.factors:
+            order += factor.attributes
+            matrix = np.kron(matrix, factor.queries.matrix())
+        rest = [at for at in range(len(sizes)) if at not in order]
+        matrix = np.kron(matrix, np.ones((1, int(np.prod([sizes[at] for at in rest])))))
+        shape = [sizes[at] for at in (*order, *rest)]
+        back = np.argsort([*order, *rest])
+        found.append(matrix.reshape(-1, *shape).transpose(0, *(1 + back)).reshape(len(matrix), -1))
+    return np.concatenate(found)
+
+
+def tables(schema: rs.Schema) -> list[rs.Workload]:
+    """Workloads that ask different families at different levels, skip levels and ask some states only."""
+    one = rs.table(schema, ["age", "sex"]) + rs.levels(schema, "place", ["age", "sex"])
+    two = rs.table(schema, {"place.l0": rs.identity, "age": rs.prefix}) + rs.table(schema, ["sex", "place"])
+    three = rs.levels(schema, "place", {"age": rs.prefix}) + rs.table(schema, ["place.l1", "sex"])
+    some = schema["place.l0"].label(0)
+    four = rs.table(schema, ["place.l1", "age"], where=f"place.l0 = '{some}'") + rs.table(schema, ["place"])
+    return [one, two, three, four]
+
+
+@pytest.mark.parametrize(("seed", "which"), list(product([1, 2], range(4))))
+def test_figures_and_estimates_are_those_of_dense_least_squares(seed, which):
+    schema = some_schema(seed)
+    work = tables(schema)[which]
+    plan = rs.plan(work, rs.privacy_cost(1), method="places")
+    rows, precisions = dense_rows(plan)
+    X = rows.T @ (precisions[:, None] * rows)
+    inverse = np.linalg.pinv(X, hermitian=True, rcond=1e-12)
+    asked = dense_queries(work)
+    covariance = asked @ inverse @ asked.T
+    assert np.allclose(plan.variances(work), np.diag(covariance), rtol=1e-9)
+    assert np.allclose(
+        plan.covariance(work, work), covariance, rtol=1e-9, atol=1e-9 * np.diag(covariance).max()
+    )
+    draw = np.random.default_rng(seed)
+    codes = np.column_stack([draw.integers(0, size, 300) for size in schema.sizes])
+    release = rs.measure(plan, codes, ledger=None, noise=rs.simulated(seed=seed))
+    values = np.concatenate([own.reshape(-1) for own in release.measurements.values])
+    estimate = inverse @ (rows.T @ (precisions * values))
+    scale = np.abs(asked @ estimate).max()
+    assert np.allclose(release.values(work), asked @ estimate, rtol=1e-9, atol=1e-9 * scale)
+    for group in work.groups():
+        assert plan.strategy.total(group, weighted=False) == pytest.approx(
+            plan.strategy.variances(group).sum()
+        )
+
+
+def test_other_sets_of_places_are_answered_and_smaller_ones_refused():
+    schema = some_schema(3)
+    plan = rs.plan(rs.levels(schema, "place", ["age"]), rs.privacy_cost(1), method="places")
+    size = schema["place"].size
+    draw = np.random.default_rng(0)
+    sets = rs.linear(schema, ["place", "age"], draw.integers(-2, 3, (5, 4 * size)))
+    with pytest.raises(NotInSpan, match="ties places"):
+        plan.variances(sets)
+    sets = rs.linear(schema, ["place"], draw.integers(-2, 3, (5, size)))
+    rows, precisions = dense_rows(plan)
+    inverse = np.linalg.pinv(rows.T @ (precisions[:, None] * rows), hermitian=True, rcond=1e-12)
+    asked = dense_queries(sets)
+    assert np.allclose(plan.variances(sets), np.diag(asked @ inverse @ asked.T), rtol=1e-9)
+    coarse = rs.plan(
+        rs.levels(schema, "place", ["age"]).select("place.l0 x age") + rs.table(schema, []),
+        rs.privacy_cost(1),
+        method="places",
+    )
+    with pytest.raises(NotInSpan, match="smaller places"):
+        coarse.variances(rs.table(schema, ["place"]))
+
+
+def joint_optimum(work: rs.Workload) -> float:
+    return rs.plan(work, rs.privacy_cost(1), method="dense", gap=1e-5).ideal.rmse
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_plans_of_counts_are_within_a_thousandth_of_the_least_rmse_of_all_mechanisms(seed):
+    schema = rs.Schema(place=hierarchy(np.random.default_rng(seed), 3, 1, 5))
+    work = rs.table(schema, []) + rs.levels(schema, "place")
+    plan = rs.plan(work, rs.privacy_cost(1), method="places")
+    assert plan.ideal.rmse <= 1.001 * joint_optimum(work)
+    assert plan.certificate.scope == "all mechanisms"
+    assert plan.certificate.gap <= 0.01
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize("family", [rs.identity, rs.prefix, rs.buckets(2)])
+def test_plans_with_the_same_families_at_all_levels_are_within_a_two_hundredth(seed, family):
+    schema = some_schema(seed, most=3)
+    work = rs.table(schema, age=family, sex=rs.identity) + rs.levels(
+        schema, "place", {"age": family, "sex": rs.identity}
+    )
+    plan = rs.plan(work, rs.privacy_cost(1), method="places")
+    assert plan.ideal.rmse <= 1.005 * joint_optimum(work)
+
+
+@pytest.mark.parametrize("which", range(4))
+def test_bounds_hold_for_the_optimum_of_all_mechanisms(which):
+    schema = some_schema(10, most=3)
+    work = tables(schema)[which]
+    plan = rs.plan(work, rs.privacy_cost(1), method="places")
+    optimum = rs.plan(work, rs.privacy_cost(1), method="dense", gap=1e-5).certificate.lower_bound
+    assert plan.certificate.scope == "all mechanisms"
+    assert plan.certificate.lower_bound <= optimum * 1.0001
+
+
+def test_no_record_costs_more_than_the_plan_states_and_the_dearest_costs_it():
+    schema = some_schema(4)
+    for work in tables(schema):
+        plan = rs.plan(work, rs.privacy_cost(1), method="places")
+        rows, precisions = dense_rows(plan)
+        assert (precisions @ rows**2).max() <= 1 + 1e-9
+        assert (precisions @ rows**2).max() >= 0.97
+
+
+@pytest.mark.parametrize("which", range(4))
+def test_replacing_a_record_costs_no_more_than_the_plan_states(which):
+    schema = some_schema(5, most=3)
+    work = tables(schema)[which]
+    plan = rs.plan(work, rs.privacy_cost(1), unit=rs.Unit(neighbours="replace_one"), method="places")
+    rows, precisions = dense_rows(plan)
+    X = rows.T @ (precisions[:, None] * rows)
+    pairs = np.diag(X)[:, None] + np.diag(X) - 2 * X
+    assert 0.8 <= pairs.max() <= 1 + 1e-9
+
+
+def test_counts_of_places_replaced_cost_exactly_the_dearest_pair_of_paths():
+    schema = rs.Schema(place=hierarchy(np.random.default_rng(7), 3, 1, 4))
+    work = rs.table(schema, []) + rs.levels(schema, "place")
+    plan = rs.plan(work, rs.privacy_cost(1), unit=rs.Unit(neighbours="replace_one"), method="places")
+    rows, precisions = dense_rows(plan)
+    X = rows.T @ (precisions[:, None] * rows)
+    assert (np.diag(X)[:, None] + np.diag(X) - 2 * X).max() == pytest.approx(1, rel=1e-6)
+
+
+def test_every_block_measures_within_its_place():
+    schema = some_schema(6)
+    plan = rs.plan(tables(schema)[0], rs.privacy_cost(1), method="places")
+    within = [batch for batch in batches_of(plan.strategy) if batch.within is not None]
+    assert {len(batch.subsets) for batch in within} == {*schema["place"].level_sizes}
+
+
+def test_plans_and_releases_survive_their_files(tmp_path):
+    schema = some_schema(8)
+    work = tables(schema)[2]
+    plan = rs.plan(work, rs.zcdp("0.1"), method="places")
+    codes = np.column_stack([np.random.default_rng(1).integers(0, size, 50) for size in schema.sizes])
+    release = rs.measure(plan, codes, ledger=None, noise=rs.simulated(seed=1))
+    release.save(tmp_path / "a.release")
+    again = rs.Release.load(tmp_path / "a.release")
+    assert again.hash == release.hash
+    assert np.array_equal(again.values(), release.values())
+
+
+def test_tables_that_ask_no_levels_are_no_work_for_places():
+    schema = some_schema(9)
+    for work in (rs.table(schema, ["age"]), rs.table(schema, {"place": rs.prefix})):
+        with pytest.raises(Infeasible, match="method 'places' is for tables that ask for the places"):
+            rs.plan(work, rs.privacy_cost(1), method="places")
