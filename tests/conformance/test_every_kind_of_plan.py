@@ -37,9 +37,7 @@ BESIDE = rs.sql(SMALL, "SELECT COUNT(*) FROM t WHERE a0 >= 1 OR a1 = 0 OR a2 = 0
 )
 OVERLAPPING = rs.all_tables(MANY, 1, rs.prefix) + rs.all_tables(MANY, 2, rs.affine)
 PLACED = rs.Schema(
-    a0=rs.Hierarchy(
-        ("state", "county"), [("a", "a1"), ("b", "b1"), ("a", "a2"), ("b", "b2"), ("b", "b3")]
-    ),
+    a0=rs.Hierarchy(("state", "county"), [("a", "a1"), ("b", "b1"), ("a", "a2"), ("b", "b2"), ("b", "b3")]),
     a1=rs.Integer(0, 2),
     a2=rs.Integer(0, 1),
 )
