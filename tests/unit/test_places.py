@@ -8,6 +8,7 @@ import pytest
 import residua as rs
 from residua.errors import Infeasible, NotInSpan
 from residua.strategy.strategy import batches_of
+from residua.verify import verify
 
 
 def hierarchy(draw: np.random.Generator, levels: int, least: int, most: int) -> rs.Hierarchy:
@@ -210,6 +211,7 @@ def test_plans_and_releases_survive_their_files(tmp_path):
     codes = np.column_stack([np.random.default_rng(1).integers(0, size, 50) for size in schema.sizes])
     release = rs.measure(plan, codes, ledger=None, noise=rs.simulated(seed=1))
     release.save(tmp_path / "a.release")
+    assert not verify(tmp_path / "a.release").false
     again = rs.Release.load(tmp_path / "a.release")
     assert again.hash == release.hash
     assert np.array_equal(again.values(), release.values())

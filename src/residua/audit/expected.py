@@ -27,6 +27,8 @@ def change(batch: Measurement, record: Cells) -> Integers:
         codes[part.place] = part.classes()[tuple(record[at] for at in part.attributes)]
     seen = codes[batch.subsets]  # (blocks, axes)
     found = np.full((len(batch.subsets), 1), batch.multiplier, dtype=np.int64)
+    if batch.within is not None:
+        found *= (np.arange(len(found)) == codes[batch.within])[:, None]
     axis = 0
     for matrix in batch.matrices:
         at = np.zeros(len(seen), dtype=np.int64)

@@ -3,8 +3,8 @@
 A query may be split in many ways into pieces on subsets of its attributes, not only by uniform centring.
 With T the square root of a block's optimum, the total variance is `(sum over blocks of T)^2`; here the splits
 are chosen to make the sum least, by quasi-Newton steps with exact slopes (from where, says claim C-006).
-Tables of one-attribute families are centred by one weight vector per attribute (claims C-001 to C-004), rounded to
-small whole numbers so that the plan can be measured in integers; tables with joint families are split freely
+Tables of one-attribute families are centred by one weight vector per attribute (claims C-001 to C-004),
+rounded to small whole numbers so that the plan can be measured in integers; those with joint families freely
 (`mechanisms.splits`). The best of all that was found is taken, uniform centring included.
 """
 

@@ -51,6 +51,7 @@ class Block:
     matrices: tuple[Array, ...]
     variance: float
     derived: tuple[JointClasses, ...]
+    within: tuple[int, int] | None = None  # the attribute whose one cell it is within, and that cell
 
     @property
     def attributes(self) -> tuple[int, ...]:
@@ -65,22 +66,26 @@ def blocks_of(strategy: Strategy) -> Iterator[Block]:
     """Every block of a strategy."""
     for layer in strategy.layers:
         view = strategy.domains[layer.domain].view.parts
-        for subset, numbers, noise in zip(layer.subsets, layer.shapes, layer.noise, strict=True):
+        rows = enumerate(zip(layer.subsets, layer.shapes, layer.noise, strict=True))
+        for place, (subset, numbers, noise) in rows:
             axes = tuple(tuple(int(subset[at]) for at in places) for places in layer.layout)
             matrices = tuple(strategy.shapes[number].matrix for number in numbers.tolist())
-            yield Block(axes, matrices, float(noise), view)
+            within = None if layer.within is None else (layer.within, place)
+            yield Block(axes, matrices, float(noise), view, within)
 
 
 def way_for(strategy: Strategy, sizes: Sequence[int], attributes: Sequence[int]) -> Recomputed | None:
     """The way that fits a strategy and tables on these attributes, if any does."""
-    blocks = list(blocks_of(strategy))
     used = sorted({*strategy.attributes(), *attributes})
     cells = math.prod(sizes[at] for at in used)
+    if strategy.nested and cells > JOINT_CELLS:
+        return None
+    blocks = list(blocks_of(strategy))
     rows = sum(math.prod(map(len, block.matrices)) for block in blocks)
     if cells <= JOINT_CELLS and rows * cells <= ENTRIES:
         joint = Joint(blocks, used, [sizes[at] for at in used])
         return None if joint.blurred else joint
-    if strategy.coarsened:
+    if strategy.coarsened or strategy.nested:
         return None
     if len(blocks) == 1:
         return Pieces(blocks, strategy, centred=False)
@@ -91,7 +96,7 @@ def centred_pieces(strategy: Strategy) -> "Pieces | None":
     """The way of centred blocks on different attributes, where a strategy has no others."""
     blocks = list(blocks_of(strategy))
     alone = len({frozenset(block.attributes) for block in blocks}) == len(blocks)
-    fits = not strategy.coarsened and alone and _centred(strategy)
+    fits = not strategy.coarsened and not strategy.nested and alone and _centred(strategy)
     return Pieces(blocks, strategy, centred=True) if fits else None
 
 
@@ -160,7 +165,8 @@ def _spread(block: Block, codes: dict[int, NDArray[np.int64]], cells: int) -> Ar
     sizes = _axis_sizes(block, seen)
     for attribute, size in zip(block.attributes, sizes, strict=True):
         at = at * size + seen[attribute]
-    return kron(block.matrices)[:, at] / math.sqrt(block.variance)
+    inside = True if block.within is None else seen[block.within[0]] == block.within[1]
+    return kron(block.matrices)[:, at] * inside / math.sqrt(block.variance)
 
 
 def _axis_sizes(block: Block, seen: dict[int, NDArray[np.int64]]) -> list[int]:
