@@ -84,6 +84,10 @@ def test_blocks_within_places_measure_the_records_of_their_own_place(silent):
     measuring.refuse_unkept(Stated([fine]))
     with pytest.raises(rs.ResiduaError, match="cells of an attribute that its schema lacks"):
         measuring.refuse_unkept(Stated([replace(fine, within=0)]))
+    shared = rs.Schema(a=rs.Integer(0, 1), b=rs.Integer(0, 1), c=rs.Number(0, 10, step=1))
+    counts = replace(fine, subsets=fine.subsets[: shared.sizes[2]], owners=fine.owners[: shared.sizes[2]])
+    with pytest.raises(rs.ResiduaError, match="in several of the cells"):
+        measuring.refuse_unkept(Stated([counts], schema=shared))
 
 
 def test_two_batches_share_what_both_count_by_classes(silent):
