@@ -49,6 +49,21 @@ def parse(text: str) -> tuple[Any, Any]:
         raise Unreadable(f"not a YAML file: {_problem(error)}", line) from error
 
 
+def flow(value: Any) -> str:
+    """Plain data on one line of YAML.
+
+    >>> flow({"columns": ["age"], "weight": 2}), flow("no")
+    ('{columns: [age], weight: 2}', "'no'")
+    """
+    import yaml
+
+    style: dict[str, Any] = {"default_flow_style": True, "width": 1 << 30, "sort_keys": False}
+    text = str(yaml.safe_dump(value, allow_unicode=True, **style))
+    if not text.replace("\n", "").isprintable():  # what cannot be seen is written as its number
+        text = str(yaml.safe_dump(value, allow_unicode=False, **style))
+    return text.removesuffix("...\n").strip()
+
+
 def _loader() -> Any:
     """A loader of plain data; dates stay text, for an impossible one would have no line."""
     import yaml

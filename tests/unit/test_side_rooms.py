@@ -4,7 +4,7 @@ import grimp
 import pytest
 
 MAY_OPEN = {
-    "engines": {"_measure", "kernel", "cli"},
+    "engines": {"_measure", "kernel", "cli", "spec"},
     "noise": {"_measure", "kernel", "audit"},
     "ledger": {"_measure", "kernel", "cli", "audit", "evidence"},
 }

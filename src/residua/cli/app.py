@@ -12,7 +12,7 @@ import typer
 from typer.core import TyperGroup
 
 from residua._text import visible
-from residua.cli import budgets, drafting, evidence, planning, reading, releasing
+from residua.cli import budgets, drafting, evidence, planning, reading, releasing, studio
 from residua.errors import ResiduaError
 from residua.version import __version__
 
@@ -50,6 +50,7 @@ From a file of records to tables with error bars:
   residua release people.yaml                  spend the privacy, measure once, write the tables
   residua answer people.release --table age,sex
 
+'residua studio' is a page for planning together.
 'residua demo' does all of it on invented people.""",
 )
 
@@ -71,6 +72,7 @@ def residua(
 
 app.command("init")(drafting.init)
 app.command("plan")(planning.plan)
+app.command("studio")(studio.studio)
 app.command("release")(releasing.release)
 app.command("answer")(reading.answer)
 app.command("tables")(reading.tables)

@@ -8,11 +8,11 @@ import typer
 
 from residua._files import write_text
 from residua._text import counted
-from residua.cli.drafts import ColumnDraft, Dialect, Draft, bins_between, dialect_of_file, draft_of
 from residua.cli.output import AsJson, Force, refuse_to_replace, show, show_json
 from residua.engines.sources import CSV
 from residua.schema.coding import listing
 from residua.spec import TO_CONFIRM, Document, read_document
+from residua.spec.drafts import ColumnDraft, Dialect, Draft, bins_between, dialect_of_file, draft_of
 
 
 def smartnoise_draft(path: Path, data: Path | None) -> Draft:

@@ -8,6 +8,7 @@ import csv
 import json
 import os
 import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
@@ -15,9 +16,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from residua._yaml import flow
 from residua.engines.sources import CSV, DELIMITERS, find_files, is_parquet
 from residua.errors import DataError
-from residua.spec import TO_CONFIRM
+from residua.spec.document import read_document
+from residua.spec.release_spec import TO_CONFIRM
 
 if TYPE_CHECKING:
     import pyarrow
@@ -139,10 +142,52 @@ class ColumnDraft:
 
 
 @dataclass(frozen=True, slots=True)
+class FieldDraft:
+    """One column as a Table Schema has it, with a question where it does not say what the cells are."""
+
+    field: Mapping[str, Any]
+
+    @property
+    def name(self) -> str:
+        """The name of the column."""
+        return str(self.field.get("name"))
+
+    def lines(self) -> list[str]:
+        """The field of the schema."""
+        return [f"  - {flow(dict(self.field))}"]
+
+    @classmethod
+    def of(cls, field: Mapping[str, Any]) -> "FieldDraft":
+        """The draft for a field."""
+        kind = field.get("type", "string")
+        given = field.get("constraints") or {}
+        if "enum" in given or kind == "boolean" or {"bins", "hierarchy"} & {*(field.get("residua") or {})}:
+            return cls(field)
+        if kind in ("integer", "date"):
+            ends = {end: given.get(end, TO_CONFIRM) for end in ("minimum", "maximum")}
+            return cls({**field, "constraints": {**given, **ends}})
+        if kind == "number":
+            return cls({**field, "residua": {"bins": TO_CONFIRM}})
+        return cls({**field, "type": "string", "constraints": {**given, "enum": TO_CONFIRM}})
+
+
+def drafts_of_schema(path: Path) -> list[FieldDraft] | None:
+    """The columns that a Table Schema describes, or None where the file is a spec already."""
+    document = read_document(path)
+    value = document.value
+    if isinstance(value, Mapping) and ("tables" in value or "privacy" in value):
+        return None
+    fields = value.get("fields") if isinstance(value, Mapping) else None
+    if not isinstance(fields, list) or not all(isinstance(each, Mapping) for each in fields):
+        raise document.refusal((), "neither a spec (schema, tables, privacy) nor a Table Schema (fields)")
+    return [FieldDraft.of(each) for each in fields]
+
+
+@dataclass(frozen=True, slots=True)
 class Draft:
     """A spec to be completed."""
 
-    columns: list[ColumnDraft]
+    columns: Sequence[ColumnDraft | FieldDraft]
     heading: str
     data: Path | None
     max_records: int = 1
@@ -152,7 +197,7 @@ class Draft:
         fields = [line for column in self.columns for line in column.lines()]
         ways = min(2, len(self.columns))
         data = "" if self.data is None else f"data: {quoted(os.path.relpath(self.data, folder))}\n"
-        template = files("residua.cli").joinpath("draft.yaml").read_text(encoding="utf-8")
+        template = files("residua.spec").joinpath("draft.yaml").read_text(encoding="utf-8")
         return template.format(
             heading=self.heading,
             confirm=TO_CONFIRM,

@@ -1,0 +1,94 @@
+"""The layout of a table on paper: rows and columns, which number stands where, which sums stand beside it."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import product
+from math import prod
+
+import numpy as np
+from numpy.typing import NDArray
+
+from residua.schema import Schema
+from residua.workload import Factor, Identity, Table
+from residua.workload.groupings import Partition
+
+MOST_COLUMNS = 12  # side by side on paper
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Grid:
+    """Names and labels of rows and columns, and the place of each number among the table's.
+
+    `beside` and `below` are the tables of sums over all columns and over all rows, `corner` that over both;
+    None where the parts of the table overlap or leave somebody out, so that they add up to nothing.
+    """
+
+    row_names: tuple[str, ...]
+    column_names: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    columns: tuple[tuple[str, ...], ...]
+    places: NDArray[np.int64]  # (rows, columns)
+    beside: Table | None = None
+    below: Table | None = None
+    corner: Table | None = None
+
+
+def grid_of(group: Table, schema: Schema, most_columns: int = MOST_COLUMNS) -> Grid:
+    """The layout of a table: factors with few queries across, the longest and the others down."""
+    counts = [factor.queries.count for factor in group.factors]
+    across: list[int] = []
+    for at in sorted(range(len(counts)), key=lambda at: (counts[at], -at))[: max(len(counts) - 1, 0)]:
+        if prod(counts[each] for each in (*across, at)) <= most_columns:
+            across.append(at)
+    across.sort()
+    down = [at for at in range(len(counts)) if at not in across]
+    rows, columns = ([group.factors[at] for at in side] for side in (down, across))
+    places = np.arange(group.count, dtype=np.int64).reshape(counts).transpose([*down, *across])
+    whole = [all(adds_up(factor) for factor in side) for side in (rows, columns)]
+    return Grid(
+        _names(rows, schema),
+        _names(columns, schema),
+        _labels(rows, schema),
+        _labels(columns, schema),
+        places.reshape(prod(counts[at] for at in down), -1),
+        Table(group.name, tuple(rows)) if whole[1] and across else None,
+        Table(group.name, tuple(columns)) if whole[0] and down else None,
+        Table(group.name, ()) if all(whole) and across else None,
+    )
+
+
+def adds_up(factor: Factor) -> bool:
+    """Whether each cell is in exactly one query, so that the queries add up to everybody."""
+    queries = factor.queries
+    parts = isinstance(queries, Partition) and bool((queries.classes >= 0).all())
+    return queries.weights is None and (parts or isinstance(queries, Identity))
+
+
+def labels_of(factor: Factor, schema: Schema) -> list[str]:
+    """Words for each query of a factor; only the label where its heading says the rest."""
+    attribute = schema.attributes[factor.attributes[0]]
+    if isinstance(factor.queries, Identity):
+        return list(attribute.labels())
+    words = [factor.describe(index, schema) for index in range(factor.queries.count)]
+    name = schema.names[factor.attributes[0]]
+    level = getattr(factor.queries, "level", None)
+    starts = (f"{name}.{level} = ", f"{name} in ", f"{name} = ", f"{name} ")
+    return [_without(word, starts) for word in words] if len(factor.attributes) == 1 else words
+
+
+def _without(word: str, starts: Sequence[str]) -> str:
+    return next((word.removeprefix(start) for start in starts if word.startswith(start)), word)
+
+
+def _names(factors: Sequence[Factor], schema: Schema) -> tuple[str, ...]:
+    return tuple(_name(factor, schema) for factor in factors)
+
+
+def _name(factor: Factor, schema: Schema) -> str:
+    name = " and ".join(schema.names[at] for at in factor.attributes)
+    level = getattr(factor.queries, "level", None)
+    return level if isinstance(level, str) else name
+
+
+def _labels(factors: Sequence[Factor], schema: Schema) -> tuple[tuple[str, ...], ...]:
+    return tuple(product(*(labels_of(factor, schema) for factor in factors)))
