@@ -83,6 +83,12 @@ def second() -> float:
 
 
 @pytest.fixture
+def pace() -> Callable[[], float]:
+    """How many times longer than on a quiet machine work takes on this one now."""
+    return second
+
+
+@pytest.fixture
 def within() -> Callable[[float], AbstractContextManager[None]]:
     """Asserts that a block takes at most so many seconds, which are longer on a slow or busy machine."""
 

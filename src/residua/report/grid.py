@@ -1,5 +1,6 @@
 """The layout of a table on paper: rows and columns, which number stands where, which sums stand beside it."""
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import product
@@ -12,6 +13,12 @@ from residua.schema import Schema
 from residua.workload import Factor, Identity, Table
 from residua.workload.groupings import Partition
 
+LABELS = {
+    r"^>= (\S+) and < (\S+)$": r"\1 to under \2",
+    r"^>= (\S+)$": r"\1 and above",
+    r"^<= (\S+)$": r"up to \1",
+    r"^< (\S+)$": r"under \1",
+}
 MOST_COLUMNS = 12  # side by side on paper
 
 
@@ -77,7 +84,11 @@ def labels_of(factor: Factor, schema: Schema) -> list[str]:
 
 
 def _without(word: str, starts: Sequence[str]) -> str:
-    return next((word.removeprefix(start) for start in starts if word.startswith(start)), word)
+    """The words about one attribute as a label: `>= 15 and < 25` is `15 to under 25`."""
+    own = next((word.removeprefix(start) for start in starts if word.startswith(start)), word)
+    for pattern, label in LABELS.items():
+        own = re.sub(pattern, label, own)
+    return own
 
 
 def _names(factors: Sequence[Factor], schema: Schema) -> tuple[str, ...]:

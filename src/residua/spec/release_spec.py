@@ -138,9 +138,13 @@ def load_spec(path: str | os.PathLike[str]) -> Spec:
 
 def _refuse_unconfirmed(document: Document) -> None:
     """Nothing, or the error for the first fact that a drafted spec still lacks."""
-    for place, value in _scalars(document.value, ()):
-        if value == TO_CONFIRM:
-            raise document.refusal(place, f"replace {TO_CONFIRM} by a value that is public knowledge")
+    for place in unconfirmed(document.value):
+        raise document.refusal(place, f"replace {TO_CONFIRM} by a value that is public knowledge")
+
+
+def unconfirmed(value: object) -> Iterator[Place]:
+    """The places of a drafted spec, or of a part of one, that still lack a fact."""
+    return (place for place, each in _scalars(value, ()) if each == TO_CONFIRM)
 
 
 def _scalars(value: object, place: Place) -> Iterator[tuple[Place, object]]:

@@ -223,7 +223,7 @@ def application(studio: Studio) -> Any:
         headers = {"Content-Disposition": f'attachment; filename="{safe}"'}
         return Response(text, media_type="application/octet-stream", headers=headers)
 
-    return Starlette(
+    made = Starlette(
         routes=[
             Route("/{token}/state", guarded(state), methods=["GET"]),
             Route("/{token}/act", guarded(act), methods=["POST"]),
@@ -232,6 +232,8 @@ def application(studio: Studio) -> Any:
             Route("/{token}/{name}", guarded(asset), methods=["GET"]),
         ]
     )
+    made.router.redirect_slashes = False
+    return made
 
 
 ASSETS = {
@@ -258,16 +260,16 @@ def serve(path: Path | None, *, port: int, opened: bool, say: Callable[[str], No
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind((HOST, port))
         own = listener.getsockname()[1]
-        address = f"http://{HOST}:{own}/{token}/"
-        say(address)
-        if opened:
-            webbrowser.open(address)
+        listener.listen()
         studio = Studio(session, token, own)
         server = uvicorn.Server(
             uvicorn.Config(application(studio), log_level="critical", timeout_graceful_shutdown=2)
         )
         studio.ending = lambda: bool(server.should_exit)
         try:
+            say(f"http://{HOST}:{own}/{token}/")
+            if opened:
+                webbrowser.open(f"http://{HOST}:{own}/{token}/")
             server.run(sockets=[listener])
         except KeyboardInterrupt:
             return

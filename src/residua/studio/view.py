@@ -8,7 +8,7 @@ from residua._text import visible
 from residua.errors import ResiduaError
 from residua.schema.attribute import Attribute
 from residua.schema.files import attributes_from_fields
-from residua.spec import TO_CONFIRM
+from residua.spec import unconfirmed
 from residua.spec.drafts import quoted
 from residua.studio.figures import ladder, problem_of
 from residua.studio.session import GHOSTS, Session
@@ -91,7 +91,7 @@ def _columns(session: Session, value: Mapping[str, Any]) -> Iterator[dict[str, A
 
 
 def _cells(field: Any, folder: Path) -> dict[str, Any]:
-    if TO_CONFIRM in str(field):
+    if any(unconfirmed(field)):
         return {"cells": None, "problem": None, "missing": True}
     try:
         (attribute,) = attributes_from_fields({"fields": [field]}, folder=folder).values()

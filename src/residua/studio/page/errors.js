@@ -4,7 +4,7 @@ import { act, edit, state } from "./store.js";
 import { onBudget } from "./budget.js";
 
 const view = { people: 100000, what: "largest" };
-const STEPS = 400;
+const STEPS = 40; // of a handle, for a factor of ten
 
 /** @typedef {{low: number, high: number}} Axis powers of ten */
 /** @type {{row: any, bar: any, half: any, share: any, ghosts: {error: number, name: string, mark: any, text: any}[]}[]} */
@@ -14,6 +14,8 @@ let axis = { low: 0, high: 3 };
 
 /** @param {any} row @returns {number} its standard deviation at the plan's budget */
 const stddev = (row) => (view.what === "typical" || row.largest === null ? row.typical : row.largest);
+/** @returns {number} steps of a handle along the axis */
+const steps = () => STEPS * (axis.high - axis.low);
 /** @param {number} half @returns {number} a percentage of the axis */
 const at = (half) => Math.max(0, Math.min(100, 100 * (Math.log10(half) - axis.low) / (axis.high - axis.low)));
 /** @param {number} percentage @returns {number} */
@@ -70,16 +72,16 @@ function handle(row, state) {
   if (half === null) return null;
   const say = (/** @type {number} */ value) => `within ± ${figure(value)}`;
   const input = h("input", {
-    type: "range", class: "target", min: 0, max: STEPS, step: 1, id: `target-${row.name}`, "aria-label": `Target of ${row.name}`,
+    type: "range", class: "target", min: 0, max: steps(), step: 1, id: `target-${row.name}`, "aria-label": `Target of ${row.name}`,
     "aria-valuetext": say(half), title: say(half),
     oninput: (/** @type {any} */ event) => {
-      const value = halfAt(100 * Number(event.target.value) / STEPS);
+      const value = halfAt(100 * Number(event.target.value) / steps());
       event.target.setAttribute("aria-valuetext", say(value));
       event.target.nextElementSibling.textContent = say(value);
     },
-    onchange: (/** @type {any} */ event) => edit({ place: ["targets", row.name], value: { half_width: halfAt(100 * Number(event.target.value) / STEPS) } }),
+    onchange: (/** @type {any} */ event) => edit({ place: ["targets", row.name], value: { half_width: halfAt(100 * Number(event.target.value) / steps()) } }),
   });
-  input.value = String(Math.round(STEPS * at(half) / 100));
+  input.value = String(Math.round(steps() * at(half) / 100));
   const met = state.figures.targets?.met.find((/** @type {any} */ each) => each.name === row.name);
   return [input, h("span", { class: "asked" }, say(half), met ? `, takes ${percent(met.share)} of the budget` : "")];
 }

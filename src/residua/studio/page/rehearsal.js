@@ -1,6 +1,6 @@
 // What a table would look like: invented people, real planning, simulated noise, as often as one likes.
 import { byId, figure, h, panel } from "./dom.js";
-import { ask, state } from "./store.js";
+import { question, state } from "./store.js";
 
 const MOST_CELLS = 1500;
 /** @type {any} */
@@ -9,7 +9,7 @@ let throws = 0, truth = false;
 
 async function roll() {
   throws += 1;
-  const found = await ask({
+  const found = await question({
     do: "rehearse", table: Number(byId("rehearsed").value), people: Math.round(Number(byId("people").value)), seed: throws,
   });
   if (found) shown = { ...found, of: state.revision };

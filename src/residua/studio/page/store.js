@@ -50,7 +50,7 @@ const GONE = "The studio has ended, or cannot be reached. Start it again in the 
  * @param {Record<string, any>} body
  * @returns {Promise<any>}
  */
-export async function ask(body) {
+async function ask(body) {
   let answer;
   try {
     answer = await fetch("act", {
@@ -71,6 +71,9 @@ export async function ask(body) {
 /** What is being done; the next thing waits for it. @type {Promise<any>} */
 let doing = Promise.resolve();
 let waiting = 0;
+
+/** @param {Record<string, any>} body a question about what the file says when all changes are made */
+export const question = (body) => doing.then(() => ask(body));
 
 /** @param {() => Record<string, any>} body something that changes the state, made when it is its turn */
 function inTurn(body) {
