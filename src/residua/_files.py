@@ -43,18 +43,18 @@ _TYPES = {"BOOL": np.bool_, "I32": np.int32, "I64": np.int64, "F64": np.float64}
 """The types of arrays that any version has written, by the words of safetensors."""
 
 
+Manifest = Mapping[str, Any]
+Arrays = Mapping[str, AnyArray]
+
+
 @dataclass(frozen=True, slots=True)
 class Container:
     """What a file holds: a JSON-able manifest, arrays by name, and the hash that identifies both."""
 
-    manifest: Mapping[str, Any]
-    arrays: Mapping[str, AnyArray]
+    manifest: Manifest
+    arrays: Arrays
     digest: str
     version: int
-
-
-Manifest = Mapping[str, Any]
-Arrays = Mapping[str, AnyArray]
 
 
 def pack(kind: str, manifest: Manifest, arrays: Arrays, version: int = NEWEST) -> tuple[bytes, bytes, str]:

@@ -28,10 +28,10 @@ Placed = tuple[tuple[tuple[int, ...], int], ...]
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """Queries on attributes of these kinds; whatever asks them is split in the same way."""
+    """Queries on attributes of these roles; whatever asks them is split in the same way."""
 
     queries: tuple[Queries, ...]
-    kinds: tuple[int, ...]
+    roles: tuple[int, ...]
 
     @property
     def sizes(self) -> tuple[int, ...]:
@@ -100,7 +100,7 @@ Rows = dict[int, list[tuple[int, tuple[int, ...], float]]]
 
 
 def gather(
-    parts: Iterable[Table | TableRun], kinds: Sequence[int], touched: Iterable[Attributes] = ()
+    parts: Iterable[Table | TableRun], roles: Sequence[int], touched: Iterable[Attributes] = ()
 ) -> Asked:
     """The terms of all tables; blocks on `touched` attributes are kept as composite ones."""
     asked = Asked()
@@ -110,10 +110,10 @@ def gather(
     for part in parts:
         factors = part.factors if isinstance(part, Table) or part.joint is None else None
         if factors is not None and all(len(each.attributes) == 1 for each in factors if each is not None):
-            _split_product(part, kinds, asked, runs)
+            _split_product(part, roles, asked, runs)
         else:
             for group in part:
-                _split_joint(group, kinds, asked, joint)
+                _split_joint(group, roles, asked, joint)
     for others, rows in joint.items():
         terms = np.array([term for term, _, _ in rows], dtype=np.int64)
         means = np.array([row for _, row, _ in rows], dtype=np.int64).reshape(len(rows), others)
@@ -124,7 +124,7 @@ def gather(
 
 
 def _split_product(
-    part: Table | TableRun, kinds: Sequence[int], asked: Asked, runs: dict[int, list[Entry]]
+    part: Table | TableRun, roles: Sequence[int], asked: Asked, runs: dict[int, list[Entry]]
 ) -> None:
     """Tables of one family an attribute: every subset of their places."""
     if isinstance(part, Table):
@@ -133,9 +133,9 @@ def _split_product(
     else:
         families = {at: part.queries_of(at) for at in part.attributes}
         subsets = np.sort(part.subsets, axis=1)
-    sources = np.zeros(len(kinds), dtype=np.int64)
+    sources = np.zeros(len(roles), dtype=np.int64)
     for at, queries in sorted(families.items()):
-        sources[at] = asked.source(Source((queries,), (kinds[at],)))
+        sources[at] = asked.source(Source((queries,), (roles[at],)))
     ways = subsets.shape[1]
     for kept in choices(ways):
         others = [place for place in range(ways) if place not in kept]
@@ -143,9 +143,9 @@ def _split_product(
         runs.setdefault(len(kept), []).append(entry)
 
 
-def _split_joint(group: Table, kinds: Sequence[int], asked: Asked, joint: Rows) -> None:
+def _split_joint(group: Table, roles: Sequence[int], asked: Asked, joint: Rows) -> None:
     numbers = [
-        asked.source(Source((factor.queries,), tuple(kinds[at] for at in factor.attributes)))
+        asked.source(Source((factor.queries,), tuple(roles[at] for at in factor.attributes)))
         for factor in group.factors
     ]
     for chosen, attributes in splits(group):
@@ -313,10 +313,10 @@ class _Evaluated:
         ).astype(np.float64)
 
     def _piece(self, source: int, kept: tuple[int, ...]) -> Piece:
-        (queries,), kinds = self.asked.sources[source].queries, self.asked.sources[source].kinds
+        (queries,), roles = self.asked.sources[source].queries, self.asked.sources[source].roles
         refuse_wide(queries)
-        measures = tuple(self.marks[kind][0] for kind in kinds)
-        return Piece(queries, kept, measures, tuple(self.marks[kinds[place]][1] for place in kept))
+        measures = tuple(self.marks[role][0] for role in roles)
+        return Piece(queries, kept, measures, tuple(self.marks[roles[place]][1] for place in kept))
 
     def _number(self, source: int, kept: tuple[int, ...], by_key: dict[bytes, list[int]]) -> int:
         """Number of a piece; those with the same gram have one."""

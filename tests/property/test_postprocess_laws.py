@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 import residua as rs
 from residua.postprocess.facts import Facts
 from residua.postprocess.margins import controlled, rounded_tables, shared_out, with_margins, with_total
-from residua.postprocess.pieces import Stack, TableSet, subsets_of
+from residua.postprocess.pieces import Stack, TableSet, as_subsets
 
 SMALL = settings(max_examples=60)
 
@@ -24,7 +24,7 @@ def joint_tables(draw, ways):
     stacks = []
     for row in combinations(range(len(sizes)), ways):
         gone = tuple(at for at in range(len(sizes)) if at not in row)
-        stacks.append(Stack(subsets_of([row]), joint.sum(axis=gone)[None]))
+        stacks.append(Stack(as_subsets([row]), joint.sum(axis=gone)[None]))
     return rs.Schema.of_sizes(sizes), TableSet(tuple(stacks))
 
 

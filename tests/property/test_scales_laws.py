@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 import residua as rs
 from residua.linalg.matrices import independent_rows
-from residua.methods.scales import block_targets
+from residua.methods.scales.targets import block_targets
 from residua.solve.targets import solve_targets
 
 shapes = st.lists(st.integers(2, 4), min_size=1, max_size=3)

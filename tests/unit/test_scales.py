@@ -8,7 +8,7 @@ from scipy.sparse import csr_array
 import residua as rs
 from residua.errors import Infeasible
 from residua.linalg.matrices import independent_rows
-from residua.methods.scales import block_targets
+from residua.methods.scales.targets import block_targets
 from residua.methods.scales import cutting_planes as scales_rounds
 from residua.methods.scales import variance_rows as scales_tables
 from residua.methods.scales.cutting_planes import best_scales

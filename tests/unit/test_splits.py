@@ -70,13 +70,13 @@ def test_slopes_in_moves_and_weights_are_differences() -> None:
     rng = np.random.default_rng(2)
     weights = rng.dirichlet(np.full(4, 20.0))
     moved = 0.05 * rng.standard_normal(len(free.start()))
-    _, by_kind, by_move = total.at({0: weights}, moved, 0.1)
+    _, by_role, by_move = total.at({0: weights}, moved, 0.1)
     step = rng.standard_normal(len(moved))
     ends = [total.at({0: weights}, moved + sign * 1e-3 * step, 0.1)[0] for sign in (-1, 1)]
     assert by_move @ step == pytest.approx((ends[1] - ends[0]) / 2e-3, rel=1e-2)
     tilt = np.array([1.0, -2.0, 0.5, 0.5])
     ends = [total.at({0: weights + sign * 1e-3 * tilt}, moved, 0.1)[0] for sign in (-1, 1)]
-    assert by_kind[0] @ tilt == pytest.approx((ends[1] - ends[0]) / 2e-3, rel=1e-2)
+    assert by_role[0] @ tilt == pytest.approx((ends[1] - ends[0]) / 2e-3, rel=1e-2)
 
 
 def test_without_moves_the_sum_of_blocks_is_that_of_querysmasher() -> None:

@@ -56,7 +56,8 @@ class Figures:
 
         def largest() -> float:
             groups = (group for part in work.parts for group in strategy.answerer.least_accurate(part))
-            return max(map(strategy.largest, groups), key=_nan_last)
+            # One that is not known makes the largest of all not known.
+            return max(map(strategy.largest, groups), key=lambda each: math.inf if math.isnan(each) else each)
 
         return cls(work.count, lambda: totals_of(strategy, work) if totals is None else totals, largest)
 
@@ -115,11 +116,6 @@ class Figures:
 
     def __repr__(self) -> str:
         return f"Figures(rmse={self.rmse:.6g}, total_variance={self.total_variance:.6g})"
-
-
-def _nan_last(value: float) -> float:
-    """Makes `max` return nan if there is one: then the largest is not known."""
-    return math.inf if math.isnan(value) else value
 
 
 def totals_of(strategy: Strategy, work: Workload) -> Totals:
@@ -299,13 +295,9 @@ class Fitness:
             yield f"RELAXED: at this budget variances reach {self.factor:.4g} times their targets."
         elif self.factor < 1 - 1e-3:
             yield f"At this budget every variance is at most {self.factor:.4g} times its target."
-        yield f"A privacy cost of {self.needed:.6g} meets them exactly{self._proved(scope)}."
-
-    def _proved(self, scope: Scope) -> str:
-        if not self.least > 0:
-            return ""
         whom = "no mechanism" if scope == "all mechanisms" else "none that measures the same blocks"
-        return f"; {whom} could below {self.least:.6g}"
+        proved = f"; {whom} could below {self.least:.6g}" if self.least > 0 else ""
+        yield f"A privacy cost of {self.needed:.6g} meets them exactly{proved}."
 
     def to_manifest(self, arrays: dict[str, AnyArray]) -> dict[str, Any]:
         """The targets and how they are met, as JSON can hold them."""

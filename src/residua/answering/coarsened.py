@@ -7,7 +7,7 @@ it, the two sets of measurements tell nothing about each other, and answers and 
 """
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -17,10 +17,10 @@ from residua._arrays import Array, Flags, Indices, Subsets
 from residua.answering.blocks import Measured
 from residua.answering.estimator import Estimates, Estimator
 from residua.answering.independent.parts import not_together
-from residua.answering.protocol import Answerer, not_in_span
+from residua.answering.protocol import Answerer, Asked, in_order, not_in_span
 from residua.errors import Infeasible
 from residua.linalg.classes import Classes
-from residua.linalg.matrices import mean_first
+from residua.linalg.matrices import mean_first, pivoted_qr
 from residua.workload import Combined, Explicit, Factor, Queries, Table, TableRun
 from residua.workload.tables import without_totals
 from residua.workload.union import Merged, Order
@@ -62,7 +62,7 @@ class QuerySplit:
 
     @property
     def by_attribute(self) -> Mapping[int, Classes]:
-        """Kinds of each attribute."""
+        """Classes of the cells of each attribute."""
         return dict(zip(self.attributes, self.classes, strict=True))
 
     def asked_of(self, group: Table) -> list[int]:
@@ -166,13 +166,12 @@ def query_split_of(
 
 def _independent(rows: Array) -> Indices:
     """Places of a largest set of independent rows, ascending."""
-    from scipy.linalg import qr  # loading it takes longer than loading all of residua
 
     lengths = np.linalg.norm(rows, axis=1)
     alive = np.flatnonzero(lengths > ROUNDING)
     if not len(alive):
         return alive
-    _, triangle, order = qr((rows[alive] / lengths[alive, None]).T, mode="economic", pivoting=True)
+    _, triangle, order = pivoted_qr((rows[alive] / lengths[alive, None]).T)
     rank = int(np.sum(np.abs(np.diagonal(triangle)) > ROUNDING))
     return np.sort(alive[order[:rank]])
 
@@ -194,8 +193,8 @@ class Coarsened(Answerer):
         self.answerers = [answerer for _, answerer in parts]
         self.query_splits, self._layers = tuple(query_splits), layers
 
-    def split(self, group: Table) -> "Asked":
-        """What a table asks of each part; NotInSpan if it tells apart what is measured together."""
+    def asked(self, group: Table) -> Asked:
+        """What a table asks of each part; NotInSpan if it is finer than the classes that are measured."""
         if not self.query_splits:
             return Asked(((0, *self.views[0].group(group)),))
         split = split_by(self.query_splits, group)
@@ -210,10 +209,10 @@ class Coarsened(Answerer):
         return None
 
     def variances(self, group: Table) -> Array:
-        return self.split(group).added_up(lambda at, asked: self.answerers[at].variances(asked))
+        return self.asked(group).added_up(lambda at, asked: self.answerers[at].variances(asked))
 
     def summed(self, group: Table, *, weighted: bool) -> float:
-        found = self.split(group).parts
+        found = self.asked(group).parts
         return math.fsum(self.answerers[at].summed(asked, weighted=weighted) for at, asked, _ in found)
 
     def totals(self, part: Table | TableRun) -> tuple[float, float]:
@@ -221,13 +220,13 @@ class Coarsened(Answerer):
         return super().totals(part) if seen is None else self.answerers[0].totals(seen)
 
     def largest(self, group: Table) -> float:
-        found = self.split(group).parts
+        found = self.asked(group).parts
         if len(found) == 1:
             return self.answerers[found[0][0]].largest(found[0][1])
         return super().largest(group)
 
     def covariances(self, left: Table, right: Table) -> Array:
-        one, two = self.split(left), self.split(right)
+        one, two = self.asked(left), self.asked(right)
         result = np.zeros((left.count, right.count))
         for at, rows, orders in one.parts:
             for other, columns, others in two.parts:
@@ -270,7 +269,7 @@ class _SplitEstimator(Estimator):
         )
 
     def answers(self, group: Table) -> Array:
-        return self._coarsened.split(group).added_up(lambda at, asked: self._parts[at].answers(asked))
+        return self._coarsened.asked(group).added_up(lambda at, asked: self._parts[at].answers(asked))
 
     def run(self, tables: TableRun) -> Iterator[tuple[Indices, Array]]:
         seen = self._coarsened.run(tables)
@@ -278,26 +277,6 @@ class _SplitEstimator(Estimator):
             yield from self._parts[0].run(seen)
         else:
             yield from ((np.array([at]), self.answers(group)[None]) for at, group in enumerate(tables))
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Asked:
-    """What a table asks of which sides, in the order that each sees, and how to get back to its own."""
-
-    parts: tuple[tuple[int, Table, list[Order]], ...]
-    order: Order = field(default_factory=Order)
-
-    def added_up(self, figures: Callable[[int, Table], Array]) -> Array:
-        """The sum over the sides of figures of all queries, in the order of the table."""
-        found = [in_order(orders, figures(at, asked)) for at, asked, orders in self.parts]
-        return self.order.arranged(np.sum(found, axis=0))
-
-
-def in_order(orders: Sequence[Order], values: Array, axis: int = 0) -> Array:
-    """Numbers of all queries along an axis, brought back to an order step by step."""
-    for order in orders:
-        values = order.arranged(values, axis)
-    return values
 
 
 def _all_settled(split: QuerySplit, part: TableRun) -> bool:

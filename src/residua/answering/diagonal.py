@@ -33,7 +33,7 @@ DIAGONAL = 1e-9  # relative size of what may be left beside a diagonal, by round
 class Diagonalisation:
     """Coordinates of each axis, `bases` V and `ranges` M V, (cells, coordinates), and the inverse of D.
 
-    `inverse` is D^+ with an axis for each of them; zero where nothing is measured. A `whole` frame has one
+    `inverse` is D^+ with an axis for each of them; zero where nothing is measured. A `whole` form has one
     axis, all joint cells.
     """
 
@@ -44,7 +44,7 @@ class Diagonalisation:
 
 
 def diagonalised(grams: Sequence[Sequence[Array]], precisions: Sequence[float]) -> Diagonalisation | None:
-    """The frame of terms with these grams, one per axis each, and one over their noise variances.
+    """The form of terms with these grams, one per axis each, and one over their noise variances.
 
     None where the grams have no common diagonal form, or the joint cells are too many.
     """
@@ -123,12 +123,12 @@ class Diagonal(Answerer):
     Tables that look at other attributes, or at several axes together, are left to the general answerer.
     """
 
-    def __init__(self, axes: Sequence[Axis], frame: Diagonalisation, blocks: Blocks) -> None:
-        self.axes, self.frame, self.blocks = tuple(axes), frame, blocks
+    def __init__(self, axes: Sequence[Axis], form: Diagonalisation, blocks: Blocks) -> None:
+        self.axes, self.form, self.blocks = tuple(axes), form, blocks
         attributes = tuple(at for axis in axes for at in axis.attributes)
         self.joint = Axis(attributes, tuple(size for axis in axes for size in axis.sizes))
-        self.seen = (self.joint,) if frame.whole else self.axes
-        """The axes of the frame."""
+        self.seen = (self.joint,) if form.whole else self.axes
+        """The axes of the diagonal form."""
 
     @cached_property
     def general(self) -> Coupled:
@@ -136,7 +136,7 @@ class Diagonal(Answerer):
         return Coupled(self.blocks)
 
     def _fits(self, *groups: Table) -> bool:
-        """Whether every factor of these tables looks at one axis of the frame."""
+        """Whether every factor of these tables looks at one axis of the diagonal form."""
         return all(
             sum(len(axis.asked(group)) for axis in self.seen) == len(group.factors) for group in groups
         )
@@ -157,14 +157,14 @@ class Diagonal(Answerer):
             mine = {factor.attributes: factor.matrix for factor in factors}
             rows = (mine.get(axis.attributes, np.ones((1, axis.cells))) for axis in axes)
             grams.append([np.asarray(each.T @ each) for each in rows])
-        frame = diagonalised(grams, [1.0 / noise for _, _, noise in terms])
-        return None if frame is None else cls(axes, frame, blocks)
+        form = diagonalised(grams, [1.0 / noise for _, _, noise in terms])
+        return None if form is None else cls(axes, form, blocks)
 
     def variances(self, group: Table) -> Array:
         if not self._fits(group):
             return self.general.variances(group)
         self._refuse_outside(group)
-        tensor = self.frame.inverse
+        tensor = self.form.inverse
         for axis, basis in reversed(self._pairs):  # the last axis of the tensor that is left, each time
             squares = (rows_over(axis.asked(group), axis.attributes, axis.sizes) @ basis) ** 2
             tensor = np.tensordot(squares, tensor, axes=(1, len(self.seen) - 1))
@@ -177,7 +177,7 @@ class Diagonal(Answerer):
         if not self._fits(group):
             return self.general.summed(group, weighted=weighted)
         self._refuse_outside(group)
-        return _contracted(self.frame.inverse, self._lengths(group, weighted=weighted))
+        return _contracted(self.form.inverse, self._lengths(group, weighted=weighted))
 
     def largest(self, group: Table) -> float:
         return super().largest(group) if self._fits(group) else self.general.largest(group)
@@ -191,11 +191,11 @@ class Diagonal(Answerer):
                 f"products it is computed on at most {DIAGONAL_CELLS:,} joint cells, and these are "
                 f"{self.joint.cells:,}"
             )
-        basis, seen = join(self.frame.bases), []
+        basis, seen = join(self.form.bases), []
         for group in (left, right):
             self._refuse_outside(group)
             seen.append(rows_over(group.factors, self.joint.attributes, self.joint.sizes) @ basis)
-        return np.asarray((seen[0] * self.frame.inverse.reshape(-1)) @ seen[1].T)
+        return np.asarray((seen[0] * self.form.inverse.reshape(-1)) @ seen[1].T)
 
     def estimates(self, measured: Measured) -> Estimates:
         """The marginal of all measured cells: `V D^+ V' sum_t A_t' y_t / v_t`, by axis (claim H-031)."""
@@ -206,19 +206,19 @@ class Diagonal(Answerer):
             own = [self.axes.index(Axis(factor.attributes, factor.sizes)) for factor in factors]
             tensor = cells.reshape([self.axes[at].cells for at in own]).transpose(np.argsort(own))
             total += np.expand_dims(tensor, [at for at in range(total.ndim) if at not in own]) / noise
-        turned = along_axes(total.reshape(1, -1), [basis.T for basis in self.frame.bases])
-        cells = along_axes(turned * self.frame.inverse.reshape(-1), self.frame.bases)
+        turned = along_axes(total.reshape(1, -1), [basis.T for basis in self.form.bases])
+        cells = along_axes(turned * self.form.inverse.reshape(-1), self.form.bases)
         order = self.joint.attributes
         subsets = np.array([sorted(order)], dtype=np.int32)
         return Estimates.of([(subsets, ascending(cells, self.joint.sizes, order))], None)
 
     @property
     def _pairs(self) -> list[tuple[Axis, Array]]:
-        """Each axis of the frame, with its basis."""
-        return list(zip(self.seen, self.frame.bases, strict=True))
+        """Each axis of the diagonal form, with its basis."""
+        return list(zip(self.seen, self.form.bases, strict=True))
 
     def _lengths(self, group: Table, *, weighted: bool) -> list[Array]:
-        """Sum of squares of every coordinate over the table's queries, for each axis of the frame."""
+        """Sum of squares of every coordinate over the table's queries, for each axis of the diagonal form."""
         lengths = []
         for axis, basis in self._pairs:
             factors = axis.asked(group)
@@ -234,13 +234,13 @@ class Diagonal(Answerer):
     def _refuse_outside(self, group: Table) -> None:
         """NotInSpan if a query of the table is not a combination of what is measured."""
         told = f"table {group.name!r} asks for more than the plan's products measure"
-        for (axis, basis), reached in zip(self._pairs, self.frame.ranges, strict=True):
+        for (axis, basis), reached in zip(self._pairs, self.form.ranges, strict=True):
             rows = rows_over(axis.asked(group), axis.attributes, axis.sizes, listed=False)
             left = rows - (rows @ basis) @ reached.T
             if np.sum(left**2) > SPAN_TOLERANCE * np.sum(rows**2):
                 raise not_in_span(told)
         lengths = self._lengths(group, weighted=True)
-        unseen = _contracted((self.frame.inverse == 0).astype(np.float64), lengths)
+        unseen = _contracted((self.form.inverse == 0).astype(np.float64), lengths)
         if unseen > SPAN_TOLERANCE * math.prod(float(each.sum()) for each in lengths):
             raise not_in_span(told)
 

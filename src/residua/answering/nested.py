@@ -9,7 +9,6 @@ precisions add up (claim H-020). Whatever is asked of these blocks is asked of t
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from itertools import combinations
 
 import numpy as np
 
@@ -17,7 +16,7 @@ from residua._arrays import Array
 from residua.answering.blocks import Blocks, Layer, Measured, Shape, Subset, ascending, stacked
 from residua.answering.estimator import Estimates
 from residua.answering.independent.answerer import Independent
-from residua.linalg.matrices import Measure, along_axes
+from residua.linalg.matrices import Measure, along_axes, subsets_of
 
 EVEN = 1e-12  # relative difference of weights that is rounding
 RANK_RATIO = 1e-9
@@ -77,10 +76,9 @@ class Nested(Independent):
 
     def _precisions(self, attributes: Subset, noise: float) -> Iterator[tuple[Subset, float]]:
         """The residuals that a block measures, each with one over its noise variance."""
-        for size in range(len(attributes) + 1):
-            for kept in combinations(attributes, size):
-                rest = (self.halves[at].spread for at in attributes if at not in kept)
-                yield kept, 1.0 / noise / math.prod(rest)
+        for kept in subsets_of(attributes):
+            rest = (self.halves[at].spread for at in attributes if at not in kept)
+            yield kept, 1.0 / noise / math.prod(rest)
 
     def _equivalent(self) -> Blocks:
         """Independent blocks with the same variances and covariances of every answer."""

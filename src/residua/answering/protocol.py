@@ -3,7 +3,9 @@
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+
+import numpy as np
 
 from residua._arrays import Array
 from residua._limits import COVARIANCE_ENTRIES
@@ -12,6 +14,27 @@ from residua.answering.estimator import Estimates, Estimator
 from residua.errors import NotInSpan, WorkloadError
 from residua.linalg.matrices import Measure
 from residua.workload import Table, TableRun
+from residua.workload.union import Order
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Asked:
+    """What a table asks of which parts, in the order that each sees, and how to get back to its own."""
+
+    parts: tuple[tuple[int, Table, list[Order]], ...]
+    order: Order = field(default_factory=Order)
+
+    def added_up(self, figures: Callable[[int, Table], Array]) -> Array:
+        """The sum over the parts of figures of all queries, in the order of the table."""
+        found = [in_order(orders, figures(at, asked)) for at, asked, orders in self.parts]
+        return self.order.arranged(np.sum(found, axis=0))
+
+
+def in_order(orders: Sequence[Order], values: Array, axis: int = 0) -> Array:
+    """Numbers of all queries along an axis, brought back to an order step by step."""
+    for order in orders:
+        values = order.arranged(values, axis)
+    return values
 
 
 class Answerer(ABC):
@@ -45,6 +68,10 @@ class Answerer(ABC):
     @abstractmethod
     def estimates(self, measured: Measured) -> Estimates:
         """Least-squares estimates from measured numbers."""
+
+    def asked(self, group: Table) -> Asked:
+        """What a table asks of each part of the blocks that sees a domain of its own."""
+        return Asked(((0, group, []),))
 
     def estimator(self, estimates: Estimates) -> Estimator:
         """What answers queries from estimates."""

@@ -14,6 +14,7 @@ from residua.bounds.pairs import Layout, Shared, Structure, structure_of, ways_o
 from residua.bounds.singular import refuse_other
 from residua.errors import Infeasible
 from residua.linalg.matrices import distinct_rows, threads_for
+from residua.solve.newton import quasi_newton
 from residua.workload import Factor, Queries, Table, TableRun, Workload
 
 SLIGHT = 1e-3  # share of all roots that may be left to the outermost points, and how far out those are
@@ -212,18 +213,12 @@ class _Search:
 
     def best(self, start: list[Array]) -> list[Array]:
         """The weights with the largest bound of all that were tried."""
-        from scipy.optimize import minimize
 
         self._best = start
         steps = int(min(MOST_STEPS, ALL_PAIRS_WORK // max(self._problem.structure.work, 1.0)))
         if steps > 1 and self._problem.structure.members:
-            minimize(
-                self._loss,
-                np.log(np.concatenate(start)),
-                jac=True,
-                method="L-BFGS-B",
-                options={"maxiter": steps, "maxfun": steps, "ftol": LEAST_GAIN},
-            )
+            logs = np.log(np.concatenate(start))
+            quasi_newton(self._loss, logs, maxiter=steps, maxfun=steps, ftol=LEAST_GAIN)
         return self._best
 
     def _loss(self, logs: Array) -> tuple[float, Array]:
@@ -272,11 +267,8 @@ def _wide_roots(parts: Sequence[Table | TableRun], kinds: Sequence[int], axes: S
                 square = group.weight * math.prod(map(root, group.factors)) ** 2
                 subset = np.array([sorted(group.attributes)], dtype=np.int32)
                 sums.setdefault(subset.shape[1], []).append((subset, np.array([square])))
-    return math.fsum(_over_distinct(runs) for runs in sums.values())
-
-
-def _over_distinct(runs: Sequence[tuple[Subsets, Array]]) -> float:
-    """Sum over distinct subsets of the root of the sum of squares."""
-    subsets = np.concatenate([subset for subset, _ in runs]).astype(np.int64)
-    numbers = distinct_rows(subsets)[1]
-    return float(np.sqrt(np.bincount(numbers, weights=np.concatenate([square for _, square in runs]))).sum())
+    roots = []
+    for runs in sums.values():
+        subsets, squares = (np.concatenate(each) for each in zip(*runs, strict=True))
+        roots.append(float(np.sqrt(np.bincount(distinct_rows(subsets)[1], weights=squares)).sum()))
+    return math.fsum(roots)

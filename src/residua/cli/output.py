@@ -74,12 +74,9 @@ def tables_screen(
 def show_json(document: Any) -> None:
     """Print a document as JSON to standard output; what is not a number is null."""
     text = json.dumps(_jsonable(document), indent=1, ensure_ascii=False, allow_nan=False)
-    typer.echo("\n".join(_as_json_writes_it(line) for line in text.split("\n")))
-
-
-def _as_json_writes_it(line: str) -> str:
-    """A line without what a terminal would obey, every such character as its number."""
-    return "".join(each if visible(each) == each else json.dumps(each)[1:-1] for each in line)
+    # What a terminal would obey stands there as its number.
+    harmless = (each if each == "\n" or visible(each) == each else json.dumps(each)[1:-1] for each in text)
+    typer.echo("".join(harmless))
 
 
 def _jsonable(value: Any) -> Any:

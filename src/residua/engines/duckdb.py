@@ -277,11 +277,8 @@ def _explained(source: str) -> Iterator[None]:
             ) from error
         # What follows are proposals to set options of DuckDB.
         reason = " ".join(words.partition("Possible fixes")[0].split())
-        raise DataError(f"{source or 'the relation'} cannot be read{_kind(source)} ({reason})") from error
-
-
-def _kind(source: str) -> str:
-    return "" if not source else " as Parquet" if is_parquet(source) else " as CSV"
+        kind = "" if not source else " as Parquet" if is_parquet(source) else " as CSV"
+        raise DataError(f"{source or 'the relation'} cannot be read{kind} ({reason})") from error
 
 
 def _connect(limit: int | None, threads: int) -> "duckdb.DuckDBPyConnection":

@@ -242,9 +242,7 @@ def is_parquet(path: str | os.PathLike[str]) -> bool:
 
 def file_source(connection: Any, path: Path, names: Sequence[str]) -> Source:
     """A CSV or Parquet file as a source."""
-    if is_parquet(path):
-        return _parquet_source(connection, path, names)
-    return _csv_source(connection, path, names, CSV[path.suffix.lower()])
+    return (_parquet_source if is_parquet(path) else _csv_source)(connection, path, names)
 
 
 def relation_source(relation: Any, names: Sequence[str]) -> Source:
@@ -297,9 +295,9 @@ def delimiter_of(header: Callable[[str], Sequence[str]], usual: str, names: Sequ
     return next((each for each in (usual, *DELIMITERS) if fits(each)), usual)
 
 
-def _csv_source(connection: Any, path: Path, names: Sequence[str], usual: str) -> Source:
+def _csv_source(connection: Any, path: Path, names: Sequence[str]) -> Source:
     """A text file, every value as the text that stands there; nothing is guessed but the kind of newline."""
-    delimiter = delimiter_of(lambda each: header_of(path, each)[0], usual, names)
+    delimiter = delimiter_of(lambda each: header_of(path, each)[0], CSV[path.suffix.lower()], names)
     header, lines = header_of(path, delimiter)
     places = places_of(header, names)
     text = PlainText(path, delimiter, len(header), places)

@@ -98,7 +98,7 @@ class Classes:
 
 @dataclass(frozen=True, slots=True)
 class JointClasses:
-    """Several attributes as one, in the place of the first: classes of the cells of each (`kinds`), and the
+    """Several attributes as one, in the place of the first: classes of the cells of each, and the
     joint class of their combinations. Attributes are ascending."""
 
     attributes: tuple[int, ...]

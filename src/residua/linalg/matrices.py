@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
+from itertools import combinations
 from typing import Any
 
 import numpy as np
@@ -83,10 +84,16 @@ def _unit_rows(stack: Array, weights: Array | None) -> tuple[Array, Array]:
     return rows / lengths[:, None], scales if weights is None else scales * np.sqrt(weights[alive])
 
 
-def _row_space(rows: Array) -> Array:
-    from scipy.linalg import qr  # loading it takes longer than loading all of residua
+def pivoted_qr(matrix: Array, mode: str = "economic") -> tuple[Any, ...]:
+    """QR with column pivoting, as SciPy's modes have it."""
+    import scipy.linalg  # loading it takes longer than loading all of residua
 
-    basis, triangle, _ = qr(rows.T, mode="economic", pivoting=True, check_finite=False)
+    qr: Any = scipy.linalg.qr
+    return tuple(qr(matrix, mode=mode, pivoting=True, check_finite=False))
+
+
+def _row_space(rows: Array) -> Array:
+    basis, triangle, _ = pivoted_qr(rows.T)
     pivots = np.abs(np.diagonal(triangle))
     return np.asarray(basis[:, pivots > RANK_RATIO * pivots[0]])
 
@@ -94,11 +101,9 @@ def _row_space(rows: Array) -> Array:
 def graded_root(rows: Array, scales: Array) -> Array:
     """Triangular R with `R'R = rows' diag(scales^2) rows`: pivoted QR keeps small rows' digits if large rows
     come first (Cox and Higham, 1998)."""
-    from scipy.linalg import qr
-
     graded = rows * scales[:, None]
     order = np.argsort(-np.linalg.norm(graded, axis=1), kind="stable")
-    triangle, permutation = qr(graded[order], mode="r", pivoting=True, check_finite=False)
+    triangle, permutation = pivoted_qr(graded[order], mode="r")
     root = np.empty_like(triangle[: rows.shape[1]])
     root[:, permutation] = triangle[: rows.shape[1]]
     return np.asarray(root, dtype=np.float64)
@@ -240,6 +245,12 @@ class RowIndex:
         return np.where(hit, owners[spots], -1), np.where(hit, places[spots], -1)
 
 
+def subsets_of(items: Sequence[int], least: int = 0) -> Iterator[tuple[int, ...]]:
+    """Every subset of at least so many, smaller ones first."""
+    for size in range(least, len(items) + 1):
+        yield from combinations(items, size)
+
+
 SAME = 1e-12  # relative difference that is rounding
 
 
@@ -360,9 +371,7 @@ def standing_rows(rows: Array, lengths: Array) -> Array:
     rows, lengths, left = (each[left > VANISHING] for each in (rows, lengths, left))
     if left.min(initial=1.0) > SETTLED:
         return independent_rows(rows)
-    from scipy.linalg import qr  # loading it takes longer than loading all of residua
-
-    basis, upper, _ = qr((rows / lengths[:, None]).T, mode="economic", pivoting=True, check_finite=False)
+    basis, upper, _ = pivoted_qr((rows / lengths[:, None]).T)
     basis = np.asarray(basis[:, np.abs(np.diagonal(upper)) > VANISHING])  # (cells, rank)
     return np.asarray(independent_rows(rows @ basis) @ basis.T)
 

@@ -23,6 +23,7 @@ from residua.methods.hdmm.marginals import at_cost_one as weights_at_cost_one
 from residua.methods.hdmm.products import Products
 from residua.privacy import NoiseLaw
 from residua.privacy.statement import unit_variance
+from residua.solve.newton import quasi_newton
 from residua.strategy.build import Spans, integer_span, of_blocks
 from residua.strategy.integers import independent_integers
 from residua.workload import Queries, Workload
@@ -139,16 +140,6 @@ def workload_itself(work: Workload, law: NoiseLaw) -> Draft:
     return Draft(strategy.scaled(1 / strategy.cost()), *lower_bound(work, law))
 
 
-def greedy_tree(work: Workload, law: NoiseLaw) -> Draft:
-    """A binary tree for each attribute, its levels weighted one after the other, leaves first (GreedyH)."""
-    return _by_axis(work, law, lambda gram: tree_for(gram, law))
-
-
-def eigen_design(work: Workload, law: NoiseLaw) -> Draft:
-    """The eigenvectors of what is asked of each attribute, with the best weights for Gaussian noise."""
-    return _by_axis(work, law, _weighted_eigenvectors)
-
-
 def datacube(work: Workload, law: NoiseLaw) -> Draft:
     """Marginals of plain cells with equal noise: tables are merged as long as that makes errors smaller."""
     kernels = plain_kernels(work)
@@ -190,7 +181,7 @@ def _spans(work: Workload, factors: Sequence[Placed]) -> Spans:
 
 
 def tree_for(gram: Array, law: NoiseLaw) -> Array:
-    """A binary tree whose levels have weights found one at a time, from the leaves up."""
+    """A binary tree whose levels have weights found one at a time, from the leaves up (GreedyH)."""
     rows = hierarchical_matrix(len(gram))
     widths = rows.sum(axis=1)
     levels = np.ceil(np.log2(np.maximum(widths, 1.0)) - 1e-9).astype(np.int64)  # 0 for leaves
@@ -210,12 +201,13 @@ def tree_for(gram: Array, law: NoiseLaw) -> Array:
 
 
 def _weighted_eigenvectors(gram: Array) -> Array:
-    """Eigenvectors v_k of the gram, times weights u_k with `sum u_k^2 v_ki^2 <= 1` for every cell.
+    """Eigenvectors v_k of the gram, times the best weights u_k for Gaussian noise (eigen-design).
+
+    Those have `sum u_k^2 v_ki^2 <= 1` for every cell.
 
     The least `sum(lambda_k / u_k^2)` is the largest `(sum_k sqrt(lambda_k sum_i m_i v_ki^2))^2` over
     multipliers m >= 0 of sum 1, a concave problem.
     """
-    from scipy.optimize import minimize
 
     values, vectors = np.linalg.eigh(gram)
     kept = values > NOTHING * values[-1]
@@ -229,8 +221,8 @@ def _weighted_eigenvectors(gram: Array) -> Array:
         slope = 0.5 * ((roots / seen) @ squares)
         return -float(np.log(roots.sum())), -shares * (slope - float(slope @ shares)) / float(roots.sum())
 
-    found = minimize(negative, np.zeros(len(gram)), jac=True, method="L-BFGS-B", options={"maxiter": 500})
-    shares = np.exp(found.x - found.x.max())
+    found = quasi_newton(negative, np.zeros(len(gram)), maxiter=500)
+    shares = np.exp(found - found.max())
     weights = np.sqrt(np.sqrt(values / (squares @ shares)))
     return np.asarray(weights[:, None] * vectors[:, kept].T)
 
@@ -297,8 +289,8 @@ BASELINES: dict[str, Callable[[Workload, NoiseLaw], Draft]] = {
     "hierarchical": lambda work, law: _fixed(work, law, hierarchical_matrix),
     "hb": lambda work, law: _fixed(work, law, hb_matrix),
     "wavelet": lambda work, law: _fixed(work, law, wavelet_matrix),
-    "greedy": greedy_tree,
-    "eigen": eigen_design,
+    "greedy": lambda work, law: _by_axis(work, law, lambda gram: tree_for(gram, law)),
+    "eigen": lambda work, law: _by_axis(work, law, _weighted_eigenvectors),
     "datacube": datacube,
     "workload": workload_itself,
 }

@@ -141,7 +141,7 @@ def _side_by_side(drafting: Drafting, work: Workload, law: NoiseLaw, attributes:
     bound = svd_or_nothing(Workload(work.schema, tuple(rest)))  # more queries never make it easier
     if bound > 0 or law == "laplace":
         return Draft(found, bound, scope_of(law), spans=spans)
-    # No two mechanisms for the two sides do better, however they share the privacy (claim M-001).
+    # No two mechanisms for the two parts do better, however they share the privacy (claim M-001).
     apart = math.fsum(math.sqrt(draft.lower_bound) for draft in drafts) ** 2
     return Draft(found, apart, "this block structure", spans=spans)
 

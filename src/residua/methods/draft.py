@@ -72,11 +72,11 @@ def best_of(work: Workload, ways: Iterable[Way], otherwise: Iterable[Way] = (), 
     for way in chain(ways, (way for way in otherwise if not found)):
         try:
             draft = way()
+            total = math.inf if draft is None else draft.total(work)
         except Infeasible as error:  # one way does not fit; another may
             refused.append(error)
             continue
         if draft is not None:
-            total = draft.total(work)
             found.append((total, draft))
             if draft.scope != "this block structure" and total <= draft.lower_bound * (1 + proved):
                 break

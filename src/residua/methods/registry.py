@@ -22,8 +22,8 @@ from residua.methods.draft import Caps, Draft, Method, Progress, best_of
 from residua.methods.hdmm.kron import kron, nested, union
 from residua.methods.hdmm.marginals import marginals
 from residua.methods.places import places
-from residua.methods.scales import block_targets
 from residua.methods.scales.loss import Loss, block_loss
+from residua.methods.scales.targets import block_targets
 from residua.methods.smasher import smasher
 from residua.privacy import NoiseLaw
 from residua.workload import Identity, Total, Workload

@@ -5,12 +5,13 @@ With T the square root of a block's optimum, the total variance is `(sum over bl
 are chosen to make the sum least, by quasi-Newton steps with exact slopes (from where, says claim C-006).
 Tables of one-attribute families are centred by one weight vector per attribute (claims C-001 to C-004),
 rounded to small whole numbers so that the plan can be measured in integers; those with joint families freely
-(`mechanisms.splits`). The best of all that was found is taken, uniform centring included.
+(`methods.splits`). The best of all that was found is taken, uniform centring included.
 """
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 
@@ -28,6 +29,7 @@ from residua.methods.splits.blocks import Division, divide, family_of, is_joint
 from residua.methods.splits.free import FreeTables
 from residua.methods.splits.sum import BlockSum
 from residua.solve.cells import solve_cells
+from residua.solve.newton import quasi_newton
 from residua.strategy.build import with_best_noise
 from residua.strategy.strategy import Domain
 from residua.workload import Workload
@@ -61,11 +63,11 @@ def _candidates(work: Workload, tolerance: float, progress: Progress | None) -> 
     yield centred(work, own, tolerance, progress) if free is None else free
 
 
-def centred(work: Workload, kinds: list[int], tolerance: float, progress: Progress | None) -> Draft:
+def centred(work: Workload, roles: list[int], tolerance: float, progress: Progress | None) -> Draft:
     """All tables centred by the best weights found."""
-    total = BlockSum(gather(work.parts, kinds), work.schema.sizes)
-    found = least(total, kinds, work.schema.sizes, (0.0,), OUTER_STEPS, progress)
-    measures = on_attributes(in_whole_numbers(found.weights), kinds, work.schema.sizes)
+    total = BlockSum(gather(work.parts, roles), work.schema.sizes)
+    found = least(total, roles, work.schema.sizes, (0.0,), OUTER_STEPS, progress)
+    measures = on_attributes(in_whole_numbers(found.weights), roles, work.schema.sizes)
     return solve_blocks(decompose(work, measures), work.schema.sizes, Optimal(), tolerance, progress)
 
 
@@ -88,7 +90,7 @@ FIRST_STEP = 0.03  # relative to the length of uniform weights
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Search:
-    """Where a search ended: the weights of each kind of attribute that has some, and the moves."""
+    """Where a search ended: the weights of each role of attribute that has some, and the moves."""
 
     weights: Mapping[int, Array]
     moved: Array | None
@@ -96,16 +98,15 @@ class Search:
 
 def least(
     total: BlockSum,
-    kinds: Sequence[int],
+    roles: Sequence[int],
     sizes: Sequence[int],
     fills: Sequence[float],
     steps: int,
     progress: Progress | None,
 ) -> Search:
     """The best weights and moves found from uniform centring, with less and less filling."""
-    from scipy.optimize import minimize
 
-    weights = CellWeights({number: sizes[list(kinds).index(number)] for number in weighted_kinds(total)})
+    weights = CellWeights({number: sizes[list(roles).index(number)] for number in weighted_roles(total)})
     moves = 0 if total.free is None else len(total.free.start())
     if not weights.count + moves:
         return Search({}, None)
@@ -123,33 +124,27 @@ def least(
         if progress is not None:
             progress("choosing splits", min(1.0, evaluations / (steps * len(fills))))
         at = read(x * unit)
-        found, by_kind, by_move = total.at(at.weights, at.moved, fill)
-        return found, np.concatenate([weights.vector(by_kind), by_move]) * unit
+        found, by_role, by_move = total.at(at.weights, at.moved, fill)
+        return found, np.concatenate([weights.vector(by_role), by_move]) * unit
 
     x = np.zeros(weights.count + moves)
     x[: weights.count] = weights.vector(total.own_weights(list(weights.cells)))
-    # A first step has length one; all weights of a kind together are hardly longer than their mean.
+    # A first step has length one; all weights of a role together are hardly longer than their mean.
     unit = np.concatenate([weights.lengths * FIRST_STEP, np.ones(moves)])
     x /= unit
     for fill in fills:
-        x = minimize(
-            value,
-            x,
-            args=(fill,),
-            jac=True,
-            method="L-BFGS-B",
-            options={"maxiter": steps, "maxfun": steps, "ftol": LEAST_MOVE if moves else LEAST_GAIN},
-        ).x
+        ends = {"maxiter": steps, "maxfun": steps, "ftol": LEAST_MOVE if moves else LEAST_GAIN}
+        x = quasi_newton(partial(value, fill=fill), x, **ends)
     return read(x * unit)
 
 
-def weighted_kinds(total: BlockSum) -> list[int]:
-    """Kinds of attributes whose weights are worth choosing (claim C-004)."""
+def weighted_roles(total: BlockSum) -> list[int]:
+    """Roles of attributes whose weights are worth choosing (claim C-004)."""
     return sorted(
         {
-            kind
+            role
             for source in total.asked.sources
-            for kind in source.kinds
+            for role in source.roles
             if not all(queries.invariant for queries in source.queries)
         }
     )
@@ -161,12 +156,12 @@ STEPS = 60  # with each filling
 HEAVY_STEPS = 30
 
 
-def split(work: Workload, kinds: Sequence[int], tolerance: float, progress: Progress | None) -> Draft | None:
+def split(work: Workload, roles: Sequence[int], tolerance: float, progress: Progress | None) -> Draft | None:
     """Blocks under optimised splits, or None where no table gains by one or all are too large."""
     division = divide(work)
     if not division.free:
         return None
-    own = list(range(len(work.schema))) if division.beyond else kinds
+    own = list(range(len(work.schema))) if division.beyond else roles
     family = family_of(work.groups()) if division.beyond else ()
     free = FreeTables(division.free, own, family)
     total = BlockSum(gather(division.centred, own, free.blocks), work.schema.sizes, free)
@@ -181,14 +176,14 @@ def _assembled(
     division: Division,
     total: BlockSum,
     found: Search,
-    kinds: Sequence[int],
+    roles: Sequence[int],
     tolerance: float,
     progress: Progress | None,
 ) -> Draft:
     """The mechanism of cost 1 for these weights and moves, and a bound for all mechanisms."""
     sizes = work.schema.sizes
-    measures = on_attributes(in_whole_numbers(found.weights), kinds, sizes)
-    exact = {kind: measures[list(kinds).index(kind)].vector() for kind in found.weights}
+    measures = on_attributes(in_whole_numbers(found.weights), roles, sizes)
+    exact = {role: measures[list(roles).index(role)].vector() for role in found.weights}
     shapes: list[Shape] = []
     spans: dict[int, Integers | None] = {}
     layers: list[tuple[Layer, Array]] = []  # with the roots T of their blocks' optima

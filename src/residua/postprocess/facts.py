@@ -138,9 +138,8 @@ class Facts:
                 raise SchemaError("a fact and the release have different schemas; build both from one schema")
             for subset, cells in fact.tables:
                 if fact.impossible:
-                    allowed[subset] = allowed.get(subset, np.ones(cells.shape, dtype=bool)) & ~cells.astype(
-                        bool
-                    )
+                    before = allowed.get(subset, np.ones(cells.shape, dtype=bool))
+                    allowed[subset] = before & ~cells.astype(bool)
                 else:
                     counts[subset] = cells.astype(np.float64)
         words = "; ".join(("impossible: " if fact.impossible else "known: ") + fact.words for fact in facts)
@@ -176,14 +175,13 @@ class Facts:
                 return np.asarray(cells.sum(axis=tuple(i for i, at in enumerate(whole) if at not in subset)))
         return None
 
-    def cells(self, subset: Sequence[int], sizes: Sequence[int]) -> Flags | None:
-        """Which cells of a table can occur, shape (sizes...); None where all can."""
-        result: Flags | None = None
+    def cells(self, subset: Sequence[int], sizes: Sequence[int]) -> Flags:
+        """Which cells of a table can occur, shape (sizes...)."""
+        result = np.ones(tuple(sizes), dtype=bool)
         for part, mask in self.allowed.items():
             if set(part) <= set(subset):
                 shape = [size if at in part else 1 for at, size in zip(subset, sizes, strict=True)]
-                here = np.broadcast_to(mask.reshape(shape), tuple(sizes))
-                result = here if result is None else result & here
+                result &= mask.reshape(shape)
         return result
 
     def _refuse_contradictions(self, schema: Schema) -> None:
@@ -195,8 +193,7 @@ class Facts:
                 mine = cells.sum(axis=tuple(i for i, at in enumerate(subset) if at not in shared))
                 if np.abs(mine - theirs).max() > AGREEMENT * max(1.0, float(cells.sum())):
                     raise DataError(f"known tables contradict each other: {names} does not add up to another")
-            mask = self.cells(subset, cells.shape)
-            if mask is not None and cells[~mask].any():
+            if cells[~self.cells(subset, cells.shape)].any():
                 raise DataError(f"known counts of {names} are in cells that are said to be impossible")
 
 

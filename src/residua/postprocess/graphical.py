@@ -21,7 +21,6 @@ from residua.postprocess.pieces import PieceError, PieceErrors, Subset, TableSet
 from residua.schema import Schema
 
 KNOWN = 0.1  # standard deviation, in records, that a known table is given to a model that cannot be exact
-Codes = Integers
 COMPONENTS = 200  # of the mixture that stands in for a model that is too large
 LEARNING_RATE = 0.1
 EMPTY = 0.05  # records that an empty cell starts with
@@ -160,9 +159,10 @@ class Graphical:
                 kept.append(subset)
         left = [subset for subset in self.largest if subset not in kept]
         shown = ", ".join(" x ".join(self._named(subset)) for subset in left[:3])
+        spelled = f"{size:,.0f}" if size < 1e9 else f"{size:.1e}"
         raise Infeasible(
             f"a graphical model of these {len(self.largest)} tables has a junction tree of "
-            f"{_spelled(size)} megabytes, more than {MODEL_MEGABYTES:,.0f}. It becomes feasible with fewer "
+            f"{spelled} megabytes, more than {MODEL_MEGABYTES:,.0f}. It becomes feasible with fewer "
             f"tables: {len(kept)} of them fit, without {shown}{' and others' if len(left) > 3 else ''} "
             "(tables=rs.table(...) + ... chooses them); or with oracle='approximate', a mixture of products"
         )
@@ -241,7 +241,7 @@ class Graphical:
             factors = {row: model.project(self._named(row)).datavector(flatten=False) for row in rows}
             return like.with_tables({row: np.asarray(each, np.float64) for row, each in factors.items()})
 
-    def rows_of(self, model: Any, rows: int, seed: int) -> Codes:
+    def rows_of(self, model: Any, rows: int, seed: int) -> Integers:
         """Synthetic records as codes, (rows, attributes) in the order of `attributes`."""
         with _wide():
             if self.oracle == "exact":
@@ -260,7 +260,7 @@ def _added(subset: Subset, vectors: Mapping[int, Array]) -> Array:
     return result
 
 
-def _from_mixture(products: Sequence[Array], rows: int, seed: int) -> Codes:
+def _from_mixture(products: Sequence[Array], rows: int, seed: int) -> Integers:
     """Records of a mixture of products with equal weights: (components, cells) for each attribute."""
     generator = np.random.default_rng(seed)
     components = generator.permutation(np.arange(rows) % len(products[0]))
@@ -290,7 +290,3 @@ def _seeded(seed: int) -> Iterator[None]:
         yield
     finally:
         np.random.set_state(before)
-
-
-def _spelled(megabytes: float) -> str:
-    return f"{megabytes:,.0f}" if megabytes < 1e9 else f"{megabytes:.1e}"

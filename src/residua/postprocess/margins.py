@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from residua._arrays import Array, Flags, Indices, Integers
+from residua._arrays import Array, Flags, Indices
 from residua._limits import ROUNDED_CELLS
 from residua.errors import Infeasible
 from residua.linalg.matrices import threads_for
@@ -138,8 +138,7 @@ def _rounded(subset: Subset, cells: Array, found: dict[Subset, Array], facts: Fa
         if np.abs(known - np.rint(known)).max() > WHOLE:
             raise Infeasible("a known table is not whole, so that nothing whole adds up to it")
         return np.rint(known)
-    allowed = facts.cells(subset, cells.shape)
-    mask = np.ones(cells.shape, dtype=bool) if allowed is None else allowed
+    mask = facts.cells(subset, cells.shape)
     if len(subset) == 1:
         return shared_out(cells, mask, int(found[()]))
     if len(subset) > 2 and cells.size <= ROUNDED_CELLS:
@@ -178,6 +177,8 @@ def controlled(cells: Array, allowed: Flags, rows: Array, columns: Array) -> Arr
     >>> controlled(np.full((2, 2), 0.5), np.ones((2, 2), dtype=bool), np.ones(2), np.ones(2)).sum(axis=0)
     array([1., 1.])
     """
+    from scipy.sparse import vstack
+
     moved = with_margins(cells[None], rows[None], columns[None], allowed[None])[0]
     floor = np.floor(moved + WHOLE)
     share = np.where(moved - floor > WHOLE, moved - floor, 0.0)
@@ -185,8 +186,11 @@ def controlled(cells: Array, allowed: Flags, rows: Array, columns: Array) -> Arr
     short = (rows - floor.sum(axis=1), columns - floor.sum(axis=0))
     if not any(each.any() for each in short):
         return np.asarray(floor)
-    at_row, at_column = np.divmod(loose, cells.shape[1])
-    picked = _picked(share.reshape(-1)[loose], [(at_row, short[0]), (at_column, short[1])])
+    # Two margins make a network, whose corners are whole; the corner nearest to the shares is taken.
+    places, count = np.divmod(loose, cells.shape[1]), len(loose)
+    parts = vstack([_adding(at, len(own), count) for at, own in zip(places, short, strict=True)])
+    prices = 1.0 - 2.0 * share.reshape(-1)[loose]
+    picked = _whole_solution(prices, parts, np.concatenate(short), np.ones(count))
     if picked is None:
         raise Infeasible(
             "no whole numbers add up to the margins: the impossible cells leave no room for them"
@@ -194,19 +198,6 @@ def controlled(cells: Array, allowed: Flags, rows: Array, columns: Array) -> Arr
     result = floor.reshape(-1)
     result[loose] += picked
     return np.asarray(result.reshape(cells.shape))
-
-
-def _picked(shares: Array, sums: Sequence[tuple[Integers, Array]]) -> Array | None:
-    """Which cells to round up, zeros and ones, for given numbers of them along each margin; None if none.
-
-    Two margins make a network, whose corners are whole; the corner nearest to the shares is taken.
-    """
-    from scipy.sparse import vstack
-
-    count = len(shares)
-    parts = vstack([_adding(places, len(short), count) for places, short in sums])
-    goal = np.concatenate([short for _, short in sums])
-    return _whole_solution(1.0 - 2.0 * shares, parts, goal, np.ones(count))
 
 
 def _with_faces(cells: Array, allowed: Flags, faces: Sequence[tuple[int, Array]]) -> Array | None:

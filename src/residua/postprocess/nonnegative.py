@@ -10,16 +10,15 @@ them up, and the cheapest way up is a larger total: it would end many standard e
 """
 
 from collections.abc import Iterable, Sequence
-from itertools import combinations
 
 import numpy as np
 
 from residua._arrays import Array
 from residua.errors import WorkloadError
-from residua.linalg.matrices import threads_for
+from residua.linalg.matrices import subsets_of, threads_for
 from residua.postprocess.facts import Facts
 from residua.postprocess.margins import with_margins, with_total
-from residua.postprocess.pieces import PieceErrors, Stack, Subset, TableSet, centred, spread, subsets_of
+from residua.postprocess.pieces import PieceErrors, Stack, Subset, TableSet, as_subsets, centred, spread
 from residua.postprocess.splitting import Splitting
 
 STIFFNESS = 10.0  # of margins against the tables above them, where they must give way
@@ -76,11 +75,10 @@ class _Walk:
             self._settle(subset, known)
             return
         (stack,) = self._stacks([subset])
-        cells, allowed = stack.cells[0], self.facts.cells(subset, stack.sizes)
+        cells, mask = stack.cells[0], self.facts.cells(subset, stack.sizes)
         if not self.errors[subset].even:
             cells = self._local(stack, {subset})[0]
         result = np.zeros_like(cells)
-        mask = np.ones(cells.shape, dtype=bool) if allowed is None else allowed
         total = np.asarray(self.solved[()]).reshape(1)
         result[mask] = with_total(cells[mask][None], total)[0]
         self._settle(subset, result)
@@ -117,27 +115,15 @@ class _Walk:
 
     def _together(self, subsets: Sequence[Subset], least: int) -> None:
         """Solve tables that share margins; pieces on at least so many attributes move."""
-        parts = {
-            part
-            for subset in subsets
-            for size in range(least, len(subset) + 1)
-            for part in combinations(subset, size)
-            if self.facts.margin(part) is None
-        }
-        below = {
-            part for subset in subsets for n in range(least, len(subset)) for part in combinations(subset, n)
-        }
+        every = [(part, subset) for subset in subsets for part in subsets_of(subset, least)]
+        parts = {part for part, _ in every if self.facts.margin(part) is None}
+        below = {part for part, subset in every if len(part) < len(subset)}
         targets = {part: self.pieces[part] for part in sorted(parts, key=lambda part: (len(part), part))}
         fixed = self._stacks(subsets, parts)
         allowed = [
-            None
-            if not self.facts.allowed
-            else np.stack(
-                [
-                    np.ones(stack.sizes, dtype=bool) if mask is None else mask
-                    for mask in (self.facts.cells(row, stack.sizes) for row in stack.rows())
-                ]
-            )
+            np.stack([self.facts.cells(row, stack.sizes) for row in stack.rows()])
+            if self.facts.allowed
+            else None
             for stack in fixed
         ]
         stiffness = dict.fromkeys(parts & below, STIFFNESS)
@@ -147,15 +133,8 @@ class _Walk:
             for row, table in zip(
                 stack.rows(), cells if mask is None else np.where(mask, cells, 0.0), strict=True
             ):
-                self._settle(row, table)
-                self._settle_parts(row, least)
-
-    def _settle_parts(self, subset: Subset, least: int) -> None:
-        """Bring the margins of a solved table up to date."""
-        for size in range(least, len(subset)):
-            for part in combinations(subset, size):
-                gone = tuple(axis for axis, at in enumerate(subset) if at not in part)
-                self._settle(part, self.solved[subset].sum(axis=gone))
+                for part in subsets_of(row, least):
+                    self._settle(part, table.sum(axis=tuple(i for i, at in enumerate(row) if at not in part)))
 
     def _stacks(self, subsets: Sequence[Subset], without: set[Subset] | None = None) -> list[Stack]:
         """Tables made of the present pieces, but for those in `without`, stacked by shape."""
@@ -165,12 +144,11 @@ class _Walk:
         return [self._stack(rows, sizes, without or set()) for sizes, rows in classes.items()]
 
     def _stack(self, rows: list[Subset], sizes: tuple[int, ...], without: set[Subset]) -> Stack:
-        subsets, cells = subsets_of(rows), np.zeros((len(rows), *sizes))
-        for size in range(len(sizes) + 1):
-            for places in combinations(range(len(sizes)), size):
-                parts = [tuple(row[place] for place in places) for row in rows]
-                here = [at for at, part in enumerate(parts) if part not in without]
-                if here:
-                    stacked = np.stack([self.pieces[parts[at]] for at in here])
-                    cells[here] += spread(stacked, places, sizes)
+        subsets, cells = as_subsets(rows), np.zeros((len(rows), *sizes))
+        for places in subsets_of(range(len(sizes))):
+            parts = [tuple(row[place] for place in places) for row in rows]
+            here = [at for at, part in enumerate(parts) if part not in without]
+            if here:
+                stacked = np.stack([self.pieces[parts[at]] for at in here])
+                cells[here] += spread(stacked, places, sizes)
         return Stack(subsets, cells)

@@ -139,10 +139,10 @@ def shaped(work: Workload) -> list[tuple[Subsets, tuple[int, ...]]]:
             f"{STACKED_CELLS:,} that are post-processed (the largest is {names}, {math.prod(largest):,} "
             "cells); plan tables on fewer attributes, or coarser ones"
         )
-    return [(subsets_of(rows), shape) for shape, rows in shapes.items()]
+    return [(as_subsets(rows), shape) for shape, rows in shapes.items()]
 
 
-def subsets_of(rows: Sequence[Subset]) -> Subsets:
+def as_subsets(rows: Sequence[Subset]) -> Subsets:
     """Attribute sets of one size as an array (sets, ways)."""
     return np.array(rows, dtype=np.int32).reshape(len(rows), -1)
 

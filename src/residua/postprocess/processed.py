@@ -17,15 +17,15 @@ from residua._arrays import Array
 from residua._files import Target
 from residua._limits import MOST_ANSWERS, SIMULATED_CELLS
 from residua.answering.blocks import Measured
-from residua.answering.coarsened import Asked, Coarsened
 from residua.answering.estimator import Estimates, Estimator, apply_queries
+from residua.answering.protocol import Asked
 from residua.answers import Answers, Cells, asked_cells
 from residua.errors import DataError, Infeasible, NotInSpan, WorkloadError
 from residua.plans import Plan, refuse_foreign
 from residua.postprocess.facts import Fact, Facts
 from residua.postprocess.margins import rounded_tables
 from residua.postprocess.nonnegative import nonnegative_tables
-from residua.postprocess.pieces import PieceErrors, Stack, TableSet, shaped, subsets_of
+from residua.postprocess.pieces import PieceErrors, Stack, TableSet, as_subsets, shaped
 from residua.postprocess.splitting import nonnegative_whole, tied_attributes
 from residua.schema import Schema
 from residua.strategy.strategy import Domain, Strategy
@@ -64,9 +64,8 @@ class Basis:
 
     def asked(self, group: Table) -> Asked:
         """A table as the blocks see it; refused where they do not answer it."""
-        answerer = self.plan.strategy.answerer
         with self.plan.naming():
-            found = answerer.split(group) if isinstance(answerer, Coarsened) else Asked(((0, group, []),))
+            found = self.plan.strategy.answerer.asked(group)
         if any(domain for domain, _, _ in found.parts):
             raise WorkloadError(
                 f"table {group.name!r} asks for what is measured by classes of cells beside the tables that "
@@ -306,7 +305,7 @@ class Unbiased:
         if tied is None:
             asked = shaped(self.basis.seen(self.basis.workload if work is None else work))
         else:
-            asked = [(subsets_of([tied]), tuple(self.basis.strategy.sizes[at] for at in tied))]
+            asked = [(as_subsets([tied]), tuple(self.basis.strategy.sizes[at] for at in tied))]
         return TableSet(tuple(Stack(each, self._estimator.marginals(each, sizes)) for each, sizes in asked))
 
     def noise(self, number: int) -> Estimator:

@@ -12,14 +12,13 @@ its true covariance, on the non-negative tables with the estimated total (claim 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import combinations
 
 import numpy as np
 
 from residua._arrays import Array, Flags, Integers
 from residua.answering.blocks import Placed
 from residua.errors import Infeasible, NotConverged
-from residua.linalg.matrices import threads_for
+from residua.linalg.matrices import subsets_of, threads_for
 from residua.postprocess.facts import Facts
 from residua.postprocess.margins import with_total
 from residua.postprocess.pieces import (
@@ -35,7 +34,6 @@ from residua.postprocess.pieces import (
 )
 from residua.strategy.strategy import Strategy
 
-Indices = Integers
 MOST_STEPS = 20_000
 RELAXATION = 1.6
 BALANCE_EVERY, BALANCE_UNTIL = 20, 2_000
@@ -105,8 +103,8 @@ class _Link:
 
     places: tuple[int, ...]
     piece_class: int
-    tables: Indices
-    pieces: Indices
+    tables: Integers
+    pieces: Integers
 
 
 @dataclass(eq=False)
@@ -134,14 +132,13 @@ class Splitting:
         self._classes = [self._class(number, subsets) for number, subsets in enumerate(members.values())]
 
     def _links_of(self, stack: Stack) -> Iterator[_Link]:
-        for size in range(stack.ways + 1):
-            for places in combinations(range(stack.ways), size):
-                rows = [tuple(row) for row in stack.subsets[:, places].tolist()]
-                met = [(table, *self._place[row]) for table, row in enumerate(rows) if row in self._place]
-                for piece_class in sorted({piece_class for _, piece_class, _ in met}):
-                    mine = [(table, at) for table, number, at in met if number == piece_class]
-                    tables, pieces = np.array(mine, dtype=np.int64).T
-                    yield _Link(places, piece_class, tables, pieces)
+        for places in subsets_of(range(stack.ways)):
+            rows = [tuple(row) for row in stack.subsets[:, places].tolist()]
+            met = [(table, *self._place[row]) for table, row in enumerate(rows) if row in self._place]
+            for piece_class in sorted({piece_class for _, piece_class, _ in met}):
+                mine = [(table, at) for table, number, at in met if number == piece_class]
+                tables, pieces = np.array(mine, dtype=np.int64).T
+                yield _Link(places, piece_class, tables, pieces)
 
     def _class(self, number: int, subsets: list[Subset]) -> _PieceClass:
         targets = np.stack([self.targets[subset] for subset in subsets])
@@ -170,11 +167,8 @@ class Splitting:
         def made(tables: list[Array], pull: float) -> list[Array]:
             return self._made(self._pieces(tables, pull))
 
-        start = self._made(pieces)
-        return alternated(start, made, self._cut, self._first_pull(), tolerance, BALANCE_UNTIL)[0]
-
-    def _first_pull(self) -> float:
-        return float(np.median([np.median(own.weights / own.share) for own in self._classes]))
+        pull = float(np.median([np.median(own.weights / own.share) for own in self._classes]))
+        return alternated(self._made(pieces), made, self._cut, pull, tolerance, BALANCE_UNTIL)[0]
 
     def _cut(self, number: int, table: Array) -> Array:
         allowed = self.allowed[number]

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from residua._arrays import Array
+from residua._arrays import Array, Integers
 from residua._limits import SYNTHETIC_ROWS
 from residua.answers import write_parquet
 from residua.errors import DataError, Infeasible
 from residua.postprocess.facts import Fact, Facts
-from residua.postprocess.graphical import Codes, Graphical, observations
+from residua.postprocess.graphical import Graphical, observations
 from residua.postprocess.pieces import Subset, TableSet
 from residua.postprocess.processed import Nearest, Processed, Unbiased
 from residua.schema import Integer, Schema
@@ -36,7 +36,7 @@ class Synthetic:
 
     schema: Schema
     columns: tuple[str, ...]
-    codes: Codes
+    codes: Integers
     counts: Processed
     model: Processed
 
@@ -68,7 +68,7 @@ class Synthetic:
         columns = [self._column(name, self.codes[:, at]) for at, name in enumerate(self.columns)]
         return pa.table(columns, names=list(self.columns)).replace_schema_metadata(metadata)
 
-    def _column(self, name: str, codes: Codes) -> "pyarrow.Array":
+    def _column(self, name: str, codes: Integers) -> "pyarrow.Array":
         import pyarrow as pa
 
         attribute = self.schema[name]
@@ -142,7 +142,7 @@ class _Made(NamedTuple):
 
     model: TableSet
     counted: TableSet
-    codes: Codes
+    codes: Integers
 
 
 def _refuse_options(rows: object, oracle: object, iterations: object) -> None:
@@ -169,7 +169,7 @@ def _refuse_impossible(facts: Facts, estimates: TableSet, oracle: str, schema: S
             raise DataError(f"impossible cells of {names} need a table on {names} among those modelled")
 
 
-def _counted(codes: Codes, attributes: tuple[int, ...], like: TableSet, weight: float) -> TableSet:
+def _counted(codes: Integers, attributes: tuple[int, ...], like: TableSet, weight: float) -> TableSet:
     """Counts of rows, each standing for `weight` records, on the same attribute sets."""
     place = {at: column for column, at in enumerate(attributes)}
 

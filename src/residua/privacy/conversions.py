@@ -167,7 +167,8 @@ def meaning(number: float) -> Fraction:
 
 def first_float(holds: Callable[[float], bool]) -> float:
     """The smallest non-negative float at which a condition holds that stays true once true; else infinity."""
-    low, high = -1, _position(math.inf)
+    # Non-negative floats sort as their bit patterns do.
+    low, high = -1, int.from_bytes(struct.pack(">d", math.inf))
     while high - low > 1:
         middle = (low + high) // 2
         if holds(_at_position(middle)):
@@ -185,11 +186,6 @@ def _dyadic_above(enclosure: "arb") -> Fraction:
     if mantissa.bit_length() + exponent < -1074:  # perhaps 2^(-10^300): never expand that
         return Fraction(_SMALLEST_FLOAT)
     return Fraction(mantissa) * Fraction(2) ** exponent
-
-
-def _position(number: float) -> int:
-    """Place of a non-negative float among all of them: they sort as their bit patterns do."""
-    return int.from_bytes(struct.pack(">d", number))
 
 
 def _at_position(position: int) -> float:

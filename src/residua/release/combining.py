@@ -21,7 +21,7 @@ from residua.answering.estimator import Estimator
 from residua.errors import Infeasible, SchemaError, WorkloadError
 from residua.linalg.matrices import along_axes
 from residua.plans import Plan
-from residua.privacy import Budget, privacy_cost, pure_dp
+from residua.privacy import privacy_cost, pure_dp
 from residua.privacy.statement import bound_divisor
 from residua.release.measurements import Measurements
 from residua.release.release import Release
@@ -220,15 +220,12 @@ def _ingredients(own: str | None, audit: Mapping[str, Any]) -> set[str]:
 
 def _plan_of(first: Plan, second: Plan, strategy: Strategy, work: Workload) -> Plan:
     """What the combination answers and proves, as a plan that has been measured already."""
-    budget = _sum_of_budgets(first.budget, second.budget)
+    one, two = first.budget, second.budget  # both of one law, and spent one after the other
+    if one.law == "laplace":
+        budget = pure_dp(one.laplace_epsilon() + two.laplace_epsilon())
+    else:
+        budget = privacy_cost(one.gaussian_cost() + two.gaussian_cost())
     figures = Figures.of(strategy, work, totals_of(strategy, work))
     certificate = certified(figures.total_variance, 0.0, "this block structure")
     objective = first.objective
     return Plan(work, budget, first.unit, "combined", strategy, certificate, objective, figures, figures)
-
-
-def _sum_of_budgets(first: Budget, second: Budget) -> Budget:
-    """What both together have spent, in the definition that their noise proves."""
-    if first.law == "laplace":
-        return pure_dp(first.laplace_epsilon() + second.laplace_epsilon())
-    return privacy_cost(first.gaussian_cost() + second.gaussian_cost())

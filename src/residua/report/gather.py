@@ -136,7 +136,9 @@ def _contents(plan: SourcePlan, release: SourceRelease | None, level: float, tit
         method=plan.method,
         measured=tuple(plan.strategy.describe()),
         history=() if release is None else _history(release.audit),
-        identity=_identity(plan, release),
+        identity={"plan": plan.hash}
+        | ({} if release is None else {"release": release.hash})
+        | {"report written by": f"residua {__version__}"},
     )
 
 
@@ -235,10 +237,3 @@ def _spoken(time: str) -> str:
     """`16 November 2026, 01:53 UTC` from the text of a time."""
     moment = datetime.fromisoformat(time)
     return f"{moment.day} {moment:%B %Y, %H:%M} {moment.tzname() or ''}".strip()
-
-
-def _identity(plan: SourcePlan, release: SourceRelease | None) -> dict[str, str]:
-    found = {"plan": plan.hash}
-    if release is not None:
-        found["release"] = release.hash
-    return found | {"report written by": f"residua {__version__}"}

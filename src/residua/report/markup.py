@@ -77,11 +77,6 @@ def facts(pairs: Iterable[Sequence[str]]) -> str:
     return f'<dl class="cards">{"".join(cells)}</dl>'
 
 
-def captioned(svg: str, caption: str) -> str:
-    """A picture with words under it."""
-    return f"<figure>{svg}<figcaption>{text(caption)}</figcaption></figure>"
-
-
 def section(place: str, heading: str, *parts: str) -> str:
     """A section with its heading."""
     inner = "\n".join(part for part in parts if part)

@@ -264,7 +264,10 @@ def _targets(contents: Contents) -> str:
 
 
 def _picture(pictures: Pictures, name: str, label: str, caption: str) -> str:
-    return html.captioned(themed(pictures[name], name, label), caption) if name in pictures else ""
+    if name not in pictures:
+        return ""
+    svg = themed(pictures[name], name, label)
+    return f"<figure>{svg}<figcaption>{html.text(caption)}</figcaption></figure>"
 
 
 def _drawn(contents: Contents, pictures: Pictures) -> dict[int, str]:

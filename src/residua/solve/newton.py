@@ -166,6 +166,16 @@ class Search(Bracketed):
         return len(gaps) <= self.patience or gaps[-1] <= 0.5 * gaps[-1 - self.patience]
 
 
+def quasi_newton(
+    value: Callable[[Array], tuple[float, Array]], start: Array, bounds: Any = None, **options: Any
+) -> Array:
+    """Where quasi-Newton steps (L-BFGS-B) downhill from `start` end; `value` also gives its gradient."""
+    from scipy.optimize import minimize  # loading it takes longer than loading all of residua
+
+    chosen: Any = options
+    return np.asarray(minimize(value, start, jac=True, method="L-BFGS-B", bounds=bounds, options=chosen).x)
+
+
 class _Sums:
     """Consecutive pieces of the weights that keep their sums; none of them where there are no pieces."""
 

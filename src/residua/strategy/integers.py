@@ -19,7 +19,7 @@ import numpy as np
 from residua._arrays import Array, Integers
 from residua._limits import BALANCED_ENTRIES, BALANCED_PAIRS, FILLED_ROWS, REDUCED_ENTRIES
 from residua.errors import Infeasible
-from residua.linalg.matrices import join, pseudo_inverse
+from residua.linalg.matrices import join, pivoted_qr, pseudo_inverse
 from residua.privacy import NoiseLaw
 
 SURE_RANK = 1e-9  # ratio of singular values above which rounding cannot hide a rank defect
@@ -131,12 +131,11 @@ def independent_integers(rows: Integers | None, rank: int) -> Integers | None:
     """
     if rows is None:
         return None
-    from scipy.linalg import qr
 
     divisors = np.gcd.reduce(rows, axis=1)
     rows = rows[divisors > 0] // divisors[divisors > 0, None]
     unit = rows / np.linalg.norm(rows, axis=1, keepdims=True)
-    chosen = rows[np.sort(qr(unit.T, mode="r", pivoting=True)[1][:rank])]
+    chosen = rows[np.sort(pivoted_qr(unit.T, mode="r")[1][:rank])]
     return chosen if _spans(chosen, rows) else None
 
 

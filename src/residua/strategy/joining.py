@@ -156,10 +156,7 @@ def _class_of(seen: Domain, at: int, attributes: Sequence[int], places: Sequence
     """For every joint cell its place along an attribute, as a domain sees it."""
     for part in seen.view.parts:
         if part.place == at:
-            joint = np.zeros(len(places[0]), dtype=np.int64)
-            for own, partitions in zip(part.attributes, part.partitions, strict=True):
-                joint = joint * partitions.count + partitions.classes[places[attributes.index(own)]]
-            return np.asarray(part.joint.classes[joint])
+            return part.classes()[tuple(places[attributes.index(own)] for own in part.attributes)]
     return np.asarray(places[attributes.index(at)])
 
 

@@ -307,7 +307,7 @@ def _check_classes(attributes: Sequence[int], classes: Sequence[Classes], sizes:
     """Classes are of the cells of attributes that are there, which ascend."""
     _refuse(list(attributes) != sorted(set(attributes)), "attributes that are out of order")
     _refuse(not all(0 <= at < len(sizes) for at in attributes), "attributes that the schema lacks")
-    _refuse([own.size for own in classes] != [sizes[at] for at in attributes], "kinds of other cells")
+    _refuse([own.size for own in classes] != [sizes[at] for at in attributes], "classes of other cells")
 
 
 def _check_layer(layer: Layer, strategy: Strategy, sizes: Sequence[int]) -> None:

@@ -295,7 +295,7 @@ class Combined(Queries):
 def classes_from_array(classes: AnyArray, name: str) -> Classes:
     """Classes of cells from the array that holds them in a file."""
     if not checked_array(classes, repr(name), "i", (None,)).size:
-        raise FileFormatError(f"the array {name!r} gives no cell a kind")
+        raise FileFormatError(f"the array {name!r} gives no cell a class")
     found = Classes(classes)
     if not np.array_equal(found.classes, classes):
         raise FileFormatError(f"the array {name!r} has classes of cells that are not numbered as they occur")

@@ -18,8 +18,6 @@ from residua.schema import Attribute
 from residua.workload import wording
 from residua.workload.queries import SizedQueries
 
-Places = Integers
-
 
 def running(x: Array) -> Array:
     """Sums of the first 0, 1, .. cells, `(..., cells)` to `(..., cells + 1)`."""
@@ -45,10 +43,10 @@ class _Runs(SizedQueries):
     turns: ClassVar[int] = 1  # times that a run may go round
 
     @abstractmethod
-    def ends(self, indices: Places) -> tuple[Places, Places]:
+    def ends(self, indices: Integers) -> tuple[Integers, Integers]:
         """First cell, and the one after the last, of the queries at these indices."""
 
-    def _all_ends(self) -> tuple[Places, Places]:
+    def _all_ends(self) -> tuple[Integers, Integers]:
         return self.ends(np.arange(self.count, dtype=np.int64))
 
     def rows_at(self, indices: AnyArray) -> Array:
@@ -78,7 +76,7 @@ class Prefix(_Runs):
     __slots__ = ()
     kind = "prefix"
 
-    def ends(self, indices: Places) -> tuple[Places, Places]:
+    def ends(self, indices: Integers) -> tuple[Integers, Integers]:
         return np.zeros_like(indices), indices + 1
 
     def gram(self, *, weighted: bool = True) -> Array:
@@ -113,13 +111,13 @@ class Ranges(_Runs):
     def count(self) -> int:
         return self.size * (self.size + 1) // 2
 
-    def ends(self, indices: Places) -> tuple[Places, Places]:
+    def ends(self, indices: Integers) -> tuple[Integers, Integers]:
         start = np.arange(self.size, dtype=np.int64)
         first = start * self.size - start * (start - 1) // 2  # index of the query (start, start)
         starts = np.searchsorted(first, indices, side="right") - 1
         return starts, starts + indices - first[starts] + 1
 
-    def _all_ends(self) -> tuple[Places, Places]:
+    def _all_ends(self) -> tuple[Integers, Integers]:
         starts, stops = np.triu_indices(self.size + 1, 1)  # several times faster than looking them up
         return starts, stops
 
@@ -156,7 +154,7 @@ class Width(_Runs):
     def title(self) -> str:
         return f"width({self.width})"
 
-    def ends(self, indices: Places) -> tuple[Places, Places]:
+    def ends(self, indices: Integers) -> tuple[Integers, Integers]:
         return indices, indices + self.width
 
     def gram(self, *, weighted: bool = True) -> Array:
@@ -180,7 +178,7 @@ class Circular(_Runs):
         """`n^2`, the whole circle once for every start."""
         return self.size * self.size
 
-    def ends(self, indices: Places) -> tuple[Places, Places]:
+    def ends(self, indices: Integers) -> tuple[Integers, Integers]:
         starts, shorter = np.divmod(indices, self.size)  # length - 1
         return starts, starts + shorter + 1
 

@@ -5,7 +5,7 @@ import numbers
 import textwrap
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import combinations, product
+from itertools import product
 from typing import overload
 
 import numpy as np
@@ -13,6 +13,7 @@ import numpy as np
 from residua._arrays import Flags, Indices, Subsets
 from residua._limits import SPLIT_WAYS, TABLE_ATTRIBUTES
 from residua.errors import Infeasible, WorkloadError
+from residua.linalg.matrices import subsets_of
 from residua.schema import Schema
 from residua.schema.coding import short
 from residua.workload.queries import Queries, Total
@@ -136,7 +137,7 @@ def splits(group: Table) -> Iterator[tuple[tuple[tuple[int, ...], ...], tuple[in
 def choices(ways: int) -> Iterator[tuple[int, ...]]:
     """Every choice of some of so many places, the smaller ones first; Infeasible if there are too many."""
     refuse_many_ways(ways)
-    return (chosen for size in range(ways + 1) for chosen in combinations(range(ways), size))
+    return subsets_of(range(ways))
 
 
 def refuse_many_ways(ways: int, name: str | None = None) -> None:

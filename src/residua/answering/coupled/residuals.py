@@ -10,10 +10,10 @@ alone, is answered as independent blocks are, and is never multiplied out. All o
 
 import math
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import combinations, pairwise, product
+from itertools import pairwise, product
 
 import numpy as np
 
@@ -21,7 +21,7 @@ from residua._arrays import Array, Integers
 from residua._limits import MULTIPLIED_CELLS
 from residua.answering.blocks import Blocks, Layer, Memory, Shape, block_classes, whole_growth, whole_project
 from residua.errors import Infeasible
-from residua.linalg.matrices import Measure, join, pseudo_inverse
+from residua.linalg.matrices import Measure, join, pivoted_qr, pseudo_inverse, subsets_of
 
 Places = tuple[int, ...]
 """Axes of a block or table, ascending; as a residual, those along which something is centred."""
@@ -43,12 +43,6 @@ def contrasts(size: int) -> Array:
     columns = np.triu(np.ones((size, size - 1))) * scale
     columns[steps, steps - 1] = -steps * scale
     return columns
-
-
-def subsets_of(places: Sequence[int]) -> Iterator[Places]:
-    """Every subset, smaller ones first."""
-    for size in range(len(places) + 1):
-        yield from combinations(places, size)
 
 
 def coordinates(rows: Array, sizes: Sequence[int], measures: Sequence[Measure], kept: Sequence[int]) -> Array:
@@ -77,17 +71,14 @@ def touched(shape: Shape, measures: Sequence[Measure], *, whole: bool) -> frozen
     """The residuals, as sets of axes of the shape, in which some row has a part that is not zero."""
     if shape.is_centred(measures, whole=whole):
         return frozenset([tuple(range(len(shape.sizes)))])
-    return frozenset(
-        kept
-        for kept in subsets_of(range(len(shape.sizes)))
-        if all(shape.sizes[axis] > 1 for axis in kept) and _has_part(shape, measures, kept, whole=whole)
-    )
 
+    def has_part(kept: Places) -> bool:
+        if shape.stands_out(coordinates(shape.matrix, shape.sizes, measures, kept), whole=whole):
+            return True
+        return whole and bool(np.any(whole_project(shape.whole_rows(whole_growth(measures)), measures, kept)))
 
-def _has_part(shape: Shape, measures: Sequence[Measure], kept: Places, *, whole: bool) -> bool:
-    if shape.stands_out(coordinates(shape.matrix, shape.sizes, measures, kept), whole=whole):
-        return True
-    return whole and bool(np.any(whole_project(shape.whole_rows(whole_growth(measures)), measures, kept)))
+    kept_axes = subsets_of([axis for axis, size in enumerate(shape.sizes) if size > 1])
+    return frozenset(filter(has_part, kept_axes))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -143,22 +134,18 @@ def _row_basis(matrix: Array, rank: int) -> Array | None:
     """Orthonormal rows with the row space of the matrix, (rank, columns), or None if that is everything."""
     if rank == matrix.shape[1]:
         return None
-    from scipy.linalg import qr
-
     lengths = np.linalg.norm(matrix, axis=1)
     unit = matrix[lengths > 0] / lengths[lengths > 0, None]
-    basis = qr(unit.T, mode="economic", pivoting=True, check_finite=False)[0]
+    basis = pivoted_qr(unit.T)[0]
     return np.asarray(basis[:, :rank].T)
 
 
 def _triangular(rows: Array) -> tuple[Array, Array, int]:
     """Orthogonal U and rows R of full rank with `rows = U [R; 0]`, and the number of rows of R."""
-    from scipy.linalg import qr
-
     count, width = rows.shape
     if not width:
         return np.eye(count), np.zeros((0, 0)), 0
-    turn, upper, order = qr(rows, pivoting=True, check_finite=False)
+    turn, upper, order = pivoted_qr(rows, mode="full")
     pivots = np.abs(np.diagonal(upper))
     ranked = int(np.sum(pivots > RANK_RATIO))
     result = np.empty((ranked, width))

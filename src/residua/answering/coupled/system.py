@@ -15,7 +15,7 @@ from residua._limits import SHARED_DIMENSIONS, SHARED_WORK
 from residua.answering.blocks import Memory
 from residua.answering.coupled.residuals import CoupledBlock, Reduced, Residual, dimension
 from residua.errors import Infeasible
-from residua.linalg.matrices import Measure, threads_for
+from residua.linalg.matrices import Measure, pivoted_qr, threads_for
 
 SURE_RANK = 1e-7  # ratio of eigenvalues above which a matrix is regular, and its inverse accurate
 RANK_RATIO = 1e-10  # of eigenvalues: below it a direction is not measured
@@ -238,10 +238,10 @@ def _inverse(square: Array) -> Array | None:
 
 def _inverse_root(rows: Array) -> Array:
     """L with `L L' = (rows' rows)^-1`; small rows keep their digits, as large ones come first."""
-    from scipy.linalg import qr, solve_triangular
+    from scipy.linalg import solve_triangular
 
     order = np.argsort(-np.linalg.norm(rows, axis=1), kind="stable")
-    triangle, columns = qr(rows[order], mode="r", pivoting=True, check_finite=False)
+    triangle, columns = pivoted_qr(rows[order], mode="r")
     size = rows.shape[1]
     result = np.empty((size, size))
     result[columns] = solve_triangular(triangle[:size], np.eye(size), check_finite=False)

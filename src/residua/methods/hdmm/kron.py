@@ -6,6 +6,7 @@ all measurements at once (claim H-025). Weights of terms and strategies of attri
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 
 import numpy as np
 
@@ -13,7 +14,7 @@ from residua._arrays import Array, Integers
 from residua.answering.blocks import Placed, Shape
 from residua.errors import Infeasible
 from residua.linalg.matrices import inverse_gram
-from residua.methods.draft import Draft, Progress
+from residua.methods.draft import Draft, Progress, best_of
 from residua.methods.hdmm.demand import Kernel, lower_bound
 from residua.methods.hdmm.marginals import plain_kernels, weighted_terms
 from residua.methods.hdmm.p_identity import Found, opt0
@@ -117,20 +118,22 @@ def kron(work: Workload, law: NoiseLaw, progress: Progress | None = None) -> Dra
     """The best product of one strategy per axis that was found, at cost 1."""
     asked = Products.of(work)
     found = best_product(asked, law, progress)
-    spans = kind_spans(found) if law == "gaussian" else {}
+    spans = class_spans(found) if law == "gaussian" else {}
     strategy = of_blocks(work.schema.sizes, [(_placed(asked, found), unit_variance(law))], law)
     return Draft(strategy, *lower_bound(work, law), spans=spans)
 
 
-def kind_spans(found: Sequence[Found]) -> dict[int, Integers | None]:
-    """For strategies that see only classes of cells, one row of ones and zeros for each kind."""
+def class_spans(found: Sequence[Found]) -> dict[int, Integers | None]:
+    """For strategies that see only classes of cells, one row of ones and zeros for each class."""
     spans: dict[int, Integers | None] = {}
     for at, each in enumerate(found):
         seen = each.matrix[:, np.abs(each.matrix).max(axis=0) > 0]
-        kinds = np.unique(seen, axis=1)
-        rank = int(np.linalg.matrix_rank(kinds))
+        columns = np.unique(seen, axis=1)
+        rank = int(np.linalg.matrix_rank(columns))
         if rank < each.matrix.shape[1]:
-            rows = np.array([(each.matrix == kind[:, None]).all(axis=0) for kind in kinds.T], dtype=np.int64)
+            rows = np.array(
+                [(each.matrix == column[:, None]).all(axis=0) for column in columns.T], dtype=np.int64
+            )
             spans[at] = rows if rank == len(rows) else None
     return spans
 
@@ -208,17 +211,15 @@ def union(work: Workload, law: NoiseLaw, progress: Progress | None = None) -> Dr
     asked = Products.of(work)
     if not asked.axes:
         raise Infeasible("all tables ask for the number of records, so that there is nothing to unite")
-    found: list[tuple[float, Strategy]] = []
-    refused = Infeasible("all tables ask about the same attributes, so that there is nothing to unite")
-    for clusters in _clusterings(asked):
-        strategy = _united(work, asked, clusters, law, progress)
-        try:
-            found.append((sum(strategy.totals(part)[0] for part in work.parts), strategy))
-        except Infeasible as error:  # too many different products for these cells; fewer may do
-            refused = error
-    if not found:
-        raise refused
-    return Draft(min(found, key=lambda each: each[0])[1], *lower_bound(work, law))
+    clusterings = list(_clusterings(asked))
+    if not clusterings:
+        raise Infeasible("all tables ask about the same attributes, so that there is nothing to unite")
+    bound = lower_bound(work, law)  # of several ways some may take too many products for these cells
+
+    def united(clusters: list[list[int]]) -> Draft:
+        return Draft(_united(work, asked, clusters, law, progress), *bound)
+
+    return best_of(work, [partial(united, clusters) for clusters in clusterings])
 
 
 def _united(

@@ -25,6 +25,7 @@ from residua._limits import (
 )
 from residua.answering.blocks import Placed, Subset
 from residua.errors import Infeasible
+from residua.linalg.matrices import subsets_of
 from residua.methods.draft import Draft, Progress
 from residua.methods.hdmm.demand import Kernel, asked_by, closed_form, demands, given, lower_bound, precisions
 from residua.methods.hdmm.p_identity import downhill
@@ -341,7 +342,7 @@ def _terms(work: Workload, residuals: Sequence[Subset]) -> list[Subset]:
     used = sorted({at for residual in residuals for at in residual})
     sizes = work.schema.sizes
     if len(used) <= EVERY_SUBSET:
-        subsets = [each for ways in range(len(used) + 1) for each in combinations(used, ways)]
+        subsets = list(subsets_of(used))
     else:
         wanted = set(residuals)
         grown = wanted | {

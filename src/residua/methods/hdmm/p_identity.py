@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
@@ -10,6 +11,7 @@ from residua.linalg.matrices import inverse_gram, threads_for
 from residua.methods.hdmm.demand import Chain, chain_of
 from residua.privacy import NoiseLaw
 from residua.solve.cells import solve_cells
+from residua.solve.newton import quasi_newton
 
 
 def downhill(
@@ -24,7 +26,6 @@ def downhill(
 
     They end where one gains less than `gain`, relative to the value at the start; no number exceeds `most`.
     """
-    from scipy.optimize import Bounds, minimize
 
     unit = value_of(start)[0]
 
@@ -32,15 +33,9 @@ def downhill(
         value, gradient = value_of(flat.reshape(start.shape))
         return value / unit, gradient.reshape(-1) / unit
 
-    found = minimize(
-        scaled,
-        start.reshape(-1),
-        jac=True,
-        method="L-BFGS-B",
-        bounds=Bounds(0.0, most),
-        options={"maxiter": steps, "maxfun": 4 * steps, "ftol": gain, "gtol": 1e-10, "maxcor": 15},
-    )
-    return np.asarray(found.x).reshape(start.shape)
+    flat, bounds = start.reshape(-1), [(0.0, most)] * start.size
+    ends = {"maxiter": steps, "maxfun": 4 * steps, "ftol": gain, "gtol": 1e-10}
+    return quasi_newton(scaled, flat, bounds=bounds, maxcor=15, **ends).reshape(start.shape)
 
 
 CELLS_PER_ROW = 16  # there is one weighted sum for so many cells, as in the paper
@@ -71,32 +66,32 @@ def opt0(gram: Array, law: NoiseLaw, *, seed: int = 0, start: Array | None = Non
 
     The same seed gives the same strategy; `start` is the `weights` of one found for a similar gram.
     """
-    kind, count = _kinds(gram)
+    owner, count = _classes(gram)
     if count == 0:
         raise ValueError("nothing is asked of these cells")
-    first = np.array([np.flatnonzero(kind == number)[0] for number in range(count)])
+    first = np.array([np.flatnonzero(owner == number)[0] for number in range(count)])
     small = gram[np.ix_(first, first)]
     found = _gaussian(small) if law == "gaussian" else _laplace(small, seed, start)
     if count == len(gram):
         return found
     matrix = np.zeros((len(found.matrix), len(gram)))
-    matrix[:, kind >= 0] = found.matrix[:, kind[kind >= 0]]
+    matrix[:, owner >= 0] = found.matrix[:, owner[owner >= 0]]
     return Found(matrix, found.value, found.weights)
 
 
-def _kinds(gram: Array) -> tuple[Integers, int]:
-    """For each cell the number of its kind, -1 where nothing is asked of it, and how many kinds there are."""
+def _classes(gram: Array) -> tuple[Integers, int]:
+    """For each cell the number of its class, -1 where nothing is asked of it, and how many there are."""
     scale = ALIKE * float(np.abs(gram).max())
     own = np.diagonal(gram)
-    kind = np.full(len(gram), -1, dtype=np.int64)
+    owner = np.full(len(gram), -1, dtype=np.int64)
     count = 0
     for cell in np.flatnonzero(own > scale).tolist():
-        if kind[cell] < 0:
+        if owner[cell] < 0:
             # |q_i - q_j|^2 over all queries: zero where each treats the two cells alike.
             apart = own + own[cell] - 2 * gram[cell]
-            kind[(apart <= scale) & (kind < 0) & (own > scale)] = count
+            owner[(apart <= scale) & (owner < 0) & (own > scale)] = count
             count += 1
-    return kind, count
+    return owner, count
 
 
 def _gaussian(gram: Array) -> Found:
@@ -115,18 +110,15 @@ def _laplace(gram: Array, seed: int, start: Array | None) -> Found:
     chain = chain_of(gram)
     order = np.arange(cells) if chain is None else chain.order
     in_line = gram if chain is None else np.ascontiguousarray(gram[np.ix_(order, order)])
-    best: Found | None = None
+    value_of = partial(evaluated, in_line, times=None if chain is None else chain.times)
+    starts = _starts(in_line, seed, chain)
+    if start is not None and start.shape[1] == cells:
+        starts = iter([start[:, order]])
     with threads_for(cells):
-        known = None if start is None or start.shape[1] != cells else start[:, order]
-        for weights in _starts(in_line, seed, chain) if known is None else (known,):
-            found = _searched(in_line, weights, chain)
-            if best is None or found.value < best.value:
-                best = found
-    if best is None or best.weights is None:
-        raise ArithmeticError("no start was tried")
-    weights = np.empty_like(best.weights)
-    weights[:, order] = best.weights
-    return Found(p_identity(weights), best.value, weights)
+        best = min((descended(value_of, each) for each in starts), key=lambda each: value_of(each)[0])
+    weights = np.empty_like(best)
+    weights[:, order] = best
+    return Found(p_identity(weights), value_of(best)[0], weights)
 
 
 def _starts(gram: Array, seed: int, chain: Chain | None) -> Iterator[Array]:
@@ -152,14 +144,10 @@ def _starts(gram: Array, seed: int, chain: Chain | None) -> Iterator[Array]:
     if cells > CELLS_PER_ROW:
         tree = _tree(cells)
         yield 0.5 * tree + 0.01 * random.random(tree.shape)
-    yield _hats(cells, p)
+    at = (np.arange(cells) + 0.5) / cells * p
+    yield 0.3 * np.maximum(0.0, 1.0 - np.abs(at - np.arange(p)[:, None] - 0.5))
     for more, height in MORE_STARTS if cells <= FEW_CELLS else MORE_STARTS[:3]:
         yield height * random.random((p + more, cells))
-
-
-def _hats(cells: int, p: int) -> Array:
-    at = (np.arange(cells) + 0.5) / cells * p
-    return np.asarray(0.3 * np.maximum(0.0, 1.0 - np.abs(at - np.arange(p)[:, None] - 0.5)))
 
 
 def _lifted(gram: Array, seed: int) -> Array:
@@ -187,13 +175,6 @@ def _tree(cells: int) -> Array:
         levels.append(np.arange(sums)[:, None] == np.arange(cells) * sums // cells)
         sums //= CELLS_PER_ROW
     return np.concatenate(levels).astype(np.float64)
-
-
-def _searched(gram: Array, start: Array, chain: Chain | None) -> Found:
-    """The local optimum that quasi-Newton steps reach from these weights."""
-    times = None if chain is None else chain.times
-    weights = descended(lambda weights: evaluated(gram, weights, times), start)
-    return Found(p_identity(weights), evaluated(gram, weights, times)[0], weights)
 
 
 def p_identity(weights: Array) -> Array:

@@ -2,8 +2,3 @@
 
 `targets` and `loss` are the two ways in; the other modules are what they share.
 """
-
-from residua.methods.scales.loss import Loss, block_loss
-from residua.methods.scales.targets import block_targets
-
-__all__ = ["Loss", "block_loss", "block_targets"]

@@ -164,7 +164,7 @@ class _Chosen:
         return sum(len(plain.rows) for plain in self.tables.plain) + len(self.queries)
 
     def owners(self) -> Integers:
-        """Kind of table of each row."""
+        """Orbit of tables of each row."""
         plain = [plain.first + np.arange(len(plain.rows)) for plain in self.tables.plain]
         listed = np.array([orbit for orbit, _ in self.queries], dtype=np.int64)
         return np.concatenate([*plain, listed])

@@ -19,6 +19,7 @@ from residua.methods.centring import CellWeights, in_whole_numbers
 from residua.methods.draft import Progress
 from residua.methods.scales.joint_dual import JointSearch
 from residua.methods.scales.query_pieces import Block, Capped, Entry, permuted, total_work
+from residua.solve.newton import quasi_newton
 from residua.solve.targets import solve_targets
 from residua.workload import Explicit, Factor, Queries, Table, TableRun, Workload
 
@@ -141,19 +142,12 @@ class Centring:
 
     def run(self) -> tuple[Measure, ...]:
         """The best weights found, as small whole numbers."""
-        from scipy.optimize import minimize
 
         alone = alone_on_attributes(self.asked, self.free)
         end = self.weights.vector({orbit: own.weights for orbit, own in alone.items()})
         start = min((part * end for part in PARTS), key=lambda x: self.value(x)[0])
-        found = minimize(
-            self.value,
-            start,
-            jac=True,
-            method="L-BFGS-B",
-            options={"maxiter": OUTER_STEPS, "ftol": LEAST_GAIN},
-        )
-        return self.asked.on_attributes(in_whole_numbers(self.weights.read(found.x)))
+        found = quasi_newton(self.value, start, maxiter=OUTER_STEPS, ftol=LEAST_GAIN)
+        return self.asked.on_attributes(in_whole_numbers(self.weights.read(found)))
 
     def value(self, x: Array) -> tuple[float, Array]:
         """Logarithm of the root of the least cost at these weights, and its slope."""

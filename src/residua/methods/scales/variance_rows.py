@@ -154,7 +154,7 @@ class _Builder:
         return TableOrbits(tuple(of), many, tuple(self.plain), self.others, means, self.shape_of is not None)
 
     def _run(self, run: Run, part: Table | TableRun, *, whole: bool) -> Integers:
-        """Kinds of the tables of a run, in arrays; with `whole`, queries that others exceed are kept."""
+        """Orbits of the tables of a run, in arrays; with `whole`, queries that others exceed are kept."""
         first, inverse = row_orbits(self.orbits.attributes, run[0])
         subsets = run[0][first]
         figures = {at: self._figures(at, queries, whole=whole) for at, queries in run[1].items()}
@@ -208,7 +208,7 @@ class _Builder:
         return (figures[:, _undominated(figures)] if one_each else figures), np.array(sums)
 
     def _blocks(self, subsets: Subsets, kept: Sequence[bool]) -> Integers:
-        """Kind of the block on the places kept of each subset, -1 where there is none."""
+        """Orbit of the block on the places kept of each subset, -1 where there is none."""
         chosen = np.sort(subsets[:, np.array(kept, dtype=bool)], axis=1)
         layers, rows = self.known.index.find(chosen)
         found = np.full(len(subsets), -1, dtype=np.int64)

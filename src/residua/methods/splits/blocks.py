@@ -1,9 +1,8 @@
-"""Blocks of several terms: which of them are alike, their rows, and what a solution says about each term."""
+"""Blocks of several terms: which are equal up to scale, their rows, what a solution says about each term."""
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import combinations
 
 import numpy as np
 
@@ -19,7 +18,7 @@ from residua._limits import (
     STEP_WORK,
 )
 from residua.decompose import Asked, Attributes, Placed
-from residua.linalg.matrices import join, spread
+from residua.linalg.matrices import join, spread, subsets_of
 from residua.methods.splits.free import FreeTables, Key, Use
 from residua.strategy.integers import independent_integers
 from residua.workload import Table, TableRun, Workload
@@ -237,12 +236,7 @@ def is_joint(part: Part) -> bool:
 
 def family_of(groups: Iterable[Table]) -> set[Attributes]:
     """Every subset of the attributes of a table."""
-    return {
-        tuple(sorted(block))
-        for group in groups
-        for size in range(len(group.attributes) + 1)
-        for block in combinations(group.attributes, size)
-    }
+    return {block for group in groups for block in subsets_of(sorted(group.attributes))}
 
 
 def _groups(part: Part) -> list[Table]:
@@ -309,14 +303,14 @@ def _lightest(joint: Sequence[Table], widest: int) -> list[Table]:
     chosen: list[Table] = []
     sizes: dict[int, int] = {}
     inner: set[Attributes] = set()
-    for alike in sorted(by_queries.values(), key=lambda groups: _work(groups, widest)):
-        for group in alike:
+    for same in sorted(by_queries.values(), key=lambda groups: _work(groups, widest)):
+        for group in same:
             for factor in group.factors:
                 sizes.update(zip(factor.attributes, factor.queries.sizes, strict=True))
-        more = inner | {block for block in family_of(alike) if len(block) < len(alike[0].attributes)}
-        heavy = spent + _work(alike, widest) > STEP_WORK or _cells(alike[0]) > FREE_CELLS
+        more = inner | {block for block in family_of(same) if len(block) < len(same[0].attributes)}
+        heavy = spent + _work(same, widest) > STEP_WORK or _cells(same[0]) > FREE_CELLS
         if not heavy and _shared(more, sizes) <= FREE_SHARED:
-            chosen += alike
+            chosen += same
             inner = more
-            spent += _work(alike, widest)
+            spent += _work(same, widest)
     return chosen

@@ -45,11 +45,11 @@ class FreeTables:
     """Sources, moves and blocks of the tables that are split freely.
 
     Pieces sit on blocks within their own table, and on those blocks of `family` that have one attribute more
-    (attributes must then be of different kinds).
+    (attributes must then be of different roles).
     """
 
     def __init__(
-        self, groups: Iterable[Table], kinds: Sequence[int], family: Iterable[Attributes] = ()
+        self, groups: Iterable[Table], roles: Sequence[int], family: Iterable[Attributes] = ()
     ) -> None:
         self.groups = list(groups)
         self.blocks: dict[Attributes, dict[tuple[Key, tuple[int, ...]], float]] = {}
@@ -58,7 +58,7 @@ class FreeTables:
         wider = set(family)
         for group in self.groups:
             queries = tuple(factor.queries for factor in group.factors)
-            source = Source(queries, tuple(kinds[at] for at in group.attributes))
+            source = Source(queries, tuple(roles[at] for at in group.attributes))
             number = numbers.setdefault(source, len(numbers))
             for places in choices(len(group.attributes)):
                 own = tuple(group.attributes[place] for place in places)
@@ -156,8 +156,8 @@ def _others(own: Attributes, table: Attributes, family: set[Attributes]) -> list
 
 
 def _symmetric(source: Source, root: Array) -> bool:
-    """Whether swapping its two attributes, of one kind, leaves every row as it is."""
-    if len(source.kinds) != 2 or source.kinds[0] != source.kinds[1]:
+    """Whether swapping its two attributes, of one role, leaves every row as it is."""
+    if len(source.roles) != 2 or source.roles[0] != source.roles[1]:
         return False
     return unchanged_by_swap(root, source.sizes[0])
 

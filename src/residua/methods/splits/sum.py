@@ -41,9 +41,9 @@ class BlockSum:
     def at(
         self, weights: Mapping[int, Array], moved: Array | None = None, fill: float = 0.0
     ) -> tuple[float, dict[int, Array], Array]:
-        """F, its slope in the weights of each kind, and its slope in the moves.
+        """F, its slope in the weights of each role, and its slope in the moves.
 
-        `weights` has those of some kinds of attributes, the others are uniform; `fill` is the relative size
+        `weights` has those of some roles of attributes, the others are uniform; `fill` is the relative size
         of what is added to every direction of a block that free tables touch, which makes F smooth (Q-005).
         """
         point = _Point(self, weights, moved, fill)
@@ -51,25 +51,25 @@ class BlockSum:
         by_move = np.zeros(0) if self.free is None else self.free.slopes(point.by_piece)
         return total, point.by_weight(weights), by_move
 
-    def own_weights(self, kinds: Sequence[int]) -> dict[int, Array]:
-        """Weights of each kind that would be best if every other attribute were asked for plain cells.
+    def own_weights(self, roles: Sequence[int]) -> dict[int, Array]:
+        """Weights of each role that would be best if every other attribute were asked for plain cells.
 
-        Those of the best mechanism X for what is asked of the kind alone: `X^+ 1` over its sum, which is
+        Those of the best mechanism X for what is asked of the role alone: `X^+ 1` over its sum, which is
         exact for one product of families (claim C-006).
         """
         point = _Point(self, {}, None, 0.0)
         weights = point.of_sources()
         found = {}
-        for kind in kinds:
+        for role in roles:
             own = [
                 math.sqrt(weights[at]) * self.roots[at]
                 for at, source in enumerate(self.asked.sources)
-                if source.kinds == (kind,) and weights[at] > 0
+                if source.roles == (role,) and weights[at] > 0
             ]
             if own:
-                half = self.solve(("own", kind), np.concatenate(own), START_GAP)[1]
+                half = self.solve(("own", role), np.concatenate(own), START_GAP)[1]
                 worth = half @ half.sum(axis=0)
-                found[kind] = worth / worth.sum()
+                found[role] = worth / worth.sum()
         return found
 
     def touched(
@@ -105,8 +105,8 @@ class _Point:
         self.whole, self.asked, self.fill = whole, whole.asked, fill
         self.measures = [
             [
-                Measure.of(weights[kind]) if kind in weights else Measure(size)
-                for kind, size in zip(source.kinds, source.sizes, strict=True)
+                Measure.of(weights[role]) if role in weights else Measure(size)
+                for role, size in zip(source.roles, source.sizes, strict=True)
             ]
             for source in self.asked.sources
         ]
@@ -252,26 +252,26 @@ class _Point:
         return value, squares / (2 * value)
 
     def by_weight(self, weights: Mapping[int, Array]) -> dict[int, Array]:
-        """The slope in the weights of each kind, once all blocks are added."""
+        """The slope in the weights of each role, once all blocks are added."""
         by_mean = np.zeros(len(self.squares))
         for each, added in zip(self.asked.additions, self.added, strict=True):
             share = self.by_term[each.terms] * added
             for column in each.others.T:
                 by_mean += np.bincount(column, weights=share, minlength=len(by_mean))
         by_mean /= np.maximum(self.squares, TINY)
-        by_kind = {kind: np.zeros(len(own)) for kind, own in weights.items()}
+        by_role = {role: np.zeros(len(own)) for role, own in weights.items()}
         for (source, kept), slope in zip(self.asked.pieces, self.by_rows, strict=True):
-            self._follow(source, kept, slope, by_kind)
+            self._follow(source, kept, slope, by_role)
         for source, mean in enumerate(self.means):
-            self._follow(source, (), 2 * by_mean[source] * mean, by_kind)
-        return by_kind
+            self._follow(source, (), 2 * by_mean[source] * mean, by_role)
+        return by_role
 
-    def _follow(self, source: int, kept: tuple[int, ...], slope: Array, by_kind: dict[int, Array]) -> None:
+    def _follow(self, source: int, kept: tuple[int, ...], slope: Array, by_role: dict[int, Array]) -> None:
         """Carry a slope in the rows of a piece to the weights that made it."""
         asked = self.asked.sources[source]
         shaped = slope.reshape(len(slope), *(asked.sizes[place] for place in kept))
-        for place, kind in enumerate(asked.kinds):
-            if kind not in by_kind:
+        for place, role in enumerate(asked.roles):
+            if role not in by_role:
                 continue
             tensor = self.whole.roots[source].reshape(-1, *asked.sizes)
             for axis in reversed(range(len(asked.sizes))):
@@ -281,7 +281,7 @@ class _Point:
             others = [axis for axis in range(len(asked.sizes)) if axis in kept or axis == place]
             tensor = np.moveaxis(tensor, 1 + others.index(place), -1)
             inner = -shaped.sum(axis=1 + kept.index(place)) if place in kept else shaped
-            by_kind[kind] += inner.reshape(-1) @ tensor.reshape(-1, tensor.shape[-1])
+            by_role[role] += inner.reshape(-1) @ tensor.reshape(-1, tensor.shape[-1])
 
 
 def _gap(root: Array, fill: float) -> float:
