@@ -12,7 +12,7 @@ import os
 import secrets
 import stat
 import zipfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,7 +20,7 @@ from typing import IO, TYPE_CHECKING, Any, Never
 
 import numpy as np
 
-from residua._arrays import AnyArray
+from residua._arrays import Arrays, Manifest
 from residua.errors import FileFormatError
 
 if TYPE_CHECKING:
@@ -41,10 +41,6 @@ _BLOCK = 2**20
 
 _TYPES = {"BOOL": np.bool_, "I32": np.int32, "I64": np.int64, "F64": np.float64}
 """The types of arrays that any version has written, by the words of safetensors."""
-
-
-Manifest = Mapping[str, Any]
-Arrays = Mapping[str, AnyArray]
 
 
 @dataclass(frozen=True, slots=True)

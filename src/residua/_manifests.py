@@ -13,11 +13,9 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from residua._arrays import AnyArray
+from residua._arrays import AnyArray, Arrays, Manifest
 from residua.errors import FileFormatError
 
-Manifest = Mapping[str, Any]
-Arrays = Mapping[str, AnyArray]
 Read = TypeVar("Read")
 
 LEAST, LARGEST = -(2**63), 2**63 - 1  # of whole numbers that are not written as text

@@ -6,9 +6,8 @@ The ledger is told of the release by who has saved it, with `Ledger.complete`: u
 import os
 from datetime import UTC, datetime
 
-from residua._calls import asks_for
 from residua.engines import Opener, Progress
-from residua.errors import LedgerError, WorkloadError
+from residua.errors import LedgerError, WorkloadError, asks_for
 from residua.kernel.measuring import noisy_answers, refuse_unkept, source_and_ledger
 from residua.ledger import Ledger
 from residua.noise import Source

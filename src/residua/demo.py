@@ -12,7 +12,7 @@ import residua as rs
 from residua._arrays import Array, Integers
 from residua._text import columns
 from residua.accuracy.figures import percent_up
-from residua.answering.estimator import apply_queries
+from residua.answering.protocol import apply_queries
 from residua.linalg.matrices import threads_for
 from residua.spec import load_spec
 from residua.workload import Table

@@ -13,7 +13,11 @@ ResiduaError
 └── FileFormatError    a saved file that is truncated, edited, foreign or too new
 """
 
-from collections.abc import Sequence
+import contextlib
+import functools
+import inspect
+from collections.abc import Callable, Sequence
+from typing import ParamSpec, TypeVar
 
 
 class ResiduaError(Exception):
@@ -82,3 +86,32 @@ class DataError(ResiduaError, ValueError):
 
 class FileFormatError(ResiduaError, ValueError):
     """A saved file that is truncated, edited, foreign or written by a later version."""
+
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def asks_for(name: str, kind: type[ResiduaError], words: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
+    """Decorates a function: without that argument, a call ends in this error instead of a TypeError.
+
+    >>> @asks_for("delta", ResiduaError, "say how large delta is")
+    ... def epsilon(delta): ...
+    >>> epsilon()
+    Traceback (most recent call last):
+    residua.errors.ResiduaError: say how large delta is
+    """
+
+    def decorated(function: Callable[P, R]) -> Callable[P, R]:
+        signature = inspect.signature(function)
+
+        @functools.wraps(function)
+        def call(*args: P.args, **named: P.kwargs) -> R:
+            with contextlib.suppress(TypeError):  # another mistake than this one: the call below tells it
+                signature.bind(*args, **named, **{name: None})
+                raise kind(words)
+            return function(*args, **named)
+
+        return call
+
+    return decorated

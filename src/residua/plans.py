@@ -2,7 +2,7 @@
 
 import math
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from residua import _files
-from residua._arrays import AnyArray, Array
+from residua._arrays import AnyArray, Array, Arrays, Manifest
 from residua._limits import LISTED_VARIANCES, READABLE
 from residua._manifests import positive, submanifest, text
 from residua._text import columns, counted, visible
@@ -327,9 +327,7 @@ class Plan:
         return manifest, arrays
 
     @classmethod
-    def from_content(
-        cls, manifest: Mapping[str, Any], arrays: Mapping[str, AnyArray], version: int
-    ) -> "Plan":
+    def from_content(cls, manifest: Manifest, arrays: Arrays, version: int) -> "Plan":
         """The plan that the content of a file of this version describes; what does not fit is refused."""
         schema = Schema.from_manifest(submanifest(manifest, "schema"))
         work = Workload.from_manifest(submanifest(manifest, "workload"), arrays, schema)

@@ -21,7 +21,7 @@ from residua.answering.blocks import Layer, Measured, Placed, Shape
 from residua.answering.coarsened import Coarsened
 from residua.answering.coupled.answerer import Coupled
 from residua.answering.diagonal import Diagonal
-from residua.answering.estimator import Estimator
+from residua.answering.protocol import Estimator
 from residua.answering.independent.answerer import Independent
 from residua.answering.kronecker import Kronecker
 from residua.answering.nested import Nested

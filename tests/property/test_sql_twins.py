@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import residua as rs
-from residua.answering.estimator import apply_queries
+from residua.answering.protocol import apply_queries
 from residua.engines import MemoryEngine
 
 SCHEMA = rs.Schema(

@@ -8,7 +8,7 @@ from typer.testing import CliRunner
 import residua as rs
 from residua.cli import app
 from residua.spec import load_spec
-from residua.spec.document import read_document
+from residua.spec.language import read_document
 
 HEADER = ("age", "sex", "ville de résidence")
 ROWS = (("31", "F", "Orléans"), ("5", "M", "Åbo"), ("40", "F", "Nîmes, la ville"))

@@ -253,7 +253,7 @@ def test_queries_outside_the_span_are_refused_by_the_names_of_their_attributes(m
 @pytest.mark.parametrize("chunk", [1, 10**6])
 @pytest.mark.parametrize("method", ["querysmasher", "smasher", "dense"])
 def test_tables_answered_together_are_answered_as_one_by_one(monkeypatch, work, chunk, method):
-    monkeypatch.setattr("residua.answering.estimator.ESTIMATED_CELLS", chunk)
+    monkeypatch.setattr("residua.answering.protocol.ESTIMATED_CELLS", chunk)
     plan = rs.plan(work, ONE, method=method)
     release = measured(plan, people(work.schema, 100), rs.simulated(seed=1))
     one_by_one = np.concatenate([release._values_of(group) for group in work.groups()])

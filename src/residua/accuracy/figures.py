@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
-from residua._arrays import AnyArray, Array
+from residua._arrays import AnyArray, Array, Arrays, Manifest
 from residua._limits import SEARCHED_TABLES
 from residua._manifests import entry, flag, listed, number, numbers, text, whole
 from residua._text import columns, counted
@@ -101,7 +101,7 @@ class Figures:
         return {"totals": list(self.totals), "largest": None if math.isnan(largest) else largest}
 
     @classmethod
-    def from_manifest(cls, record: Mapping[str, Any], work: Workload, strategy: Strategy | None) -> "Figures":
+    def from_manifest(cls, record: Manifest, work: Workload, strategy: Strategy | None) -> "Figures":
         """What `to_manifest` wrote; a largest variance that it lacks is the strategy's, if any."""
         totals = numbers(record, "totals")
         if len(totals) != 2 or not min(totals) > 0:
@@ -180,7 +180,7 @@ class Certificate:
         return {"lower_bound": self.lower_bound, "gap": gap, "scope": self.scope}
 
     @classmethod
-    def from_manifest(cls, record: Mapping[str, Any], objective: str) -> "Certificate":
+    def from_manifest(cls, record: Manifest, objective: str) -> "Certificate":
         """The certificate that `to_manifest` wrote."""
         scope = text(record, "scope")
         if scope not in _WHOM:
@@ -314,9 +314,7 @@ class Fitness:
         }
 
     @classmethod
-    def from_manifest(
-        cls, record: Mapping[str, Any], arrays: Mapping[str, AnyArray], work: Workload
-    ) -> "Fitness":
+    def from_manifest(cls, record: Manifest, arrays: Arrays, work: Workload) -> "Fitness":
         """What `to_manifest` wrote about targets of this workload."""
         named = {
             text(each, "name"): Target.from_manifest(entry(each, "target"), arrays)
@@ -355,7 +353,7 @@ def _by_name(targets: Target | Mapping[str, Target]) -> tuple[bool, Mapping[str,
     return (True, {"": targets}) if isinstance(targets, Target) else (False, targets)
 
 
-def _rows(record: Mapping[str, Any], key: str, names: Sequence[str]) -> list[Mapping[str, Any]]:
+def _rows(record: Manifest, key: str, names: Sequence[str]) -> list[Manifest]:
     """The lists that a record has under a key, each with its entries by name."""
     found = listed(record, key)
     if not all(isinstance(row, list) and len(row) == len(names) for row in found):

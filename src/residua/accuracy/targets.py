@@ -13,7 +13,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike
 
-from residua._arrays import AnyArray, Array
+from residua._arrays import AnyArray, Array, Arrays, Manifest
 from residua._limits import LISTED_TABLES
 from residua._manifests import checked_array, entry, fetch, number, text
 from residua.errors import BudgetError, FileFormatError, WorkloadError
@@ -104,7 +104,7 @@ class Target:
         return {"kind": self.kind, "amount": key, "level": self.level}
 
     @classmethod
-    def from_manifest(cls, record: Mapping[str, Any], arrays: Mapping[str, AnyArray]) -> "Target":
+    def from_manifest(cls, record: Manifest, arrays: Arrays) -> "Target":
         """The target that `record` wrote."""
         kind = text(record, "kind")
         if kind not in _WORDS:

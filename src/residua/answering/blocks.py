@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from residua._arrays import AnyArray, Array, Integers, Subsets
+from residua._arrays import AnyArray, Array, Integers, Subset, Subsets
 from residua.linalg.matrices import (
     VANISHING,
     Measure,
@@ -20,7 +20,6 @@ from residua.linalg.matrices import (
 )
 from residua.workload import Factor
 
-Subset = tuple[int, ...]
 T = TypeVar("T")
 
 Measured = Sequence[tuple[int, Integers, Array]]

@@ -13,11 +13,10 @@ from functools import cached_property
 
 import numpy as np
 
-from residua._arrays import Array, Flags, Indices, Subsets
+from residua._arrays import Array, Flags, Indices, Subset, Subsets
 from residua.answering.blocks import Measured
-from residua.answering.estimator import Estimates, Estimator
 from residua.answering.independent.parts import not_together
-from residua.answering.protocol import Answerer, Asked, in_order, not_in_span
+from residua.answering.protocol import Answerer, Asked, Estimates, Estimator, in_order, not_in_span
 from residua.errors import Infeasible
 from residua.linalg.classes import Classes
 from residua.linalg.matrices import mean_first, pivoted_qr
@@ -25,8 +24,6 @@ from residua.workload import Combined, Explicit, Factor, Queries, Table, TableRu
 from residua.workload.tables import without_totals
 from residua.workload.union import Merged, Order
 from residua.workload.views import View, cells_of_classes, coarse_table
-
-Subset = tuple[int, ...]
 
 ROUNDING = 1e-9  # relative; what is smaller is what rounding leaves of zero
 

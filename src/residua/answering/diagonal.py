@@ -17,8 +17,7 @@ from residua._arrays import Array, Flags
 from residua._limits import DIAGONAL_CELLS, DIAGONAL_COORDINATES, DIAGONAL_TERMS
 from residua.answering.blocks import Blocks, Measured, ascending, by_block, outer, rows_over
 from residua.answering.coupled.answerer import Coupled
-from residua.answering.estimator import Estimates
-from residua.answering.protocol import Answerer, not_in_span
+from residua.answering.protocol import Answerer, Estimates, not_in_span
 from residua.errors import WorkloadError
 from residua.linalg.matrices import along_axes, join
 from residua.workload import Factor, Table

@@ -14,8 +14,7 @@ import numpy as np
 from residua._arrays import Array
 from residua._limits import TIED_CELLS
 from residua.answering.blocks import Blocks, Measured, Placed, Shape, ascending, outer, rows_over
-from residua.answering.estimator import Estimates
-from residua.answering.protocol import Answerer, FactorCovariance, Factored, not_in_span
+from residua.answering.protocol import Answerer, Estimates, FactorCovariance, Factored, not_in_span
 from residua.errors import WorkloadError
 from residua.linalg.matrices import along_axes, join, sum_out
 from residua.workload import Factor, Table, Total

@@ -12,10 +12,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from residua._arrays import Array
-from residua.answering.blocks import Blocks, Layer, Measured, Shape, Subset, ascending, stacked
-from residua.answering.estimator import Estimates
+from residua._arrays import Array, Subset
+from residua.answering.blocks import Blocks, Layer, Measured, Shape, ascending, stacked
 from residua.answering.independent.answerer import Independent
+from residua.answering.protocol import Estimates
 from residua.linalg.matrices import Measure, along_axes, subsets_of
 
 EVEN = 1e-12  # relative difference of weights that is rounding

@@ -21,10 +21,9 @@ import numpy as np
 from residua._arrays import Array, Integers, Subsets
 from residua._limits import PLACE_QUERIES, SCRATCH
 from residua.answering.blocks import Blocks, Layer, Measured, Shape, outer
-from residua.answering.estimator import Estimates, Estimator, apply_queries
 from residua.answering.independent.answerer import Independent, coefficients, residuals_of
 from residua.answering.independent.parts import Part
-from residua.answering.protocol import Answerer, not_in_span
+from residua.answering.protocol import Answerer, Estimates, Estimator, apply_queries, not_in_span
 from residua.errors import Infeasible
 from residua.linalg.classes import Classes
 from residua.linalg.matrices import Measure

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from queue import Full, Queue
 from threading import Thread
 from types import MappingProxyType
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 
@@ -167,57 +167,34 @@ class Helper:
 class MemoryEngine:
     """Counts over an array of codes, shape (records, attributes), kept a byte or few each.
 
+    Or over one array of codes for each attribute, of the narrowest type each, which are taken as they are.
     `sizes` are the cells of each attribute; codes in `shares` are shared out among those.
     """
 
     def __init__(
         self,
-        codes: AnyArray,
+        codes: AnyArray | Block,
         sizes: Sequence[int],
         *,
         processes: int | None = None,
         shares: Mapping[int, Shares] = NO_SHARES,
     ) -> None:
-        if codes.ndim != 2 or codes.shape[1] != len(sizes):
-            raise DataError(
-                f"codes must have one column for each of the {len(sizes)} attributes, not {shape_of(codes)}"
-            )
-        counts = code_counts(sizes, shares)
-        columns = [np.ascontiguousarray(codes[:, at], narrowest(size)) for at, size in enumerate(counts)]
-        self._set(columns, sizes, processes, shares)
-
-    @classmethod
-    def of_columns(
-        cls,
-        columns: Block,
-        sizes: Sequence[int],
-        *,
-        processes: int | None = None,
-        shares: Mapping[int, Shares] = NO_SHARES,
-    ) -> Self:
-        """Counts over one array of codes for each attribute, of the narrowest type each."""
-        engine = cls.__new__(cls)
-        engine._set(columns, sizes, processes, shares)
-        return engine
-
-    def _set(
-        self,
-        columns: Block,
-        sizes: Sequence[int],
-        processes: int | None,
-        shares: Mapping[int, Shares],
-    ) -> None:
-        self._columns, self._sizes, self._shares = columns, tuple(sizes), dict(shares)
+        if isinstance(codes, np.ndarray):
+            if codes.ndim != 2 or codes.shape[1] != len(sizes):
+                each = f"one column for each of the {len(sizes)} attributes"
+                raise DataError(f"codes must have {each}, not {shape_of(codes)}")
+            counts = code_counts(sizes, shares)
+            codes = [np.ascontiguousarray(codes[:, at], narrowest(size)) for at, size in enumerate(counts)]
+        self._columns, self._sizes, self._shares = codes, tuple(sizes), dict(shares)
         self._processes = processors() if processes is None else processes
-        self.records = len(columns[0])
-        self.about = self.records
+        self.records = self.about = len(codes[0])
         self.cells_at_once = CELLS_AT_ONCE
 
     def with_derived(self, derived: Sequence[Derived]) -> "MemoryEngine":
         """The same records with further attributes."""
         sizes = (*self._sizes, *(each.size for each in derived))
         columns = extended(self._columns, derived)
-        return MemoryEngine.of_columns(columns, sizes, processes=self._processes, shares=self._shares)
+        return MemoryEngine(columns, sizes, processes=self._processes, shares=self._shares)
 
     def tally(self, sets: Sequence[Set], progress: Progress | None = None) -> list[Integers]:
         """Exact counts of each attribute set: (cells,) for each, row-major."""
@@ -253,7 +230,7 @@ class Memory:
         else:
             columns = block_of(list(schema.encode(data).T), schema.codes)
         shares = shares_of(schema)
-        return MemoryEngine.of_columns(columns, schema.sizes, processes=self.processes, shares=shares)
+        return MemoryEngine(columns, schema.sizes, processes=self.processes, shares=shares)
 
 
 def _coded(schema: Schema, table: Any) -> Block:

@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
 
-from residua._calls import asks_for
-from residua.errors import BudgetError, BudgetExceeded, LedgerError
+from residua.errors import BudgetError, BudgetExceeded, LedgerError, asks_for
 from residua.ledger import book as books
 from residua.ledger.book import Book, Entry, text_below
 from residua.ledger.checking import Audited, Finding, findings

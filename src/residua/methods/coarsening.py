@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from residua._arrays import Subset
 from residua._limits import CELL_CLASSES, JOINT_CLASSES
 from residua.answering.coarsened import QuerySplit, query_split_of, split_by
 from residua.bounds import svd_or_nothing
@@ -25,7 +26,6 @@ from residua.workload import Table, TableRun, Workload
 from residua.workload.views import View, cells_of_classes, classes_of, combined_factors, joint_classes
 
 Parts = Sequence[Table | TableRun]
-Subset = tuple[int, ...]
 
 PROVED = 1e-3  # a gap below which no other way is looked for
 

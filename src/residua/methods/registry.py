@@ -29,13 +29,8 @@ from residua.privacy import NoiseLaw
 from residua.workload import Identity, Total, Workload
 from residua.workload.union import common_product, one_wide_product
 
-TARGET_METHODS = (
-    "auto",
-    "dense",
-    "smasher",
-    "querysmasher",
-    "residualplanner",
-)  # that bound each query's error
+TARGET_METHODS = ("auto", "dense", "smasher", "querysmasher", "residualplanner")
+"""Those that bound each query's error."""
 
 
 def auto(work: Workload, tolerance: float, progress: Progress | None = None) -> Draft:

@@ -7,14 +7,12 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from residua._arrays import AnyArray, Array, Flags
+from residua._arrays import AnyArray, Array, Flags, Subset
 from residua.errors import DataError, SchemaError, WorkloadError
 from residua.linalg.classes import Classes, JointClasses
 from residua.schema import Schema
 from residua.workload import Identity, Table, Workload
 from residua.workload.views import View
-
-Subset = tuple[int, ...]
 
 AGREEMENT = 1e-6  # records by which two facts may differ
 

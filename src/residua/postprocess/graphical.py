@@ -13,11 +13,11 @@ from typing import Any
 
 import numpy as np
 
-from residua._arrays import Array, Flags, Integers
+from residua._arrays import Array, Flags, Integers, Subset
 from residua._limits import MODEL_MEGABYTES
 from residua.errors import Infeasible
 from residua.postprocess.facts import Facts
-from residua.postprocess.pieces import PieceError, PieceErrors, Subset, TableSet
+from residua.postprocess.pieces import PieceError, PieceErrors, TableSet
 from residua.schema import Schema
 
 KNOWN = 0.1  # standard deviation, in records, that a known table is given to a model that cannot be exact

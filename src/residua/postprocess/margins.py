@@ -16,12 +16,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from residua._arrays import Array, Flags, Indices
+from residua._arrays import Array, Flags, Indices, Subset
 from residua._limits import ROUNDED_CELLS
 from residua.errors import Infeasible
 from residua.linalg.matrices import threads_for
 from residua.postprocess.facts import Facts
-from residua.postprocess.pieces import Subset, TableSet
+from residua.postprocess.pieces import TableSet
 
 MOST_STEPS = 300
 MOST_HALVINGS = 40

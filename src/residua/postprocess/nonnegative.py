@@ -13,12 +13,12 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from residua._arrays import Array
+from residua._arrays import Array, Subset
 from residua.errors import WorkloadError
 from residua.linalg.matrices import subsets_of, threads_for
 from residua.postprocess.facts import Facts
 from residua.postprocess.margins import with_margins, with_total
-from residua.postprocess.pieces import PieceErrors, Stack, Subset, TableSet, as_subsets, centred, spread
+from residua.postprocess.pieces import PieceErrors, Stack, TableSet, as_subsets, centred, spread
 from residua.postprocess.splitting import Splitting
 
 STIFFNESS = 10.0  # of margins against the tables above them, where they must give way

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from residua._arrays import Array, Subsets
+from residua._arrays import Array, Subset, Subsets
 from residua._limits import JOINT_COVARIANCE, STACKED_CELLS
 from residua.errors import Infeasible, NotInSpan
 from residua.schema import Schema
@@ -25,7 +25,6 @@ from residua.strategy.strategy import Strategy
 from residua.workload import Factor, Identity, Table, Workload
 from residua.workload.tables import choices
 
-Subset = tuple[int, ...]
 EVEN = 1e-6  # relative spread of eigenvalues that rounding to integers leaves of equal ones
 UNSEEN = 1e-9  # of the largest eigenvalue: what rounding leaves of a direction that is not measured
 LOOSE = 1e6  # how much less certain than anything measured is what is not measured

@@ -17,8 +17,7 @@ from residua._arrays import Array
 from residua._files import Target
 from residua._limits import MOST_ANSWERS, SIMULATED_CELLS
 from residua.answering.blocks import Measured
-from residua.answering.estimator import Estimates, Estimator, apply_queries
-from residua.answering.protocol import Asked
+from residua.answering.protocol import Asked, Estimates, Estimator, apply_queries
 from residua.answers import Answers, Cells, asked_cells
 from residua.errors import DataError, Infeasible, NotInSpan, WorkloadError
 from residua.plans import Plan, refuse_foreign

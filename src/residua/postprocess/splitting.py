@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from residua._arrays import Array, Flags, Integers
+from residua._arrays import Array, Flags, Integers, Subset
 from residua.answering.blocks import Placed
 from residua.errors import Infeasible, NotConverged
 from residua.linalg.matrices import subsets_of, threads_for
@@ -26,7 +26,6 @@ from residua.postprocess.pieces import (
     Square,
     Squares,
     Stack,
-    Subset,
     TableSet,
     piece,
     spread,

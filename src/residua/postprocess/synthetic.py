@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from residua._arrays import Array, Integers
+from residua._arrays import Array, Integers, Subset
 from residua._limits import SYNTHETIC_ROWS
 from residua.answers import write_parquet
 from residua.errors import DataError, Infeasible
 from residua.postprocess.facts import Fact, Facts
 from residua.postprocess.graphical import Graphical, observations
-from residua.postprocess.pieces import Subset, TableSet
+from residua.postprocess.pieces import TableSet
 from residua.postprocess.processed import Nearest, Processed, Unbiased
 from residua.schema import Integer, Schema
 from residua.workload import Workload

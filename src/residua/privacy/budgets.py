@@ -6,9 +6,8 @@ from dataclasses import dataclass, fields
 from fractions import Fraction
 from typing import Any, ClassVar
 
-from residua._calls import asks_for
 from residua._manifests import text
-from residua.errors import BudgetError, FileFormatError
+from residua.errors import BudgetError, FileFormatError, asks_for
 from residua.privacy.conversions import Number, amount_for, exact_text, positive, probability
 from residua.privacy.statement import NoiseLaw, Privacy
 

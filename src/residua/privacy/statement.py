@@ -10,9 +10,8 @@ from typing import Any, Literal, Protocol
 import numpy as np
 
 from residua._arrays import Array
-from residua._calls import asks_for
 from residua._manifests import text, whole
-from residua.errors import BudgetError, FileFormatError
+from residua.errors import BudgetError, FileFormatError, asks_for
 from residua.privacy.conversions import (
     Figure,
     Number,
@@ -29,9 +28,8 @@ from residua.privacy.conversions import (
 NoiseLaw = Literal["gaussian", "laplace"]
 
 _NARROWEST = 115.0  # half of one over a scale: the variance is then 1e-100, and not to be divided by below
-_FEW_INTEGERS = (
-    0.25  # below it the sum over integers converges fast, above it the sum over frequencies (N-021)
-)
+# Below the first the sum over integers converges fast, above it the sum over frequencies (N-021).
+_FEW_INTEGERS = 0.25
 _SMOOTH = 4.0  # from which on the frequencies add less than floats hold
 _TERMS = range(1, 9)
 

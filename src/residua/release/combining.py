@@ -17,7 +17,7 @@ from residua._arrays import Array
 from residua._limits import AGREEMENT_CELLS, COMBINED_CELLS
 from residua.accuracy.figures import Figures, certified, totals_of
 from residua.answering.blocks import Measured
-from residua.answering.estimator import Estimator
+from residua.answering.protocol import Estimator
 from residua.errors import Infeasible, SchemaError, WorkloadError
 from residua.linalg.matrices import along_axes
 from residua.plans import Plan

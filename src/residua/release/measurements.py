@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from residua._arrays import AnyArray
+from residua._arrays import AnyArray, Arrays, Manifest
 from residua._manifests import entry, flag, submanifest, submanifests, text, whole
 from residua.answering.blocks import Measured
-from residua.answering.estimator import Estimates
+from residua.answering.protocol import Estimates
 from residua.errors import FileFormatError
 from residua.plans import Plan
 from residua.privacy import Privacy
@@ -44,9 +44,7 @@ class Measurements:
         return {"batches": len(self.values)}
 
     @classmethod
-    def from_manifest(
-        cls, manifest: Mapping[str, Any], arrays: Mapping[str, AnyArray], strategy: Strategy
-    ) -> "Measurements":
+    def from_manifest(cls, manifest: Manifest, arrays: Arrays, strategy: Strategy) -> "Measurements":
         """The measurements that a manifest describes, refused if they do not fit the strategy."""
         runs = list(strategy.runs())
         if whole(manifest, "batches") != len(runs):
@@ -63,7 +61,7 @@ class Measurements:
         return cls(tuple(values))
 
 
-def checked_audit(audit: Mapping[str, Any]) -> Mapping[str, Any]:
+def checked_audit(audit: Manifest) -> Manifest:
     """The audit record of a file, refused where it does not say how the release came to be."""
     for key in ("residua", "numpy", "python", "time", "plan_hash", "noise", "note"):
         text(audit, key)
@@ -101,9 +99,7 @@ def audit_record(
     }
 
 
-def fitted_measurements(
-    strategy: Strategy, record: Mapping[str, Any], arrays: Mapping[str, AnyArray]
-) -> Measurements:
+def fitted_measurements(strategy: Strategy, record: Manifest, arrays: Arrays) -> Measurements:
     """The numbers of a combined release of format 1, which holds estimates instead.
 
     What its blocks would have measured of those without noise solves the same normal equations as the

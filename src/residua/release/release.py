@@ -1,22 +1,22 @@
 """What a user holds after measuring: noisy measurements, the plan, and everything they can answer."""
 
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import cached_property, partial
 from itertools import chain
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from residua import _files
-from residua._arrays import AnyArray, Array
+from residua._arrays import AnyArray, Array, Arrays, Manifest
 from residua._limits import MOST_ANSWERS, ROWS_AT_ONCE
 from residua._manifests import submanifest
 from residua.accuracy.reliability import Reliability, Rule
-from residua.answering.estimator import Estimates, Estimator
+from residua.answering.protocol import Estimates, Estimator
 from residua.answers import Answers, asked_cells
 from residua.errors import FileFormatError, ResiduaError, WorkloadError
 from residua.plans import Content, Plan, refuse_foreign
@@ -56,7 +56,7 @@ class Release(Asks, Derives, Tabulates):
 
     plan: Plan
     measurements: Measurements
-    audit: Mapping[str, Any]
+    audit: Manifest
     origin: Content | None = field(default=None, init=False)
     """What a file of format 1 holds of this release, which its hash is of; None for any other."""
 
@@ -307,7 +307,7 @@ class Release(Asks, Derives, Tabulates):
         return f"{mark}Release({self.plan!r}, measured {self.audit['time']})"
 
 
-def _of_plan(arrays: Mapping[str, AnyArray]) -> dict[str, AnyArray]:
+def _of_plan(arrays: Arrays) -> dict[str, AnyArray]:
     """The arrays of a release's file that belong to its plan."""
     others = ("measurements.", "estimates.")
     return {name: array for name, array in arrays.items() if not name.startswith(others)}

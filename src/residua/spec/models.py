@@ -21,8 +21,7 @@ from residua.privacy import Budget, Neighbours, Unit
 from residua.privacy.budgets import BUILDERS
 from residua.privacy.conversions import positive, probability
 from residua.schema.coding import hint, short
-from residua.spec.document import Place
-from residua.spec.language import Ways, family_of, targets_of, ways_of
+from residua.spec.language import Place, Ways, family_of, targets_of, ways_of
 from residua.workload import Family
 
 Text = Annotated[str, Field(min_length=1)]

@@ -16,7 +16,7 @@ from residua.privacy import Budget, Unit
 from residua.schema import Schema
 from residua.schema.coding import listing
 from residua.schema.files import attributes_from_fields, beside
-from residua.spec.document import Document, Place, SpecError, read_document
+from residua.spec.language import Document, Place, SpecError, read_document
 from residua.workload import Family, Workload, all_tables, identity, levels, marginals, table
 from residua.workload.sql import sql
 

@@ -5,10 +5,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from residua._arrays import AnyArray
+from residua._arrays import AnyArray, Arrays, Manifest
 from residua._manifests import (
-    Arrays,
-    Manifest,
     array_of,
     fetch,
     listed,

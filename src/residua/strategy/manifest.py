@@ -6,12 +6,10 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from residua._arrays import AnyArray, Array
+from residua._arrays import AnyArray, Array, Arrays, Manifest
 from residua._limits import CELL_CLASSES, MATRIX_ENTRIES, MOST_RESIDUALS, TABLE_ATTRIBUTES, WIDEST
 from residua._manifests import (
     BOUND,
-    Arrays,
-    Manifest,
     array_of,
     checked_array,
     digits,

@@ -26,9 +26,8 @@ from residua._limits import COUNTED_CELLS
 from residua.answering.blocks import Blocks, Layer, Measured, Memory, Placed, Shape, block_classes
 from residua.answering.choice import answerer_for
 from residua.answering.coarsened import Coarsened, QuerySplit
-from residua.answering.estimator import Estimates
 from residua.answering.places import Places
-from residua.answering.protocol import Answerer
+from residua.answering.protocol import Answerer, Estimates
 from residua.errors import BudgetError, Infeasible
 from residua.kernel.block import column_costs, cost_power, matrix_cost
 from residua.kernel.cost import MOST_BLOCKS, added_cost, replaced_cost, separate_cost

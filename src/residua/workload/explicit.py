@@ -6,14 +6,14 @@ of the classes, and one number for each cell of each attribute, its class (claim
 
 import hashlib
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from residua._arrays import AnyArray, Array, Flags, Integers
+from residua._arrays import AnyArray, Array, Arrays, Flags, Integers, Manifest
 from residua._limits import MATRIX_ENTRIES
 from residua._manifests import checked_array, entry, fetch, optional, stash, storable, text, texts, wholes
 from residua.errors import FileFormatError, Infeasible, WorkloadError
@@ -108,7 +108,7 @@ class Explicit(Queries):
         return manifest if self.labels is None else {**manifest, "labels": list(self.labels)}
 
     @classmethod
-    def from_manifest(cls, manifest: Mapping[str, Any], arrays: Mapping[str, AnyArray]) -> "Explicit":
+    def from_manifest(cls, manifest: Manifest, arrays: Arrays) -> "Explicit":
         sizes = wholes(manifest, "sizes", least=1)
         matrix = checked_array(fetch(manifest, "matrix", arrays), "of queries", "f", (None, math.prod(sizes)))
         weights = None if entry(manifest, "weights") is None else fetch(manifest, "weights", arrays)
@@ -168,7 +168,7 @@ class Sets(Queries):
         return wording.cell_set(names[0], attributes[0], np.flatnonzero(self.members[index]).tolist())
 
     @classmethod
-    def from_manifest(cls, manifest: Mapping[str, Any], arrays: Mapping[str, AnyArray]) -> "Queries":
+    def from_manifest(cls, manifest: Manifest, arrays: Arrays) -> "Queries":
         members = checked_array(fetch(manifest, "members", arrays), "of sets", "b", (None, None))
         return cls(members, optional(texts, manifest, "labels"))
 
@@ -267,7 +267,7 @@ class Combined(Queries):
         return {**self.coarse.to_manifest(arrays), "kind": self.kind, "kinds": partitions}
 
     @classmethod
-    def from_manifest(cls, manifest: Mapping[str, Any], arrays: Mapping[str, AnyArray]) -> "Queries":
+    def from_manifest(cls, manifest: Manifest, arrays: Arrays) -> "Queries":
         names = texts(manifest, "kinds")
         found = (classes_from_array(fetch({"kinds": name}, "kinds", arrays), name) for name in names)
         return cls(tuple(found), Explicit.from_manifest(manifest, arrays))

@@ -6,14 +6,13 @@ queries ask for `score <= c`.
 """
 
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from residua._arrays import AnyArray, Array, Integers
+from residua._arrays import AnyArray, Array, Arrays, Integers, Manifest
 from residua._manifests import checked_array, fetch, optional, text, texts, wholes
 from residua.errors import FileFormatError, WorkloadError
 from residua.linalg.classes import class_sums
@@ -102,7 +101,7 @@ class Partition(Queries):
         return wording.cells(names[0], attribute, np.flatnonzero(self.classes == index).tolist())
 
     @classmethod
-    def from_manifest(cls, manifest: Mapping[str, Any], arrays: Mapping[str, AnyArray]) -> "Queries":
+    def from_manifest(cls, manifest: Manifest, arrays: Arrays) -> "Queries":
         classes = checked_array(fetch(manifest, "classes", arrays), "of classes", "i", (None,))
         return cls(classes, optional(text, manifest, "level"), optional(texts, manifest, "labels"))
 
@@ -145,7 +144,7 @@ class _Scores(Queries):
         return Prefix(self.count).quadratic(summed_square(self._squares(covariance), self.scores))
 
     @classmethod
-    def from_manifest(cls, manifest: Mapping[str, Any], arrays: Mapping[str, AnyArray]) -> "Queries":
+    def from_manifest(cls, manifest: Manifest, arrays: Arrays) -> "Queries":
         sizes = wholes(manifest, "sizes", least=1)
         if len(sizes) != 2:
             raise FileFormatError(f"{cls.kind} is recorded on two sizes, not {len(sizes)}")

@@ -1,12 +1,12 @@
 """Workloads as JSON-able records beside named arrays, and back."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from residua._arrays import AnyArray
+from residua._arrays import AnyArray, Arrays, Manifest
 from residua._limits import TABLE_ATTRIBUTES
 from residua._manifests import (
     checked_array,
@@ -33,7 +33,7 @@ _OTHERS: tuple[type[Queries], ...] = (Affine, AbsDiff, Partition, Sets, Explicit
 _KINDS = {cls.kind: cls for cls in _SIZED + _OTHERS}
 
 
-def queries_from_manifest(record: Mapping[str, Any], arrays: Mapping[str, AnyArray]) -> Queries:
+def queries_from_manifest(record: Manifest, arrays: Arrays) -> Queries:
     """The queries that a manifest describes."""
     kind = text(record, "kind")
     if kind not in _KINDS:
@@ -126,9 +126,7 @@ def _tables_record(tables: TableRun, shelf: _Shelf) -> dict[str, Any]:
     return record
 
 
-def parts_from_manifest(
-    record: Mapping[str, Any], arrays: Mapping[str, AnyArray], schema: Schema
-) -> tuple[Table | TableRun, ...]:
+def parts_from_manifest(record: Manifest, arrays: Arrays, schema: Schema) -> tuple[Table | TableRun, ...]:
     """The groups and runs of tables recorded, checked against the schema."""
     queries = [queries_from_manifest(item, arrays) for item in submanifests(record, "queries")]
     parts: list[Table | TableRun] = []
@@ -148,7 +146,7 @@ def parts_from_manifest(
     return tuple(parts)
 
 
-def _read_group(item: Mapping[str, Any], queries: Sequence[Queries], schema: Schema) -> Table:
+def _read_group(item: Manifest, queries: Sequence[Queries], schema: Schema) -> Table:
     factors = tuple(
         _factor(wholes(factor, "attributes"), whole(factor, "queries"), queries, schema)
         for factor in submanifests(item, "factors")
@@ -156,9 +154,7 @@ def _read_group(item: Mapping[str, Any], queries: Sequence[Queries], schema: Sch
     return Table(text(item, "name"), factors, checked_weight(number(item, "weight"), "a saved table"))
 
 
-def _read_tables(
-    item: Mapping[str, Any], queries: Sequence[Queries], arrays: Mapping[str, AnyArray], schema: Schema
-) -> TableRun:
+def _read_tables(item: Manifest, queries: Sequence[Queries], arrays: Arrays, schema: Schema) -> TableRun:
     subsets = checked_array(fetch(item, "subsets", arrays), "of tables", "i", (None, None))
     if not len(subsets) or (subsets.size and not 0 <= subsets.min() <= subsets.max() < len(schema.names)):
         raise FileFormatError("a saved workload has tables on attributes that the schema does not have")
@@ -180,7 +176,7 @@ def _read_tables(
     return TableRun(schema, subsets, factors, None, weight, name)
 
 
-def _numbers(item: Mapping[str, Any], key: str, arrays: Mapping[str, AnyArray], count: int) -> list[int]:
+def _numbers(item: Manifest, key: str, arrays: Arrays, count: int) -> list[int]:
     numbers: list[int] = checked_array(fetch(item, key, arrays), repr(key), "i", (count,)).tolist()
     return numbers
 

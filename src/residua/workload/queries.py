@@ -7,14 +7,14 @@ where a query is worded for people (`describe`).
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, SupportsIndex
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from residua._arrays import AnyArray, Array
+from residua._arrays import AnyArray, Array, Arrays, Manifest
 from residua._limits import CHUNK_ENTRIES, MATRIX_ENTRIES, PREDICATE_CELLS_LISTED, PREDICATE_CELLS_WEIGHED
 from residua._manifests import storable, whole
 from residua.errors import WorkloadError
@@ -102,7 +102,7 @@ class Queries(ABC):
 
     @classmethod
     @abstractmethod
-    def from_manifest(cls, manifest: Mapping[str, Any], arrays: Mapping[str, AnyArray]) -> "Queries":
+    def from_manifest(cls, manifest: Manifest, arrays: Arrays) -> "Queries":
         """The queries that a manifest describes."""
 
     def rows(self, start: int, stop: int) -> Array:
@@ -207,7 +207,7 @@ class SizedQueries(Queries):
         return self.size
 
     @classmethod
-    def from_manifest(cls, manifest: Mapping[str, Any], arrays: Mapping[str, AnyArray]) -> "Queries":
+    def from_manifest(cls, manifest: Manifest, arrays: Arrays) -> "Queries":
         return cls(*(whole(manifest, name) for name in cls.saved))
 
 

@@ -1,14 +1,14 @@
 """Workload: the union of tables that a plan is made for."""
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, islice
 from typing import Any
 
 import numpy as np
 
-from residua._arrays import AnyArray, Array
+from residua._arrays import AnyArray, Array, Arrays, Manifest
 from residua._limits import DENSE_CELLS, EXTREME, MANY_WAYS, PRODUCT_ENTRIES, SAME_TABLES, WIDEST
 from residua._text import visible
 from residua.errors import Infeasible, WorkloadError
@@ -149,9 +149,7 @@ class Workload:
         return parts_record(self.parts, arrays)
 
     @classmethod
-    def from_manifest(
-        cls, record: Mapping[str, Any], arrays: Mapping[str, AnyArray], schema: Schema
-    ) -> "Workload":
+    def from_manifest(cls, record: Manifest, arrays: Arrays, schema: Schema) -> "Workload":
         """The workload that `record` described, on the schema it was built from."""
         return cls(schema, parts_from_manifest(record, arrays, schema))
 

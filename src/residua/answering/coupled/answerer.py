@@ -12,10 +12,9 @@ from residua.answering.blocks import Blocks, Measured, by_block, stacked
 from residua.answering.coupled.residuals import Residual, divided, lifted
 from residua.answering.coupled.system import System
 from residua.answering.coupled.tables import Meeting, MetTable
-from residua.answering.estimator import Estimates
 from residua.answering.independent.answerer import Independent, residuals_of
 from residua.answering.independent.parts import SPAN_TOLERANCE
-from residua.answering.protocol import Answerer, not_in_span
+from residua.answering.protocol import Answerer, Estimates, not_in_span
 from residua.linalg.matrices import subsets_of
 from residua.workload import Table, TableRun
 

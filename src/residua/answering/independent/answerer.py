@@ -14,9 +14,8 @@ import numpy as np
 from residua._arrays import Array, Indices, Integers, Subsets
 from residua._limits import COMBINED_CANDIDATES, LISTED_QUERIES, LOOKED_UP_WAYS
 from residua.answering.blocks import Blocks, Layer, Measured, Shape, ascending, outer
-from residua.answering.estimator import Estimates
 from residua.answering.independent.parts import Part, PartCache, not_together, parts_of
-from residua.answering.protocol import Answerer, FactorCovariance, Factored
+from residua.answering.protocol import Answerer, Estimates, FactorCovariance, Factored
 from residua.linalg.matrices import Measure, along_axes, centred_columns, distinct_rows
 from residua.workload import Factor, Identity, Table, TableRun, Total
 from residua.workload.tables import choices, splits

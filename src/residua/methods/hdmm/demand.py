@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from residua._arrays import Array, Integers
-from residua.answering.blocks import Shape, Subset
+from residua._arrays import Array, Integers, Subset
+from residua.answering.blocks import Shape
 from residua.answering.nested import Half
 from residua.bounds import svd_or_nothing
 from residua.errors import Infeasible

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from residua._arrays import Array, Flags, Integers
+from residua._arrays import Array, Flags, Integers, Subset
 from residua._limits import (
     COUNTED_CELLS,
     COVERING_TERMS,
@@ -23,7 +23,7 @@ from residua._limits import (
     EXCHANGED_PAIRS,
     MARGINAL_TERMS,
 )
-from residua.answering.blocks import Placed, Subset
+from residua.answering.blocks import Placed
 from residua.errors import Infeasible
 from residua.linalg.matrices import subsets_of
 from residua.methods.draft import Draft, Progress

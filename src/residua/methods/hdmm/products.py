@@ -10,8 +10,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from residua._arrays import Array, Integers
-from residua.answering.blocks import Subset
+from residua._arrays import Array, Integers, Subset
 from residua.linalg.matrices import join, sum_out
 from residua.methods.hdmm.demand import Kernel, asked_by, precisions
 from residua.methods.hdmm.p_identity import descended, evaluated, p_identity

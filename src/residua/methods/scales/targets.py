@@ -18,13 +18,13 @@ from residua.linalg.matrices import Measure, threads_for
 from residua.methods.blocks import Optimal, solve_blocks
 from residua.methods.draft import Caps, Draft, Progress, Scope
 from residua.methods.scales.cutting_planes import Scales, best_scales, in_rounds, mean_rows, with_noise
-from residua.methods.scales.joint_dual import joined
 from residua.methods.scales.query_pieces import Capped, Orbits, unweighted
 from residua.methods.scales.single_attribute import (
     PARTS,
     alone_on_attributes,
     best_measures,
     free_orbits,
+    joined,
     part_way,
     weighted,
 )
