@@ -9,9 +9,9 @@ from typing import ClassVar
 
 import numpy as np
 
-from residua._arrays import Integers
+from residua._arrays import Indices, Integers
 from residua.errors import BudgetError
-from residua.noise.samplers import Owner, discrete_laplace, rounded_gaussian
+from residua.noise.samplers import discrete_laplace, rounded_gaussian
 from residua.noise.source import Source
 from residua.privacy import NoiseLaw
 from residua.privacy.statement import integer_variances
@@ -49,7 +49,7 @@ class Law(ABC):
 
     @staticmethod
     @abstractmethod
-    def sample(source: Source, parameters: Sequence[Fraction], owner: Owner, /) -> Integers:
+    def sample(source: Source, parameters: Sequence[Fraction], owner: Indices, /) -> Integers:
         """One value for each entry of `owner`, which says whose parameter it has."""
 
     def draw(self, source: Source, count: int) -> Integers:

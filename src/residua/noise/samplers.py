@@ -19,16 +19,15 @@ from statistics import NormalDist
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
-from residua._arrays import Integers
+from residua._arrays import Indices, Integers
 from residua.noise.quantiles import BITS, Quantiles, exponential, half_normal
 from residua.noise.source import Source, Words
+from residua.privacy.conversions import ball_of
 
 if TYPE_CHECKING:
     from flint import arb
 
-Owner = NDArray[np.intp]
 
 MARGIN = 2.0**-46  # more than three times what floats can be wrong by (N-012); infinity leaves all to balls
 GUARD_BITS = 64  # of balls, beyond those of the number that they are compared with
@@ -82,19 +81,19 @@ GAUSSIAN = Stairs(
     quantiles=half_normal,
     shift=0.5,
     scale=lambda variance: math.sqrt(float(variance)),
-    reaching=lambda variance, k: ball((k - _HALF) ** 2 / (2 * variance)).sqrt().erfc(),
+    reaching=lambda variance, k: ball_of((k - _HALF) ** 2 / (2 * variance)).sqrt().erfc(),
     guess=lambda v: -NormalDist().inv_cdf(v / 2),
 )
 GEOMETRIC = Stairs(
     quantiles=exponential,
     shift=0.0,
     scale=float,
-    reaching=lambda scale, k: ball(-k / scale).exp(),
+    reaching=lambda scale, k: ball_of(-k / scale).exp(),
     guess=lambda v: -math.log(v),
 )
 
 
-def rounded_gaussian(source: Source, variances: Sequence[Fraction], owner: Owner) -> Integers:
+def rounded_gaussian(source: Source, variances: Sequence[Fraction], owner: Indices) -> Integers:
     """round(N(0, variance)) for each value, whatever the variance (N-020, N-025)."""
     shifts = np.array([_shift(variance) for variance in variances], dtype=np.int64)
     coarse = [variance / 4 ** int(shift) for variance, shift in zip(variances, shifts, strict=True)]
@@ -108,7 +107,7 @@ def rounded_gaussian(source: Source, variances: Sequence[Fraction], owner: Owner
     return steps
 
 
-def discrete_laplace(source: Source, scales: Sequence[Fraction], owner: Owner) -> Integers:
+def discrete_laplace(source: Source, scales: Sequence[Fraction], owner: Indices) -> Integers:
     """The difference of two geometric numbers for each value (N-030)."""
     first = climb(GEOMETRIC, source, source.words(len(owner)), scales, owner)
     second = climb(GEOMETRIC, source, source.words(len(owner)), scales, owner)
@@ -116,7 +115,7 @@ def discrete_laplace(source: Source, scales: Sequence[Fraction], owner: Owner) -
 
 
 def climb(
-    stairs: Stairs, source: Source, words: Words, parameters: Sequence[Fraction], owner: Owner
+    stairs: Stairs, source: Source, words: Words, parameters: Sequence[Fraction], owner: Indices
 ) -> Integers:
     """floor(scale * X + shift) for the X whose uniform number starts with the first 63 bits of each word."""
     parts = (words >> np.uint64(1)).view(np.int64)
@@ -162,7 +161,7 @@ def _shift(variance: Fraction) -> int:
 
 
 def _refined(
-    source: Source, coarse: Integers, shifts: Integers, variances: Sequence[Fraction], owner: Owner
+    source: Source, coarse: Integers, shifts: Integers, variances: Sequence[Fraction], owner: Indices
 ) -> Integers:
     """S k + round(S F) for each coarse value k."""
     places = np.empty(len(coarse), dtype=np.int64)
@@ -191,15 +190,8 @@ def _keep(k: int, place: Uniform, chance: Uniform, variance: Fraction) -> bool:
         """Density at F over the largest density, for every F that starts with the bits drawn so far."""
         place.more()
         low = Fraction(place.numerator, 2**place.bits) - _HALF
-        fine = ball(low).union(ball(low + Fraction(1, 2**place.bits)))
+        fine = ball_of(low).union(ball_of(low + Fraction(1, 2**place.bits)))
         peak = max(abs(k) - _HALF, Fraction(0))
-        return ((ball(peak**2) - (ball(Fraction(k)) + fine) ** 2) / (2 * ball(variance))).exp()
+        return ((ball_of(peak**2) - (ball_of(Fraction(k)) + fine) ** 2) / (2 * ball_of(variance))).exp()
 
     return chance.below(ratio)
-
-
-def ball(number: Fraction) -> "arb":
-    """The ball of a fraction at flint's working precision."""
-    from flint import arb, fmpq
-
-    return arb(fmpq(number.numerator, number.denominator))
