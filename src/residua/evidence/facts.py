@@ -102,8 +102,8 @@ class Facts:
         """What was done about floating point and randomness."""
         return (
             "Noise is drawn exactly, as integers with rational parameters, from the operating system's "
-            "entropy stretched by AES-256 in counter mode; no floating-point number is noise or is added to noise. "
-            "The cost of a record is computed in exact fractions from the integers that are measured."
+            "entropy stretched by AES-256 in counter mode; no floating-point number is noise or is added "
+            "to noise. The cost of a record is computed in exact fractions from the integers that are measured."
         )
 
     def side_channels(self) -> str:

@@ -19,7 +19,7 @@ import numpy as np
 from residua._yaml import flow
 from residua.engines.sources import CSV, DELIMITERS, find_files, is_parquet
 from residua.errors import DataError
-from residua.spec.document import read_document
+from residua.spec.language import read_document
 from residua.spec.release_spec import TO_CONFIRM
 
 if TYPE_CHECKING:

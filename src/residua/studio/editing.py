@@ -8,7 +8,7 @@ from typing import Any
 
 from residua._yaml import Unreadable, flow, parse
 from residua.errors import FileFormatError
-from residua.spec.document import Place, words_of
+from residua.spec.language import Place, words_of
 
 REMOVED: Any = object()
 """As a value: what stands at the place goes."""

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import residua as rs
-from residua.answering.estimator import apply_queries
+from residua.answering.protocol import apply_queries
 from residua.errors import WorkloadError
 from residua.plans import Plan
 from residua.release import Release

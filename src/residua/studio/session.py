@@ -17,7 +17,7 @@ from residua._yaml import Unreadable, parse
 from residua.errors import FileFormatError, Infeasible, ResiduaError
 from residua.plans import Plan
 from residua.spec import Spec, load_spec
-from residua.spec.document import Place
+from residua.spec.language import Place
 from residua.studio.editing import REMOVED, edited
 from residua.studio.figures import figures_of, ghost_of, problem_of
 
@@ -310,7 +310,7 @@ class Session:
 
 def _key(spec: Spec, *, with_budget: bool = False) -> str:
     """What a plan depends on, as text: all of the spec, and the budget only if asked for."""
-    value = spec.document.value
+    value = spec.language.value
     held = dict(value) if isinstance(value, dict) else {}
     for name in ("data", "ledger", "output"):
         held.pop(name, None)
