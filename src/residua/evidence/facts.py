@@ -103,7 +103,8 @@ class Facts:
         return (
             "Noise is drawn exactly, as integers with rational parameters, from the operating system's "
             "entropy stretched by AES-256 in counter mode; no floating-point number is noise or is added "
-            "to noise. The cost of a record is computed in exact fractions from the integers that are measured."
+            "to noise. The cost of a record is computed in exact fractions from the integers that are "
+            "measured."
         )
 
     def side_channels(self) -> str:

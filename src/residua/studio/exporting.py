@@ -54,7 +54,7 @@ def _written(fields: dict[str, Any]) -> str:
 
 
 def _tables(spec: Spec) -> Iterator[str]:
-    value: Any = spec.language.value
+    value: Any = spec.document.value
     for number, entry in enumerate(value["tables"]):
         weight = f"{entry['weight']!r} * " if entry.get("weight", 1) != 1 else ""
         yield f"{'work =' if number == 0 else 'work +='} {weight}{_entry(entry, spec.schema)}"

@@ -310,7 +310,7 @@ class Session:
 
 def _key(spec: Spec, *, with_budget: bool = False) -> str:
     """What a plan depends on, as text: all of the spec, and the budget only if asked for."""
-    value = spec.language.value
+    value = spec.document.value
     held = dict(value) if isinstance(value, dict) else {}
     for name in ("data", "ledger", "output"):
         held.pop(name, None)
