@@ -21,11 +21,10 @@ from residua.answering.blocks import Layer, Measured, Placed, Shape
 from residua.answering.coarsened import Coarsened
 from residua.answering.coupled.answerer import Coupled
 from residua.answering.diagonal import Diagonal
-from residua.answering.protocol import Estimator
 from residua.answering.independent.answerer import Independent
 from residua.answering.kronecker import Kronecker
 from residua.answering.nested import Nested
-from residua.answering.protocol import Answerer
+from residua.answering.protocol import Answerer, Estimator
 from residua.linalg.classes import Classes, JointClasses
 from residua.linalg.matrices import Measure, centred_columns
 from residua.strategy.build import of_blocks, seen_by, whole_span

@@ -8,10 +8,10 @@ from scipy.sparse import csr_array
 import residua as rs
 from residua.errors import Infeasible
 from residua.linalg.matrices import independent_rows
-from residua.methods.scales.targets import block_targets
 from residua.methods.scales import cutting_planes as scales_rounds
 from residua.methods.scales import variance_rows as scales_tables
 from residua.methods.scales.cutting_planes import best_scales
+from residua.methods.scales.targets import block_targets
 from residua.solve.targets import solve_targets
 from residua.strategy.rounding import measurable
 from residua.workload import TableRun

@@ -8,9 +8,9 @@ import residua as rs
 from residua.decompose import decompose
 from residua.errors import Infeasible, WorkloadError
 from residua.methods.blocks import Optimal, solve_blocks
-from residua.methods.scales.targets import block_targets
 from residua.methods.scales import loss as scales_loss
 from residua.methods.scales.loss import block_loss
+from residua.methods.scales.targets import block_targets
 
 sizes = rs.Schema.of_sizes
 

@@ -8,8 +8,7 @@ import pytest
 
 import residua as rs
 from residua.spec import SpecError, load_spec
-from residua.spec.language import words_of
-from residua.spec.language import family_of, ways_of
+from residua.spec.language import family_of, ways_of, words_of
 
 TEXT = """\
 schema:
