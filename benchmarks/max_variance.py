@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from _timing import Limits, timed
 
 import residua as rs
-from residua.methods.scales import block_targets
+from residua.methods.scales.targets import block_targets
 
 LINE = "{:>24}{:>10}{:>9}{:>9}{:>12}{:>9}{:>10}{:>9}"
 

@@ -20,7 +20,7 @@ from residualplanner_tables import at_most_three, workload
 
 import residua as rs
 from residua.methods.draft import Draft
-from residua.methods.scales import block_targets
+from residua.methods.scales.targets import block_targets
 
 GAP = 2e-9  # of the largest variance: eight figures are printed at most
 CUT_OFF = {"Table 12 d=6"}
