@@ -45,7 +45,7 @@ from residua.workload.sql import sql
 if TYPE_CHECKING:
     from residua import bounds, engines
     from residua._measure import measure
-    from residua.accuracy import half_width, stddev, variance
+    from residua.accuracy import half_width, relative, stddev, variance
     from residua.ledger import Ledger
     from residua.methods.registry import register_method
     from residua.noise import simulated
@@ -114,6 +114,7 @@ __all__ = [
     "ranges",
     "register_family",
     "register_method",
+    "relative",
     "simulated",
     "sql",
     "stddev",
@@ -129,7 +130,7 @@ _ROOMS = {
     "residua": ("bounds", "engines"),
     "residua.release.combining": ("DifferentDataWarning", "combine"),
     "residua._measure": ("measure",),
-    "residua.accuracy": ("half_width", "stddev", "variance"),
+    "residua.accuracy": ("half_width", "relative", "stddev", "variance"),
     "residua.ledger": ("Ledger",),
     "residua.methods.registry": ("register_method",),
     "residua.noise": ("simulated",),

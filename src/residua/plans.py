@@ -25,6 +25,7 @@ from residua.accuracy.figures import (
     certified,
     totals_of,
 )
+from residua.accuracy.guesses import Foresees
 from residua.errors import (
     BudgetError,
     FileFormatError,
@@ -55,7 +56,7 @@ EVERYBODY = 10**10  # records; plans that can measure as many need not say so
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Plan:
+class Plan(Foresees):
     """A mechanism fitted to a workload and a budget; holds no data, and never will.
 
     Made by `residua.plan`. Everything it says is true before any data is touched.

@@ -88,7 +88,7 @@ def test_an_array_has_a_figure_for_each_query():
 @pytest.mark.parametrize(
     ("targets", "words"),
     [
-        ({"T1": 1}, "table 'one-way' has no target"),
+        ({}, "targets: no table has one"),
         ({"T1": 1, "one-way": 1, "oneway": 1}, r"no table named 'oneway' \(did you mean 'one-way'\?\)"),
         ({"t1": 1, "one-way": 1}, r"no table named 't1' \(did you mean 'T1'\?\)"),
         ({"nope": 1}, "no table named 'nope'; it has 'T1'"),
@@ -110,9 +110,14 @@ def test_a_bad_target_is_named(targets, words):
         asked_of(WORK, targets)
 
 
-def test_a_table_of_an_unnamed_run_without_a_target_is_named():
-    with pytest.raises(rs.WorkloadError, match="table 'sex' has no target"):
-        asked_of(rs.marginals(SCHEMA, ways=1), {"age": 1})
+def test_tables_without_a_target_are_free():
+    asked = asked_of(rs.marginals(SCHEMA, ways=1), {"age": 1})
+    assert asked.keys == ("age",)
+    assert [part.count for part in asked.free] == [2]
+    whole, caps = asked.with_free()
+    assert whole.count == 7
+    assert caps[0] == 1.0
+    assert caps[1] >= 1000 * caps[0]
 
 
 def test_a_figure_per_query_of_many_tables_is_refused():

@@ -88,7 +88,6 @@ def test_one_target_is_for_all_tables(write, written, target):
         ("{stddev: 5, variance: 3}", "is no target"),
         ("{stddev: 5, level: 0.9}", "a level goes with half_width only"),
         ("{T1: {stdev: 5}, one-way: 3}", "target of 'T1': .* is no target"),
-        ("{T1: 5}", "line 12, targets: table 'one-way' has no target"),
         ("{T1: 5, one-way: 5, two-way: 5}", "line 12, targets: the workload has no table named 'two-way'"),
     ],
 )

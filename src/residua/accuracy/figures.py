@@ -367,8 +367,8 @@ def fitness_of(
     """How a strategy meets targets, from the prices that its method found."""
     lines: dict[str, MetTarget] = {}
     for part, key, target, ratio, price in zip(
-        asked.work.parts, asked.keys, asked.targets, ratios_of(asked, strategy), prices, strict=True
-    ):
+        asked.work.parts, asked.keys, asked.targets, ratios_of(asked, strategy), prices, strict=False
+    ):  # the last prices are of tables without a target
         before = lines.get(key, MetTarget(key, target, 0, 0.0, 0.0))
         queries, share = before.queries + part.count, before.share + float(price.sum())
         lines[key] = MetTarget(key, target, queries, max(ratio, before.ratio), min(share, 1.0))

@@ -28,6 +28,7 @@ Kind = Literal["variance", "stddev", "half_width"]
 
 SMALLEST, LARGEST = 1e-100, 1e100  # variances beyond which floats could not hold what is made of them
 SUGGESTED = 2_000  # names looked through for one that was meant
+FREE = 1e4  # a table without a target may have this times the largest variance that others may have
 FEW_TABLES = 40  # up to which one target for everything is told of each table
 
 _WORDS: dict[Kind, str] = {
@@ -182,7 +183,7 @@ class Asked:
     """A workload cut so that each part has one target: the parts, what each allows, and who asked.
 
     `given` is what was asked for, every bare number as a variance. `keys` are names as the user gave them, or
-    those of the tables where one target is for everything.
+    those of the tables where one target is for everything. `free` are tables without a target.
     """
 
     given: Target | Mapping[str, Target]
@@ -190,15 +191,28 @@ class Asked:
     caps: Caps
     keys: tuple[str, ...]
     targets: tuple[Target, ...]
+    free: tuple[Table | TableRun, ...] = ()
+
+    def with_free(self) -> tuple[Workload, Caps]:
+        """Everything that is planned: tables without a target get caps that are far above all others."""
+        cap = FREE * max(float(np.max(each)) for each in self.caps)
+        return Workload(self.work.schema, (*self.work.parts, *self.free)), (
+            *self.caps,
+            *[cap] * len(self.free),
+        )
 
 
 def asked_of(work: Workload, targets: Targets) -> Asked:
-    """What targets ask of a workload; names that it lacks and tables without a target are refused."""
+    """What targets ask of a workload; names that it lacks are refused."""
     given = normal_targets(targets)
     entries = list(_for_all(work, given) if isinstance(given, Target) else _named(work, given))
-    parts, keys, asked = zip(*entries, strict=True)
-    caps = tuple(_cap(part, target) for part, target in zip(parts, asked, strict=True))
-    return Asked(given, Workload(work.schema, tuple(parts)), caps, tuple(keys), tuple(asked))
+    asked = [(part, key, target) for part, key, target in entries if target is not None]
+    if not asked:
+        raise WorkloadError("targets: no table has one; name some, or give one target for everything")
+    caps = tuple(_cap(part, target) for part, _, target in asked)
+    parts, keys, chosen = zip(*asked, strict=True)
+    free = tuple(part for part, _, target in entries if target is None)
+    return Asked(given, Workload(work.schema, tuple(parts)), caps, tuple(keys), tuple(chosen), free)
 
 
 def normal_targets(targets: Targets) -> Target | Mapping[str, Target]:
@@ -209,17 +223,19 @@ def normal_targets(targets: Targets) -> Target | Mapping[str, Target]:
 
 
 Entry = tuple[Table | TableRun, str, Target]
+AnyEntry = Entry | tuple[Table | TableRun, str, None]
 
 
-def _named(work: Workload, targets: Mapping[str, Target]) -> Iterator[Entry]:
-    """Parts with the targets of their names, runs cut where their tables are named differently."""
+def _named(work: Workload, targets: Mapping[str, Target]) -> Iterator[AnyEntry]:
+    """Parts with the targets of their names, or none, runs cut where their tables are named differently."""
     for name in targets:
         _refuse_unknown(name, work)
     for part in work.parts:
         if part.name is not None:
-            if part.name not in targets:
-                raise _missing(part.name, targets)
-            yield from _listed(part, part.name, targets[part.name])
+            if part.name in targets:
+                yield from _listed(part, part.name, targets[part.name])
+            else:
+                yield part, part.name, None
             continue
         left = np.ones(len(part), dtype=np.bool_)
         for name, target in targets.items():
@@ -228,7 +244,7 @@ def _named(work: Workload, targets: Mapping[str, Target]) -> Iterator[Entry]:
                 left[chosen] = False
                 yield from _listed(part.take(chosen), name, target)
         if left.any():
-            raise _missing(part[int(np.argmax(left))].name, targets)
+            yield part.take(np.flatnonzero(left)), "", None
 
 
 def _refuse_unknown(name: str, work: Workload) -> None:
@@ -239,13 +255,6 @@ def _refuse_unknown(name: str, work: Workload) -> None:
     raise WorkloadError(
         f"targets: the workload has no table named {name!r}{hint(name, names)}; "
         f"it has {', '.join(map(repr, names[:3]))}{', ...' if len(names) > 3 else ''}"
-    )
-
-
-def _missing(name: str, targets: Mapping[str, Target]) -> WorkloadError:
-    return WorkloadError(
-        f"table {name!r} has no target{hint(name, targets)}; name it in targets too, or leave the table out "
-        "of the workload"
     )
 
 
@@ -289,8 +298,10 @@ def _listed(part: Table | TableRun, name: str, target: Target) -> Iterator[Entry
             f"target of {name!r}: one figure per query is for single tables, and these are {len(part):,}; "
             "give one figure"
         )
-    for group in part:
-        yield group, name, target
+    whole = len(target.amount) == part.count and len(part) > 1  # a figure for each query of all of them
+    for at, group in enumerate(part):
+        own = target.amount[at * group.count : (at + 1) * group.count] if whole else target.amount
+        yield group, name, Target(target.kind, own.copy(), target.level)
 
 
 def _cap(part: Table | TableRun, target: Target) -> float | Array:

@@ -9,6 +9,7 @@ import typer
 
 from residua._text import columns
 from residua.accuracy import Target
+from residua.accuracy.guesses import AnyTargets, Relative
 from residua.cli.output import AsJson, Force, progress_bar, refuse_to_replace, show, show_json
 from residua.errors import BudgetError
 from residua.plans import Plan
@@ -17,9 +18,10 @@ from residua.report.words import figure
 from residua.schema.coding import hint, short
 from residua.spec import load_spec
 from residua.spec.language import TARGET_WORDS
+from residua.spec.release_spec import guess_of
 
 
-def written_targets(written: Sequence[str]) -> Target | dict[str, Target]:
+def written_targets(written: Sequence[str]) -> AnyTargets:
     """The targets of the command line: one for everything, or one for each name.
 
     >>> written_targets(["stddev:5"]), written_targets(["T1=stddev:5", "one-way=half_width:20@0.9"])
@@ -27,7 +29,7 @@ def written_targets(written: Sequence[str]) -> Target | dict[str, Target]:
     """
     if len(written) == 1 and "=" not in written[0]:
         return _written_target(written[0])
-    targets: dict[str, Target] = {}
+    targets: dict[str, Target | Relative] = {}
     for text in written:
         name, sign, target = text.rpartition("=")
         if not sign:
@@ -40,12 +42,12 @@ def written_targets(written: Sequence[str]) -> Target | dict[str, Target]:
     return targets
 
 
-def _written_target(text: str) -> Target:
+def _written_target(text: str) -> Target | Relative:
     word, _, figures = text.partition(":")
     if word not in TARGET_WORDS:
         raise BudgetError(
             f"--target: {short(text)} is no target{hint(word, TARGET_WORDS)}; write variance:25, stddev:5, "
-            "half_width:20 or half_width:20@0.9"
+            "half_width:20, half_width:20@0.9 or relative:0.05"
         )
     amount, at, level = figures.partition("@")
     try:
@@ -66,8 +68,12 @@ def plan(
         list[str] | None,
         typer.Option(
             metavar="[NAME=]TARGET",
-            help="Accuracy instead of a budget: variance:25, stddev:5, half_width:20 or half_width:20@0.9.",
+            help="Accuracy instead of a budget: variance:25, stddev:5, half_width:20@0.9 or relative:0.05.",
         ),
+    ] = None,
+    guess: Annotated[
+        str | None,
+        typer.Option(metavar="SIZE", help="With relative targets: the number of records, or an old release."),
     ] = None,
     force: Force = False,
     as_json: AsJson = False,
@@ -81,6 +87,8 @@ def plan(
       residua plan people.yaml --target stddev:5     (the least privacy that gives it)
     """
     asked = load_spec(spec)
+    if guess is not None:
+        asked = replace(asked, guess=guess_of(float(guess) if guess.isdecimal() else guess, Path()))
     if target:
         asked = replace(
             asked, budget=None, relax=False, targets=written_targets(target), targets_from="--target"

@@ -14,6 +14,7 @@ from numpy.typing import ArrayLike
 from residua._limits import COUNTABLE, COUNTED_CELLS
 from residua._text import short
 from residua.accuracy.figures import Figures, Fitness, Totals, certified, fitness_of, totals_of
+from residua.accuracy.guesses import AnyTargets, Guess, resolved
 from residua.accuracy.targets import Asked, Targets, asked_of, largest_ratio, ratios_of, weighted_caps
 from residua.errors import BudgetError, Infeasible, WorkloadError
 from residua.linalg.matrices import threads_for
@@ -47,7 +48,8 @@ def plan(
     work: Workload,
     budget: Budget | None = None,
     *,
-    targets: Targets | None = None,
+    targets: AnyTargets | None = None,
+    guess: Guess | None = None,
     unit: Unit = ONE_RECORD,
     method: str = "auto",
     objective: str | Loss = "total_variance",
@@ -68,8 +70,10 @@ def plan(
         the plan then takes the least that meets them.
     targets: number, Target or mapping of names of tables to them, optional
         Accuracy first: what the variance of every query may be at most, as a number, as `rs.stddev(5)` or as
-        `rs.half_width(10)`; or by name of table. With a budget they are met by the widest margin, and a
-        budget that is too small is refused.
+        `rs.half_width(10)`; or by name of table, and tables that are not named have none. With a budget they
+        are met by the widest margin, and a budget that is too small is refused.
+    guess: Release, mapping of names of tables to numbers, or number of records, optional
+        What the numbers are publicly expected to be, for relative targets: `rs.relative(0.05)`.
     unit: Unit
         Whose privacy is protected; one record unless told, as in `rs.Unit(max_records=3)`.
     method: str
@@ -100,6 +104,7 @@ def plan(
     0.62
     """
     _check_arguments(work, budget, unit, method, gap, without_budget=targets is not None)
+    targets = None if targets is None else resolved(work, targets, guess)
     _refuse_contradictions(budget, targets, objective, relax or refine)
     if budget is not None:
         unit.allowance(budget)  # a budget that no noise can meet is refused before any work
@@ -187,7 +192,7 @@ def _for_targets(
     """
     asked = asked_of(request.work, targets)
     inner = INNER * request.gap
-    draft = targets_draft(request.method, asked.work, asked.caps, inner, request.progress, refine)
+    draft = targets_draft(request.method, *asked.with_free(), inner, request.progress, refine)
     own = _record_cost(request, draft)
     _refuse_extremes(own)
     if budget is None:

@@ -1,14 +1,15 @@
 """The language of a spec: YAML that knows the line of each of its parts, and its small words."""
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from residua._text import one_line
 from residua._yaml import Unreadable, parse
-from residua.accuracy import Target, half_width, stddev, variance
+from residua.accuracy import Target, half_width, relative, stddev, variance
+from residua.accuracy.guesses import Relative
 from residua.errors import BudgetError, ResiduaError, WorkloadError
 from residua.schema.coding import hint, listing, short
 from residua.workload import Family, families
@@ -145,11 +146,13 @@ def _number(written: object) -> int:
     raise WorkloadError(f"{short(written)} is no number of attributes; write 2, 2-way, [1, 2] or up to 3")
 
 
-TARGET_WORDS = {"variance": variance, "stddev": stddev, "half_width": half_width}
+TARGET_WORDS: dict[str, Callable[..., Target | Relative]] = {
+    "variance": variance, "stddev": stddev, "half_width": half_width, "relative": relative,
+}  # fmt: skip
 
 
-def target_of(written: Any) -> Target:
-    """The target that a spec writes: `25`, `{stddev: 5}`, `{half_width: 20, level: 0.9}`."""
+def target_of(written: Any) -> Target | Relative:
+    """The target that a spec writes: `25`, `{stddev: 5}`, `{half_width: 20}`, `{relative: 0.1}`."""
     if not isinstance(written, dict):
         if isinstance(written, str) or written is None:
             raise BudgetError(f"{short(written)} is no target; {_TARGETS}")
@@ -164,10 +167,10 @@ def target_of(written: Any) -> Target:
     return TARGET_WORDS[kinds[0]](written[kinds[0]])
 
 
-_TARGETS = "write a variance such as 25, {stddev: 5}, or {half_width: 20, level: 0.95}"
+_TARGETS = "write a variance such as 25, {stddev: 5}, {half_width: 20, level: 0.95} or {relative: 0.05}"
 
 
-def targets_of(written: object) -> Target | dict[str, Target]:
+def targets_of(written: object) -> Target | Relative | dict[str, Target | Relative]:
     """One target for all tables, or one for each name."""
     words = {*TARGET_WORDS, "level"}
     if isinstance(written, dict) and written and not words.issuperset(written):

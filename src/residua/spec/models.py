@@ -182,6 +182,7 @@ class SpecFile(Part):
     tables: Annotated[list[TableEntry], Field(min_length=1)]
     privacy: PrivacyPart = PrivacyPart()
     targets: Annotated[Any, BeforeValidator(targets_of)] = None
+    guess: Annotated[int | float, Field(gt=0)] | Text | None = None
     relax: bool = False
     method: Annotated[str, AfterValidator(_method)] = "auto"
     objective: Text = "total_variance"

@@ -7,12 +7,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from residua._text import one_line
-from residua.accuracy import Targets
+from residua.accuracy.guesses import AnyTargets, resolved
 from residua.errors import BudgetError, Infeasible, ResiduaError, SchemaError, WorkloadError
 from residua.methods.draft import Progress
 from residua.planning import plan, same_queries
 from residua.plans import Plan
 from residua.privacy import Budget, Unit
+from residua.release import Release
 from residua.schema import Schema
 from residua.schema.coding import listing
 from residua.schema.files import attributes_from_fields, beside
@@ -35,14 +36,14 @@ class Spec:
 
     `data` and `ledger` are None where the spec does not name them, `plan_file` where the plan is not kept,
     `budget` where targets say how much privacy it takes. `targets_from` says where targets are from that do
-    not stand in the file, such as '--target'.
+    not stand in the file, such as '--target'; `guess` is what relative ones are of, a release or a number.
     """
 
     document: Document
     schema: Schema
     workload: Workload
     budget: Budget | None
-    targets: Targets | None
+    targets: AnyTargets | None
     relax: bool
     unit: Unit
     method: str
@@ -53,6 +54,7 @@ class Spec:
     level: float
     ledger: Path | None
     data: Path | None
+    guess: Release | float | None = None
     targets_from: str | None = None
 
     @property
@@ -69,7 +71,7 @@ class Spec:
         if self.targets is None or found.targets is None:
             return self.targets is None and found.targets is None
         exact = self.budget is not None or 1 - AS_NEEDED <= found.targets.factor <= 1
-        return exact and found.targets.answers(self.targets)
+        return exact and found.targets.answers(resolved(self.workload, self.targets, self.guess))
 
     def plan(self, progress: Progress | None = None) -> Plan:
         """The plan for these tables at this privacy."""
@@ -78,6 +80,7 @@ class Spec:
                 self.workload,
                 self.budget,
                 targets=self.targets,
+                guess=self.guess,
                 relax=self.relax,
                 unit=self.unit,
                 method=self.method,
@@ -96,9 +99,14 @@ class Spec:
         """Where the mistake that planning found stands in the spec."""
         if f"objective {self.objective!r}" in str(error) or f"objective={self.objective!r}" in str(error):
             return ("objective",)
-        if self.targets is not None and "target" in str(error):
+        if self.targets is not None and any(word in str(error) for word in ("target", "guess")):
             return ("targets",)
         return ("privacy",) if isinstance(error, BudgetError) else ("tables",)
+
+
+def guess_of(written: str | float | None, folder: Path) -> Release | float | None:
+    """A public guess of sizes: the number of records, or an earlier release."""
+    return Release.load(folder / written) if isinstance(written, str) else written
 
 
 def load_spec(path: str | os.PathLike[str]) -> Spec:
@@ -123,6 +131,7 @@ def load_spec(path: str | os.PathLike[str]) -> Spec:
         workload=_workload(document, written.tables, schema),
         budget=written.privacy.budget(),
         targets=written.targets,
+        guess=guess_of(written.guess, folder),
         relax=written.relax,
         unit=written.privacy.whose(),
         method=written.method,
