@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from shares import shares
 
 import residua as rs
+from residua.spec import load_spec
 
 INCOME = rs.Number(0, 200_000, step=100)
 
@@ -309,3 +310,75 @@ def test_sql_sums_averages_and_spreads():
 def test_sql_that_numbers_cannot_answer_is_refused_with_its_place_and_the_remedy(text, words):
     with pytest.raises(rs.WorkloadError, match=f"SQL, line 1, .*{words}"):
         rs.sql(SCHEMA, text)
+
+
+FIELDS = """
+fields:
+- name: sex
+  type: string
+  constraints: {enum: [F, M]}
+- name: earnings
+  type: number
+  constraints: {minimum: -0.05, maximum: 200000.05}
+  residua: {step: 0.1, missing: true, degree: 2, outside: drop}
+- name: hours
+  type: integer
+  constraints: {minimum: 0, maximum: 80}
+  residua: {step: 1, bins: [20, 40]}
+- name: band
+  type: number
+  residua: {bins: [0, 10, 20], values: [4, 16]}
+"""
+
+
+def test_numbers_come_back_from_schema_files(tmp_path):
+    (tmp_path / "people.yaml").write_text(FIELDS)
+    schema = rs.Schema.load(tmp_path / "people.yaml")
+    assert schema["earnings"] == rs.Number(
+        Decimal("-0.05"), Decimal("200000.05"), step=0.1, missing=True, degree=2, outside="drop"
+    )
+    assert schema["hours"] == rs.Number(0, 80, step=1, bins=[20, 40])
+    assert schema["band"].values == (4, 16)
+    schema.save(tmp_path / "again.yaml")
+    assert rs.Schema.load(tmp_path / "again.yaml") == schema
+    fine = Decimal("0.1234567890123456789012")
+    exact = rs.Schema(x=rs.Number(0, fine, step=fine))
+    exact.save(tmp_path / "exact.yaml")
+    assert rs.Schema.load(tmp_path / "exact.yaml") == exact
+
+
+@pytest.mark.parametrize(
+    ("field", "words"),
+    [
+        ("{type: number, residua: {step: 1}}", "needs its range; add constraints.minimum"),
+        ("{type: string, residua: {step: 1}}", "a step needs type: number"),
+        ("{type: number, residua: {degree: 2, bins: [0, 1]}}", "residua.degree needs residua.step"),
+        ("{type: number, residua: {values: [1]}}", "residua.values needs residua.bins"),
+        (
+            "{type: number, constraints: {minimum: 0, maximum: 9}, residua: {step: 1, above: true}}",
+            "residua.above needs residua.bins",
+        ),
+        (
+            "{type: number, constraints: {minimum: 0, maximum: nine}, residua: {step: 1}}",
+            "'nine' is not a number",
+        ),
+    ],
+)
+def test_a_mistake_in_the_file_of_a_number_is_named(tmp_path, field, words):
+    (tmp_path / "x.yaml").write_text(f"fields: [{{name: x, {field[1:]}]")
+    with pytest.raises(rs.SchemaError, match=words):
+        rs.Schema.load(tmp_path / "x.yaml")
+
+
+def test_a_spec_asks_for_sums(tmp_path):
+    spec = f"""\
+schema:{FIELDS.replace(chr(10), chr(10) + "  ")}
+tables:
+- name: earnings by sex
+  families: {{sex: identity, earnings: [total, sum, {{moment: 2}}]}}
+- sql: SELECT sex, AVG(hours) FROM people GROUP BY sex
+privacy: {{definition: zcdp, rho: 1}}
+"""
+    (tmp_path / "people.yaml").write_text(spec)
+    work = load_spec(tmp_path / "people.yaml").workload
+    assert next(group.title for group in work.groups()) == "identity x [total, sum, moment(2)]"

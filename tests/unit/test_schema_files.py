@@ -92,7 +92,7 @@ def test_a_hierarchy_file_is_found_beside_the_schema_file(tmp_path: Path) -> Non
         ("{type: integer, constraints: {minimum: 0, maximum: '9'}}", "the bound '9' is not a whole number"),
         ("{type: string}", "a string needs its labels; add constraints: {enum: [...]}"),
         ("{}", "a string needs its labels"),
-        ("{type: number}", "a number needs bins; add residua: {bins"),
+        ("{type: number}", "a number needs bins or a step; add residua: {bins"),
         ("{type: number, constraints: {minimum: 0, maximum: 9}}", "a number needs bins"),
         ("{type: time}", "the type 'time' has no cells"),
         ("{type: interger}", "did you mean 'integer'"),

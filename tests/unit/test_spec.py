@@ -176,7 +176,7 @@ def refusal(path) -> str:
         ("{level: state}", "{level: stat}", 28, "no level 'stat' (did you mean 'state'?)"),
         ("  family: affine", "  family: affine\n  sql: x", 31, "an entry has one of"),
         ("  attributes: [age, sex]", "  family: prefix", 26, "'family' does not go with 'marginals'"),
-        ("COUNT(*)", "SUM(age)", 33, "tables entry 7, sql: "),
+        ("COUNT(*)", "SUM(sex)", 33, "tables entry 7, sql: "),
         ("minimum: 0", "minimum: zero", 3, "field 'age'"),
         ("minimum: 0", "minimum: CONFIRM", 5, "schema.fields entry 1, constraints.minimum: replace CONFIRM"),
         ("max_records: 2", "max_records: 0", 38, "privacy.unit.max_records"),

@@ -10,7 +10,11 @@
       constraints: {enum: [F, M]}
     - name: income
       type: number                                  # or integer
-      residua: {bins: [0, 10000, 25000], above: true}
+      residua: {bins: [0, 10000, 25000], above: true}     # values: [..] says what each counts as in sums
+    - name: earnings
+      type: number                                  # with a step, a quantity whose sums are published
+      constraints: {minimum: 0, maximum: 200000}
+      residua: {step: 100, missing: true}           # also bins and degree; outside is clip unless told
     - name: place
       type: string
       residua:
@@ -26,6 +30,8 @@ under `residua:` must be known.
 
 import os
 from collections.abc import Mapping, Sequence
+from decimal import Decimal, InvalidOperation
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -37,9 +43,11 @@ from residua.schema.attributes import Binned, Categorical, Integer, plain
 from residua.schema.coding import hint, listing, short
 from residua.schema.dates import Date
 from residua.schema.hierarchy import Hierarchy
+from residua.schema.numbers import Number, decimal
 
 _TYPES = ("integer", "string", "number", "boolean", "date")
-_ADDITIONS = ("above", "bins", "by", "hierarchy", "outside")
+_ADDITIONS = ("above", "bins", "by", "degree", "hierarchy", "missing", "outside", "step", "values")
+_OF_NUMBERS = ("degree", "missing")
 _LABEL_TYPES: dict[str, type] = {"integer": int, "string": str, "boolean": bool}
 
 
@@ -72,7 +80,7 @@ def fields_from_attributes(attributes: Mapping[str, Attribute]) -> dict[str, Any
 
 def _write_field(name: str, attribute: Attribute) -> dict[str, Any]:
     kind, constraints, additions = _describe(attribute)
-    if attribute.outside != "error":
+    if attribute.outside != ("clip" if isinstance(attribute, Number) else "error"):
         additions["outside"] = attribute.outside
     parts = {"constraints": constraints, "residua": additions}
     return {"name": name, "type": kind} | {key: part for key, part in parts.items() if part}
@@ -87,15 +95,39 @@ def _describe(attribute: Attribute) -> tuple[str, dict[str, Any], dict[str, Any]
             return "boolean", {}, {}
         case Categorical(values=values, type=kind):
             return {"text": "string"}.get(kind, kind), {"enum": list(values)}, {}
-        case Binned(edges=edges, above=above):
-            bins = {"bins": [plain(edge) for edge in edges]}
-            return "number", {}, bins | {"above": True} if above else bins
+        case Binned(edges=edges, above=above, values=values):
+            bins: dict[str, Any] = {"bins": [plain(edge) for edge in edges]}
+            bins |= {"above": True} if above else {}
+            return (
+                "number",
+                {},
+                bins | ({} if values is None else {"values": [plain(each) for each in values]}),
+            )
+        case Number():
+            return _describe_number(attribute)
         case Date(low=low, high=high, by=by):
             return "date", {"minimum": str(low), "maximum": str(high)}, {"by": by}
         case Hierarchy(levels=levels, paths=paths):
             tree = {"levels": list(levels), "rows": [list(path) for path in paths]}
             return "string", {}, {"hierarchy": tree}
     raise SchemaError(f"{attribute!r} cannot be written to a schema file")
+
+
+def _describe_number(number: Number) -> tuple[str, dict[str, Any], dict[str, Any]]:
+    """Decimals are written as numbers where those are short, else as text, which is exact."""
+    low, *inner, high = map(_written, number.edges)
+    additions: dict[str, Any] = {"step": _written(number.step)}
+    additions |= {"bins": inner} if number.binned else {}
+    additions |= {"missing": True} if number.missing else {}
+    additions |= {"degree": number.degree} if number.degree > 1 else {}
+    return "number", {"minimum": low, "maximum": high}, additions
+
+
+def _written(value: Fraction) -> int | float | str:
+    if value.denominator == 1:
+        return int(value)
+    text = decimal(value)
+    return float(text) if Fraction(repr(float(text))) == value else text
 
 
 def attributes_from_fields(
@@ -137,14 +169,19 @@ def _read_field(entry: Mapping[str, Any], folder: Path) -> Attribute:
     chosen = [key for key in ("bins", "hierarchy") if key in additions] + ["enum"] * ("enum" in constraints)
     _require(len(chosen) < 2, f"{' and '.join(chosen)} exclude each other; keep one")
     _require("above" not in additions or "bins" in additions, "residua.above needs residua.bins")
+    _require("values" not in additions or "bins" in additions, "residua.values needs residua.bins")
+    if "step" in additions:
+        return _read_number(kind, constraints, additions)
+    for key in _OF_NUMBERS:
+        _require(key not in additions, f"residua.{key} needs residua.step, which makes it a quantity to sum")
     _require("by" not in additions or kind == "date", "residua.by needs type: date")
     outside = additions.get("outside", "error")
     if "bins" in additions:
         return _read_bins(kind, additions, outside)
     if "hierarchy" in additions:
         return _read_hierarchy(kind, additions["hierarchy"], folder, outside)
-    bins = "add residua: {bins: [0, 10, 20]}, or use type: integer"
-    _require(kind != "number", f"a number needs bins; {bins}")
+    bins = "add residua: {bins: [0, 10, 20]} to count it, residua: {step: 1} to sum it, or use type: integer"
+    _require(kind != "number", f"a number needs bins or a step; {bins}")
     if "enum" in constraints:
         return Categorical(*_read_enum(kind, constraints["enum"]), outside=outside)
     if kind == "boolean":
@@ -168,7 +205,36 @@ def _read_bins(kind: str, additions: Mapping[str, Any], outside: Any) -> Binned:
         written = f"the edge {short(edge)} is text to YAML; write numbers like 100000 or 1.0e+5"
         _require(not isinstance(edge, str), written)
     _require(isinstance(above, bool), f"residua.above should be true or false, not {short(above)}")
-    return Binned(*edges, above=above, outside=outside)
+    values = additions.get("values")
+    _require(values is None or isinstance(values, list), "residua.values should be a list, one for each bin")
+    return Binned(*edges, above=above, outside=outside, values=values)
+
+
+def _read_number(kind: str, constraints: Mapping[str, Any], additions: Mapping[str, Any]) -> Number:
+    _require(kind in ("number", "integer"), f"a step needs type: number or type: integer, not {kind}")
+    for key in ("above", "hierarchy", "values"):
+        _require(key not in additions, f"residua.{key} does not go with residua.step")
+    missing = [f"constraints.{key}" for key in ("minimum", "maximum") if key not in constraints]
+    _require(not missing, f"a quantity with a step needs its range; add {' and '.join(missing)}")
+    bins = additions.get("bins")
+    _require(bins is None or isinstance(bins, list), f"residua.bins should be a list, not {short(bins)}")
+    return Number(
+        _number(constraints["minimum"]),
+        _number(constraints["maximum"]),
+        step=_number(additions["step"]),
+        bins=None if bins is None else [_number(edge) for edge in bins],
+        missing=additions.get("missing", False) is True,
+        degree=additions.get("degree", 1),
+        outside=additions.get("outside", "clip"),
+    )
+
+
+def _number(written: Any) -> Any:
+    """A number, which text may hold with all its digits."""
+    try:
+        return Decimal(written) if isinstance(written, str) else written
+    except InvalidOperation as error:
+        raise SchemaError(f"{short(written)} is not a number") from error
 
 
 def _read_enum(kind: str, labels: Any) -> list[Any]:

@@ -285,7 +285,10 @@ def _from_type(name: str, kind: Any) -> ColumnDraft:
         cells = f"constraints: {{minimum: {TO_CONFIRM}, maximum: {TO_CONFIRM}}}"
         return ColumnDraft(name, "integer", cells, "the smallest and the largest value that can be")
     if pa.types.is_floating(kind) or pa.types.is_decimal(kind):
-        remark = "the edges of the bins, such as [0, 10000, 25000]; 'above: true' opens the last one"
+        remark = (
+            "the edges of the bins, such as [0, 10000, 25000]; 'above: true' opens the last one; to sum it, "
+        )
+        remark += "constraints: {minimum: .., maximum: ..} and residua: {step: ..}"
         return ColumnDraft(name, "number", f"residua: {{bins: {TO_CONFIRM}}}", remark)
     remark = "all labels that can be, such as [F, M]; or leave the column out"
     return ColumnDraft(name, "string", f"constraints: {{enum: {TO_CONFIRM}}}", remark)

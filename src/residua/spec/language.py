@@ -12,7 +12,7 @@ from residua.accuracy import Target, half_width, relative, stddev, variance
 from residua.accuracy.guesses import Relative
 from residua.errors import BudgetError, ResiduaError, WorkloadError
 from residua.schema.coding import hint, listing, short
-from residua.workload import Family, families
+from residua.workload import Family, families, moment, sum_of
 
 Place = tuple[str | int, ...]
 """The way from the root of a document to one of its parts: keys, and positions in lists."""
@@ -81,8 +81,8 @@ def _lines(node: Any, place: Place) -> Iterator[tuple[Place, int]]:
 
 
 _PLAIN = ("identity", "prefix", "ranges", "circular", "total", "predicates", "affine", "abs_diff")
-PLAIN: dict[str, Family] = {word: getattr(families, word) for word in _PLAIN}
-MADE = ("width", "level", "buckets")
+PLAIN: dict[str, Family] = {word: getattr(families, word) for word in _PLAIN} | {"sum": sum_of}
+MADE = ("width", "level", "buckets", "moment")
 
 _WAYS = re.compile(r"(\d{1,9})(?:[- ]?way)?")
 _UP_TO = re.compile(r"up[ _-]to (\d{1,9})(?:[- ]?way)?")
@@ -106,6 +106,8 @@ def family_of(written: object) -> Family:
             return families.width(value)
         case "level":
             return families.level(value)
+        case "moment":
+            return moment(value)
         case "buckets" if isinstance(value, list):
             return families.buckets(*value)
         case "buckets":
@@ -113,8 +115,14 @@ def family_of(written: object) -> Family:
     raise WorkloadError(f"there is no query family {short(word)}{hint(word, MADE)}; {_KNOWN}")
 
 
-_EXAMPLES = {"width": "3", "level": "county", "buckets": "[18, 65]"}
-_KNOWN = f"there are {listing([*PLAIN])}, and {{width: 3}}, {{level: county}}, {{buckets: [18, 65]}}"
+_EXAMPLES = {"width": "3", "level": "county", "buckets": "[18, 65]", "moment": "2"}
+_MADE = ", ".join(f"{{{word}: {such}}}" for word, such in _EXAMPLES.items())
+_KNOWN = f"there are {listing([*PLAIN])}, and {_MADE}"
+
+
+def families_of(written: object) -> Family | list[Family]:
+    """The family that a table asks of one column, or several: `[total, sum]`."""
+    return [family_of(each) for each in written] if isinstance(written, list) else family_of(written)
 
 
 @dataclass(frozen=True, slots=True)

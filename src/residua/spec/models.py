@@ -21,11 +21,12 @@ from residua.privacy import Budget, Neighbours, Unit
 from residua.privacy.budgets import BUILDERS
 from residua.privacy.conversions import positive, probability
 from residua.schema.coding import hint, short
-from residua.spec.language import Place, Ways, family_of, targets_of, ways_of
+from residua.spec.language import Place, Ways, families_of, family_of, targets_of, ways_of
 from residua.workload import Family
 
 Text = Annotated[str, Field(min_length=1)]
 FamilyField = Annotated[Family, BeforeValidator(family_of)]
+FamiliesField = Annotated[Family | list[Family], BeforeValidator(families_of)]
 WaysField = Annotated[Ways, BeforeValidator(ways_of)]
 
 # The kinds of entry, and what each takes besides its own key, `name` and `weight`.
@@ -60,7 +61,7 @@ class TableEntry(Part):
 
     name: Text | None = None
     weight: float = 1.0
-    families: dict[Text, FamilyField] | None = None
+    families: dict[Text, FamiliesField] | None = None
     columns: list[Text] | None = None
     all: WaysField | None = None
     marginals: WaysField | None = None
