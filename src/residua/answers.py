@@ -49,7 +49,7 @@ def asked_cells(
     """Names, axes and figures (sizes...) of the marginal on attributes named one by one, or in a list."""
     asked: list[Any] = list(names[0] if len(names) == 1 and isinstance(names[0], list | tuple) else names)
     (group,) = table(schema, asked).groups()
-    axes = tuple(schema[name].labels() for name in asked)
+    axes = tuple(schema.counted(name).labels() for name in asked)
     return tuple(asked), axes, *(each.reshape([*map(len, axes)]) for each in figures_of(group))
 
 

@@ -26,6 +26,7 @@ from residua.release.crosstab import Tabulates
 from residua.release.intervals import Intervals, whole_ends
 from residua.release.measurements import Measurements, audit_record, checked_audit, fitted_measurements
 from residua.release.printing import SIMULATED, WARNING
+from residua.release.regression import Relates
 from residua.release.statistics import Derives, TableAnswer
 from residua.workload import Table, TableRun, Workload, table
 from residua.workload.queries import spelled
@@ -40,7 +41,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Release(Asks, Derives, Tabulates):
+class Release(Asks, Relates, Derives, Tabulates):
     """Noisy measurements of one dataset under a plan; all its answers are post-processing of them.
 
     Made by `residua.measure`. `audit` says how it came to be, without a trace of the data.

@@ -87,21 +87,6 @@ class Derives:
         """Shares of the cells of attributes, as parts of 1: of all records, or within each cell of others."""
         return share(self, listed_names(names), listed_names(within), Intervals(level, simultaneous))
 
-    def mean(
-        self: Answers,
-        name: str,
-        *,
-        by: str | Sequence[str] = (),
-        values: Sequence[float] | None = None,
-        level: float = 0.95,
-        simultaneous: bool = False,
-    ) -> Statistic:
-        """Mean of a number, of all records or in each cell of others; bins count at their middles.
-
-        `values` say what each cell counts as where it is no number, or not that one.
-        """
-        return mean(self, name, listed_names(by), Intervals(level, simultaneous), values)
-
     def quantile(
         self: Answers,
         name: str,
@@ -149,19 +134,21 @@ def ratio(source: Answers, top: Workload, bottom: Workload, intervals: Intervals
             f"a ratio needs one denominator, or as many as numerators: {top.count:,} over {bottom.count:,}"
         )
     labels = tuple(str(at) for at in range(top.count))
-    return _ratio(source, top, bottom, np.arange(top.count) % bottom.count, ("ratio",), (labels,), intervals)
+    return ratio_of(
+        source, top, bottom, np.arange(top.count) % bottom.count, ("ratio",), (labels,), intervals
+    )
 
 
 def share(source: Answers, names: Sequence[str], within: Sequence[str], intervals: Intervals) -> Statistic:
     """Shares of the cells of some attributes within each cell of others, as parts of 1."""
     schema = source.plan.schema
-    _refuse_overlap(names, within)
+    refuse_overlap(names, within)
     asked = [*within, *names]
-    sizes = [schema[name].size for name in asked]
-    groups = int(np.prod([schema[name].size for name in within]))
+    sizes = [schema.counted(name).size for name in asked]
+    groups = int(np.prod([schema.counted(name).size for name in within]))
     owners = np.arange(np.prod(sizes)) // (np.prod(sizes) // groups)
-    return _ratio(
-        source, table(schema, asked), table(schema, list(within)), owners, *_axes(schema, asked), intervals
+    return ratio_of(
+        source, table(schema, asked), table(schema, list(within)), owners, *axes_of(schema, asked), intervals
     )
 
 
@@ -170,14 +157,14 @@ def mean(
 ) -> Statistic:
     """Mean of a number in each cell of other attributes; bins count at their middles unless `values` say."""
     schema = source.plan.schema
-    _refuse_overlap([name], by)
+    refuse_overlap([name], by)
     numbers = numbers_of(schema, name, values)
     groups = int(np.prod([schema[each].size for each in by]))
     top = linear(schema, (*by, name), np.kron(np.eye(groups), numbers))
-    return _ratio(source, top, table(schema, list(by)), np.arange(groups), *_axes(schema, by), intervals)
+    return ratio_of(source, top, table(schema, list(by)), np.arange(groups), *axes_of(schema, by), intervals)
 
 
-def _ratio(
+def ratio_of(
     source: Answers,
     top: Workload,
     bottom: Workload,
@@ -187,7 +174,7 @@ def _ratio(
     intervals: Intervals,
 ) -> Statistic:
     """Ratios of answers, each with its own denominator: values, delta-method errors and Fieller's sets."""
-    _refuse_many(top.count)
+    refuse_many(top.count)
     t, b = source.values(top), source.values(bottom)[owners]
     tops, bottoms = source.covariance(top, top), source.covariance(bottom, bottom)
     both = source.covariance(top, bottom)[:, owners]
@@ -221,12 +208,12 @@ def quantile(
     (claim F-002). Bins are given by their upper ends, unless `values` say otherwise.
     """
     schema = source.plan.schema
-    _refuse_overlap([name], by)
+    refuse_overlap([name], by)
     if not orders or not all(0 < order < 1 for order in orders):
         raise WorkloadError(f"orders of quantiles lie between 0 and 1, such as 0.5, not {list(orders)!r}")
     numbers = numbers_of(schema, name, values, ends=True)
     groups, cells = int(np.prod([schema[each].size for each in by])), schema[name].size
-    _refuse_many(groups * len(orders) * cells)
+    refuse_many(groups * len(orders) * cells)
     steps = np.tril(np.ones((cells, cells)))
     rows = np.concatenate([steps - order for order in orders])  # (orders * cells, cells)
     asked = linear(schema, (*by, name), np.kron(np.eye(groups), rows))
@@ -240,7 +227,7 @@ def quantile(
     values_at = numbers[_first(found >= 0)]
     lower, upper = numbers[_first(found + z * errors >= 0)], numbers[_last(found - z * errors < 0)]
     notes = np.where(np.repeat(total - z * spread > 0, len(orders)), "", "the group is not clearly there")
-    names, axes = _axes(schema, by)
+    names, axes = axes_of(schema, by)
     names, axes = (*names, "quantile"), (*axes, tuple(f"{order:g}" for order in orders))
     return _shaped(names, axes, (values_at, (upper - lower) / (2 * z), lower, upper), intervals.level, notes)
 
@@ -260,7 +247,7 @@ def difference(
     source: Answers, first: Workload, second: "Workload | Answers", intervals: Intervals
 ) -> Statistic:
     """Answers of one workload less those of another, or less the same answers of another release."""
-    _refuse_many(first.count)
+    refuse_many(first.count)
     if isinstance(second, Workload):
         if second.count != first.count:
             raise WorkloadError(f"{first.count:,} answers less {second.count:,}: they should be as many")
@@ -273,7 +260,7 @@ def difference(
         values = source.values(first) - second.values(first)
         covariance = source.covariance(first, first) + second.covariance(first, first)
     labels = (tuple(str(at) for at in range(first.count)),)
-    return _plain(("difference",), labels, values, covariance, source.plan.strategy.law, intervals)
+    return plain_figures(("difference",), labels, values, covariance, source.plan.strategy.law, intervals)
 
 
 def derived(
@@ -309,12 +296,12 @@ def derived(
     slopes, values = np.array(columns).T, called(at)
     labels = (tuple(str(number) for number in range(len(values))),)
     spread = slopes @ covariance @ slopes.T
-    found = _plain(("figure",), labels, values, spread, source.plan.strategy.law, intervals)
+    found = plain_figures(("figure",), labels, values, spread, source.plan.strategy.law, intervals)
     broken = ~np.isfinite(found.stddev) | ~np.isfinite(values)
     return replace(found, notes=np.where(broken, "the function has no slope here", found.notes))
 
 
-def _plain(
+def plain_figures(
     names: tuple[str, ...],
     axes: tuple[tuple[str, ...], ...],
     values: Array,
@@ -357,16 +344,16 @@ def numbers_of(
     return cell_numbers(name, attribute, ends=ends)
 
 
-def _axes(schema: Schema, names: Sequence[str]) -> tuple[tuple[str, ...], tuple[tuple[str, ...], ...]]:
-    return tuple(names), tuple(schema[name].labels() for name in names)
+def axes_of(schema: Schema, names: Sequence[str]) -> tuple[tuple[str, ...], tuple[tuple[str, ...], ...]]:
+    return tuple(names), tuple(schema.counted(name).labels() for name in names)
 
 
-def _refuse_overlap(names: Sequence[str], by: Sequence[str]) -> None:
+def refuse_overlap(names: Sequence[str], by: Sequence[str]) -> None:
     if twice := set(names) & set(by) or {name for name in (*names, *by) if [*names, *by].count(name) > 1}:
         raise WorkloadError(f"{', '.join(map(repr, sorted(twice)))}: named twice")
 
 
-def _refuse_many(count: int) -> None:
+def refuse_many(count: int) -> None:
     if count > MOST_FIGURES:
         raise WorkloadError(
             f"{count:,} figures at once are more than {MOST_FIGURES:,}, whose covariance can be held; "

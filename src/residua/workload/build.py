@@ -191,11 +191,12 @@ def linear(
     positions = _positions(schema, names, who)
     if not positions:
         raise WorkloadError(f"{who} need at least one attribute; table(schema) asks for the total")
-    sizes = tuple(schema[name].size for name in names)
+    attributes = [schema[name] for name in names]
+    sizes = tuple(attribute.size for attribute in attributes)
     values = _numbers(matrix, f"{who}: the matrix", f"(queries, {math.prod(sizes)})")
     row_weights = None if weights is None else _numbers(weights, f"{who}: the weights", "(queries,)")
     try:
-        queries = at_levels(Explicit(sizes, values, row_weights), schema, names)
+        queries = at_levels(Explicit(sizes, values, row_weights), schema, names, attributes)
     except WorkloadError as error:
         raise WorkloadError(f"{who}: {error}") from error
     return Workload(schema, (Table(title, (Factor(positions, queries),)),))

@@ -121,16 +121,18 @@ def bound(family: Family, schema: Schema, names: Sequence[str]) -> Queries:
     if family.of_values:
         return family.bind(*(schema[name] for name in names), names=names)
     try:
-        queries = family.bind(*(schema.counted(name) for name in names), names=names)
+        seen = [schema.counted(name) for name in names]
+        queries = family.bind(*seen, names=names)
     except SchemaError as error:
         raise WorkloadError(f"{family!r} counts by cells: {error}") from error
-    return at_levels(queries, schema, names)
+    return at_levels(queries, schema, names, seen)
 
 
-def at_levels(queries: Queries, schema: Schema, names: Sequence[str]) -> Queries:
-    """Queries about the cells that names mean, as queries about the attributes' own cells."""
+def at_levels(
+    queries: Queries, schema: Schema, names: Sequence[str], attributes: Sequence[Attribute]
+) -> Queries:
+    """Queries about cells of these attributes, which names mean, as queries about the schema's own cells."""
     levels = [schema.resolve(name)[1] for name in names]
-    attributes = [schema.counted(name) for name in names]
     if not any(levels) and all(schema[name] is own for name, own in zip(names, attributes, strict=True)):
         return queries
     classes = [schema.classes(name) for name in names]

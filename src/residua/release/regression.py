@@ -1,0 +1,229 @@
+"""Statistics of numbers by moments: means, variances, covariances, correlations and regressions.
+
+Each is a smooth function of a few sums in each group, whose joint covariance is known: the delta method gives
+its error (claim F-003), means have Fieller's intervals (claim F-001). All cost no further privacy.
+
+| symbol | meaning |
+|---|---|
+| monomial | powers of columns; its sum over the records of a group is an answer |
+| moments | those sums over the number of records that have all of the columns, (groups, monomials) |
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from itertools import combinations_with_replacement
+
+import numpy as np
+
+from residua._arrays import Array
+from residua.errors import WorkloadError
+from residua.release.intervals import Intervals
+from residua.release.statistics import (
+    Answers,
+    Statistic,
+    axes_of,
+    listed_names,
+    mean,
+    plain_figures,
+    ratio_of,
+    refuse_many,
+    refuse_overlap,
+)
+from residua.schema import Number, Schema
+from residua.workload import Workload, identity, moment, table
+
+Monomial = Mapping[str, int]
+STEP = 1e-4  # of a standard deviation, to find slopes by
+
+
+class Relates:
+    """What a release offers of numbers: their means, how they spread, and how they go together."""
+
+    def mean(
+        self: Answers,
+        name: str,
+        *,
+        by: str | Sequence[str] = (),
+        values: Sequence[float] | None = None,
+        level: float = 0.95,
+        simultaneous: bool = False,
+    ) -> Statistic:
+        """Mean of a number, of all records or in each cell of others; bins count at their middles.
+
+        `values` say what each cell counts as where it is no number, or not that one.
+        """
+        intervals, groups = Intervals(level, simultaneous), listed_names(by)
+        if values is None and self.plan.schema[name].unit > 1:
+            return number_mean(self, name, groups, intervals)
+        return mean(self, name, groups, intervals, values)
+
+    def variance(
+        self: Answers,
+        name: str,
+        *,
+        by: str | Sequence[str] = (),
+        level: float = 0.95,
+        simultaneous: bool = False,
+    ) -> Statistic:
+        """Variance of a number, of all records or in each cell of others."""
+        return related(self, [name, name], listed_names(by), _covariance, Intervals(level, simultaneous))
+
+    def covariance_of(
+        self: Answers,
+        first: str,
+        second: str,
+        *,
+        by: str | Sequence[str] = (),
+        level: float = 0.95,
+        simultaneous: bool = False,
+    ) -> Statistic:
+        """Covariance of two numbers over records, of all or in each cell of others."""
+        return related(self, [first, second], listed_names(by), _covariance, Intervals(level, simultaneous))
+
+    def correlation(
+        self: Answers,
+        first: str,
+        second: str,
+        *,
+        by: str | Sequence[str] = (),
+        level: float = 0.95,
+        simultaneous: bool = False,
+    ) -> Statistic:
+        """Correlation of two numbers over records, of all or in each cell of others."""
+        return related(self, [first, second], listed_names(by), _correlation, Intervals(level, simultaneous))
+
+    def regression(
+        self: Answers,
+        name: str,
+        on: str | Sequence[str],
+        *,
+        by: str | Sequence[str] = (),
+        level: float = 0.95,
+        simultaneous: bool = False,
+    ) -> Statistic:
+        """Coefficients of the least-squares line of a number on others, (by..., coefficients).
+
+        The first is the intercept. Errors are those of the noise: the line is that of these records.
+        """
+        return regression(self, name, listed_names(on), listed_names(by), Intervals(level, simultaneous))
+
+
+def number_mean(source: Answers, name: str, by: Sequence[str], intervals: Intervals) -> Statistic:
+    """Mean of a number in each cell of other attributes: sums over counts, with Fieller's intervals."""
+    schema = source.plan.schema
+    top, bottom = (_summed(schema, by, {name: power}) for power in (1, 0))
+    return ratio_of(source, top, bottom, np.arange(top.count), *axes_of(schema, by), intervals)
+
+
+def related(
+    source: Answers,
+    names: Sequence[str],
+    by: Sequence[str],
+    function: Callable[[Array], Array],
+    intervals: Intervals,
+) -> Statistic:
+    """A function of the moments 1, x, y, xx, xy, yy of two numbers, or of one taken twice."""
+    refuse_overlap([*dict.fromkeys(names)], by)
+    first, second = names
+    needed = [{}, {first: 1}, {second: 1}, _times({first: 1}, {second: 1})]
+    if function is _correlation:
+        needed += [{first: 2}, {second: 2}]
+    found = _figures(source, names, by, needed, lambda moments: function(moments)[:, None])
+    return plain_figures(*axes_of(source.plan.schema, by), *found, source.plan.strategy.law, intervals)
+
+
+def _covariance(moments: Array) -> Array:
+    _, x, y, xy = moments.T[:4]
+    return np.asarray(xy - x * y)
+
+
+def _correlation(moments: Array) -> Array:
+    _, x, y, _, xx, yy = moments.T
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return np.asarray(_covariance(moments) / np.sqrt((xx - x**2) * (yy - y**2)))
+
+
+def regression(
+    source: Answers, name: str, on: Sequence[str], by: Sequence[str], intervals: Intervals
+) -> Statistic:
+    """Coefficients of the least-squares line, from the moments of all pairs of columns."""
+    if not on:
+        raise WorkloadError("a regression is on one number at least: on=['age']")
+    refuse_overlap([name, *on], by)
+    columns: list[Monomial] = [{}, *({each: 1} for each in on)]
+    pairs = list(combinations_with_replacement(range(len(columns)), 2))
+    needed = [_times(columns[i], columns[j]) for i, j in pairs]
+    needed += [_times(each, {name: 1}) for each in columns]
+    size = len(columns)
+
+    def solved(moments: Array) -> Array:
+        gram = np.empty((len(moments), size, size))
+        for at, (i, j) in enumerate(pairs):
+            gram[:, i, j] = gram[:, j, i] = moments[:, at]
+        scale = np.sqrt(np.abs(np.einsum("gii->gi", gram)))
+        scale[scale == 0] = 1.0
+        scaled = gram / scale[:, :, None] / scale[:, None, :]
+        right = moments[:, len(pairs) :] / scale
+        return np.asarray((np.linalg.pinv(scaled, hermitian=True) @ right[:, :, None])[:, :, 0] / scale)
+
+    values, covariance = _figures(source, [name, *on], by, needed, solved)
+    names, axes = axes_of(source.plan.schema, by)
+    names, axes = (*names, "coefficient"), (*axes, ("intercept", *on))
+    return plain_figures(names, axes, values, covariance, source.plan.strategy.law, intervals)
+
+
+def _figures(
+    source: Answers,
+    names: Sequence[str],
+    by: Sequence[str],
+    needed: Sequence[Monomial],
+    function: Callable[[Array], Array],
+) -> tuple[Array, Array]:
+    """Figures of each group, (groups * figures,), and their covariance, from moments of the needed kinds.
+
+    `needed` starts with the count; `function` is of the moments, (groups, monomials) to (groups, figures).
+    """
+    schema, every = source.plan.schema, dict.fromkeys(names, 0)
+    distinct = list(dict.fromkeys(tuple(sorted({**every, **each}.items())) for each in needed))
+    places = [distinct.index(tuple(sorted({**every, **each}.items()))) for each in needed]
+    works = [_summed(schema, by, dict(each)) for each in distinct]
+    work = works[0]
+    for each in works[1:]:
+        work = work + each
+    refuse_many(work.count)
+    kinds, groups = len(works), works[0].count
+    sums = source.values(work).reshape(kinds, groups).T  # (groups, kinds)
+    covariance = source.covariance(work, work)
+    spread = np.sqrt(np.clip(np.diag(covariance), 0, None)).reshape(kinds, groups).T
+
+    def of_sums(given: Array) -> Array:
+        with np.errstate(divide="ignore", invalid="ignore"):
+            return function((given / given[:, :1])[:, places])
+
+    values = of_sums(sums)  # (groups, figures)
+    slopes = np.zeros((groups * values.shape[1], kinds * groups))
+    for kind in range(kinds):
+        change = np.zeros_like(sums)
+        change[:, kind] = STEP * spread[:, kind]
+        with np.errstate(divide="ignore", invalid="ignore"):
+            slope = (of_sums(sums + change) - of_sums(sums - change)) / (2 * change[:, kind, None])
+        for group in range(groups):
+            rows = slice(group * values.shape[1], (group + 1) * values.shape[1])
+            slopes[rows, kind * groups + group] = slope[group]
+    return values.reshape(-1), np.asarray(slopes @ covariance @ slopes.T)
+
+
+def _summed(schema: Schema, by: Sequence[str], powers: Monomial) -> Workload:
+    """The sum of a product of powers over the records of each group that have all of these columns."""
+    families = {
+        name: moment(power) for name, power in powers.items() if power or _can_be_missing(schema, name)
+    }
+    return table(schema, {**dict.fromkeys(by, identity), **families})
+
+
+def _can_be_missing(schema: Schema, name: str) -> bool:
+    attribute = schema[name]
+    return attribute.other is not None or (isinstance(attribute, Number) and attribute.missing)
+
+
+def _times(left: Monomial, right: Monomial) -> Monomial:
+    return {name: left.get(name, 0) + right.get(name, 0) for name in (*left, *right)}
