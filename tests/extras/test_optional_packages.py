@@ -21,7 +21,7 @@ def release_number(text: str) -> tuple[int, ...]:
 @pytest.mark.parametrize(("extra", "requirement"), REQUIREMENTS)
 def test_every_extra_is_installed_at_its_lower_bound_or_later(extra, requirement):
     name, bound = requirement.split(">=")
-    assert release_number(version(name)) >= release_number(bound)
+    assert release_number(version(name.partition("[")[0])) >= release_number(bound)
 
 
 def test_spark_brings_dataframes_without_starting_a_cluster():
@@ -69,3 +69,9 @@ def test_a_chart_becomes_a_picture_without_a_browser_or_network():
     data = altair.Data(values=[{"x": 0, "y": 1}, {"x": 1, "y": 3}])
     chart = altair.Chart(data).mark_line().encode(x="x:Q", y="y:Q")
     assert vl_convert.vegalite_to_svg(chart.to_json()).startswith("<svg")
+
+
+def test_psycopg_brings_its_own_client_library():
+    import psycopg
+
+    assert psycopg.pq.__impl__ == "binary"

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from residua.errors import BudgetError, BudgetExceeded, LedgerError
-from residua.ledger import Ledger, book
+from residua.ledger import Ledger, book, sqlite
 from residua.ledger.book import chained
 from residua.privacy import Privacy, Unit, approx_dp, gdp, privacy_cost, pure_dp, zcdp
 
@@ -28,7 +28,7 @@ BUDGETS = (privacy_cost("1/3"), zcdp("0.1"), gdp("1/2"), approx_dp(1, "1e-6"), p
 def quick(request, monkeypatch):
     """Where a test is not about durability, do not wait for the disk."""
     if request.cls is not TestDurability:
-        monkeypatch.setattr(book, "_SETTINGS", ("PRAGMA synchronous=OFF",))
+        monkeypatch.setattr(sqlite, "_SETTINGS", ("PRAGMA synchronous=OFF",))
 
 
 @pytest.fixture
@@ -121,7 +121,7 @@ class TestCreation:
             Ledger.create(path, zcdp(1), dataset=dataset)
 
     def test_a_creation_that_fails_leaves_nothing_behind(self, path, monkeypatch):
-        monkeypatch.setattr(book, "_SETTINGS", ("PRAGMA max_page_count=1",))
+        monkeypatch.setattr(sqlite, "_SETTINGS", ("PRAGMA max_page_count=1",))
         with pytest.raises(LedgerError, match="disk is full"):
             Ledger.create(path, zcdp(1), dataset="people")
         assert not list(path.parent.iterdir())
@@ -461,7 +461,7 @@ class TestFailures:
 
     def test_a_read_only_ledger_can_be_read_but_not_spent_from(self, ledger, monkeypatch):
         with monkeypatch.context() as patch:
-            patch.setattr(book, "_SETTINGS", (*book._SETTINGS, "PRAGMA query_only=ON"))
+            patch.setattr(sqlite, "_SETTINGS", (*sqlite._SETTINGS, "PRAGMA query_only=ON"))
             self.refused(ledger, "is read-only, so nothing was spent; make the file and its folder writable")
             assert Ledger.open(ledger.path).spent == Fraction(3, 10)
         assert spend(ledger, "0.1").id == 3
@@ -475,7 +475,7 @@ class TestFailures:
 
     def test_a_full_disk_stops_a_debit(self, ledger, monkeypatch):
         with monkeypatch.context() as patch:
-            patch.setattr(book, "_SETTINGS", (*book._SETTINGS, "PRAGMA max_page_count=2"))
+            patch.setattr(sqlite, "_SETTINGS", (*sqlite._SETTINGS, "PRAGMA max_page_count=2"))
             self.refused(ledger, "cannot grow because the disk is full, so nothing was spent")
         assert spend(ledger, "0.1").id == 3
 
@@ -489,7 +489,7 @@ class TestFailures:
         assert spend(ledger, "0.1").id == 3
 
     def test_a_process_that_keeps_the_lock_stops_a_debit_but_no_reading(self, ledger, monkeypatch):
-        monkeypatch.setattr(book, "_PATIENCE", 0.0)
+        monkeypatch.setattr(sqlite, "_PATIENCE", 0.0)
         with closing(sqlite3.connect(ledger.path, isolation_level=None)) as rival:
             rival.execute("BEGIN IMMEDIATE")
             # Not `refused`: closing a file that this process has locked would drop the rival's lock.
@@ -504,7 +504,7 @@ class TestFailures:
             raise KeyboardInterrupt
 
         with monkeypatch.context() as patch:
-            patch.setattr(book, "_insert", interrupted)
+            patch.setattr(sqlite._Events, "add", interrupted)
             with pytest.raises(KeyboardInterrupt):
                 spend(ledger, "0.1")
         assert len(ledger.entries()) == 1
@@ -513,10 +513,10 @@ class TestFailures:
 
 class TestDurability:
     def test_a_commit_is_on_disk_and_its_journal_gone_before_it_returns(self, ledger):
-        with book._connection(ledger.path, "rw", ledger.path) as connection:
-            assert book._value(connection, "PRAGMA synchronous") == 3  # EXTRA
-            assert book._value(connection, "PRAGMA journal_mode") == "delete"
-            assert book._value(connection, "PRAGMA fullfsync") == 1
+        with sqlite._connection(ledger.path, "rw", ledger.path) as connection:
+            assert sqlite._value(connection, "PRAGMA synchronous") == 3  # EXTRA
+            assert sqlite._value(connection, "PRAGMA journal_mode") == "delete"
+            assert sqlite._value(connection, "PRAGMA fullfsync") == 1
 
     def test_after_a_debit_the_one_file_is_all_there_is(self, ledger, tmp_path):
         assert [each.name for each in ledger.path.parent.iterdir()] == ["budget.db"]

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 import residua as rs
 from residua import _files
 from residua.cli.app import app
-from residua.ledger import book
+from residua.ledger import book, sqlite
 
 SCHEMA = rs.Schema(sex=rs.Categorical("F", "M"))
 PEOPLE = {"sex": ["F", "M", "F"]}
@@ -21,7 +21,7 @@ PEOPLE = {"sex": ["F", "M", "F"]}
 @pytest.fixture(autouse=True)
 def quick(monkeypatch):
     """Durability is another matter: do not wait for the disk."""
-    monkeypatch.setattr(book, "_SETTINGS", ("PRAGMA synchronous=OFF",))
+    monkeypatch.setattr(sqlite, "_SETTINGS", ("PRAGMA synchronous=OFF",))
 
 
 @pytest.fixture(scope="module")
@@ -61,7 +61,7 @@ def test_a_ledger_holds_what_it_paid_for(plan, ledger):
 
 def test_a_release_carries_the_head_of_the_chain_that_its_debit_made(plan, ledger):
     release = released(plan, ledger)
-    now = book.read(ledger.path)
+    now = book.read(sqlite.File(ledger.path))
     assert release.audit["ledger"]["hash"] == now.hash
     assert release.audit["ledger"]["entry"] == str(now.length)
 

@@ -24,7 +24,7 @@ from residua import _files
 from residua.engines import MemoryEngine
 from residua.kernel import measuring
 from residua.kernel.measurement import Measurement
-from residua.ledger import book
+from residua.ledger import sqlite
 from residua.noise import RoundedGaussian, SystemSource
 from residua.strategy.build import seen_by
 from residua.strategy.rounding import rebudgeted
@@ -41,7 +41,7 @@ SIMULATED = {"ledger": None, "noise": rs.simulated(seed=1)}
 @pytest.fixture(autouse=True)
 def quick(monkeypatch):
     """Durability is the ledger's own affair: do not wait for the disk."""
-    monkeypatch.setattr(book, "_SETTINGS", ("PRAGMA synchronous=OFF",))
+    monkeypatch.setattr(sqlite, "_SETTINGS", ("PRAGMA synchronous=OFF",))
 
 
 @pytest.fixture(scope="module")
@@ -319,7 +319,7 @@ def test_a_file_that_is_no_ledger_pays_nothing(plan, ledger, tmp_path, content):
 def test_a_ledger_that_cannot_be_written_pays_nothing(plan, unspent, monkeypatch, setting, words):
     drawn = []
     monkeypatch.setattr(measuring, "draw", lambda *_: drawn.append(1))
-    monkeypatch.setattr(book, "_SETTINGS", (*book._SETTINGS, setting))
+    monkeypatch.setattr(sqlite, "_SETTINGS", (*sqlite._SETTINGS, setting))
     with pytest.raises(rs.LedgerError, match=words):
         rs.measure(plan, PEOPLE, ledger=unspent, note="x" * 9000)
     assert not drawn

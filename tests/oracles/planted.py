@@ -229,7 +229,7 @@ def entropy_that_repeats_a_word(patch):
 def no_debit(patch):
     def unpaid(own, self, privacy, *, plan_hash, note=""):
         with pytest.MonkeyPatch.context() as inner:
-            inner.setattr("residua.ledger.book._insert", lambda *given: None)
+            inner.setattr("residua.ledger.sqlite._Events.add", lambda *given: None)
             return own(self, privacy, plan_hash=plan_hash, note=note)
 
     around(patch, Ledger, "spend", unpaid)

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from residua.errors import BudgetError, BudgetExceeded, LedgerError
-from residua.ledger import Entry, Ledger, book
+from residua.ledger import Entry, Ledger, sqlite
 from residua.privacy import Budget, Privacy, Unit, approx_dp, gdp, privacy_cost, pure_dp, zcdp
 
 
@@ -52,7 +52,7 @@ STATEMENTS = st.builds(
 def quick():
     """Nothing here is about durability, so do not wait for the disk."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(book, "_SETTINGS", ("PRAGMA synchronous=OFF",))
+        patch.setattr(sqlite, "_SETTINGS", ("PRAGMA synchronous=OFF",))
         yield
 
 

@@ -14,7 +14,7 @@ import pytest
 
 import residua as rs
 from residua import _files
-from residua.ledger import book
+from residua.ledger import sqlite
 from residua.release import TableAnswer
 
 SCHEMA = rs.Schema(
@@ -50,7 +50,7 @@ def release(request, releases):
 def real(tmp_path_factory):
     """A release with real noise."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(book, "_SETTINGS", ("PRAGMA synchronous=OFF",))
+        patch.setattr(sqlite, "_SETTINGS", ("PRAGMA synchronous=OFF",))
         ledger = rs.Ledger.create(
             tmp_path_factory.mktemp("books") / "budget.db", rs.zcdp(1), dataset="people"
         )

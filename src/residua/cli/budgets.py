@@ -11,10 +11,12 @@ from residua._text import columns, counted
 from residua.cli.output import AsJson, show, show_json
 from residua.errors import FileFormatError, LedgerError
 from residua.ledger import Finding, Ledger
+from residua.ledger.postgres import PREFIXES
 from residua.privacy import Budget, Neighbours, Unit, approx_dp, gdp, privacy_cost, pure_dp, zcdp
 from residua.privacy.conversions import text_above
 from residua.release import Release
 
+PLACE = "The ledger's file, or its address (postgresql://host/name)"
 REMEDY = "make one with 'residua budget create {path} --zcdp 1 --dataset NAME'"
 
 app = typer.Typer(
@@ -32,7 +34,7 @@ Examples:
 
 @app.command()
 def create(
-    path: Annotated[Path, typer.Argument(help="The ledger's file; one that exists is never replaced.")],
+    path: Annotated[str, typer.Argument(help=f"{PLACE}; one that exists is never replaced.")],
     dataset: Annotated[str, typer.Option(help="The dataset whose privacy is counted, such as people-2024.")],
     rho: Annotated[str | None, typer.Option("--zcdp", metavar="RHO", help="Total under zCDP.")] = None,
     mu: Annotated[str | None, typer.Option("--gdp", metavar="MU", help="Total under Gaussian DP.")] = None,
@@ -72,17 +74,15 @@ def _total(
     return given[0]
 
 
-def open_ledger(path: Path) -> Ledger:
-    """The ledger in a file, or the error that says how a command makes one."""
-    if not path.exists():
+def open_ledger(path: str) -> Ledger:
+    """The ledger in a file or at an address, or the error that says how a command makes one."""
+    if not path.startswith(PREFIXES) and not Path(path).exists():
         raise LedgerError(f"there is no ledger {path}; {REMEDY.format(path=path)}")
     return Ledger.open(path)
 
 
 @app.command("show")
-def show_ledger(
-    path: Annotated[Path, typer.Argument(help="The ledger's file.")], as_json: AsJson = False
-) -> None:
+def show_ledger(path: Annotated[str, typer.Argument(help=f"{PLACE}.")], as_json: AsJson = False) -> None:
     """Show the total, what was spent by which release, and what is left.
 
     \b
@@ -94,7 +94,7 @@ def show_ledger(
 
 @app.command()
 def check(
-    path: Annotated[Path, typer.Argument(help="The ledger's file.")],
+    path: Annotated[str, typer.Argument(help=f"{PLACE}.")],
     releases: Annotated[list[Path], typer.Argument(help="Saved releases; give all that there are.")],
     as_json: AsJson = False,
 ) -> None:
@@ -116,14 +116,14 @@ def check(
     ]
     if as_json:
         listed = [{"path": file, "state": state, "why": words} for file, state, words in rows]
-        show_json({"path": ledger.path, "dataset": ledger.dataset, "releases": listed})
+        show_json({"path": ledger.name, "dataset": ledger.dataset, "releases": listed})
     else:
         show(_checked(ledger, rows, list(findings.values())))
     bad = len(loaded) - len(readable) + sum(finding.bad for finding in findings.values())
     if bad:
         raise LedgerError(
-            f"{counted(bad, 'release', 'releases')} cannot be matched with the ledger {path}; until it is "
-            "known why, count what they spent as spent, and release nothing"
+            f"{counted(bad, 'release', 'releases')} cannot be matched with the ledger {ledger.name}; until "
+            "it is known why, count what they spent as spent, and release nothing"
         )
 
 
@@ -165,7 +165,7 @@ def _show(ledger: Ledger, as_json: bool) -> None:
         fields = ("id", "time", "state", "amount", "plan_hash", "release_hash", "note")
         show_json(
             {
-                "path": ledger.path,
+                "path": ledger.name,
                 "dataset": ledger.dataset,
                 "budget": ledger.budget.to_manifest(),
                 "unit": ledger.unit.to_manifest(),

@@ -33,7 +33,7 @@ from residua.verify import Check, Verdict, verify
 def verify_release(
     file: ReleaseFile,
     ledger: Annotated[
-        Path | None, typer.Option(help="Also look for the entry that paid, in this ledger.")
+        str | None, typer.Option(help="Also look for the entry that paid, in this ledger.")
     ] = None,
     as_json: AsJson = False,
 ) -> None:
@@ -61,7 +61,7 @@ def verify_release(
         )
 
 
-def _paid(file: Path, path: Path) -> Check:
+def _paid(file: Path, path: str) -> Check:
     """Whether a ledger holds the entry that paid for a release."""
     [finding] = open_ledger(path).check([Release.load(file)])
     verdict: Verdict = "false" if finding.bad else "holds" if finding.state == "paid" else "unchecked"
@@ -122,7 +122,7 @@ def write_evidence(
     output: Annotated[
         Path, typer.Option("-o", "--output", help="A folder for the statements; made if need be.")
     ],
-    ledger: Annotated[Path | None, typer.Option(help="Say what this ledger has spent in all.")] = None,
+    ledger: Annotated[str | None, typer.Option(help="Say what this ledger has spent in all.")] = None,
     level: Annotated[float, typer.Option(help="Confidence level of the intervals.")] = 0.95,
     formulas: Formulas = False,
     force: Force = False,

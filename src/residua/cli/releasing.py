@@ -38,7 +38,7 @@ def release(
     data: Annotated[
         Path | None, typer.Option(help="The records, CSV or Parquet, or 'part-*.csv' (over the spec's).")
     ] = None,
-    ledger: Annotated[Path | None, typer.Option(help="The ledger that pays (over the spec's).")] = None,
+    ledger: Annotated[str | None, typer.Option(help="The ledger that pays (over the spec's).")] = None,
     plan: Annotated[Path | None, typer.Option(help="Measure this saved plan of the spec.")] = None,
     simulate: Annotated[
         int | None, typer.Option(metavar="SEED", help="Simulated noise: spends and protects nothing.")
@@ -106,7 +106,7 @@ def release(
 def _inputs(asked: Spec, records: Path, payer: Ledger | None, kept: Path | None) -> list[Path]:
     """The files that are read, which no output may replace."""
     others = [None if payer is None else payer.path, kept]
-    return [asked.path, *find_files(records), *(path for path in others if path is not None)]
+    return [asked.path, *find_files(records), *(path for path in others if isinstance(path, Path))]
 
 
 def _rooms(asked: Spec, plan: Plan, note: str) -> tuple[int, int]:
@@ -150,7 +150,7 @@ def _data(asked: Spec, given: Path | None) -> Path:
     return records
 
 
-def _payer(asked: Spec, given: Path | None) -> Ledger:
+def _payer(asked: Spec, given: str | None) -> Ledger:
     """The ledger that pays for a release."""
     path = given or asked.ledger
     if path is None:

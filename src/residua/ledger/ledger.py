@@ -1,4 +1,4 @@
-"""The ledger that a user holds: a name for a file, and the questions and debits it takes."""
+"""The ledger that a user holds: a name for a store, and the questions and debits it takes."""
 
 import os
 from collections.abc import Iterable
@@ -8,8 +8,10 @@ from pathlib import Path
 
 from residua.errors import BudgetError, BudgetExceeded, LedgerError, asks_for
 from residua.ledger import book as books
-from residua.ledger.book import Book, Entry, text_below
+from residua.ledger.book import Book, Entry, Store, text_below
 from residua.ledger.checking import Audited, Finding, findings
+from residua.ledger.postgres import PREFIXES, Server
+from residua.ledger.sqlite import File
 from residua.privacy import Budget, Privacy, Unit
 from residua.privacy.conversions import text_above
 
@@ -20,9 +22,11 @@ _ONE_RECORD = Unit()
 class Ledger:
     """The spending of one dataset, under one definition of privacy and for one unit.
 
-    `Ledger(path)` and `Ledger.open(path)` take a ledger that exists; `Ledger.create` makes one. Every
-    question reads and checks the whole file, so answers include what other processes spent, and there is
-    nothing to close. A ledger that is missing, foreign, damaged, edited or locked is a LedgerError.
+    `Ledger(path)` and `Ledger.open(path)` take a ledger that exists; `Ledger.create` makes one. A path is
+    that of a file, or the address of a PostgreSQL database that several machines share, such as
+    `postgresql://host/name` (extra `postgres`). Every question reads and checks the whole ledger, so answers
+    include what others spent, and there is nothing to close. A ledger that is missing, foreign, damaged,
+    edited or locked is a LedgerError.
 
     >>> import tempfile
     >>> from residua.privacy import zcdp
@@ -38,34 +42,43 @@ class Ledger:
     >>> folder.cleanup()
     """
 
-    path: Path
+    path: Path | str
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "path", Path(os.path.abspath(self.path)))
-        books.read(self.path)
+        object.__setattr__(self, "path", _place(self.path))
+        books.read(self._store)
+
+    @property
+    def _store(self) -> Store:
+        return _store_of(self.path)
+
+    @property
+    def name(self) -> str:
+        """What it is called in messages: its path, or its address without a password."""
+        return self._store.name
 
     @classmethod
     def open(cls, path: str | os.PathLike[str]) -> "Ledger":
-        """The ledger in a file that exists."""
-        return cls(Path(path))
+        """The ledger in a file, or at an address, that exists."""
+        return cls(os.fspath(path))
 
     @classmethod
     @asks_for("dataset", LedgerError, "a ledger is that of one dataset; name it, as in dataset='people-2024'")
     def create(
         cls, path: str | os.PathLike[str], budget: Budget, *, dataset: str, unit: Unit = _ONE_RECORD
     ) -> "Ledger":
-        """A new, empty ledger for a dataset; a file that exists is never replaced."""
+        """A new, empty ledger for a dataset; one that exists is never replaced."""
         if not isinstance(budget, Budget):
             raise BudgetError(f"a ledger's total must be a budget such as zcdp(1), not {budget!r}")
         if not isinstance(dataset, str) or not dataset:
             raise LedgerError(f"a ledger names its dataset in words such as 'people-2024', not {dataset!r}")
         terms = {"dataset": dataset, "budget": budget.to_manifest(), "unit": unit.to_manifest()}
-        books.create(Path(os.path.abspath(path)), {"kind": "created", **terms})
+        books.create(_store_of(_place(os.fspath(path))), {"kind": "created", **terms})
         return cls.open(path)
 
     @property
     def _book(self) -> Book:
-        return books.read(self.path)
+        return books.read(self._store)
 
     @property
     def dataset(self) -> str:
@@ -122,12 +135,12 @@ class Ledger:
         in this ledger's currency. Where this raises anything, do not release; there is no refund.
         """
         debit = {"kind": "spent", "plan_hash": plan_hash, "privacy": privacy.to_manifest(), "note": note}
-        return books.append(self.path, debit)
+        return books.append(self._store, debit)
 
     def complete(self, entry: Entry, release_hash: str) -> Entry:
         """The entry with its release noted, once; for audits only, since no amount changes."""
         noted = {"entry": entry.id, "entry_hash": entry.hash, "release_hash": release_hash}
-        return books.append(self.path, {"kind": "released", **noted})
+        return books.append(self._store, {"kind": "released", **noted})
 
     def check(self, releases: Iterable[Audited]) -> tuple[Finding, ...]:
         """One finding for each release: whether this ledger still holds the entry that paid for it (L-015).
@@ -149,4 +162,14 @@ class Ledger:
         )
 
     def __repr__(self) -> str:
-        return f"Ledger({str(self.path)!r})"
+        return f"Ledger({self.name!r})"
+
+
+def _place(given: Path | str) -> Path | str:
+    """The absolute path of a file, or an address as it is."""
+    address = str(given)
+    return address if address.startswith(PREFIXES) else Path(os.path.abspath(address))
+
+
+def _store_of(place: Path | str) -> Store:
+    return Server(place) if isinstance(place, str) else File(place)

@@ -52,7 +52,7 @@ class Spec:
     release_file: Path
     plan_file: Path | None
     level: float
-    ledger: Path | None
+    ledger: str | None
     data: Path | None
     guess: Release | float | None = None
     targets_from: str | None = None
@@ -140,9 +140,14 @@ def load_spec(path: str | os.PathLike[str]) -> Spec:
         release_file=folder / (written.output.release or f"{stem}.release"),
         plan_file=None if written.output.plan is None else folder / written.output.plan,
         level=written.output.level,
-        ledger=None if written.ledger is None else folder / written.ledger,
+        ledger=None if written.ledger is None else _place(folder, written.ledger),
         data=None if written.data is None else folder / written.data,
     )
+
+
+def _place(folder: Path, ledger: str) -> str:
+    """Where a ledger is: an address as it is, a path from the folder of the spec."""
+    return ledger if "://" in ledger else str(folder / ledger)
 
 
 def _refuse_unconfirmed(document: Document) -> None:
