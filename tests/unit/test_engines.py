@@ -12,7 +12,7 @@ import pytest
 
 import residua as rs
 from residua.engines import Memory, MemoryEngine, count_marginals, counts, kernel, memory
-from residua.engines.marginals import passes, sum_down
+from residua.engines.passes import passes, sum_down
 from residua.engines.spark import fields_of, unpack
 
 SIZES = (3, 2, 4, 3)

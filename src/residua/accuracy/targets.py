@@ -290,7 +290,7 @@ def _title(part: Table | TableRun) -> str:
 
 def _listed(part: Table | TableRun, name: str, target: Target) -> Iterator[Entry]:
     """A part with its target; a run of tables with a figure per query becomes single tables."""
-    if not target.amount.ndim or isinstance(part, Table):
+    if not target.amount.ndim:
         yield part, name, target
         return
     if len(part) > LISTED_TABLES:

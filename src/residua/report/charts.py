@@ -8,7 +8,7 @@ from typing import Any
 
 from residua._text import visible
 from residua.errors import ResiduaError
-from residua.report.contents import Contents, Numbers, Picture, Sheet
+from residua.report.contents import Contents, Numbers, Picture
 from residua.report.markup import attribute
 from residua.report.words import level_text, share_words
 
@@ -57,7 +57,7 @@ def _charts(contents: Contents) -> Iterator[tuple[str, Any]]:
             return
         if sheet.picture is not None and sheet.numbers is not None and sheet.numbers.values is not None:
             drawn += 1
-            yield f"table-{number}", _framed(table_chart(sheet, sheet.numbers, sheet.picture, contents.level))
+            yield f"table-{number}", _framed(table_chart(sheet.numbers, sheet.picture, contents.level))
 
 
 def budget_chart(contents: Contents) -> Any:
@@ -135,7 +135,7 @@ def certificate_chart(contents: Contents) -> Any:
     ).properties(width=WIDTH - 170, height={"step": 26})
 
 
-def table_chart(sheet: Sheet, numbers: Numbers, picture: Picture, level: float) -> Any:
+def table_chart(numbers: Numbers, picture: Picture, level: float) -> Any:
     """The numbers of one table with their intervals."""
     import altair as alt
 

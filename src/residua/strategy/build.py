@@ -171,9 +171,7 @@ def centred_span(queries: Queries, kept: Sequence[int], measures: Sequence[Measu
         tensor = rows.reshape(len(rows), *(each.count for each in partitions))
         return np.asarray(spread_over(tensor, partitions, first=1).reshape(len(rows), -1))
     span = integer_span(queries)
-    if span is None:
-        return None
-    if whole_growth(measures) * int(np.abs(span).max()) >= LARGEST:
+    if span is None or whole_growth(measures) * int(np.abs(span).max()) >= LARGEST:
         return None
     tensor = whole_project(span.reshape(len(span), *queries.sizes), measures, kept)
     return np.asarray(tensor.reshape(len(span), -1), dtype=np.int64)

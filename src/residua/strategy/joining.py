@@ -32,7 +32,7 @@ def joined(parts: Sequence[tuple[Strategy, Measured]]) -> tuple[Strategy, Number
     first = strategies[0]
     for each in strategies:
         refuse_places(each, "how releases combine is")
-    if any(not _same_domains(first, other) for other in strategies[1:]):
+    if any(_seen(first) != _seen(other) for other in strategies[1:]):
         raise Infeasible("the plans see different classes of cells")
     shapes, layers, numbers = _gathered(parts)
     found: list[tuple[int, Strategy]] = []
@@ -52,14 +52,10 @@ def joined(parts: Sequence[tuple[Strategy, Measured]]) -> tuple[Strategy, Number
     return best, tuple(numbers[layer][rows] for layer, rows in best.runs())
 
 
-def _same_domains(one: Strategy, other: Strategy) -> bool:
-    """Whether both see the same classes of cells, and split queries between them in the same way."""
-
-    def content(strategy: Strategy) -> object:
-        splits = [(s.attributes, s.classes, s.settled, s.rows.tolist()) for s in strategy.query_splits]
-        return [domain.view.parts for domain in strategy.domains], splits
-
-    return content(one) == content(other)
+def _seen(strategy: Strategy) -> object:
+    """The classes of cells that a strategy sees, and how it splits queries between them."""
+    splits = [(s.attributes, s.classes, s.settled, s.rows.tolist()) for s in strategy.query_splits]
+    return [domain.view.parts for domain in strategy.domains], splits
 
 
 def _gathered(

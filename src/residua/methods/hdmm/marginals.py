@@ -264,20 +264,20 @@ def weighted_terms(
             precision = precisions(squares.items(), kernels)
             value = math.fsum(amount / precision[kept] for kept, amount in demand.items())
             return weighted_strategy(work, kernels, law, weights), value
-    problem = _weighing(work, law, kernels, demand)
+    problem = weighing_of(work, law, kernels, demand)
     found, value = best_weights(problem, progress)
     weights = problem.by_term(found)
     return weighted_strategy(work, kernels, law, weights), unit_variance(law) * value
 
 
-def weighing_of(work: Workload, law: NoiseLaw, kernels: Mapping[int, Kernel]) -> Weighing:
-    """The terms that may be measured, and what is to be weighed."""
-    return _weighing(work, law, kernels, demands(work, kernels))
-
-
-def _weighing(
-    work: Workload, law: NoiseLaw, kernels: Mapping[int, Kernel], demand: Mapping[Subset, float]
+def weighing_of(
+    work: Workload,
+    law: NoiseLaw,
+    kernels: Mapping[int, Kernel],
+    demand: Mapping[Subset, float] | None = None,
 ) -> Weighing:
+    """The terms that may be measured, and what is to be weighed: what the workload demands, if known."""
+    demand = demands(work, kernels) if demand is None else demand
     residuals = list(demand)
     _refuse_large(work, residuals)
     terms = _terms(work, residuals)

@@ -88,11 +88,11 @@ class _Search(Search):
         return _View(self.rows, self.squares, self.many, asked, root, variances / root)
 
 
-MOST_ROUNDS = 60
+MOST_CUTS = 60
 NEW_ROWS = 3  # of one orbit of tables that are added in a round
 
 
-def in_rounds(
+def by_cutting_planes(
     tables: TableOrbits,
     many: Array,
     caps: Sequence[float | Array],
@@ -105,17 +105,18 @@ def in_rounds(
     """
     chosen = _Chosen(tables, caps)
     start: Array | None = None
-    for number in range(MOST_ROUNDS):
+    for number in range(MOST_CUTS):
         if progress is not None:
-            progress("sharing out the privacy", number / MOST_ROUNDS)
+            progress("sharing out the privacy", number / MOST_CUTS)
         rows = chosen.rows(len(many))
         found = best_scales(rows, many, tolerance / 3, start).require(
             tolerance, "the search for the blocks' noise"
         )
         worst = chosen.add_violated(found.noise, 1 + tolerance / 3)
-        if worst <= 1 + tolerance / 3 or number == MOST_ROUNDS - 1:
+        if worst <= 1 + tolerance / 3 or number == MOST_CUTS - 1:
             break
-        start = _grown(found.prices, chosen.count)
+        start = np.full(chosen.count, 0.5 / chosen.count)  # half equal prices, half those found
+        start[: len(found.prices)] += 0.5 * found.prices
     owners = chosen.owners()[: rows.shape[0]]
     prices = np.bincount(owners, weights=found.prices, minlength=len(tables.many)).astype(np.float64)
     return replace(found, noise=found.noise / worst, prices=prices, upper=found.upper * worst)
@@ -138,13 +139,6 @@ def with_noise(strategy: Strategy, orbits: Orbits, noise: Array) -> Strategy:
         for layer, of in zip(strategy.layers, orbits.of, strict=True)
     )
     return replace(strategy, layers=layers)
-
-
-def _grown(prices: Array, count: int) -> Array:
-    """Prices for more rows to start from: half old ones, half equal ones."""
-    grown = np.full(count, 0.5 / count)
-    grown[: len(prices)] += 0.5 * prices
-    return grown
 
 
 class _Chosen:

@@ -104,7 +104,7 @@ class _LossProblem:
         start *= float((many / start).sum()) / cost  # noise of a plan of this cost
         scale = self.rows @ start
         noise, variances = cp.Variable(len(many), pos=True), cp.Variable(len(self.names), pos=True)
-        value = _checked(loss(named_variances(self.names, scale, variances)), variances, scale)
+        value = _checked(loss(named_variances(self.names, scale, variances)), variances)
         caps = (self.rows * start) / scale[:, None] @ noise <= variances
         spent = (many / start / cost) @ cp.inv_pos(noise) <= 1
         unit = _unit(value, variances)
@@ -175,7 +175,7 @@ def _table_counts(part: Table | TableRun) -> Array:
     return np.asarray(counts[part.subsets].prod(axis=1))
 
 
-def _checked(value: Any, variances: Any, scale: Array) -> Any:
+def _checked(value: Any, variances: Any) -> Any:
     """The user's loss, refused unless it is a scalar that is convex and increasing."""
     cp = _cvxpy()
     if not isinstance(value, cp.Expression) or not value.is_scalar():

@@ -1,7 +1,7 @@
 """Accuracy first over blocks: the least privacy cost at which every query's variance is at most its cap.
 
 Shapes of blocks are fixed by `solve_blocks` to start with; their noise is then a convex problem of one number
-per orbit of blocks (`scales.solve`), with violated queries added in rounds. Largest variance is the same with
+per orbit of blocks, solved by cutting planes: violated queries are added. Largest variance is the same with
 equal caps, rescaled to the budget.
 """
 
@@ -17,7 +17,13 @@ from residua.decompose import decompose
 from residua.linalg.matrices import Measure, threads_for
 from residua.methods.blocks import Optimal, solve_blocks
 from residua.methods.draft import Caps, Draft, Progress, Scope
-from residua.methods.scales.cutting_planes import Scales, best_scales, in_rounds, mean_rows, with_noise
+from residua.methods.scales.cutting_planes import (
+    Scales,
+    best_scales,
+    by_cutting_planes,
+    mean_rows,
+    with_noise,
+)
 from residua.methods.scales.query_pieces import Capped, Orbits, unweighted
 from residua.methods.scales.single_attribute import (
     PARTS,
@@ -93,7 +99,7 @@ class _Problem:
         """The best noise for the shapes in use, by orbit of blocks, and the tables that it serves."""
         tables = table_orbits(self.asked.work, self.strategy, self.asked.orbits, self.marks)
         caps, many = tables.by_orbit(self.asked.caps), self.asked.orbits.many
-        return tables, in_rounds(tables, many, caps, self.tolerance / 2, self.progress)
+        return tables, by_cutting_planes(tables, many, caps, self.tolerance / 2, self.progress)
 
     def symmetric(self) -> Draft:
         """The draft where all cells are alike: its shapes are the best there are, for any weights (J-002)."""

@@ -70,7 +70,13 @@ class FreeTables:
                     self._use((number, places, other), own, block, group.weight)
         self.sources = list(numbers)
         self.roots = [source.root() for source in self.sources]
-        self.tied = [_symmetric(source, root) for source, root in zip(self.sources, self.roots, strict=True)]
+        # Where swapping its two attributes, of one role, leaves every row as it is.
+        self.tied = [
+            len(source.roles) == 2
+            and len(set(source.roles)) == 1
+            and unchanged_by_swap(root, source.sizes[0])
+            for source, root in zip(self.sources, self.roots, strict=True)
+        ]
         self.base: dict[Key, Array] = {}
         for number, source in enumerate(self.sources):
             uniform = [Measure(size) for size in source.sizes]
@@ -153,13 +159,6 @@ def _others(own: Attributes, table: Attributes, family: set[Attributes]) -> list
         for other in set(block) - set(own)
         if other not in table
     )
-
-
-def _symmetric(source: Source, root: Array) -> bool:
-    """Whether swapping its two attributes, of one role, leaves every row as it is."""
-    if len(source.roles) != 2 or source.roles[0] != source.roles[1]:
-        return False
-    return unchanged_by_swap(root, source.sizes[0])
 
 
 def _moves(
