@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 from residua.schema import Schema
@@ -40,7 +41,8 @@ def _cells(spec: Spec) -> Iterator[tuple[str, str]]:
     yield "code", "\n".join(_plan(spec))
     yield "markdown", "Once, when everybody agrees; this spends privacy:"
     data = "people.csv" if spec.data is None else str(spec.data.name)
-    ledger = "budget.db" if spec.ledger is None else str(spec.ledger.name)
+    ledger = spec.ledger or "budget.db"
+    ledger = ledger if "://" in ledger else Path(ledger).name
     yield (
         "code",
         f"# release = rs.measure(plan, {data!r}, ledger={ledger!r})\n# release.save({name + '.release'!r})",
