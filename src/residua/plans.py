@@ -310,7 +310,7 @@ class Plan(Foresees):
             return dict(self.origin[0]), dict(self.origin[1])
         arrays: dict[str, AnyArray] = {}
         manifest: dict[str, Any] = {
-            "schema": self.schema.to_manifest(),
+            "schema": self.schema.to_manifest(arrays),
             "workload": self.workload.to_manifest(arrays),
             "budget": self.budget.to_manifest(),
             "unit": self.unit.to_manifest(),
@@ -330,7 +330,7 @@ class Plan(Foresees):
     @classmethod
     def from_content(cls, manifest: Manifest, arrays: Arrays, version: int) -> "Plan":
         """The plan that the content of a file of this version describes; what does not fit is refused."""
-        schema = Schema.from_manifest(submanifest(manifest, "schema"))
+        schema = Schema.from_manifest(submanifest(manifest, "schema"), arrays)
         work = Workload.from_manifest(submanifest(manifest, "workload"), arrays, schema)
         refuse_extremes(work, most=READABLE)
         if version == 1:

@@ -23,13 +23,15 @@ class Classes:
         classes = np.array(self.classes, dtype=np.int64)
         if classes.ndim != 1 or not classes.size:
             raise ValueError("classes give each cell of an attribute a number")
-        distinct, first, numbers = np.unique(classes, return_index=True, return_inverse=True)
-        ranks = np.empty(len(distinct), dtype=np.int64)
-        ranks[np.argsort(first)] = np.arange(len(distinct))
-        classes = ranks[numbers.reshape(-1)]
+        steps = np.diff(np.maximum.accumulate(classes), prepend=-1)
+        if classes.min() < 0 or steps[0] != 1 or steps.max() > 1:  # not numbered as they first occur
+            distinct, first, numbers = np.unique(classes, return_index=True, return_inverse=True)
+            ranks = np.empty(len(distinct), dtype=np.int64)
+            ranks[np.argsort(first)] = np.arange(len(distinct))
+            classes = ranks[numbers.reshape(-1)]
         classes.flags.writeable = False
         object.__setattr__(self, "classes", classes)
-        object.__setattr__(self, "count", len(distinct))
+        object.__setattr__(self, "count", int(classes.max()) + 1)
         object.__setattr__(self, "_key", classes.tobytes())
 
     @classmethod

@@ -161,8 +161,11 @@ class Attribute(ABC):
             )
 
     @abstractmethod
-    def to_manifest(self) -> dict[str, Any]:
-        """The attribute as a dict for JSON, which `attribute_from_manifest` reads."""
+    def to_manifest(self, arrays: dict[str, AnyArray] | None = None) -> dict[str, Any]:
+        """The attribute as a dict for JSON, which `attribute_from_manifest` reads.
+
+        What is very long may go into `arrays`, by names that the dict holds.
+        """
 
     @abstractmethod
     def _inner_label(self, cell: int) -> str:

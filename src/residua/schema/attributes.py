@@ -70,7 +70,7 @@ class Integer(Attribute):
         values = (np.arange(self.inner_size, dtype=np.float64) + self.low) ** power
         return values if self.other is None else np.append(values, 0.0)
 
-    def to_manifest(self) -> dict[str, Any]:
+    def to_manifest(self, arrays: dict[str, AnyArray] | None = None) -> dict[str, Any]:
         return {"kind": "integer", "low": self.low, "high": self.high, "outside": self.outside}
 
     def _inner_label(self, cell: int) -> str:
@@ -117,7 +117,7 @@ class Categorical(Attribute):
     def inner_size(self) -> int:
         return len(self.values)
 
-    def to_manifest(self) -> dict[str, Any]:
+    def to_manifest(self, arrays: dict[str, AnyArray] | None = None) -> dict[str, Any]:
         return {"kind": "categorical", "labels": list(self.values), "outside": self.outside}
 
     def _inner_label(self, cell: int) -> str:
@@ -193,7 +193,7 @@ class Binned(Attribute):
     def inner_size(self) -> int:
         return len(self.edges) - (not self.above)
 
-    def to_manifest(self) -> dict[str, Any]:
+    def to_manifest(self, arrays: dict[str, AnyArray] | None = None) -> dict[str, Any]:
         edges = [plain(edge) for edge in self.edges]
         manifest = {"kind": "binned", "edges": edges, "above": self.above, "outside": self.outside}
         return manifest if self.values is None else {**manifest, "values": [*map(plain, self.values)]}

@@ -97,7 +97,7 @@ class Date(Attribute):
         ends = np.append(starts[1:], np.datetime64(self.high) + np.timedelta64(1, "D"))
         return None if ((starts < limit) & (limit < ends)).any() else np.asarray(ends <= limit)
 
-    def to_manifest(self) -> dict[str, Any]:
+    def to_manifest(self, arrays: dict[str, AnyArray] | None = None) -> dict[str, Any]:
         ends = {"low": str(self.low), "high": str(self.high)}
         return {"kind": "date", **ends, "by": self.by, "outside": self.outside}
 

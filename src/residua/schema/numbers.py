@@ -161,7 +161,7 @@ class Number(Attribute):
                 found.append(float(_blossom(low, high, self.degree, cell, power)))
         return np.array(found + [0.0] * self.missing)
 
-    def to_manifest(self) -> dict[str, Any]:
+    def to_manifest(self, arrays: dict[str, AnyArray] | None = None) -> dict[str, Any]:
         edges = [decimal(edge) for edge in self.edges]
         manifest = {"kind": "number", "edges": edges, "step": decimal(self.step), "degree": self.degree}
         return {**manifest, "missing": self.missing, "outside": self.outside}

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from residua._arrays import AnyArray, Integers
-from residua._manifests import flag, listed, submanifests, text, texts, whole
+from residua._manifests import Arrays, flag, listed, submanifests, text, texts, whole
 from residua.errors import DataError, FileFormatError, SchemaError
 from residua.schema import files
 from residua.schema.attribute import Attribute
@@ -206,20 +206,20 @@ class Schema:
                     f"could be saved but never loaded; use {listing([kind.__name__ for kind in KINDS])}"
                 )
 
-    def to_manifest(self) -> dict[str, Any]:
-        """The schema as a dict for JSON, which `Schema.from_manifest` reads."""
+    def to_manifest(self, arrays: dict[str, AnyArray] | None = None) -> dict[str, Any]:
+        """The schema as a dict for JSON, which `Schema.from_manifest` reads; millions of places as arrays."""
         pairs = zip(self.names, self.attributes, strict=True)
-        return {"attributes": [{"name": name, **attribute.to_manifest()} for name, attribute in pairs]}
+        return {"attributes": [{"name": name, **own.to_manifest(arrays)} for name, own in pairs]}
 
     @classmethod
-    def from_manifest(cls, manifest: Mapping[str, Any]) -> Self:
+    def from_manifest(cls, manifest: Mapping[str, Any], arrays: Arrays | None = None) -> Self:
         """The schema that a manifest describes."""
         attributes: dict[str, Attribute] = {}
         for entry in submanifests(manifest, "attributes"):
             name = text(entry, "name")
             if name in attributes:
                 raise SchemaError(f"attribute {name!r} is recorded twice")
-            attributes[name] = attribute_from_manifest(entry)
+            attributes[name] = attribute_from_manifest(entry, arrays or {})
         return cls(attributes)
 
     def __getitem__(self, name: str) -> Attribute:
@@ -275,7 +275,7 @@ def _check_attribute(name: object, attribute: object) -> None:
     attribute.check_size(f"attribute {name!r}")
 
 
-def attribute_from_manifest(manifest: Mapping[str, Any]) -> Attribute:
+def attribute_from_manifest(manifest: Mapping[str, Any], arrays: Arrays | None = None) -> Attribute:
     """The attribute that a manifest describes."""
     outside: Any = text(manifest, "outside")  # the attribute refuses what is no policy
     match text(manifest, "kind"):
@@ -303,6 +303,8 @@ def attribute_from_manifest(manifest: Mapping[str, Any]) -> Attribute:
                 degree=whole(manifest, "degree"),
                 **parts,
             )
+        case "hierarchy" if "nodes" in manifest:
+            return Hierarchy.from_arrays(manifest, arrays or {})
         case "hierarchy":
             paths = [texts({"paths": path}, "paths") for path in listed(manifest, "paths")]
             return Hierarchy(texts(manifest, "levels"), paths, outside=outside)
