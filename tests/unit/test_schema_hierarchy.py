@@ -1,11 +1,12 @@
 """Hierarchies: levels, leaves, files."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from residua.errors import DataError, SchemaError
-from residua.schema import Hierarchy
+from residua.errors import DataError, FileFormatError, SchemaError
+from residua.schema import Hierarchy, attribute_from_manifest
 
 LEVELS = ("state", "county", "tract")
 PATHS = [("NY", "Kings", "0101"), ("NY", "Kings", "0102"), ("NJ", "Essex", "0201"), ("NY", "Bronx", "0301")]
@@ -149,3 +150,16 @@ def test_a_contradiction_in_a_file_names_the_file(tmp_path: Path) -> None:
     path = write(tmp_path, "state,county\nNY,Kings\nCA,Kings\n")
     with pytest.raises(SchemaError, match=r"places\.csv.*county 'Kings' has two parents"):
         Hierarchy.load(path, levels=("state", "county"))
+
+
+def test_many_places_are_arrays_in_manifests_and_come_back() -> None:
+    paths = [(f"s{at % 7}", f"s{at % 7}/c{at % 140}", f"é{at}") for at in range(12_000)]
+    place = Hierarchy(LEVELS, paths, outside="other")
+    arrays: dict[str, Any] = {}
+    manifest = place.to_manifest(arrays)
+    assert "paths" not in manifest
+    assert attribute_from_manifest(manifest, arrays) == place
+    assert place.at("county").size == 141
+    name = manifest["nodes"][1][2]
+    with pytest.raises(FileFormatError, match="names of places are not whole"):
+        attribute_from_manifest(manifest, arrays | {name: arrays[name][::-1]})
