@@ -119,9 +119,10 @@ def level(name: str) -> Family:
 def bound(family: Family, schema: Schema, names: Sequence[str]) -> Queries:
     """The queries of a family on the cells that names mean: of attributes, of their levels or bins."""
     if family.of_values:
-        queries = family.bind(*(schema[name] for name in names), names=names)
+        own = [schema[name] for name in names]
+        queries = family.bind(*own, names=names)
         by_level = any(schema.resolve(name)[1] for name in names)
-        return at_levels(queries, schema, names) if by_level else queries
+        return at_levels(queries, schema, names, own) if by_level else queries
     try:
         seen = [schema.counted(name) for name in names]
         queries = family.bind(*seen, names=names)
