@@ -12,7 +12,10 @@ from residua.cli.output import AsJson, Force, refuse_to_replace, show, show_json
 from residua.engines.sources import CSV
 from residua.schema.coding import listing
 from residua.spec import TO_CONFIRM, Document, read_document
-from residua.spec.drafts import ColumnDraft, Dialect, Draft, bins_between, dialect_of_file, draft_of
+from residua.spec.dialects import Dialect
+from residua.spec.drafts import ColumnDraft, Draft, bins_between, dialect_of_file, draft_of
+
+LOOKED = "This looked at the data: change ranges, bins and labels that are not public knowledge."
 
 
 def smartnoise_draft(path: Path, data: Path | None) -> Draft:
@@ -126,6 +129,10 @@ def init(
         [
             f"Drafted {target} from the {seen} of {source}: {columns}.",
             *([] if dialect is None else _remarks(source, dialect)),
+            *(
+                ["This looked at the data: ranges, bins and labels that are not public must be changed."]
+                * read_values
+            ),
             "Next: complete it where it says CONFIRM, choose tables and privacy, then",
             f"  residua plan {target}",
         ]
@@ -136,11 +143,4 @@ def _remarks(source: Path, dialect: Dialect) -> list[str]:
     """What is out of the ordinary about a text file."""
     if dialect == Dialect(CSV[source.suffix.lower()], "utf-8"):
         return []
-    lines = [f"It is {dialect.describe()}; if not, say so with --delimiter and --encoding."]
-    if not dialect.is_utf_8:
-        new = f"{source.stem}-utf8{source.suffix}"
-        lines += [
-            "Releases read UTF-8 only: write it anew before yours, and name the new file in the spec, as by",
-            f"  iconv -f {dialect.charset} -t UTF-8 {source} > {new}",
-        ]
-    return lines
+    return [f"It is {dialect.describe()}; if not, say so with --delimiter and --encoding."]

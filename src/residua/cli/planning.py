@@ -15,7 +15,7 @@ from residua.errors import BudgetError
 from residua.plans import Plan
 from residua.report.budgets import DELTA, FACTORS, amount_of, at_budget, largest_of
 from residua.report.words import figure
-from residua.schema.coding import hint, short
+from residua.schema.coding import hint, listing, short
 from residua.spec import load_spec
 from residua.spec.language import TARGET_WORDS
 from residua.spec.release_spec import guess_of
@@ -103,7 +103,19 @@ def plan(
     if as_json:
         show_json(plan_document(found) | {"budgets": _budgets_document(others), "file": kept})
         return
-    show([*plan_screen(found, others), *([] if kept is None else ["", f"Saved the plan as {kept}"])])
+    saved = [] if kept is None else ["", f"Saved the plan as {kept}"]
+    show([*plan_screen(found, others), *_no_place(found), *saved])
+
+
+def _no_place(found: Plan) -> Iterator[str]:
+    """A warning where missing values would stop the release."""
+    schema = found.schema
+    strict = [name for name in schema.names if schema[name].outside in ("error", "clip")]
+    lost = [name for name in strict if not getattr(schema[name], "missing", False)]
+    if lost:
+        yield ""
+        yield f"No place for missing values in {listing(lost)}: one of them stops the release."
+        yield "  residua: {outside: other} counts them in a cell of its own, {outside: drop} leaves them out"
 
 
 def plan_screen(found: Plan, others: dict[str, Plan]) -> Iterator[str]:

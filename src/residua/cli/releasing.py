@@ -22,7 +22,7 @@ from residua.cli.output import (
     show_json,
     write_answers,
 )
-from residua.engines import DuckDB, find_files
+from residua.engines import DuckDB, Reading, find_files
 from residua.errors import DataError, LedgerError
 from residua.ledger import Ledger
 from residua.plans import Plan
@@ -59,8 +59,9 @@ def release(
       residua release people.yaml --simulate 1      (a rehearsal that spends nothing)
     """
     asked = load_spec(spec)
-    records = _data(asked, data)
-    engine = None if memory_limit is None else DuckDB(memory_limit=memory_limit)
+    reading = Reading(**asked.reading)
+    records = _data(asked, data, reading)
+    engine = DuckDB(memory_limit=memory_limit, reading=reading)
     payer = None if simulate is not None else _payer(asked, ledger)
     kept = plan or (asked.plan_file if asked.plan_file is not None and asked.plan_file.exists() else None)
     new_plan = asked.plan_file if kept is None else None
@@ -106,7 +107,11 @@ def release(
 def _inputs(asked: Spec, records: Path, payer: Ledger | None, kept: Path | None) -> list[Path]:
     """The files that are read, which no output may replace."""
     others = [None if payer is None else payer.path, kept]
-    return [asked.path, *find_files(records), *(path for path in others if isinstance(path, Path))]
+    return [
+        asked.path,
+        *find_files(records, asked.reading.get("table")),
+        *(path for path in others if isinstance(path, Path)),
+    ]
 
 
 def _rooms(asked: Spec, plan: Plan, note: str) -> tuple[int, int]:
@@ -139,14 +144,14 @@ def saved_plan(asked: Spec, path: Path) -> Plan:
     return found
 
 
-def _data(asked: Spec, given: Path | None) -> Path:
+def _data(asked: Spec, given: Path | None, reading: Reading) -> Path:
     """The file of records, or the pattern of several; nothing is planned before they are there."""
     records = given or asked.data
     if records is None:
         raise DataError(
             f"{asked.path} names no data; add 'data: people.csv' to it, or give --data people.csv"
         )
-    find_files(records)
+    find_files(records, reading.table)
     return records
 
 

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from residua.engines.duckdb import DuckDB
     from residua.engines.sources import find_files
     from residua.engines.spark import Spark
+    from residua.engines.texts import Reading
 
 __all__ = [
     "Derived",
@@ -25,6 +26,7 @@ __all__ = [
     "MemoryEngine",
     "Opener",
     "Progress",
+    "Reading",
     "Spark",
     "count_marginals",
     "counts",
@@ -40,7 +42,7 @@ def engine_for(data: object) -> Opener:
     >>> engine_for("people.parquet"), engine_for({"age": [1, 2]})
     (DuckDB(memory_limit=None, threads=None), Memory(processes=None))
     """
-    if isinstance(data, str | os.PathLike) or is_a(data, "duckdb", "DuckDBPyRelation"):
+    if isinstance(data, str | os.PathLike) or _of_duckdb(data):
         from residua.engines.duckdb import DuckDB
 
         return DuckDB()
@@ -51,10 +53,14 @@ def engine_for(data: object) -> Opener:
     return Memory()
 
 
+def _of_duckdb(data: object) -> bool:
+    return is_a(data, "duckdb", "DuckDBPyRelation") or is_a(data, "_duckdb", "DuckDBPyConnection")
+
+
 if not TYPE_CHECKING:  # for a type checker every name is imported above, and no other exists
 
     def __getattr__(name: str) -> object:
-        rooms = {"DuckDB": "duckdb", "Spark": "spark", "find_files": "sources"}
+        rooms = {"DuckDB": "duckdb", "Spark": "spark", "Reading": "texts", "find_files": "sources"}
         if name not in rooms:
             raise AttributeError(f"module 'residua.engines' has no attribute {name!r}")
         return getattr(import_module(f"residua.engines.{rooms[name]}"), name)

@@ -8,7 +8,7 @@ import math
 import os
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Never
 
 import numpy as np
@@ -25,9 +25,9 @@ from residua.engines.sources import (
     file_source,
     find_files,
     is_parquet,
-    is_utf8,
     relation_source,
 )
+from residua.engines.texts import PLAINLY, Reading, is_utf8
 from residua.errors import DataError, Infeasible
 from residua.linalg.matrices import processors
 from residua.schema import Schema
@@ -59,6 +59,7 @@ class DuckDB:
 
     `memory_limit` ('500MB', '2GiB', or a number of bytes) is for all that counting needs; by default DuckDB
     decides. A relation keeps to the limit of its own connection. `threads` is how many processors to use.
+    `reading` says how files are written that are not plain, or names the table of a database or connection.
 
     >>> import residua as rs
     >>> rs.engines.DuckDB(memory_limit="500MB").memory_limit
@@ -67,6 +68,7 @@ class DuckDB:
 
     memory_limit: str | int | None = None
     threads: int | None = None
+    reading: Reading = field(default=PLAINLY, repr=False)
 
     def __post_init__(self) -> None:
         if self.memory_limit is not None and bytes_of(self.memory_limit) < LEAST:
@@ -83,9 +85,13 @@ class DuckDB:
         if isinstance(data, str | os.PathLike):
             connection = _connect(limit, threads)
             sources = []
-            for path in find_files(data):
+            for path in find_files(data, self.reading.table):
                 with _explained(os.fspath(path)):
-                    sources.append(file_source(connection, path, schema.names))
+                    sources.append(file_source(connection, path, schema, self.reading))
+        elif is_a(data, "_duckdb", "DuckDBPyConnection") and self.reading.table is not None:
+            opened: Any = data
+            with _explained(""):
+                sources = [relation_source(opened.table(self.reading.table), schema.names)]
         elif is_a(data, "duckdb", "DuckDBPyRelation"):
             if limit is not None:
                 raise Infeasible(
@@ -95,7 +101,8 @@ class DuckDB:
             sources = [relation_source(data, schema.names)]
         else:
             raise DataError(
-                f"DuckDB counts files and DuckDB relations, not {type(data).__qualname__}; leave engine= out"
+                f"DuckDB counts files, DuckDB relations, and tables of a connection, which Reading(table=..) "
+                f"names, not {type(data).__qualname__}; leave engine= out for other data"
             )
         if limit is None:
             return DuckDBEngine(schema, sources, CELLS_AT_ONCE, threads)

@@ -10,33 +10,24 @@ breaks. Where it would read something in another way than DuckDB, it refuses the
 must not depend on whether another one has an odd byte (claim E-005).
 """
 
-import codecs
-import csv
 import glob
-import io
 import os
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from residua.engines.kernel import narrowest
+from residua.engines.texts import PLAINLY, PlainText, Reading, header_of
 from residua.errors import DataError, Infeasible
 from residua.schema import Categorical, Hierarchy, Integer, Schema
 from residua.schema.coding import places_of
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 # UBIGINT and HUGEINT are left to the attribute: they do not fit the BIGINT that is computed with.
 INTEGERS = frozenset({"TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLINT", "UINTEGER"})
 SPELT_OUT = 20_000  # labels in one statement
 TYPES = {1: "UTINYINT", 2: "USMALLINT", 4: "UINTEGER"}
-CHUNK = 1 << 20  # bytes looked at together
-# DuckDB leaves out spaces before a quote, and takes a lone control character for a null unless it is quoted.
-TWO_WAYS = re.compile(' +"|\x01$')
 CSV = {".csv": ",", ".tsv": "\t", ".txt": ","}
 DELIMITERS = (",", ";", "\t", "|")
 PARQUET = {".parquet", ".pq"}
@@ -108,92 +99,6 @@ def quoted_text(text: str) -> str:
     return "'" + text.replace("'", "''") + "'"
 
 
-def header_of(path: Path, delimiter: str) -> tuple[list[str], int]:
-    """The names of the columns, and the number of lines that they take up."""
-    try:
-        with _opened(path) as file:
-            reader = csv.reader(file, delimiter=delimiter, strict=True)
-            for row in reader:
-                if row:
-                    names = [_bytes(name).decode(errors="surrogateescape") for name in row]
-                    if any("\0" in name for name in names):
-                        raise DataError(
-                            f"{path} is not UTF-8: zero bytes are between its letters, as in UTF-16; write "
-                            f"it anew, as by iconv -f UTF-16 -t UTF-8 {path}"
-                        )
-                    return names, reader.line_num
-    except (OSError, csv.Error) as error:
-        raise DataError(f"{path} cannot be read as CSV ({error})") from error
-    raise DataError(f"{path} cannot be read as CSV (it is empty; the first line should name the columns)")
-
-
-def is_utf8(path: str) -> bool:
-    """Whether all of a file is UTF-8."""
-    decoder = codecs.getincrementaldecoder("utf-8")()
-    try:
-        with open(path, "rb") as file:
-            while chunk := file.read(CHUNK):
-                decoder.decode(chunk)
-        decoder.decode(b"", final=True)
-    except UnicodeDecodeError:
-        return False
-    return True
-
-
-@dataclass(frozen=True, slots=True)
-class PlainText:
-    """Some columns of a text file, by their places among `width`; stands in for a relation of DuckDB."""
-
-    path: Path
-    delimiter: str
-    width: int
-    places: Sequence[int]
-
-    def to_arrow_reader(self, length: int) -> "pa.RecordBatchReader":
-        """The records, so many at a time, every field as bytes."""
-        import pyarrow as pa
-
-        schema = pa.schema([(f"c{at}", pa.binary()) for at in range(len(self.places))])
-        return pa.RecordBatchReader.from_batches(schema, self._batches(schema, length))
-
-    def _batches(self, schema: "pa.Schema", length: int) -> Iterator["pa.RecordBatch"]:
-        import pyarrow as pa
-
-        rows = self._rows()
-        while some := list(islice(rows, length)):
-            arrays = [pa.array([_bytes(row[at]) for row in some], pa.binary()) for at in self.places]
-            yield pa.RecordBatch.from_arrays(arrays, schema=schema)
-
-    def _rows(self) -> Iterator[list[str]]:
-        """The fields of every record; a byte is a character."""
-        with _opened(self.path) as file:
-            reader = csv.reader(file, delimiter=self.delimiter, strict=True)
-            try:
-                rows = filter(None, reader)  # without blank lines
-                next(rows, None)  # the header
-                for row in rows:
-                    if len(row) != self.width:
-                        raise csv.Error(f"{len(row)} fields, where the header has {self.width}")
-                    if any(map(TWO_WAYS.match, row)):
-                        raise csv.Error("a quote after spaces, or a control character by itself")
-                    yield row
-            except csv.Error as error:
-                where = f"line {reader.line_num:,}: {error}"
-                raise DataError(f"{self.path} cannot be read as CSV ({where})") from error
-
-
-def _opened(path: Path) -> io.TextIOWrapper:
-    """A file as text in which every byte is a character, without a mark of its byte order."""
-    file = open(path, "rb")  # noqa: SIM115  # closed with the text that it becomes
-    if file.read(3) != codecs.BOM_UTF8:
-        file.seek(0)
-    return io.TextIOWrapper(file, encoding="latin-1", newline="")
-
-
-def _bytes(field: str) -> bytes:
-    return field.encode("latin-1")
-
-
 @dataclass(frozen=True, slots=True)
 class Source:
     """One table to read: where it is from, how to run SQL over it, and its columns in the schema's order.
@@ -211,7 +116,7 @@ class Source:
     instead: "Source | None" = None
 
 
-def find_files(path: str | os.PathLike[str]) -> list[Path]:
+def find_files(path: str | os.PathLike[str], table: str | None = None) -> list[Path]:
     """The data files that a path or a pattern like 'people-*.parquet' names, in the order of their names."""
     text = os.fspath(path)
     if os.path.isdir(text):
@@ -226,10 +131,12 @@ def find_files(path: str | os.PathLike[str]) -> list[Path]:
         raise DataError(f"there is no data file {text}")
     for each in found:
         if each.suffix.lower() in DATABASES:
-            raise DataError(
-                f"{each} is a database; write one of its tables to a file, COPY people TO 'people.parquet', "
-                f"or give rs.measure a relation of it, duckdb.connect({str(each)!r}).table('people')"
-            )
+            if table is None:
+                raise DataError(
+                    f"{each} is a database; name one of its tables, with reading: {{table: people}} in the "
+                    "spec or engine=rs.engines.DuckDB(reading=rs.engines.Reading(table='people'))"
+                )
+            continue
         if each.suffix.lower() not in {*CSV, *PARQUET}:
             raise DataError(f"{each}: the ending {each.suffix!r} is not known; use .csv, .tsv or .parquet")
     return found
@@ -240,9 +147,16 @@ def is_parquet(path: str | os.PathLike[str]) -> bool:
     return os.path.splitext(path)[1].lower() in PARQUET
 
 
-def file_source(connection: Any, path: Path, names: Sequence[str]) -> Source:
-    """A CSV or Parquet file as a source."""
-    return (_parquet_source if is_parquet(path) else _csv_source)(connection, path, names)
+def file_source(connection: Any, path: Path, schema: Schema, reading: Reading = PLAINLY) -> Source:
+    """A CSV or Parquet file, or a table of a DuckDB database, as a source."""
+    if is_parquet(path):
+        return _parquet_source(connection, path, schema.names)
+    if path.suffix.lower() not in DATABASES:
+        return _csv_source(connection, path, schema, reading)
+    connection.execute(f"ATTACH {quoted_text(os.fspath(path))} AS residua_data (READ_ONLY, TYPE duckdb)")
+    name = (reading.table or "").replace('"', '""')
+    found = relation_source(connection.sql(f'SELECT * FROM residua_data."{name}"'), schema.names)
+    return replace(found, name=os.fspath(path))
 
 
 def relation_source(relation: Any, names: Sequence[str]) -> Source:
@@ -295,12 +209,18 @@ def delimiter_of(header: Callable[[str], Sequence[str]], usual: str, names: Sequ
     return next((each for each in (usual, *DELIMITERS) if fits(each)), usual)
 
 
-def _csv_source(connection: Any, path: Path, names: Sequence[str]) -> Source:
+def _csv_source(connection: Any, path: Path, schema: Schema, reading: Reading) -> Source:
     """A text file, every value as the text that stands there; nothing is guessed but the kind of newline."""
-    delimiter = delimiter_of(lambda each: header_of(path, each)[0], CSV[path.suffix.lower()], names)
-    header, lines = header_of(path, delimiter)
-    places = places_of(header, names)
-    text = PlainText(path, delimiter, len(header), places)
+    encoding, usual = None if reading.plain else reading.encoding, CSV[path.suffix.lower()]
+    delimiter = reading.delimiter or delimiter_of(
+        lambda each: header_of(path, each, encoding)[0], usual, schema.names
+    )
+    header, lines = header_of(path, delimiter, encoding)
+    places = places_of(header, schema.names)
+    numbers = (
+        at for at, own in zip(places, schema.attributes, strict=True) if own.numeric and not own.levels
+    )
+    text = PlainText(path, delimiter, len(header), places, reading, frozenset(numbers))
     plain = Source(
         os.fspath(path),
         lambda _: text,
@@ -308,6 +228,8 @@ def _csv_source(connection: Any, path: Path, names: Sequence[str]) -> Source:
         ("CSV",) * len(places),
         _guess_records(path),
     )
+    if encoding is not None:
+        return plain
     if any({"\n", "\r"} & set(name) for name in header):
         return plain
     every = ", ".join(f"c{at}: 'VARCHAR'" for at in range(len(header)))

@@ -1,129 +1,35 @@
-"""Drafts of specs: what is known about the columns of a data file, written for a person to complete.
+"""Drafts of specs: what is known about the columns of a data file, written for a person to complete."""
 
-How a text file is written, its delimiter and its encoding, is as given or as its first bytes show.
-"""
-
-import codecs
-import csv
 import json
 import os
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from residua._arrays import Array
 from residua._yaml import flow
-from residua.engines.sources import CSV, DELIMITERS, find_files, is_parquet
+from residua.engines.sources import find_files, is_parquet
+from residua.engines.texts import Reading
 from residua.errors import DataError
+from residua.spec.dialects import MISSING, Dialect, dialect_of
 from residua.spec.language import read_document
 from residua.spec.release_spec import TO_CONFIRM
 
 if TYPE_CHECKING:
     import pyarrow
 
-SAMPLE = 1 << 16  # bytes that show an encoding
-MARKS = {
-    codecs.BOM_UTF8: "utf-8",
-    codecs.BOM_UTF32_LE: "utf-32",  # before UTF-16, whose mark it begins with
-    codecs.BOM_UTF32_BE: "utf-32",
-    codecs.BOM_UTF16_LE: "utf-16",
-    codecs.BOM_UTF16_BE: "utf-16",
-}
-TAB = ("tab", "\\t")
 MOST_LABELS = 200
 MOST_INTEGERS = 1000
+MANY = 100  # records that show whether a column of whole numbers only tells them apart
 BINS = 10
-EMPTY = f"; {TO_CONFIRM} what empty values mean (residua: {{outside: drop}}, or other)"
+EMPTY = f"; missing values are counted as (other): {TO_CONFIRM} that, or leave them out (outside: drop)"
 _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_./-]*")
 _OTHER_TYPES = {"yes", "no", "y", "n", "true", "false", "on", "off", "null"}  # to YAML, these are not text
-
-
-@dataclass(frozen=True, slots=True)
-class Dialect:
-    """A delimiter, and an encoding by Python's name for it."""
-
-    delimiter: str
-    encoding: str
-
-    @property
-    def is_utf_8(self) -> bool:
-        """Whether the file can be counted as it is."""
-        return self.encoding == "utf-8"
-
-    def describe(self) -> str:
-        """Both in words."""
-        return (
-            f"separated by {'tabs' if self.delimiter == chr(9) else repr(self.delimiter)}, in {self.charset}"
-        )
-
-    @property
-    def charset(self) -> str:
-        """The encoding by the name that other programs have for it."""
-        return self.encoding.upper().replace("-LE", "LE").replace("-BE", "BE")
-
-
-def dialect_of(path: Path, delimiter: str | None, encoding: str | None) -> Dialect:
-    """The dialect of a text file; what is not given is found."""
-    if delimiter is not None:
-        delimiter = "\t" if delimiter in TAB else delimiter
-        if len(delimiter) != 1 or delimiter in '"\r\n':
-            raise DataError(f"a delimiter is one character, such as ';', or 'tab', not {delimiter!r}")
-    known = _encoding(path) if encoding is None else _named(encoding)
-    if delimiter is None:
-        # The one that gives most columns, and of several the one that the ending stands for.
-        usual = CSV[path.suffix.lower()]
-        delimiter = max((usual, *DELIMITERS), key=lambda each: _width(path, each, known))
-    if not _width(path, delimiter, known):
-        raise DataError(f"{path} cannot be read: it has no first line that names the columns")
-    return Dialect(delimiter, known)
-
-
-def _named(encoding: str) -> str:
-    try:
-        name = codecs.lookup(encoding).name
-        "".encode(name)  # not every codec is one of text
-    except LookupError:
-        raise DataError(
-            f"there is no encoding {encoding!r}; there are utf-8, utf-16, cp1252, latin-1 and others"
-        ) from None
-    return "utf-8" if name == "utf-8-sig" else name
-
-
-def _encoding(path: Path) -> str:
-    """The encoding that the first bytes of a file show."""
-    try:
-        with open(path, "rb") as file:
-            sample = file.read(SAMPLE)
-    except OSError as error:
-        raise DataError(f"{path} cannot be read: {error.strerror}") from error
-    for mark, encoding in MARKS.items():
-        if sample.startswith(mark):
-            return encoding
-    if sample[1::2].count(0) > len(sample) / 4:  # letters of most scripts' headers are in the first 256
-        return "utf-16-le"
-    if sample[::2].count(0) > len(sample) / 4:
-        return "utf-16-be"
-    try:
-        codecs.getincrementaldecoder("utf-8")().decode(sample, final=len(sample) < SAMPLE)
-    except UnicodeDecodeError:
-        return "cp1252"
-    return "utf-8"
-
-
-def _width(path: Path, delimiter: str, encoding: str) -> int:
-    """How many columns the header has; 0 where this cannot be its delimiter."""
-    try:
-        with open(path, encoding="utf-8-sig" if encoding == "utf-8" else encoding, newline="") as file:
-            rows = csv.reader(file, delimiter=delimiter, strict=True)
-            return next((len(row) for row in rows if row), 0)
-    except csv.Error:
-        return 0
-    except (OSError, UnicodeError) as error:
-        raise DataError(f"{path} cannot be read: {error}; if need be, give --encoding") from error
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,11 +40,13 @@ class ColumnDraft:
     type: str
     cells: str
     remark: str
+    left_out: bool = False
 
     def lines(self) -> list[str]:
-        """The field of the schema."""
-        cells = [f"    {self.cells}"] if self.cells else []
-        return [f"  # {self.remark}", f"  - name: {quoted(self.name)}", f"    type: {self.type}", *cells]
+        """The field of the schema, as a comment where the column is left out."""
+        cells = [f"    {line}" for line in self.cells.split("\n") if line]
+        field = [f"  - name: {quoted(self.name)}", f"    type: {self.type}", *cells]
+        return [f"  # {self.remark}", *(f"  # {line[2:]}" if self.left_out else line for line in field)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,12 +99,16 @@ class Draft:
     heading: str
     data: Path | None
     max_records: int = 1
+    reading: Mapping[str, str] = field(default_factory=dict)
 
     def text(self, folder: Path) -> str:
         """The spec as YAML, to be kept in a folder."""
         fields = [line for column in self.columns for line in column.lines()]
         ways = min(2, len(self.columns))
         data = "" if self.data is None else f"data: {quoted(os.path.relpath(self.data, folder))}\n"
+        if self.data is not None and self.reading:
+            parts = ", ".join(f"{key}: {quoted(value)}" for key, value in self.reading.items())
+            data += f"reading: {{{parts}}}\n"
         template = files("residua.spec").joinpath("draft.yaml").read_text(encoding="utf-8")
         return template.format(
             heading=self.heading,
@@ -230,17 +142,26 @@ def draft_of(path: Path, dialect: Dialect | None, *, read_values: bool) -> Draft
     if read_values:
         found = _read(path, dialect, values=True)
         pairs = zip(found.column_names, found.columns, strict=True)
-        columns = [_from_values(name, column) for name, column in pairs]
-        heading = f"Drafted from the values of {name}: confirm every range and label below."
+        columns = [_from_values(name, _numbers(name, column, dialect)) for name, column in pairs]
+        heading = (
+            f"Drafted from the values of {name}. This looked at the data: {TO_CONFIRM} that every range, bin "
+            "and label below is public knowledge, and change those that are not."
+        )
     else:
-        columns = [_from_type(field.name, field.type) for field in _read(path, dialect, values=False)]
+        import pyarrow as pa
+
+        special = frozenset() if dialect is None else dialect.numbers
+        columns = [
+            _from_type(field.name, pa.float64() if field.name in special else field.type)
+            for field in _read(path, dialect, values=False)
+        ]
         heading = f"Drafted from the names and types of the columns of {name}; no values were used."
         if dialect is not None:
             heading = (
                 f"Drafted from the names of the columns of {name}. Types are guessed from its first rows: "
                 f"{TO_CONFIRM} them."
             )
-    return Draft(columns, heading, path)
+    return Draft(columns, heading, path, reading={} if dialect is None else dialect.reading)
 
 
 def dialect_of_file(path: Path, delimiter: str | None, encoding: str | None) -> Dialect | None:
@@ -276,6 +197,20 @@ def _options(dialect: Dialect) -> dict[str, Any]:
     }
 
 
+def _numbers(name: str, column: "pyarrow.ChunkedArray", dialect: Dialect | None) -> "pyarrow.ChunkedArray":
+    """The column as numbers, where its first rows show signs that Arrow does not read."""
+    import pyarrow as pa
+
+    if dialect is None or name not in dialect.numbers:
+        return column
+    reading = Reading(decimal=dialect.decimal, thousands=dialect.thousands)
+    try:
+        texts = (None if text in MISSING else reading.number(str(text)) for text in column.to_pylist())
+        return pa.chunked_array([pa.array([None if text is None else float(text) for text in texts])])
+    except ValueError:
+        return column
+
+
 def _from_type(name: str, kind: Any) -> ColumnDraft:
     import pyarrow as pa
 
@@ -290,6 +225,9 @@ def _from_type(name: str, kind: Any) -> ColumnDraft:
         )
         remark += "constraints: {minimum: .., maximum: ..} and residua: {step: ..}"
         return ColumnDraft(name, "number", f"residua: {{bins: {TO_CONFIRM}}}", remark)
+    if pa.types.is_date(kind) or pa.types.is_timestamp(kind):
+        ends = f"constraints: {{minimum: {TO_CONFIRM}, maximum: {TO_CONFIRM}}}\nresidua: {{by: month}}"
+        return ColumnDraft(name, "date", ends, "the first and the last day that can be; by day, month, ...")
     remark = "all labels that can be, such as [F, M]; or leave the column out"
     return ColumnDraft(name, "string", f"constraints: {{enum: {TO_CONFIRM}}}", remark)
 
@@ -299,26 +237,51 @@ def _from_values(name: str, column: "pyarrow.ChunkedArray") -> ColumnDraft:
     import pyarrow as pa
     from pyarrow import compute
 
-    present = column.drop_null()
-    gaps = len(present) < len(column)
-    draft = _from_type(name, column.type)
-    if not len(present) or pa.types.is_boolean(column.type):
+    present, draft = column.drop_null(), _from_type(name, column.type)
+    if not len(present):
         return draft
-    if draft.type == "string":
+    gaps, constraints, additions = len(present) < len(column), "", []
+    if draft.type == "boolean":
+        read = "that there are no others"
+    elif draft.type == "string":
         values = {str(label) for label in compute.unique(present).to_pylist()}
-        labels = sorted(values - {""})
-        gaps = gaps or "" in values
+        labels, gaps = sorted(values - MISSING), gaps or bool(values & MISSING)
         if len(labels) > MOST_LABELS:
-            remark = f"{len(labels)} different values: leave the column out, or group them"
-            return ColumnDraft(name, "string", draft.cells, remark)
-        cells, read = f"constraints: {{enum: [{', '.join(map(quoted, labels))}]}}", "these labels"
+            remark = f"{len(labels)} different values: left out; group them to publish any"
+            return ColumnDraft(name, "string", draft.cells, remark, left_out=True)
+        constraints, read = f"{{enum: [{', '.join(map(quoted, labels))}]}}", "these labels"
+    elif draft.type == "date":
+        low, high = compute.min_max(compute.cast(present, pa.date32())).as_py().values()
+        constraints = f"{{minimum: {low.year}-01-01, maximum: {high.year}-12-31}}"
+        additions, read = ["by: month"], "these years"
     else:
+        numbers = np.asarray(compute.cast(present, pa.float64(), safe=False))
         low, high = compute.min_max(present).as_py().values()
-        cells, read = f"residua: {{bins: {bins_between(float(low), float(high))}, above: true}}", "these bins"
+        if draft.type == "integer" and len(present) > MANY and len(np.unique(numbers)) > 0.9 * len(present):
+            remark = "a value of its own in nearly every record, as numbers of persons are: left out"
+            return ColumnDraft(name, "integer", draft.cells, remark, left_out=True)
         if draft.type == "integer" and high - low < MOST_INTEGERS:
-            cells, read = f"constraints: {{minimum: {low}, maximum: {high}}}", "this range"
+            constraints, read = f"{{minimum: {low}, maximum: {high}}}", "this range"
+        else:
+            additions, read = [f"bins: {bins_by_quantiles(numbers)}", "above: true"], "these bins"
+    additions += ["outside: other"] * gaps
+    cells = [f"constraints: {constraints}"] * bool(constraints)
+    cells += [f"residua: {{{', '.join(additions)}}}"] * bool(additions)
     remark = f"read from the data: {TO_CONFIRM} {read}{EMPTY if gaps else ''}"
-    return ColumnDraft(name, draft.type, cells, remark)
+    return ColumnDraft(name, draft.type, "\n".join(cells), remark)
+
+
+def bins_by_quantiles(values: Array) -> list[float]:
+    """Round edges that part numbers in about equal shares, the first at or below all of them.
+
+    >>> bins_by_quantiles(np.arange(0, 1000.0) ** 2 / 1000)
+    [0.0, 10.0, 40.0, 90.0, 160.0, 250.0, 360.0, 490.0, 640.0, 810.0]
+    """
+    found = np.quantile(values[np.isfinite(values)], np.arange(BINS) / BINS)
+    spread = max(float(found[-1] - found[0]), 1e-9)
+    step = 10.0 ** np.floor(np.log10(spread / BINS / 2))
+    edges = np.unique(np.append(np.floor(found[0] / step), np.round(found[1:] / step)))
+    return [float(f"{edge * step:.10g}") for edge in edges]
 
 
 def bins_between(low: float, high: float) -> list[float]:

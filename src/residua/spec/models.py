@@ -176,6 +176,16 @@ def _method(value: str) -> str:
     return value
 
 
+class ReadingPart(Part):
+    """How the data are written, where that is not plain."""
+
+    delimiter: Text | None = None
+    encoding: Text = "utf-8"
+    decimal: Text = "."
+    thousands: str = ""
+    table: Text | None = None
+
+
 class SpecFile(Part):
     """A whole release spec."""
 
@@ -190,6 +200,7 @@ class SpecFile(Part):
     output: OutputPart = OutputPart()
     ledger: Text | None = None
     data: Text | None = None
+    reading: ReadingPart = ReadingPart()
 
     @model_validator(mode="after")
     def _budget_or_targets(self) -> Self:

@@ -1,10 +1,10 @@
 """Release specs: from one YAML file to the schema, the tables and the budget that it writes down."""
 
 import os
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from residua._text import one_line
 from residua.accuracy.guesses import AnyTargets, resolved
@@ -37,6 +37,7 @@ class Spec:
     `data` and `ledger` are None where the spec does not name them, `plan_file` where the plan is not kept,
     `budget` where targets say how much privacy it takes. `targets_from` says where targets are from that do
     not stand in the file, such as '--target'; `guess` is what relative ones are of, a release or a number.
+    `reading` says how data are written.
     """
 
     document: Document
@@ -55,6 +56,7 @@ class Spec:
     ledger: str | None
     data: Path | None
     guess: Release | float | None = None
+    reading: Mapping[str, Any] = field(default_factory=dict)
     targets_from: str | None = None
 
     @property
@@ -142,6 +144,7 @@ def load_spec(path: str | os.PathLike[str]) -> Spec:
         level=written.output.level,
         ledger=None if written.ledger is None else _place(folder, written.ledger),
         data=None if written.data is None else folder / written.data,
+        reading=written.reading.model_dump(),
     )
 
 

@@ -1,0 +1,158 @@
+"""How text files are written, as given or as they show: delimiter, encoding, signs in numbers."""
+
+import codecs
+import csv
+import re
+from dataclasses import dataclass, replace
+from itertools import islice
+from pathlib import Path
+
+from residua.engines.sources import CSV, DELIMITERS
+from residua.errors import DataError
+
+SAMPLE = 1 << 16  # bytes that show an encoding
+MARKS = {
+    codecs.BOM_UTF8: "utf-8",
+    codecs.BOM_UTF32_LE: "utf-32",  # before UTF-16, whose mark it begins with
+    codecs.BOM_UTF32_BE: "utf-32",
+    codecs.BOM_UTF16_LE: "utf-16",
+    codecs.BOM_UTF16_BE: "utf-16",
+}
+TAB = ("tab", "\\t")
+ROWS = 1_000  # that show how numbers are written
+MISSING = {
+    "",
+    "NA",
+    "N/A",
+    "n/a",
+    "na",
+    "NaN",
+    "nan",
+    "NULL",
+    "null",
+    "#N/A",
+    "-",
+    "--",
+    ".",
+    "?",
+    "(missing)",
+}
+_COMMA = re.compile(r"[+-]?(\d{1,3}(\.\d{3})+|\d+)(,\d+)?")
+
+
+@dataclass(frozen=True, slots=True)
+class Dialect:
+    """How a text file is written: its delimiter, an encoding by Python's name for it, and signs in numbers.
+
+    `numbers` are the columns that show these signs.
+    """
+
+    delimiter: str
+    encoding: str
+    decimal: str = "."
+    thousands: str = ""
+    numbers: frozenset[str] = frozenset()
+
+    @property
+    def reading(self) -> dict[str, str]:
+        """What a spec has to say about it under `reading:`."""
+        known = {"encoding": "utf-8", "decimal": ".", "thousands": ""}
+        return {key: own for key, usual in known.items() if (own := getattr(self, key)) != usual}
+
+    def describe(self) -> str:
+        """All of it in words."""
+        parts = (
+            f"separated by {'tabs' if self.delimiter == chr(9) else repr(self.delimiter)}, in {self.charset}"
+        )
+        return parts if self.decimal == "." else f"{parts}, with {self.decimal!r} for decimals"
+
+    @property
+    def charset(self) -> str:
+        """The encoding by the name that other programs have for it."""
+        return self.encoding.upper().replace("-LE", "LE").replace("-BE", "BE")
+
+
+def dialect_of(path: Path, delimiter: str | None, encoding: str | None) -> Dialect:
+    """The dialect of a text file; what is not given is found."""
+    if delimiter is not None:
+        delimiter = "\t" if delimiter in TAB else delimiter
+        if len(delimiter) != 1 or delimiter in '"\r\n':
+            raise DataError(f"a delimiter is one character, such as ';', or 'tab', not {delimiter!r}")
+    known = _encoding(path) if encoding is None else _named(encoding)
+    if delimiter is None:
+        # The one that gives most columns, and of several the one that the ending stands for.
+        usual = CSV[path.suffix.lower()]
+        delimiter = max((usual, *DELIMITERS), key=lambda each: _width(path, each, known))
+    if not _width(path, delimiter, known):
+        raise DataError(f"{path} cannot be read: it has no first line that names the columns")
+    return _with_numbers(path, Dialect(delimiter, known))
+
+
+def _named(encoding: str) -> str:
+    try:
+        name = codecs.lookup(encoding).name
+        "".encode(name)  # not every codec is one of text
+    except LookupError:
+        raise DataError(
+            f"there is no encoding {encoding!r}; there are utf-8, utf-16, cp1252, latin-1 and others"
+        ) from None
+    return "utf-8" if name == "utf-8-sig" else name
+
+
+def _encoding(path: Path) -> str:
+    """The encoding that the first bytes of a file show."""
+    try:
+        with open(path, "rb") as file:
+            sample = file.read(SAMPLE)
+    except OSError as error:
+        raise DataError(f"{path} cannot be read: {error.strerror}") from error
+    for mark, encoding in MARKS.items():
+        if sample.startswith(mark):
+            return encoding
+    if sample[1::2].count(0) > len(sample) / 4:  # letters of most scripts' headers are in the first 256
+        return "utf-16-le"
+    if sample[::2].count(0) > len(sample) / 4:
+        return "utf-16-be"
+    try:
+        codecs.getincrementaldecoder("utf-8")().decode(sample, final=len(sample) < SAMPLE)
+    except UnicodeDecodeError:
+        return "cp1252"
+    return "utf-8"
+
+
+def _width(path: Path, delimiter: str, encoding: str) -> int:
+    """How many columns the header has; 0 where this cannot be its delimiter."""
+    try:
+        with open(path, encoding="utf-8-sig" if encoding == "utf-8" else encoding, newline="") as file:
+            rows = csv.reader(file, delimiter=delimiter, strict=True)
+            return next((len(row) for row in rows if row), 0)
+    except csv.Error:
+        return 0
+    except (OSError, UnicodeError) as error:
+        raise DataError(f"{path} cannot be read: {error}; if need be, give --encoding") from error
+
+
+def _with_numbers(path: Path, found: Dialect) -> Dialect:
+    """The dialect with the signs that numbers are written with, where those are commas and points."""
+    if found.delimiter == ",":
+        return found
+    with open(
+        path, encoding="utf-8-sig" if found.encoding == "utf-8" else found.encoding, newline=""
+    ) as file:
+        rows = csv.reader(file, delimiter=found.delimiter)
+        try:
+            header, *records = islice(filter(None, rows), ROWS)
+        except (csv.Error, UnicodeError):
+            return found
+    columns = {
+        name: {row[at] for row in records if len(row) > at} - MISSING for at, name in enumerate(header)
+    }
+    numbers = {
+        name: values
+        for name, values in columns.items()
+        if all(map(_COMMA.fullmatch, values)) and any("," in value for value in values)
+    }
+    if not numbers:
+        return found
+    grouped = any("." in value for values in numbers.values() for value in values)
+    return replace(found, decimal=",", thousands="." if grouped else "", numbers=frozenset(numbers))
