@@ -21,7 +21,7 @@ from residua.errors import BudgetError, WorkloadError
 from residua.schema import Schema
 from residua.schema.coding import hint
 from residua.workload import Table, Workload, linear, table
-from residua.workload.scores import cell_numbers
+from residua.workload.moments import cell_numbers
 
 
 class Answered(Protocol):

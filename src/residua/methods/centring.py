@@ -39,10 +39,8 @@ class CellWeights:
 
     def vector(self, by_class: Mapping[int, Array]) -> Array:
         """The vector of weights, or the slope in it from slopes in the weights."""
-        zero = {at: np.zeros(size) for at, size in self.cells.items() if at not in by_class}
-        return np.concatenate(
-            [np.zeros(0), *(self._bases[at].T @ {**by_class, **zero}[at] for at in self.cells)]
-        )
+        own = (basis.T @ by_class.get(at, np.zeros(len(basis))) for at, basis in self._bases.items())
+        return np.concatenate([np.zeros(0), *own])
 
 
 def on_attributes(

@@ -26,7 +26,7 @@ from residua.privacy.statement import interval_margin
 from residua.release.intervals import Intervals, fieller
 from residua.schema import Schema
 from residua.workload import Workload, linear, table
-from residua.workload.scores import cell_numbers
+from residua.workload.moments import cell_numbers
 
 MOST_FIGURES = 4_000  # of one statistic: their covariance is held
 MOST_ARGUMENTS = 2_000  # of a function of answers: it is evaluated twice for each

@@ -13,9 +13,8 @@ from residua.errors import WorkloadError
 from residua.schema import Attribute, Number
 from residua.workload.explicit import Explicit
 from residua.workload.groupings import Partition
-from residua.workload.moments import moment_words
+from residua.workload.moments import cell_numbers, moment_words
 from residua.workload.queries import Identity, Queries
-from residua.workload.scores import cell_numbers
 from residua.workload.sql.cells import values_of
 from residua.workload.sql.comparing import Unfit, number_of
 from residua.workload.sql.conditions import constant, restrictions
