@@ -33,7 +33,7 @@ LOCKED := --no-deps --require-hashes --only-binary=:all:
 TESTS := tests/unit tests/property tests/conformance tests/statistical
 TYPED := src reproductions benchmarks
 
-.PHONY: help demo check kernel mutants test test-wheel test-extras java postgres stress docs reproduce bench lock clean .venv .venv-extras
+.PHONY: help demo check kernel mutants test test-wheel test-extras java postgres stress release docs reproduce bench lock clean .venv .venv-extras
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z.-]+:.*## / { printf "  %-13s %s\n", $$1, $$2 }' Makefile
@@ -85,6 +85,9 @@ postgres:
 
 stress: $(DEV) $(PROJECT) ## long tests: large schemas, many seeds
 	.venv/bin/python -m pytest tests/stress
+
+release: $(DEV) $(PROJECT) ## a version, VERSION=0.2.0: every tier, changelog cut, wheel and sdist tried, commit and tag
+	.venv/bin/python .ci/release.py "$(VERSION)"
 
 mutants: $(DEV) $(PROJECT) ## changes of the kernel, one by one, each of which its tests must notice
 	CI=true .venv/bin/python tests/stress/mutants.py
