@@ -1,12 +1,14 @@
 """Blocks within places: figures, estimates and costs against dense twins, plans against the optimum."""
 
+import io
 from itertools import product
 
 import numpy as np
 import pytest
+from pyarrow import parquet
 
 import residua as rs
-from residua.errors import Infeasible, NotInSpan
+from residua.errors import DataError, Infeasible, NotInSpan, WorkloadError
 from residua.strategy.strategy import batches_of
 from residua.verify import verify
 
@@ -222,3 +224,27 @@ def test_tables_that_ask_no_levels_are_no_work_for_places():
     for work in (rs.table(schema, ["age"]), rs.table(schema, {"place": rs.prefix})):
         with pytest.raises(Infeasible, match="method 'places' is for tables that ask for the places"):
             rs.plan(work, rs.privacy_cost(1), method="places")
+
+
+def test_answers_in_parts_are_all_answers(tmp_path):
+    schema = some_schema(11)
+    work = rs.table(schema, ["sex"]) + rs.levels(schema, "place", ["sex"])
+    plan = rs.plan(work, rs.zcdp("0.1"), method="places")
+    codes = np.column_stack([np.random.default_rng(1).integers(0, size, 50) for size in schema.sizes])
+    release = rs.measure(plan, codes, ledger=None, noise=rs.simulated(seed=1))
+    release.write_answers(tmp_path / "answers", by="place.l0")
+    parts = sorted(path.parent.name for path in (tmp_path / "answers").glob("*/answers.parquet"))
+    assert parts == sorted(f"place.l0={label}" for label in ("all", *schema["place.l0"].labels()))
+    found = [
+        row for path in (tmp_path / "answers").glob("*/*") for row in parquet.read_table(path).to_pylist()
+    ]
+    figures = sorted((row["table"], row["query"], row["value"], row["stddev"]) for row in found)
+    whole = sorted(
+        (row["table"], row["query"], row["value"], row["stddev"]) for row in release.answers().to_pylist()
+    )
+    assert [row[:2] for row in figures] == [row[:2] for row in whole]
+    assert np.allclose([row[2:] for row in figures], [row[2:] for row in whole])
+    with pytest.raises(DataError, match="is there already"):
+        release.write_answers(tmp_path / "answers", by="place.l0")
+    with pytest.raises(WorkloadError, match="written to a folder"):
+        release.write_answers(io.BytesIO(), by="place.l0")

@@ -174,7 +174,7 @@ def write_answers(
     *,
     formulas: bool,
     stream: IO[bytes] | None = None,
-    **settings: float,
+    **settings: Any,
 ) -> None:
     """Write answers with their errors to a CSV or Parquet file, some at a time; `stream`, if it is open."""
     check_table_file(path)

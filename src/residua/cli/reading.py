@@ -78,6 +78,9 @@ def answer(
             "-o", "--output", help="Write all rows to this .csv, .parquet, .xlsx, .html or .md file."
         ),
     ] = None,
+    by: Annotated[
+        str | None, typer.Option("--by", help="With -o: a folder with a part for each, such as place.state.")
+    ] = None,
     most: Annotated[int, typer.Option("--most", min=1, help="Most rows to print of each table.")] = 40,
     formulas: Formulas = False,
     force: Force = False,
@@ -91,11 +94,15 @@ def answer(
       residua answer people.release --table age,sex --level 0.9
       residua answer people.release --rows age --columns sex -o table.xlsx
       residua answer people.release -o answers.parquet      (.xlsx: a sheet for each table)
+      residua answer census.release -o answers --by place.state
     """
     if rows is not None and rows.isdecimal():  # as --rows was once
         most, rows = max(int(rows), 1), None
     if sum(given is not None for given in (of, sql, rows)) > 1 or (across is not None and rows is None):
         raise typer.BadParameter("give one of --table, --sql and --rows; --columns goes with --rows")
+    if by is not None:
+        _write_parts(Release.load(file), of, sql, output, by, level, as_json=as_json)
+        return
     book = rows is not None or (output is not None and output.suffix.lower() == ".xlsx")
     _refuse_output(output, force, CROSSTABS if book and sql is None else TABLES)
     found = Release.load(file)
@@ -120,6 +127,25 @@ def answer(
         about = f"Measured {found.audit['time']} at rho = {rho}, protecting against {unit}."
         head = ("query", "value", "stddev", f"{100 * level:.4g}% interval")
         show(list(_screen(found, about, work, head, _answer_row, most, "answers.csv", level=level)))
+
+
+def _write_parts(
+    found: Release,
+    of: str | None,
+    sql: str | None,
+    output: Path | None,
+    by: str,
+    level: float,
+    *,
+    as_json: bool,
+) -> None:
+    """Answers in a folder with a file for each node of a level."""
+    if output is None:
+        raise typer.BadParameter("--by writes a folder of files; name it with -o")
+    work = _wanted(found, of, sql)
+    found.write_answers(output, work, level=level, by=by)
+    written = f"Wrote {counted(work.count, 'answer', 'answers')} to {output}, a part for each {by}"
+    show_json({"answers": output}) if as_json else show([written])
 
 
 def _rule(text: str | None) -> Rule:

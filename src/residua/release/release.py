@@ -25,6 +25,7 @@ from residua.release.asking import FIGURES, Asks
 from residua.release.crosstab import Tabulates
 from residua.release.intervals import Intervals, whole_ends
 from residua.release.measurements import Measurements, audit_record, checked_audit, fitted_measurements
+from residua.release.partitioned import write_parts
 from residua.release.printing import SIMULATED, WARNING
 from residua.release.regression import Relates
 from residua.release.statistics import Derives, TableAnswer
@@ -151,13 +152,21 @@ class Release(Asks, Relates, Derives, Tabulates):
         return values, stddev, values - margin, values + margin
 
     def write_answers(
-        self, path: _files.Target, work: Workload | None = None, *, level: float = 0.95
+        self, path: _files.Target, work: Workload | None = None, *, level: float = 0.95, by: str | None = None
     ) -> None:
         """Write every answer to a Parquet file, some at a time, so that they need not fit in memory.
 
-        Instead of a path, a binary file may be given that is open for writing.
+        Instead of a path, a binary file may be given that is open for writing. With `by`, such as
+        'place.state', the path is that of a new folder with a part for each state, which are made one by one.
         """
-        self._answers(work, level).write(path)
+        if by is None:
+            self._answers(work, level).write(path)
+        elif isinstance(path, str | os.PathLike):
+            write_parts(
+                path, self._workload(work), by, lambda part, own: self.write_answers(part, own, level=level)
+            )
+        else:
+            raise WorkloadError("answers in parts are written to a folder; give its path")
 
     def table(
         self,

@@ -12,8 +12,8 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from residua._arrays import AnyArray, Integers
-from residua._manifests import Arrays, checked_array, fetch, listed, stash, text, texts
+from residua._arrays import AnyArray, Arrays, Integers
+from residua._manifests import checked_array, fetch, listed, stash, text, texts
 from residua.errors import FileFormatError, SchemaError
 from residua.schema.attribute import OTHER, Attribute, Policy, check_policy
 from residua.schema.attributes import cells_of_numbers_as_words, check_labels, policy_text

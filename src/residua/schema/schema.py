@@ -12,8 +12,8 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from residua._arrays import AnyArray, Integers
-from residua._manifests import Arrays, flag, listed, submanifests, text, texts, whole
+from residua._arrays import AnyArray, Arrays, Integers
+from residua._manifests import flag, listed, submanifests, text, texts, whole
 from residua.errors import DataError, FileFormatError, SchemaError
 from residua.schema import files
 from residua.schema.attribute import Attribute

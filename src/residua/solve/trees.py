@@ -16,6 +16,7 @@ from residua.linalg.trees import Levels, Tree, passes, slopes
 
 ROUND = 60  # steps between two looks at the bracket
 LEAST_SHARE = 1e-6  # to start with: a share of nothing has no slope
+FARTHEST = -30.0  # logits further below the largest make no difference: squares of what is left must fit
 MEMORY = 12  # pairs of steps and slopes that L-BFGS keeps
 
 
@@ -101,7 +102,7 @@ class _Shares:
             table = np.full(mask.shape, -np.inf)
             table[mask] = own
             largest = table.max(axis=1, keepdims=True)
-            table = np.exp(table - np.where(np.isfinite(largest), largest, 0.0))
+            table = np.exp(np.maximum(table - np.where(np.isfinite(largest), largest, 0.0), FARTHEST)) * mask
             table /= np.maximum(table.sum(axis=1, keepdims=True), 1e-300)
             shares.append(table)
             found.append(left[:, None] * table[:, :-1])

@@ -1,0 +1,165 @@
+"""Places: planning by size, a state's redistricting tables from start to end, and the budget split of 2020.
+
+Fails where planning takes longer than stated, grows faster than the number of places to the power 1.1, where
+a state of 25,000 blocks takes more than 3 CPU minutes or 3 GB, or where the split of 2020 is better than ours
+in total. Figures are of one run on one core. Give a number of blocks to try a smaller state.
+"""
+
+import csv
+import resource
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+import residua as rs
+from residua.answering.blocks import Layer
+
+LEVELS = ("state", "county", "tract", "group", "block")
+SPLIT = (104, 1440, 447, 687, 1256, 165)  # of 4099: nation, state, county, tract, block group, block
+NATION = (51, 3_227, 85_000, 240_000)
+STATE = (1, 62, 2_000, 6_000, 25_000)
+GROWTH = 1.1
+
+
+def places(sizes: Sequence[int], levels: Sequence[str], seed: int = 1) -> rs.Hierarchy:
+    """Places of an uneven tree with so many nodes at each level, from a file."""
+    draw, owners, parents = np.random.default_rng(seed), 1, []
+    for size in sizes:
+        weights = draw.gamma(1.0, 1.0, owners)
+        parents.append(
+            np.repeat(np.arange(owners), 1 + draw.multinomial(size - owners, weights / weights.sum()))
+        )
+        owners = size
+    nodes = [np.arange(sizes[-1])]
+    for own in parents[:0:-1]:
+        nodes.insert(0, own[nodes[0]])
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "places.csv"
+        with open(path, "w", encoding="utf-8", newline="") as file:
+            writer = csv.writer(file)
+            writer.writerow(levels)
+            writer.writerows(zip(*(own.tolist() for own in nodes), strict=True))
+        return rs.Hierarchy.load(path, levels=levels)
+
+
+def timed(what: str, start: float, most: float = np.inf) -> float:
+    """CPU seconds since a start, told; the run fails where they are too many."""
+    taken = time.process_time() - start
+    held = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+    print(f"  {what}: {taken:.1f} CPU s, {held:.2f} GB at most so far", flush=True)
+    assert taken <= most, f"{what} took {taken:.1f} CPU s, more than {most}"
+    return taken
+
+
+def planned(sizes: Sequence[int], most: float, **others: rs.Integer) -> float:
+    """CPU seconds to plan the same table at every level, and of the nation."""
+    schema = rs.Schema(place=places(sizes, LEVELS[: len(sizes)]), **others)
+    work = rs.table(schema, list(others)) + rs.levels(schema, "place", list(others))
+    start = time.process_time()
+    plan = rs.plan(work, rs.zcdp(1))
+    taken = timed(
+        f"{sizes[-1]:,} places at {len(sizes) + 1} levels{' by ' + ', '.join(others) if others else ''}",
+        start,
+        most,
+    )
+    print(f"    at most {plan.certificate.gap:.3%} above any mechanism")
+    return taken
+
+
+def planning() -> None:
+    print("planning")
+    planned((51,), 60)  # loads what has to be loaded
+    planned(NATION[:2], 3, age=rs.Integer(0, 17), sex=rs.Integer(0, 1))
+    planned(NATION[:3], 10)
+    planned(NATION, 20)
+    few, many = (planned((51, 500, size), 60) for size in (10_000, 1_000_000))
+    exponent = np.log(many / few) / np.log(100)
+    print(f"  growth from 10,000 to 1,000,000 places: exponent {exponent:.2f}, at most {GROWTH}")
+    assert exponent <= GROWTH
+
+
+def redistricting(schema: rs.Schema) -> rs.Workload:
+    """Race, alone and by origin, for all and for those of voting age, at every level."""
+    tables = (["race"], ["hispanic", "race"], ["adult", "race"], ["adult", "hispanic", "race"])
+    found = [
+        work for names in tables for work in (rs.table(schema, names), rs.levels(schema, "place", names))
+    ]
+    return sum(found[1:], found[0])
+
+
+def people(schema: rs.Schema, count: int) -> np.ndarray:
+    """Codes of invented people: few races are common, and places differ in size."""
+    draw = np.random.default_rng(2)
+    place = np.minimum((draw.beta(0.8, 1.2, count) * schema.sizes[0]).astype(np.int32), schema.sizes[0] - 1)
+    race = np.minimum(draw.geometric(0.45, count) - 1, 62).astype(np.int32)
+    return np.column_stack([place, race, draw.integers(0, 2, count), draw.integers(0, 2, count)])
+
+
+def state(sizes: Sequence[int], records: int) -> None:
+    print(f"a state of {sizes[-1]:,} blocks")
+    place = places(sizes, LEVELS)
+    schema = rs.Schema(place=place, race=rs.Integer(0, 62), hispanic=rs.Integer(0, 1), adult=rs.Integer(0, 1))
+    work, codes = redistricting(schema), people(schema, records)
+    whole = start = time.process_time()
+    plan = rs.plan(work, rs.zcdp(1))
+    timed(f"plan of {work.count:,} numbers", start)
+    start = time.process_time()
+    release = rs.measure(plan, codes, ledger=None, noise=rs.simulated(seed=1))
+    timed(f"measure {records:,} records", start)
+    start = time.process_time()
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "answers.parquet"
+        release.write_answers(path)
+        timed(f"all answers with errors, {path.stat().st_size / 2**20:,.0f} MB", start)
+    timed("all of it", whole, 180)
+    held = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+    assert held <= 3, f"{held:.2f} GB were held"
+    against_2020(plan)
+
+
+def against_2020(plan: rs.Plan) -> None:
+    """Total variance of each level, ours beside that of the split of 2020 at the same privacy cost."""
+    strategy = plan.strategy
+    counts = [1, *(plan.schema[f"place.{level}"].size for level in LEVELS)]
+    shares = {
+        count: sum(own for own, each in zip(SPLIT, counts, strict=True) if each == count) for count in counts
+    }
+    theirs = replace(strategy, layers=tuple(_at_shares(strategy.layers, shares)), grain=None)
+    theirs = theirs.scaled(strategy.cost() / theirs.cost())
+    print("total variance of each level, the split of 2020 over ours")
+    sums = np.zeros((2, len(counts)))
+    for group in plan.workload.groups():
+        depth = next(
+            (at for at, level in enumerate(LEVELS, start=1) if f"place.{level} " in f"{group.name} "), 0
+        )
+        sums[:, depth] += [each.total(group, weighted=True) for each in (strategy, theirs)]
+    for name, (mine, other) in zip(("nation", *LEVELS), sums.T, strict=True):
+        print(f"  {name:7} {other / mine:6.2f}")
+    ours, split = sums.sum(axis=1)
+    print(f"  all     {split / ours:6.2f}")
+    assert ours < split
+
+
+def _at_shares(layers: Sequence[Layer], shares: dict[int, int]) -> Iterator[Layer]:
+    """Layers whose levels have these shares of the budget, each divided as the layers divide it."""
+    means: dict[int, float] = {}
+    for layer in layers:
+        places = 1 if layer.within is None else len(layer.noise)
+        means[places] = means.get(places, 0.0) + float(layer.costs.sum()) / places
+    for layer in layers:
+        places = 1 if layer.within is None else len(layer.noise)
+        own = layer.costs if layer.within is None else np.full(places, layer.costs.mean())
+        costs = own * shares[places] / means[places] / sum(SPLIT)
+        yield replace(layer, noise=layer.noise * layer.costs / costs, costs=costs, shares=None)
+
+
+if __name__ == "__main__":
+    blocks = int(sys.argv[1]) if len(sys.argv) > 1 else STATE[-1]
+    if blocks == STATE[-1]:
+        planning()
+    state([max(1, size * blocks // STATE[-1]) for size in STATE], records=40 * blocks)
