@@ -66,11 +66,10 @@ COMPARED_CELLS = 2_500  # that are compared with each other, all pairs of them
 MOST_RESIDUALS = 5_000_000  # of all blocks that are not centred; planning more of them takes hours
 
 # Methods
-QUICK_CELLS = 1_024  # joint cells up to which the optimum over all mechanisms takes seconds
 COMPARED_PLACES = 128  # cells of an attribute with levels up to which it is also planned without them
 MANY_TABLES = 50_000  # above this choosing weights would take minutes
 BLOCK_RANK = 2_600  # of a block that is no product; above, the best product of factors is taken instead
-UNION_WORK = 1.1e9  # rank^2 * cells up to which all tables with joint families are solved as one block
+UNION_WORK = 9e10  # operations up to which all tables with joint families are solved as one block
 JOINT_CLASSES = 1_024  # joint classes of cells that several attributes are taken for as one
 BASELINE_CELLS = 8_192  # of one attribute of a baseline: half a gigabyte
 BASELINE_ENTRIES = 20_000_000  # of a query matrix that is measured as it is: 160 MB

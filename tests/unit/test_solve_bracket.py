@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from residua.solve.cells import bracket, solve_cells
+from residua.solve.cells import _levelled, bracket, solve_cells
 from residua.solve.targets import sight_of
 
 Array = NDArray[np.float64]
@@ -50,6 +50,18 @@ def test_scaled_columns_come_nearer_to_the_optimum() -> None:
     plain = seen.trace**2 * seen.slopes.max()
     optimum = solve_cells(prefix(100), 1e-6).lower
     assert seen.upper < 1.01 * optimum < 1.4 * optimum < plain
+
+
+@pytest.mark.parametrize("rank", [3, 20, 39])
+def test_columns_are_scaled_within_the_row_space(rank: int) -> None:
+    root = np.random.default_rng(rank).standard_normal((rank, 40))
+    seen = bracket(root, np.full(40, 1 / 40))
+    found = _levelled(root, np.linalg.qr(root.T)[0], seen)
+    assert np.max(np.sum(found.rows**2, axis=0)) == pytest.approx(1, abs=1e-14)
+    inverse = np.linalg.pinv(found.rows)
+    np.testing.assert_allclose(root @ inverse @ found.rows, root, atol=1e-9)
+    assert float(np.sum((root @ inverse) ** 2)) == pytest.approx(found.upper, rel=1e-9)
+    assert seen.lower <= found.upper <= seen.upper
 
 
 @pytest.mark.parametrize("precise", [False, True])

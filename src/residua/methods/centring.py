@@ -1,16 +1,15 @@
 """Weights that centre attributes, as one vector to search over and as measures in whole numbers."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 
 import numpy as np
 
 from residua._arrays import Array
 from residua.linalg.matrices import Measure, mean_first
 
-LARGEST_WEIGHT = 4_096  # of the whole numbers that weights are rounded to
-SIGNIFICANT = 7  # binary digits that they keep
-MANY_SIGNIFICANT = 5  # the same of many cells: few different numbers have short rows that cancel
-MANY_CELLS = 100
+LARGEST_WEIGHT = 64  # of the whole numbers that weights are rounded to
+LARGEST_FINE = 4_096  # the same where all cells are measured
+SIGNIFICANT = 5  # binary digits that fine ones keep: few different numbers have short kernels
 
 
 class CellWeights:
@@ -50,14 +49,18 @@ def on_attributes(
     return tuple(chosen.get(own, Measure(size)) for own, size in zip(classes, sizes, strict=True))
 
 
-def in_whole_numbers(weights: Mapping[int, Array]) -> dict[int, Measure]:
-    """Measures in small whole numbers nearly in proportion to the weights (I-007)."""
+def in_whole_numbers(weights: Mapping[int, Array], fine: Container[int] = ()) -> dict[int, Measure]:
+    """Measures in small whole numbers nearly in proportion to the weights (I-007).
+
+    Those of `fine` classes keep the digits of small weights too; rows that measure less than all cells would
+    get too large for that.
+    """
     found = {}
     for number, own in weights.items():
-        bits = SIGNIFICANT if len(own) < MANY_CELLS else MANY_SIGNIFICANT
-        scaled = own * (LARGEST_WEIGHT / np.abs(own).max())
-        digit = 2.0 ** (np.floor(np.log2(np.maximum(np.abs(scaled), 1.0))) - bits + 1)
-        scaled = (np.rint(scaled / np.maximum(digit, 1.0)) * np.maximum(digit, 1.0)).astype(np.int64)
+        scaled = own * ((LARGEST_FINE if number in fine else LARGEST_WEIGHT) / np.abs(own).max())
+        digits = np.floor(np.log2(np.maximum(np.abs(scaled), 1.0))) + 1
+        unit = 2.0 ** np.maximum(digits - SIGNIFICANT, 0) if number in fine else 1.0
+        scaled = (np.rint(scaled / unit) * unit).astype(np.int64)
         common = max(int(np.gcd.reduce(scaled)), 1)
         found[number] = Measure.whole([int(entry) // common for entry in scaled])
     return found

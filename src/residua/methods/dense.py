@@ -16,6 +16,7 @@ from residua.answering.blocks import Placed, Shape
 from residua.errors import WorkloadError
 from residua.linalg.matrices import join, row_space, spread, threads_for
 from residua.methods.draft import Caps, Draft, Progress
+from residua.methods.effort import DECOMPOSED
 from residua.solve.cells import Solution, solve_cells, solve_circulant
 from residua.solve.newton import Progress as SolverProgress
 from residua.solve.targets import TargetSolution, refined, solve_targets
@@ -24,7 +25,7 @@ from residua.strategy.integers import independent_integers
 from residua.strategy.strategy import Strategy
 from residua.workload import Queries, Table, Workload
 from residua.workload.queries import spelled
-from residua.workload.tables import Factor
+from residua.workload.tables import Factor, choices
 from residua.workload.union import common_product, joint_rows, refuse_many_cells
 
 
@@ -41,6 +42,33 @@ def dense(work: Workload, tolerance: float, progress: Progress | None = None) ->
     strategy, spans = _product(work, factors, [solution.strategy for solution in solutions], 1.0)
     lower = weight * math.prod(solution.lower for solution in solutions)
     return Draft(strategy, lower, "all mechanisms", spans=spans)
+
+
+EVALUATIONS = 7.0  # of a solver, typically, those on fewer cells included
+
+
+def dense_work(work: Workload) -> float:
+    """About how many operations `dense` takes; infinite where it is refused."""
+    shared = common_product(work)
+    pairs = matrix_sizes(work, shared and shared[1])
+    if any(cells > DENSE_CELLS for _, cells in pairs):
+        return math.inf
+    if shared is None:
+        ((_, cells),) = pairs
+        ranks = (math.prod(min(f.queries.count, f.queries.cells) for f in g.factors) for g in work.groups())
+        pairs = [(min(sum(ranks), _residuals(work)), cells)]
+    return sum(EVALUATIONS * DECOMPOSED * float(min(pair)) ** 2 * pair[1] for pair in pairs)
+
+
+def _residuals(work: Workload) -> int:
+    """Dimensions of everything that can be asked of the attributes of each table."""
+    sizes = work.schema.sizes
+    subsets = {
+        tuple(attributes[place] for place in kept)
+        for attributes in {tuple(sorted(group.attributes)) for group in work.groups()}
+        for kept in choices(len(attributes))
+    }
+    return sum(math.prod(sizes[at] - 1 for at in subset) for subset in subsets)
 
 
 def _product(

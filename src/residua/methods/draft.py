@@ -35,7 +35,7 @@ class Draft:
     `uniform_total` is the value of uniform centring (QuerySmasher), where it was found on the way. `prices`
     has, for each part of a workload with targets, one number per table (a group has one): its share of the
     price, all adding up to 1. To first order, allowing a table's queries `1 + e` times the variance saves
-    `e * share` of the cost (claim G-003).
+    `e * share` of the cost (claim G-003). `undone` says what was not tried for want of effort.
     """
 
     strategy: Strategy
@@ -45,6 +45,7 @@ class Draft:
     spans: Mapping[int, Integers | None] = field(default_factory=dict)
     uniform_total: float | None = None
     prices: tuple[Array, ...] = ()
+    undone: tuple[str, ...] = ()
 
     def total(self, work: Workload) -> float:
         """Total weighted variance of its strategy."""

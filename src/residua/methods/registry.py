@@ -6,19 +6,21 @@ the strategies it is compared with plan noise of either law.
 
 import math
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from residua._arrays import Array
-from residua._limits import COMPARED_PLACES, MANY_TABLES, QUICK_CELLS, WIDEST
+from residua._limits import COMPARED_PLACES, DENSE_CELLS, MANY_TABLES, WIDEST
 from residua.decompose import decompose
-from residua.errors import WorkloadError
+from residua.errors import Infeasible, WorkloadError
 from residua.methods.baselines import BASELINES
 from residua.methods.blocks import Fourier, Given, querysmasher, solve_blocks, widened
-from residua.methods.dense import dense, dense_targets, quick_for_targets
+from residua.methods.dense import dense, dense_targets, dense_work, quick_for_targets
 from residua.methods.draft import Caps, Draft, Method, Progress, best_of
+from residua.methods.effort import Account
 from residua.methods.hdmm.kron import kron, nested, union
 from residua.methods.hdmm.marginals import marginals
 from residua.methods.places import places
@@ -26,29 +28,51 @@ from residua.methods.scales.loss import Loss, block_loss
 from residua.methods.scales.targets import block_targets
 from residua.methods.smasher import smasher
 from residua.privacy import NoiseLaw
-from residua.workload import Identity, Total, Workload
+from residua.workload import Identity, TableRun, Total, Workload
 from residua.workload.union import common_product, one_wide_product
 
 TARGET_METHODS = ("auto", "dense", "smasher", "querysmasher", "residualplanner")
 """Those that bound each query's error."""
 
 
-def auto(work: Workload, tolerance: float, progress: Progress | None = None) -> Draft:
-    """The optimum of all mechanisms where that takes seconds, otherwise the best blocks."""
+def auto(
+    work: Workload, tolerance: float, progress: Progress | None = None, account: Account | None = None
+) -> Draft:
+    """The optimum of all mechanisms where the account has the work for it, otherwise the best blocks."""
+    account = Account() if account is None else account
     widest = max((work.schema.sizes[at] for at in work.attributes), default=1)
     if work.invariant and not one_wide_product(work) and widest <= WIDEST:
         return querysmasher(work, tolerance, progress)
-    shared = common_product(work)
-    joint = math.prod(work.schema.sizes[at] for at in work.attributes)
-    sizes = [factor.queries.cells for factor in shared[1]] if shared else [joint]
-    if max(sizes, default=1) <= QUICK_CELLS:
+    product = common_product(work) is not None and dense_work(work) < math.inf
+    if product or account.affords(dense_work(work), "the optimum over all joint cells"):
         return dense(work, tolerance, progress)
     if work.tables > MANY_TABLES:
         return querysmasher(work, tolerance, progress)
+    blocks = partial(_blocks, work, tolerance, progress, account)
     if not any(work.schema.attributes[at].levels for at in work.attributes):
-        return smasher(work, tolerance, progress)
-    ways = [partial(places, work, tolerance, progress), partial(smasher, work, tolerance, progress)]
+        return blocks()
+    ways = [partial(places, work, tolerance, progress), blocks]
     return best_of(work, ways[: 2 if widest <= COMPARED_PLACES else 1], ways[1:], proved=tolerance)
+
+
+def _blocks(work: Workload, tolerance: float, progress: Progress | None, account: Account) -> Draft:
+    """The best blocks, and what was left undone."""
+    refuse_wide_columns(work)
+    return replace(smasher(work, tolerance, progress, account), undone=tuple(account.undone))
+
+
+def refuse_wide_columns(work: Workload) -> None:
+    """Infeasible where a column has more cells than a matrix may, and a table asks for more than counts."""
+    for part in work.parts:
+        for factor in () if isinstance(part, TableRun) and part.joint is not None else part.factors:
+            if factor is None or len(factor.attributes) > 1 or factor.queries.cells <= DENSE_CELLS:
+                continue
+            if not factor.queries.invariant:
+                name = work.schema.names[factor.attributes[0]]
+                raise Infeasible(
+                    f"bin {name!r}: {factor.queries!r} on {factor.queries.cells:,} cells takes a matrix of "
+                    f"that many rows, and {DENSE_CELLS:,} fit; use rs.Binned, or ask for plain counts"
+                )
 
 
 def targets_draft(

@@ -4,27 +4,28 @@ A query may be split in many ways into pieces on subsets of its attributes, not 
 With T the square root of a block's optimum, the total variance is `(sum over blocks of T)^2`; here the splits
 are chosen to make the sum least, by quasi-Newton steps with exact slopes (from where, says claim C-006).
 Tables of one-attribute families are centred by one weight vector per attribute (claims C-001 to C-004),
-rounded to small whole numbers so that the plan can be measured in integers; those with joint families freely
-(`methods.splits`). The best of all that was found is taken, uniform centring included.
+rounded to small whole numbers so that the plan can be measured in integers; tables with joint families are
+split freely (`methods.splits`). The best of all that was found is taken, uniform centring included.
 """
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
 
 from residua._arrays import Array, Integers
-from residua._limits import BOUND_CELLS, CELL_CLASSES, DENSE_CELLS, HEAVY_WORK, UNION_WORK
+from residua._limits import BOUND_CELLS, CELL_CLASSES, HEAVY_WORK, UNION_WORK
 from residua.answering.blocks import Layer, Shape
 from residua.bounds import product_dual_or_nothing, svd_or_nothing
 from residua.decompose import Decomposition, SimpleBlocks, decompose, gather
 from residua.linalg.matrices import Measure, threads_for
 from residua.methods.blocks import Optimal, querysmasher, solve_blocks
 from residua.methods.centring import CellWeights, in_whole_numbers, on_attributes
-from residua.methods.dense import dense, matrix_sizes
+from residua.methods.dense import dense, dense_work
 from residua.methods.draft import Draft, Progress
+from residua.methods.effort import Account
 from residua.methods.splits.blocks import Division, divide, family_of, is_joint
 from residua.methods.splits.free import FreeTables
 from residua.methods.splits.sum import BlockSum
@@ -34,41 +35,56 @@ from residua.strategy.build import with_best_noise
 from residua.strategy.strategy import Domain
 from residua.workload import Workload
 from residua.workload.symmetry import roles
-from residua.workload.union import common_product
 from residua.workload.views import combined_factors
 
 OUTER_STEPS = 60
+AGAIN = 4  # searches over light sums, each from where the last one ended
+LIGHT = 1e9  # operations of one value of a sum that is light
+FEW_CELLS = 64  # up to which weights need no more digits than their number
 
 
-def smasher(work: Workload, tolerance: float, progress: Progress | None = None) -> Draft:
+def smasher(
+    work: Workload, tolerance: float, progress: Progress | None = None, account: Account | None = None
+) -> Draft:
     """The best decomposition found, never worse than uniform centring; the draft states both totals."""
+    if work.invariant or any(
+        factor.queries.cells > CELL_CLASSES for _, factor in combined_factors(work.parts)
+    ):
+        found = querysmasher(work, tolerance, progress)  # a search would find nothing, or take too long
+        return replace(found, uniform_total=found.value)
+    account = Account() if account is None else account
+    joint = any(map(is_joint, work.parts))
+    if joint and dense_work(work) <= UNION_WORK:
+        return dense(work, tolerance, progress)
+    own = roles_in(work, by_weight=not joint)
+    free = split(work, own, tolerance, progress, account) if joint else None
+    if free is None:
+        return centred(work, own, tolerance, progress, account)
     uniform = querysmasher(work, tolerance, progress)
-    if uniform.scope == "all mechanisms":
-        return replace(uniform, uniform_total=uniform.value)
-    drafts = [uniform, *_candidates(work, tolerance, progress)]
-    best = min(drafts, key=lambda draft: math.inf if draft.value is None else draft.value)
+    best = min(free, uniform, key=lambda draft: draft.value or math.inf)
     return replace(best, uniform_total=uniform.value)
 
 
-def _candidates(work: Workload, tolerance: float, progress: Progress | None) -> Iterator[Draft]:
-    if any(factor.queries.cells > CELL_CLASSES for _, factor in combined_factors(work.parts)):
-        return  # a search would go through all those cells at every step
-    joint = any(map(is_joint, work.parts))
-    if joint and _union_work(work) <= UNION_WORK:
-        found = dense(work, tolerance, progress)
-        yield replace(found, value=found.total(work))
-        return
-    own = roles_in(work, by_weight=not joint)
-    free = split(work, own, tolerance, progress) if joint else None
-    yield centred(work, own, tolerance, progress) if free is None else free
-
-
-def centred(work: Workload, roles: list[int], tolerance: float, progress: Progress | None) -> Draft:
+def centred(
+    work: Workload,
+    roles: list[int],
+    tolerance: float,
+    progress: Progress | None,
+    account: Account | None = None,
+) -> Draft:
     """All tables centred by the best weights found."""
-    total = BlockSum(gather(work.parts, roles), work.schema.sizes)
-    found = least(total, roles, work.schema.sizes, (0.0,), OUTER_STEPS, progress)
-    measures = on_attributes(in_whole_numbers(found.weights), roles, work.schema.sizes)
-    return solve_blocks(decompose(work, measures), work.schema.sizes, Optimal(), tolerance, progress)
+    account = Account() if account is None else account
+    sizes = work.schema.sizes
+    total = BlockSum(gather(work.parts, roles), sizes)
+    uniform = total.at({})[0] ** 2
+    # Where tables ask little of their cells the sum has edges, on which a search is begun again.
+    again = AGAIN if total.work <= LIGHT else 1
+    found = least(total, roles, sizes, (0.0,) * again, OUTER_STEPS, progress, account)
+    measures = on_attributes(in_whole_numbers(found.weights, total.complete_roles(FEW_CELLS)), roles, sizes)
+    draft = solve_blocks(decompose(work, measures), sizes, Optimal(), tolerance, progress)
+    if draft.value is not None and draft.value > uniform * (1 + tolerance):
+        draft = querysmasher(work, tolerance, progress)
+    return replace(draft, uniform_total=max(uniform, draft.value or 0.0) if found.weights else draft.value)
 
 
 def roles_in(work: Workload, *, by_weight: bool) -> list[int]:
@@ -76,16 +92,16 @@ def roles_in(work: Workload, *, by_weight: bool) -> list[int]:
     return roles(work.schema, work.parts, [part.weight if by_weight else 1.0 for part in work.parts])
 
 
-def _union_work(work: Workload) -> float:
-    """`rank^2 * cells` of the largest matrix that the optimum needs; infinite if that does not fit."""
-    shared = common_product(work)
-    count, cells = max(matrix_sizes(work, shared and shared[1]), key=lambda pair: pair[1])
-    return math.inf if cells > DENSE_CELLS else float(min(count, cells)) ** 2 * cells
-
-
 LEAST_GAIN = 2e-6  # relative; a step that gains less is the last
 LEAST_MOVE = 1e-8  # the same for moves, whose steps gain little for long
 FIRST_STEP = 0.03  # relative to the length of uniform weights
+
+
+SEARCHED = 0.5  # of the work that is left, for a search
+
+
+class _Enough(Exception):
+    """Raised where a search has done all the work that it may."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -103,8 +119,9 @@ def least(
     fills: Sequence[float],
     steps: int,
     progress: Progress | None,
+    account: Account,
 ) -> Search:
-    """The best weights and moves found from uniform centring, with less and less filling."""
+    """The best weights and moves found within the account, with less and less filling."""
 
     weights = CellWeights({number: sizes[list(roles).index(number)] for number in weighted_roles(total)})
     moves = 0 if total.free is None else len(total.free.start())
@@ -116,25 +133,34 @@ def least(
             weights.read(x[: weights.count]), x[weights.count :] if total.free is not None else None
         )
 
-    evaluations = 0
+    evaluations, reached, allowed = 0, (math.inf, np.zeros(0)), SEARCHED * account.left
 
     def value(x: Array, fill: float) -> tuple[float, Array]:
-        nonlocal evaluations
+        nonlocal evaluations, reached
+        if evaluations and total.work > allowed:
+            raise _Enough
         evaluations += 1
         if progress is not None:
             progress("choosing splits", min(1.0, evaluations / (steps * len(fills))))
         at = read(x * unit)
         found, by_role, by_move = total.at(at.weights, at.moved, fill)
+        reached = min(reached, (found, x.copy()), key=lambda each: each[0])
         return found, np.concatenate([weights.vector(by_role), by_move]) * unit
 
     x = np.zeros(weights.count + moves)
-    x[: weights.count] = weights.vector(total.own_weights(list(weights.cells)))
+    x[: weights.count] = weights.vector(total.own_weights(total.complete_roles()))
     # A first step has length one; all weights of a role together are hardly longer than their mean.
     unit = np.concatenate([weights.lengths * FIRST_STEP, np.ones(moves)])
     x /= unit
     for fill in fills:
-        ends = {"maxiter": steps, "maxfun": steps, "ftol": LEAST_MOVE if moves else LEAST_GAIN}
-        x = quasi_newton(partial(value, fill=fill), x, **ends)
+        reached = (math.inf, x)  # other fillings have other values
+        try:
+            least_gain = LEAST_MOVE if moves or len(fills) > 1 else LEAST_GAIN
+            quasi_newton(partial(value, fill=fill), x, maxiter=steps, maxfun=steps, ftol=least_gain)
+        except _Enough:
+            account.undone.append("further steps of the search over splits")
+        x = reached[1]
+    account.spent += total.work
     return read(x * unit)
 
 
@@ -156,7 +182,13 @@ STEPS = 60  # with each filling
 HEAVY_STEPS = 30
 
 
-def split(work: Workload, roles: Sequence[int], tolerance: float, progress: Progress | None) -> Draft | None:
+def split(
+    work: Workload,
+    roles: Sequence[int],
+    tolerance: float,
+    progress: Progress | None,
+    account: Account | None = None,
+) -> Draft | None:
     """Blocks under optimised splits, or None where no table gains by one or all are too large."""
     division = divide(work)
     if not division.free:
@@ -167,7 +199,8 @@ def split(work: Workload, roles: Sequence[int], tolerance: float, progress: Prog
     total = BlockSum(gather(division.centred, own, free.blocks), work.schema.sizes, free)
     heavy = division.work > HEAVY_WORK
     fills, steps = (FILLS[1:], HEAVY_STEPS) if heavy else (FILLS, STEPS)
-    found = least(total, own, work.schema.sizes, fills, steps, progress)
+    account = Account() if account is None else account
+    found = least(total, own, work.schema.sizes, fills, steps, progress, account)
     return _assembled(work, division, total, found, own, tolerance, progress)
 
 

@@ -160,9 +160,47 @@ def _reached_levelled(weights: Array, scales: Array, directions: Array, costs: A
     return ((float(np.linalg.norm(images)) + rounded) / (1 - doubt)) ** 2
 
 
+@dataclass(frozen=True, slots=True)
+class Levelled:
+    """A strategy of cost 1 and what it reaches."""
+
+    rows: Array
+    upper: float
+
+    def strategy(self) -> Array:
+        """The strategy, shape (rank, cells)."""
+        return self.rows
+
+
+def _levelled(root: Array, basis: Array, seen: Bracket) -> Levelled:
+    """The strategy of a bracket with columns scaled to length 1 and projected on the row space, a few times.
+
+    `basis` has orthonormal columns that span the rows of `root`. What it reaches is worked out from the
+    matrix itself, rounding included (S-010).
+    """
+    rows = seen.directions / np.sqrt(seen.scales)[:, None]
+    for _ in range(LEVELLINGS):
+        inner = (rows / np.linalg.norm(rows, axis=0)) @ basis  # (rank, rank)
+        rows = inner @ basis.T
+    rows /= np.sqrt(np.max(np.sum(rows**2, axis=0)))
+    inner = rows @ basis
+    try:
+        inverse = np.linalg.inv(inner)
+    except np.linalg.LinAlgError:
+        return Levelled(rows, np.inf)
+    images = root @ basis @ inverse
+    unit = 4 * (sum(root.shape) + 4) * UNIT_ROUNDOFF
+    size, stretch = float(np.linalg.norm(images)), float(np.linalg.norm(inverse))
+    missed = float(np.linalg.norm(images @ rows - root)) + unit * size * float(np.linalg.norm(rows))
+    upper = (size + missed * stretch) ** 2 * (1 + 2 * unit) if missed * stretch < 1e-3 * size else np.inf
+    return Levelled(rows, upper)
+
+
 DEFAULT_TOLERANCE = 1e-6
 BLUR_SHARE = 0.25  # of the tolerance: above this, rounding is in the way and brackets are made precisely
 APPROACHES = 12  # steps before Newton's, at most
+LEVELLINGS = 3
+NEAR = 10.0  # times the tolerance: from weights farther than that no strategy comes within it
 WORTHWHILE = 0.55  # of the gap that such a step may leave; above, Newton's are better
 FEW_CELLS = 128  # up to which the weights of every second cell are no help
 COARSE_GAP = 1e-3  # to which those are found
@@ -223,6 +261,7 @@ class _Search(Search):
     def __init__(self, root: Array, tolerance: float, progress: Progress | None) -> None:
         super().__init__(tolerance, progress)
         self.root, self.precise = root, False
+        self._basis: Array | None = None
 
     def look(self, weights: Array) -> Bracket:
         seen = bracket(self.root, weights, precise=self.precise)
@@ -232,6 +271,18 @@ class _Search(Search):
         self.keep(seen.lower, weights / weights.sum(), seen.upper, seen)
         return seen
 
+    def level(self, seen: Bracket, weights: Array) -> None:
+        """Keep the strategy of a bracket with its columns brought nearer to one length, if it is better."""
+        rank, cells = self.root.shape
+        if rank == cells or self.precise or not np.isfinite(seen.upper):
+            return
+        if self._basis is None:
+            self._basis = np.linalg.qr(self.root.T)[0]
+        found = _levelled(self.root, self._basis, seen)
+        if found.upper < self.upper:
+            self.upper, self.best = found.upper, found
+            self.gaps[-1] = self.gap
+
     def approach(self, weights: Array) -> Array:
         """Weights after steps that multiply each by its squared slope, as long as the gap shrinks by them.
 
@@ -239,6 +290,8 @@ class _Search(Search):
         """
         for at in range(APPROACHES):
             seen = self.look(weights)
+            if self.gap > self.tolerance and float(weights @ (seen.slopes - 1) ** 2) < NEAR * self.tolerance:
+                self.level(seen, weights)
             weights = weights * seen.slopes**2
             weights = weights / weights.sum()
             slow = at > 1 and self.gaps[-1] > WORTHWHILE * self.gaps[-2]

@@ -51,6 +51,14 @@ class BlockSum:
         by_move = np.zeros(0) if self.free is None else self.free.slopes(point.by_piece)
         return total, point.by_weight(weights), by_move
 
+    def complete_roles(self, above: int = 0) -> list[int]:
+        """Roles of more cells than `above` that are asked, alone, for all of their cells, by every source."""
+        found = {role: True for source in self.asked.sources for role in source.roles}
+        for source, root in zip(self.asked.sources, self.roots, strict=True):
+            for role, size in zip(source.roles, source.sizes, strict=True):
+                found[role] &= size > above and len(source.roles) == 1 and len(root) == size
+        return [role for role, complete in found.items() if complete]
+
     def own_weights(self, roles: Sequence[int]) -> dict[int, Array]:
         """Weights of each role that would be best if every other attribute were asked for plain cells.
 
