@@ -383,6 +383,26 @@ def _gram_key(piece: Piece, root: Array) -> bytes:
     return repr((marks, float(f"{scale:.10e}"))).encode() + content
 
 
+def common_pieces(terms: Sequence[Placed]) -> tuple[Placed, tuple[int, ...], list[Placed]]:
+    """Pieces that all terms of a block share, the other places, and the terms on those, counted anew.
+
+    A block whose terms are `A_t (x) C` is `(sum of A_t) (x) C`, and its solution a product (claim S-008).
+    """
+    common = tuple(piece for piece in terms[0] if all(piece in other for other in terms[1:]))
+    taken = {place for places, _ in common for place in places}
+    rest = tuple(sorted({place for places, _ in terms[0] for place in places} - taken))
+    moved = {place: at for at, place in enumerate(rest)}
+    others = [
+        tuple(
+            (tuple(moved[place] for place in places), number)
+            for places, number in term
+            if (places, number) not in common
+        )
+        for term in terms
+    ]
+    return common, rest, others
+
+
 def signature(block: Block) -> tuple[tuple[tuple[float, Placed], ...], float]:
     """A key that blocks share whose grams agree up to scale (to ten digits), and the scale."""
     scale = max(term.coefficient for term in block.terms)

@@ -14,7 +14,7 @@ import numpy as np
 from residua._arrays import AnyArray, Array, Integers
 from residua._limits import BLOCK_RANK
 from residua.answering.blocks import Layer, Shape
-from residua.decompose import Block, Decomposition, SimpleBlocks, Term, decompose, signature
+from residua.decompose import Block, Decomposition, SimpleBlocks, Term, common_pieces, decompose, signature
 from residua.linalg.matrices import (
     VANISHING,
     Measure,
@@ -234,6 +234,12 @@ class _BlockCache:
     def _block(self, terms: Sequence[Term]) -> Solved:
         if len(terms) == 1:
             return self._single(terms[0])
+        common, rest, others = common_pieces([term.pieces for term in terms])
+        if common and rest:
+            reduced = [Term(term.coefficient, own) for term, own in zip(terms, others, strict=True)]
+            return self._joined(
+                [*((places, self.piece(at)) for places, at in common), (rest, self._block(reduced))]
+            )
         sizes, tags, measures = self._places(terms[0])
         if self.solver.products_only or math.prod(size - 1 for size in sizes) > BLOCK_RANK:
             return self._product_of(terms)
@@ -246,7 +252,10 @@ class _BlockCache:
 
     def _single(self, term: Term) -> Solved:
         """One Kronecker product of pieces: solutions, values and bounds multiply."""
-        solved = [(places, self.piece(number)) for places, number in term.pieces]
+        return self._joined([(places, self.piece(number)) for places, number in term.pieces])
+
+    def _joined(self, solved: Sequence[tuple[tuple[int, ...], Solved]]) -> Solved:
+        """The product of solutions on these places each."""
         layout = [tuple(places[at] for at in inner) for places, one in solved for inner in one.layout]
         return Solved(
             tuple(layout),

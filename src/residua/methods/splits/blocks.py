@@ -17,7 +17,7 @@ from residua._limits import (
     SPLIT_WORK,
     STEP_WORK,
 )
-from residua.decompose import Asked, Attributes, Placed
+from residua.decompose import Asked, Attributes, Placed, common_pieces
 from residua.linalg.matrices import join, spread, subsets_of
 from residua.methods.splits.free import FreeTables, Key, Use
 from residua.strategy.integers import independent_integers
@@ -51,6 +51,16 @@ class Pattern:
     def scales(self) -> Array:
         """Largest weight of a free table in each block."""
         return np.asarray(self.weights.max(axis=1))
+
+    def reduced(self) -> "tuple[tuple[int, ...], Pattern]":
+        """Pieces that all terms share, and the pattern of what they are multiplied by."""
+        if self.uses or len(self.placed) < 2:
+            return (), self
+        common, rest, others = common_pieces(self.placed)
+        if not common or not rest:
+            return (), self
+        sizes = tuple(self.sizes[place] for place in rest)
+        return tuple(piece for _, piece in common), replace(self, sizes=sizes, placed=tuple(others))
 
     @property
     def pieces(self) -> set[int]:
@@ -125,8 +135,9 @@ def patterns(asked: Asked, sizes: Sequence[int], free: FreeTables | None) -> lis
             found.setdefault(key, []).append((attributes, terms))
     made = [_pattern(number, entries, sizes, free) for number, entries in enumerate(found.values())]
     spent = 0.0
-    for at in sorted(range(len(made)), key=lambda at: math.prod(made[at].sizes)):
-        width = math.prod(made[at].sizes)
+    widths = [math.prod(each.reduced()[1].sizes) for each in made]
+    for at in sorted(range(len(made)), key=lambda at: widths[at]):
+        width = widths[at]
         spent += 0.0 if made[at].uses else float(width) ** 3
         if not made[at].uses and (width > SPLIT_CELLS or spent > SPLIT_WORK):
             made[at] = replace(made[at], large=True)

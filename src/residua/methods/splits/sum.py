@@ -211,20 +211,25 @@ class _Point:
     def composite(self, pattern: Pattern) -> float:
         """Blocks of several terms, each distinct one solved once; where nothing is asked, 0."""
         scale = pattern.scales if pattern.uses else self.coefficients[pattern.terms].max(axis=1)
+        common, inner = pattern.reduced()
+        shared = [self._alone(piece) for piece in common]
+        times = math.prod(root for root, _ in shared)
         total = 0.0
-        for same, shares, uses in self.distinct(pattern):
+        for same, shares, uses in self.distinct(pattern) if times else ():
             whole = float(np.sqrt(scale[same]).sum())
             if pattern.large:
-                value, by_share = self._approximate(pattern, shares, whole)
+                value, by_share = self._approximate(inner, shares, whole * times)
             else:
-                stack = self.stack(pattern, shares, uses)
+                stack = self.stack(inner, shares, uses)
                 if not len(stack):
                     continue
                 value, half = self.whole.solve((pattern.key, same[0]), stack, _gap(stack, self.fill))
-                by_share = self._spread(pattern, shares, uses, half, whole)
-            total += whole * value
+                by_share = self._spread(inner, shares, uses, half, whole * times)
+            total += whole * times * value
+            for piece, (root, slope) in zip(common, shared, strict=True):
+                self.by_rows[piece] += (whole * times * value / root) * slope
             for block in same:
-                self.by_term[pattern.terms[block]] += by_share / math.sqrt(scale[block])
+                self.by_term[pattern.terms[block]] += times * by_share / math.sqrt(scale[block])
         return total
 
     def _spread(self, pattern: Pattern, shares: Array, uses: Array, half: Array, whole: float) -> Array:
