@@ -332,10 +332,12 @@ def counts_rounded_to_tens(patch):
 
 @mutant
 def the_last_record_forgotten(patch):
-    def fewer(own, self, columns, sizes, processes):
-        own(self, [column[:-1] for column in columns], sizes, processes)
+    def fewer(own, self, codes, *rest, **named):
+        own(
+            self, [column[:-1] for column in codes] if isinstance(codes, list) else codes[:-1], *rest, **named
+        )
 
-    around(patch, MemoryEngine, "_set", fewer)
+    around(patch, MemoryEngine, "__init__", fewer)
 
 
 @mutant
@@ -353,8 +355,8 @@ def a_file_read_without_its_last_line(patch):
 
 @mutant
 def a_matrix_that_is_not_the_declared_one(patch):
-    def other(own, self, counts):
-        found = own(self, counts)
+    def other(own, self, counts, *rest):
+        found = own(self, counts, *rest)
         found[:, 0] += counts[:, 0]
         return found
 
@@ -363,12 +365,15 @@ def a_matrix_that_is_not_the_declared_one(patch):
 
 @mutant
 def a_multiplier_too_many(patch):
-    around(patch, Measurement, "apply", lambda own, self, counts: 2 * own(self, counts))
+    around(patch, Measurement, "apply", lambda own, *given: 2 * own(*given))
 
 
 @mutant
 def a_block_measured_of_another_marginal(patch):
-    around(patch, Measurement, "apply", lambda own, self, counts: own(self, np.roll(counts, 1, axis=1)))
+    def rolled(own, self, counts, *rest):
+        return own(self, np.roll(counts, 1, axis=1), *rest)
+
+    around(patch, Measurement, "apply", rolled)
 
 
 @mutant
@@ -469,10 +474,10 @@ def a_warning_counts_what_was_dropped(patch):
 
 @mutant
 def progress_tells_how_many_records(patch):
-    def telling(own, batches, engine, sizes, progress):
-        if progress is not None:
-            progress(f"counting {engine.records} records", 0.0)
-        return own(batches, engine, sizes, progress)
+    def telling(own, batches, engine, *rest):
+        if rest[-1] is not None:
+            rest[-1](f"counting {engine.records} records", 0.0)
+        return own(batches, engine, *rest)
 
     around(patch, measuring, "_exact_answers", telling)
 
