@@ -145,3 +145,24 @@ def test_numbers_with_bins_are_counted_by_their_bins():
     hours, sex = people()["hours"], people()["sex"]
     assert found.values[1, 0] == pytest.approx(((hours >= 20) & (hours < 40) & (sex == "F")).sum(), abs=1)
     assert release.share("sex", within="hours").values.sum(axis=1) == pytest.approx([1, 1, 1])
+
+
+def test_crosstabs_quantiles_and_means_go_by_bins():
+    work = rs.table(SCHEMA, ["age", "hours"]) + rs.table(SCHEMA, hours=rs.identity, age=rs.sum)
+    release = rs.measure(rs.plan(work, rs.zcdp(10**6)), people(), ledger=None, noise=rs.simulated(seed=1))
+    hours, age = people()["hours"], people()["age"]
+    bins = [hours < 20, (hours >= 20) & (hours < 40), hours >= 40]
+    found = release.crosstab(rows=["age"], columns=["hours"], margins=True)
+    assert found.to_pandas().shape == (11, 4)
+    assert release.mean("age", by="hours").values == pytest.approx([age[b].mean() for b in bins], rel=1e-3)
+    assert release.quantile("hours", [0.2, 0.5, 0.9]).values.tolist() == [20, 40, 60]
+    with pytest.raises(rs.WorkloadError, match=r"give it bins"):
+        release.quantile("income")
+
+
+def test_whole_tables_leave_sums_alone():
+    work = rs.table(SCHEMA, sex=rs.identity, income=[rs.total, rs.sum]) + rs.table(SCHEMA, ["age", "sex"])
+    release = rs.measure(rs.plan(work, rs.zcdp(1)), people(), ledger=None, noise=rs.simulated(seed=1))
+    near, whole = (found.values() for found in (release.nonnegative(), release.rounded()))
+    assert whole[:4] == pytest.approx(near[:4])
+    assert np.array_equal(whole[4:], np.rint(whole[4:]))

@@ -10,7 +10,7 @@ table on more attributes adds up to all its margins where such whole numbers are
 without the last attribute and to that attribute's margin, which is always possible.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import numpy as np
@@ -122,13 +122,18 @@ def _newton(active: Flags, slopes: Array) -> Array:
     return -np.asarray(np.linalg.solve(square, slopes[:, :, None]))[:, :, 0]
 
 
-def rounded_tables(tables: TableSet, facts: Facts) -> TableSet:
-    """Whole numbers near non-negative tables, which add up to one total and to common one-way margins."""
+def rounded_tables(tables: TableSet, facts: Facts, shared: Collection[int] = ()) -> TableSet:
+    """Whole numbers near non-negative tables, which add up to one total and to common one-way margins.
+
+    Tables on attributes that records are `shared` out among are left alone: their cells are no counts.
+    """
     found: dict[Subset, Array] = {(): np.rint(tables.marginal(()))}
     with threads_for(0):
         for ways in range(1, tables.ways + 1):
             for subset in tables.subsets(ways):
-                found[subset] = _rounded(subset, tables.marginal(subset), found, facts)
+                cells = tables.marginal(subset)
+                alone = any(at in shared for at in subset)
+                found[subset] = cells if alone else _rounded(subset, cells, found, facts)
     return tables.with_tables(found)
 
 

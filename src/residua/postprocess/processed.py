@@ -360,9 +360,12 @@ class Nearest:
 def processed(source: Unbiased, given: Fact | Iterable[Fact], replicates: int, *, whole: bool) -> Processed:
     """The nearest non-negative tables that agree with each other, or whole numbers near them."""
     nearest = Nearest(source, given, replicates)
+    plan = source.basis.plan
+    units = plan.strategy.domains[0].view.units(plan.schema.units)
+    shared = {at for at, unit in enumerate(units) if unit > 1}
 
     def made(found: TableSet) -> TableSet:
-        return rounded_tables(nearest(found), nearest.facts) if whole else nearest(found)
+        return rounded_tables(nearest(found), nearest.facts, shared) if whole else nearest(found)
 
     tables = made(source.tables())
     kind = "whole" if whole else "non-negative"

@@ -201,12 +201,12 @@ def published(
     for group in groups:
         names = [name for factor in group.factors for name in factor.names(schema)]
         if not names or not all(
-            factor.queries.count == schema[name].size for factor, name in _each(group, names)
+            factor.queries.count == schema.counted(name).size for factor, name in _each(group, names)
         ):
             continue
-        if np.prod([schema[name].size for name in names]) > MOST_CELLS:
+        if np.prod([schema.counted(name).size for name in names]) > MOST_CELLS:
             continue
-        last = names[-1:] if len(names) > 1 and schema[names[-1]].size <= MOST_COLUMNS else []
+        last = names[-1:] if len(names) > 1 and schema.counted(names[-1]).size <= MOST_COLUMNS else []
         yield crosstab(
             source, names[: len(names) - len(last)], last, margins=True, intervals=intervals, rule=rule,
             title=None, about=about,
@@ -233,7 +233,7 @@ def crosstab(
     schema = source.plan.schema
     if not down or set(down) & set(across):
         raise WorkloadError("a table needs attributes for its rows, and none of them again for its columns")
-    shape = [int(np.prod([schema[name].size for name in names])) for names in (down, across)]
+    shape = [int(np.prod([schema.counted(name).size for name in names])) for names in (down, across)]
     if (shape[0] + 1) * (shape[1] + 1) > MOST_CELLS:
         raise WorkloadError(
             f"{shape[0]:,} rows and {shape[1]:,} columns are no table to look at; use answers()"
@@ -277,7 +277,7 @@ def _figures(
 
 
 def _labels(schema: Schema, names: Sequence[str], margins: bool) -> tuple[Label, ...]:
-    axes = [schema[name].labels() for name in names]
+    axes = [schema.counted(name).labels() for name in names]
     found = tuple(product(*axes))
     return (*found, (TOTAL,) * max(len(names), 1)) if margins else found
 

@@ -52,7 +52,7 @@ class Relates:
         `values` say what each cell counts as where it is no number, or not that one.
         """
         intervals, groups = Intervals(level, simultaneous), listed_names(by)
-        if values is None and self.plan.schema[name].unit > 1:
+        if values is None and any(self.plan.schema[each].unit > 1 for each in (name, *groups)):
             return number_mean(self, name, groups, intervals)
         return mean(self, name, groups, intervals, values)
 

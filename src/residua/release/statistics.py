@@ -24,7 +24,7 @@ from residua.errors import WorkloadError
 from residua.plans import Plan
 from residua.privacy.statement import interval_margin
 from residua.release.intervals import Intervals, fieller
-from residua.schema import Schema
+from residua.schema import Number, Schema
 from residua.workload import Workload, linear, table
 from residua.workload.moments import cell_numbers
 
@@ -212,10 +212,12 @@ def quantile(
     if not orders or not all(0 < order < 1 for order in orders):
         raise WorkloadError(f"orders of quantiles lie between 0 and 1, such as 0.5, not {list(orders)!r}")
     numbers = numbers_of(schema, name, values, ends=True)
-    groups, cells = int(np.prod([schema[each].size for each in by])), schema[name].size
+    groups, cells = int(np.prod([schema[each].size for each in by])), len(numbers)
     refuse_many(groups * len(orders) * cells)
     steps = np.tril(np.ones((cells, cells)))
     rows = np.concatenate([steps - order for order in orders])  # (orders * cells, cells)
+    if isinstance(schema[name], Number):  # whose cells are the ends of its bins; a missing value has none
+        rows = np.append(rows, np.zeros((len(rows), 1)), axis=1)[:, schema.classes(name)]
     asked = linear(schema, (*by, name), np.kron(np.eye(groups), rows))
     found = source.values(asked).reshape(groups * len(orders), cells)
     errors = np.sqrt(source.plan.variances(asked)).reshape(found.shape)

@@ -79,6 +79,12 @@ def cell_numbers(name: str, attribute: Attribute, *, power: int = 1, ends: bool 
 
     Bins count at their declared values, at their middles, or at their upper ends.
     """
+    if isinstance(attribute, Number) and ends:
+        if not attribute.binned:
+            raise WorkloadError(
+                f"{name!r}: quantiles of {attribute!r} are where its bins end; give it bins=[...]"
+            )
+        return np.array([float(edge) for edge in attribute.edges[1:]])
     if isinstance(attribute, Number) or (isinstance(attribute, Binned) and attribute.values and not ends):
         try:
             return attribute.moment(power)
