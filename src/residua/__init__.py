@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from residua.ledger import Ledger
     from residua.methods.registry import register_method
     from residua.noise import simulated
-    from residua.planning import compare, plan
+    from residua.planning import choose_bounds, compare, plan
     from residua.plans import Plan
     from residua.postprocess import Fact, Processed, PublicFactWarning, impossible, known
     from residua.release import Release
@@ -91,6 +91,7 @@ __all__ = [
     "approx_dp",
     "bounds",
     "buckets",
+    "choose_bounds",
     "circular",
     "combine",
     "compare",
@@ -134,7 +135,7 @@ _ROOMS = {
     "residua.ledger": ("Ledger",),
     "residua.methods.registry": ("register_method",),
     "residua.noise": ("simulated",),
-    "residua.planning": ("compare", "plan"),
+    "residua.planning": ("choose_bounds", "compare", "plan"),
     "residua.plans": ("Plan",),
     "residua.postprocess": ("Fact", "Processed", "PublicFactWarning", "impossible", "known"),
     "residua.release": ("Release",),

@@ -1,7 +1,7 @@
 """An attacker's best guess whether one person is in the data, where records are shares of cells.
 
 The attack, its law and its error rates are those of `test_privacy_black_box`: the best linear statistic of
-the measured numbers in many releases with and without one record, at the ends of numbers, where it costs most.
+the measured numbers in many releases with and without one record, at ends of numbers, where it costs most.
 """
 
 import math

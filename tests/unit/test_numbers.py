@@ -382,3 +382,37 @@ privacy: {{definition: zcdp, rho: 1}}
     (tmp_path / "people.yaml").write_text(spec)
     work = load_spec(tmp_path / "people.yaml").workload
     assert next(group.title for group in work.groups()) == "identity x [total, sum, moment(2)]"
+
+
+def test_bounds_are_chosen_without_data_where_bias_and_noise_are_small_together():
+    guess = {0: 0, 0.5: 30_000, 0.9: 80_000, 0.99: 200_000, 0.999: 400_000, 1: 1_000_000}
+    found = rs.choose_bounds(guess, rs.zcdp("0.1"), records=5_000)
+    highs = [each.high for each in found.tried]
+    assert highs == sorted(highs)
+    assert all(
+        a.bias <= b.bias and a.stddev < b.stddev for a, b in zip(found.tried, found.tried[1:], strict=False)
+    )
+    assert found.best.rmse == min(each.rmse for each in found.tried)
+    assert str(found).count("best") == 1
+    fewer = rs.choose_bounds(guess, rs.zcdp("0.1"), records=200)
+    assert fewer.best.high < found.best.high  # small groups call for narrow bounds
+    values = np.random.default_rng(0).uniform(-10, 10, 1000)
+    two = rs.choose_bounds(values, rs.zcdp(1), records=10, low=-10, highs=[5, 10])
+    assert two.tried[1].bias == 0
+    assert two.tried[0].clipped == pytest.approx((values > 5).mean())
+    curve = rs.choose_bounds(lambda orders: 100 * orders, rs.zcdp(1), records=10)
+    assert curve.tried[-1].high == 100
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        lambda: rs.choose_bounds({0.5: 1}, rs.zcdp(1), records=1),
+        lambda: rs.choose_bounds([1, math.inf], rs.zcdp(1), records=1),
+        lambda: rs.choose_bounds([1, 2], rs.zcdp(1), records=0),
+        lambda: rs.choose_bounds([1, 2], rs.zcdp(1), records=1, highs=[-1]),
+    ],
+)
+def test_a_guess_that_is_none_is_refused(wrong):
+    with pytest.raises(rs.SchemaError):
+        wrong()
