@@ -36,13 +36,15 @@ from residua.errors import (
     WorkloadError,
 )
 from residua.kernel.measurement import Measurement, record_limit, refuse_few_records
+from residua.persons import Person
 from residua.privacy import Budget, Privacy, Unit, budget_from_manifest
 from residua.privacy.statement import bound_divisor, variance_ratio
 from residua.schema import Schema
+from residua.strategy.costs import batches_of
 from residua.strategy.format_1 import strategy_of_format_1
 from residua.strategy.manifest import refuse_unfit, strategy_from_manifest, strategy_to_manifest
 from residua.strategy.rounding import rebudgeted
-from residua.strategy.strategy import Strategy, batches_of
+from residua.strategy.strategy import Strategy
 from residua.strategy.unspent import free_variances, unspent
 from residua.workload import Table, Workload
 from residua.workload.queries import spelled
@@ -92,6 +94,10 @@ class Plan(Foresees):
     def schema(self) -> Schema:
         """The schema of the data that the plan can measure."""
         return self.workload.schema
+
+    @property
+    def _person(self) -> Person:
+        return Person.of(self.unit, self.schema)
 
     @property
     def rmse(self) -> float:
@@ -151,13 +157,13 @@ class Plan(Foresees):
 
         Under `replace_one`, what replacing a record of that cell by any other leaves.
         """
-        left = unspent(self.strategy, self.schema.sizes, replacing=self.unit.replacing)[1]
+        left = unspent(self.strategy, self.schema.sizes, self._person)[1]
         return left * float(self.unit.factor)
 
     def free_variances(self, work: Workload) -> Array:
         """Variance at which each query could be measured besides, alone, for nothing; inf where it cannot."""
         refuse_foreign(work, self.schema, "plan")
-        return free_variances(self.strategy, work, replacing=self.unit.replacing)
+        return free_variances(self.strategy, work, self._person)
 
     def summary(self, work: Workload | None = None) -> list[TableSummary]:
         """The predicted error of each table, without listing queries; by default of the plan's own tables."""
@@ -238,7 +244,7 @@ class Plan(Foresees):
             )
         before, after = self.unit.allowance(self.budget), self.unit.allowance(budget)
         factor = variance_ratio(law, float(before / after))
-        strategy = rebudgeted(self.strategy, after, replacing=self.unit.replacing)
+        strategy = rebudgeted(self.strategy, after, self._person)
         released = Figures.of(strategy, self.workload, totals_of(strategy, self.workload))
         lower = self.certificate.lower_bound * bound_divisor(law, before) / bound_divisor(law, after)
         if self.objective == "loss":

@@ -24,6 +24,7 @@ from shares import weights
 import residua as rs
 from residua import _measure
 from residua.engines import Derived, DuckDB, Memory, counts, engine_for, engine_with
+from residua.persons import Person
 
 
 def _parquet(columns, folder):
@@ -439,3 +440,55 @@ def test_the_same_counts_come_from_pandas_without_arrow_types():
     schema = rs.Schema(age=rs.Integer(0, 3, outside="drop"), sex=rs.Categorical("F", "M", outside="other"))
     engine = engine_for(frame).open(schema, frame)
     assert counts(engine, schema.sizes, np.array([[0], [0]])).tolist() == [[0, 1, 0, 1]] * 2
+
+
+def _opened_for_persons(schema, data, engine, person):
+    return (engine or engine_for(data)).open_kept(schema, data, person)
+
+
+def _visits(ids, records=3_000):
+    chance = np.random.default_rng(5)
+    numbers = np.minimum(chance.zipf(1.4, records), 400)
+    columns = {
+        "quarter": chance.integers(0, 4, records),
+        "place": np.array(["x", "y", "z"], dtype=object)[chance.integers(0, 3, records)],
+    }
+    if ids == "whole":
+        return columns | {"who": numbers}
+    text = np.array([f"é{number}" for number in numbers], dtype=object)
+    if ids == "missing":
+        text[::7] = ""
+        text[::11] = None
+    return columns | {"who": pa.array(text, pa.string())}
+
+
+VISITS = rs.Schema(quarter=rs.Integer(0, 3), place=rs.Categorical("x", "y", outside="drop"))
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("ids", ["whole", "text", "missing"])
+def test_every_engine_keeps_the_same_records_of_a_person(way, ids, tmp_path, monkeypatch):
+    if "duckdb" in sys.modules:
+        monkeypatch.setattr("residua.engines.duckdb.PILE", 300)
+    columns = _visits(ids)
+    missing = "own" if ids == "missing" else "error"
+    person = Person.of(rs.Unit(id="who", max_records=3, one_per="quarter", missing_id=missing), VISITS)
+    data, engine = WAYS[way](columns, tmp_path)
+    found = _opened_for_persons(VISITS, data, engine, person)
+    twin = Memory().open_kept(VISITS, columns, person)
+    assert found.records == twin.records < len(columns["quarter"])
+    assert all(map(np.array_equal, found.tally([(0, 1), ()]), twin.tally([(0, 1), ()])))
+    assert all(map(np.array_equal, found.tally([(0,)]), twin.tally([(0,)])))
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_records_without_an_id_are_refused_unless_a_policy_says_what_becomes_of_them(way, tmp_path):
+    columns = _visits("missing", 30)
+    data, engine = WAYS[way](columns, tmp_path)
+    refused = Person.of(rs.Unit(id="who", max_records=2), VISITS)
+    with pytest.raises(rs.DataError, match="column 'who': there are records without an id"):
+        _opened_for_persons(VISITS, data, engine, refused).tally([()])
+    dropped = Person.of(rs.Unit(id="who", max_records=30, missing_id="drop"), VISITS)
+    rows = zip(columns["who"].to_pylist(), columns["place"], strict=True)
+    known = sum(bool(who) and place != "z" for who, place in rows)
+    assert _opened_for_persons(VISITS, data, engine, dropped).records == known

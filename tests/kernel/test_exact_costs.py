@@ -11,10 +11,11 @@ from residua.errors import FileFormatError
 from residua.kernel.block import matrix_cost
 from residua.kernel.cost import added_cost, separate_cost
 from residua.kernel.measurement import largest_size
+from residua.persons import Person
 from residua.privacy.statement import noise_law
+from residua.strategy.costs import batches_of
 from residua.strategy.manifest import strategy_from_manifest, strategy_to_manifest
 from residua.strategy.rounding import rebudgeted
-from residua.strategy.strategy import batches_of
 
 SCHEMA = rs.Schema.of_sizes([3, 2])
 WORK = rs.marginals(SCHEMA, up_to=2)
@@ -61,7 +62,7 @@ def test_a_strategy_without_grains_has_no_exact_cost(name):
 @pytest.mark.parametrize("name", ["laplace product", "laplace nested"])
 def test_laplace_noise_that_64_bits_do_not_hold_is_refused(name):
     with pytest.raises(rs.Infeasible, match="does not fit 64-bit integers"):
-        rebudgeted(strategy(name), Fraction(1, 2**50), replacing=False)
+        rebudgeted(strategy(name), Fraction(1, 2**50), Person(rs.Unit()))
 
 
 def test_a_layer_without_shares_cannot_be_measured():

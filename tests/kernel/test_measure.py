@@ -26,10 +26,13 @@ from residua.kernel import measuring
 from residua.kernel.measurement import Measurement
 from residua.ledger import sqlite
 from residua.noise import RoundedGaussian, SystemSource
+from residua.persons import Person
 from residua.strategy.build import seen_by
+from residua.strategy.costs import record_cost
 from residua.strategy.rounding import rebudgeted
-from residua.strategy.strategy import record_cost
 from residua.workload.views import View
+
+REPLACED = Person(rs.Unit(neighbours="replace_one"))
 
 SCHEMA = rs.Schema(age=rs.Integer(0, 3), sex=rs.Categorical("F", "M"))
 WORK = rs.table(SCHEMA, {"age": rs.prefix, "sex": rs.identity}, name="T1") + rs.marginals(SCHEMA, up_to=1)
@@ -493,7 +496,7 @@ def test_a_block_that_states_more_noise_than_it_has_does_not_make_replacing_look
     (layer,) = cells.strategy.layers
     quiet = dataclasses.replace(cells.strategy, layers=(dataclasses.replace(layer, noise=np.array([1e12])),))
     both, _ = seen_by([(quiet, View(), {}), (total.strategy, View(), {})])
-    assert record_cost(both, replacing=True) == pytest.approx(0.4)
+    assert record_cost(both, REPLACED) == pytest.approx(0.4)
     plan = dataclasses.replace(
         cells, strategy=both, budget=rs.zcdp("0.15"), unit=rs.Unit(neighbours="replace_one")
     )
@@ -690,7 +693,7 @@ def test_laplace_plans_keep_to_the_same_limit():
             layers = (dataclasses.replace(layer, multiplier=2**43) for layer in found.layers)
             found = dataclasses.replace(found, layers=tuple(layers))
         with pytest.raises(rs.Infeasible, match="bits, too large to measure"):
-            rebudgeted(found, Fraction(10**6), replacing=False)
+            rebudgeted(found, Fraction(10**6), Person(rs.Unit()))
 
 
 # --- what is told of the data ------------------------------------------------------------------------------

@@ -19,12 +19,16 @@ from residua.errors import NotInSpan
 from residua.kernel.cost import added_cost, separate_cost
 from residua.kernel.measurement import Measurement
 from residua.linalg.matrices import Measure, centred_columns
+from residua.persons import Person
 from residua.release import Measurements
 from residua.strategy.build import whole_span
+from residua.strategy.costs import batches_of, record_cost
 from residua.strategy.integers import independent_integers
 from residua.strategy.rounding import measurable
-from residua.strategy.strategy import Domain, Strategy, batches_of, record_cost
+from residua.strategy.strategy import Domain, Strategy
 from residua.workload import Table
+
+REPLACED = Person(rs.Unit(neighbours="replace_one"))
 
 Array = NDArray[np.float64]
 
@@ -223,7 +227,7 @@ def test_adding_or_replacing_a_record_never_costs_more_than_is_said(strategy):
     own = np.diagonal(privacy)
     assert own.max() <= strategy.cost() * (1 + 1e-9)
     replaced = own[:, None] + own[None, :] - 2 * privacy
-    assert replaced.max() <= record_cost(strategy, replacing=True) * (1 + 1e-9) + 1e-12
+    assert replaced.max() <= record_cost(strategy, REPLACED) * (1 + 1e-9) + 1e-12
 
 
 def spans_of(strategy: Strategy) -> dict[int, Any]:
@@ -257,7 +261,7 @@ def test_an_integer_release_without_noise_gives_the_true_counts(problem, seed, b
     """Claims O-004, O-005 and O-006: unbiased by construction, at a cost that is exact."""
     strategy, groups = problem
     allowed = Fraction(budget)
-    whole = measurable(strategy, spans_of(strategy), allowed, replacing=False)
+    whole = measurable(strategy, spans_of(strategy), allowed, Person(rs.Unit()))
     batches = batches_of(whole)
     assert separate_cost(batches, replaced=False) == whole.exact_cost()
     assert allowed * (1 - Fraction(1, 2**30)) <= added_cost(batches) <= allowed

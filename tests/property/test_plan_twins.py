@@ -13,8 +13,11 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 import residua as rs
-from residua.strategy.strategy import record_cost
+from residua.persons import Person
+from residua.strategy.costs import record_cost
 from residua.workload import Family, Table
+
+REPLACED = Person(rs.Unit(neighbours="replace_one"))
 
 Array = NDArray[np.float64]
 
@@ -215,7 +218,7 @@ def test_replacing_a_record_costs_the_worst_pair_of_cells(work, method):
     X = Twin.of(plan).privacy
     own = np.diagonal(X)
     worst = max(own[i] + own[j] - 2 * X[i, j] for i in range(len(X)) for j in range(len(X)))
-    assert record_cost(plan.strategy, replacing=True) == pytest.approx(worst, rel=1e-9, abs=1e-12)
+    assert record_cost(plan.strategy, REPLACED) == pytest.approx(worst, rel=1e-9, abs=1e-12)
 
 
 @given(workloads(), st.sampled_from(METHODS))

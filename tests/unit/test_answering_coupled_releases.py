@@ -15,12 +15,14 @@ from residua.errors import Infeasible, NotInSpan
 from residua.kernel import measuring
 from residua.kernel.cost import added_cost, separate_cost
 from residua.kernel.measurement import record_limit
+from residua.persons import Person
 from residua.plans import Plan
 from residua.privacy import Unit
 from residua.strategy import rounding
+from residua.strategy.costs import batches_of
 from residua.strategy.integers import independent_integers
 from residua.strategy.rounding import measurable
-from residua.strategy.strategy import Domain, Strategy, batches_of
+from residua.strategy.strategy import Domain, Strategy
 
 SCHEMA = rs.Schema(age=rs.Integer(0, 3), sex=rs.Categorical("F", "M"), place=rs.Integer(0, 3))
 SIZES = SCHEMA.sizes
@@ -69,9 +71,8 @@ def ideal_strategy(seed=0):
 def planned(budget=None, unit=None, seed=0):
     """A plan of overlapping blocks, as a method would make it."""
     budget, unit = budget or rs.zcdp("0.5"), unit or Unit()
-    replacing = unit.neighbours == "replace_one"
     ideal = ideal_strategy(seed)
-    mechanism = measurable(ideal, {0: SPAN}, unit.record_cost(budget), replacing=replacing)
+    mechanism = measurable(ideal, {0: SPAN}, unit.record_cost(budget), Person(unit))
     figures = Figures.of(mechanism, WORK, totals_of(mechanism, WORK))
     certificate = certified(figures.total_variance, 0.0, "this block structure")
     return Plan(WORK, budget, unit, "smasher", mechanism, certificate, "total_variance", figures, figures)
@@ -192,7 +193,7 @@ def test_integers_span_exactly_what_was_to_be_spanned():
     """Claim O-005, in rational arithmetic."""
     from flint import fmpz_mat
 
-    whole = measurable(ideal_strategy(), {0: SPAN}, Fraction(1), replacing=False)
+    whole = measurable(ideal_strategy(), {0: SPAN}, Fraction(1), Person(rs.Unit()))
     pair = next(shape for shape in whole.shapes if shape.sizes == (4, 4))
     rows = pair.matrix.astype(np.int64)
     assert fmpz_mat(rows.tolist()).rank() == pair.rank == len(SPAN)
@@ -203,7 +204,7 @@ def test_integers_span_exactly_what_was_to_be_spanned():
 def test_rounding_loses_less_than_a_thousandth_and_the_cost_is_exact(budget):
     """Claim O-006."""
     allowed, ideal = Fraction(budget), ideal_strategy()
-    whole = measurable(ideal, {0: SPAN}, allowed, replacing=False)
+    whole = measurable(ideal, {0: SPAN}, allowed, Person(rs.Unit()))
     batches = batches_of(whole)
     assert separate_cost(batches, replaced=False) == whole.exact_cost()
     assert added_cost(batches) <= allowed
@@ -215,7 +216,7 @@ def test_rounding_loses_less_than_a_thousandth_and_the_cost_is_exact(budget):
 
 def test_a_block_without_a_span_in_whole_numbers_measures_everything_a_little():
     ideal = ideal_strategy()
-    whole = measurable(ideal, {}, Fraction(1), replacing=False)
+    whole = measurable(ideal, {}, Fraction(1), Person(rs.Unit()))
     everything = rs.marginals(SCHEMA, ways=2, attributes=["age", "place"])
     assert np.median(whole.variances(next(iter(everything.groups())))) > 10_000
     scaled = ideal.scaled(float(whole.exact_cost()) / ideal.cost())
@@ -225,7 +226,7 @@ def test_a_block_without_a_span_in_whole_numbers_measures_everything_a_little():
 def test_a_large_block_without_a_span_is_refused(monkeypatch):
     monkeypatch.setattr(rounding, "FILLED_ROWS", 15)
     with pytest.raises(Infeasible, match="16 cells are more than 15"):
-        measurable(ideal_strategy(), {}, Fraction(1), replacing=False)
+        measurable(ideal_strategy(), {}, Fraction(1), Person(rs.Unit()))
 
 
 def test_a_plan_that_describes_real_measurements_cannot_be_measured():

@@ -12,10 +12,14 @@ from residua.decompose import decompose
 from residua.linalg.matrices import Measure
 from residua.methods.blocks import Optimal, querysmasher, solve_blocks
 from residua.methods.registry import fourier, residualplanner_plus
+from residua.persons import Person
+from residua.strategy.costs import record_cost
 from residua.strategy.format_1 import strategy_of_format_1
 from residua.strategy.manifest import strategy_from_manifest, strategy_to_manifest
-from residua.strategy.strategy import Strategy, record_cost
+from residua.strategy.strategy import Strategy
 from residua.workload import Table, TableRun
+
+REPLACED = Person(rs.Unit(neighbours="replace_one"))
 
 ONE = rs.privacy_cost(1)
 SCHEMA = rs.Schema(
@@ -284,16 +288,14 @@ def test_scaling_divides_every_variance_and_multiplies_the_cost():
     strategy = strategy_for(RUNS["on joint layers"])
     twice = strategy.scaled(2.0)
     assert twice.cost() == pytest.approx(2 * strategy.cost(), rel=1e-12)
-    assert record_cost(twice, replacing=True) == pytest.approx(
-        2 * record_cost(strategy, replacing=True), rel=1e-12
-    )
+    assert record_cost(twice, REPLACED) == pytest.approx(2 * record_cost(strategy, REPLACED), rel=1e-12)
     for group in list(RUNS["on joint layers"].groups())[::5]:
         np.testing.assert_allclose(2 * twice.variances(group), strategy.variances(group), rtol=1e-12)
 
 
 def test_the_total_alone_costs_nothing_to_replace_a_record():
-    assert record_cost(strategy_for(rs.table(SCHEMA)), replacing=True) == 0
-    assert record_cost(strategy_for(rs.table(SCHEMA, ["sex"])), replacing=True) > 0
+    assert record_cost(strategy_for(rs.table(SCHEMA)), REPLACED) == 0
+    assert record_cost(strategy_for(rs.table(SCHEMA, ["sex"])), REPLACED) > 0
 
 
 def test_a_covariance_too_large_to_hold_is_refused_by_name():

@@ -9,10 +9,14 @@ from numpy.typing import NDArray
 import residua as rs
 from residua.answering.blocks import Placed, Shape
 from residua.answering.kronecker import Kronecker
+from residua.persons import Person
 from residua.strategy.build import of_blocks
+from residua.strategy.costs import record_cost
 from residua.strategy.manifest import strategy_from_manifest, strategy_to_manifest
-from residua.strategy.strategy import Strategy, record_cost
+from residua.strategy.strategy import Strategy
 from residua.workload import Table
+
+REPLACED = Person(rs.Unit(neighbours="replace_one"))
 
 Array = NDArray[np.float64]
 RANDOM = np.random.default_rng(20240)
@@ -118,10 +122,8 @@ def test_costs_are_those_of_the_dense_privacy_matrix(strategy):
     X = privacy(strategy)
     own = np.diagonal(X)
     assert strategy.cost() == pytest.approx(own.max())
-    assert record_cost(strategy, replacing=True) == pytest.approx(
-        (own[:, None] + own - 2 * X).max(), rel=1e-9
-    )
-    assert record_cost(strategy, replacing=True) <= 4 * strategy.cost() * (1 + 1e-12)
+    assert record_cost(strategy, REPLACED) == pytest.approx((own[:, None] + own - 2 * X).max(), rel=1e-9)
+    assert record_cost(strategy, REPLACED) <= 4 * strategy.cost() * (1 + 1e-12)
 
 
 def test_the_cost_of_replacing_is_never_rounded_down():
@@ -134,8 +136,8 @@ def test_the_cost_of_replacing_is_never_rounded_down():
             for chosen in (factors[:1], factors):
                 strategy = product(chosen, 1.0, (size, 2))
                 scale = 1 if len(chosen) == 1 else float(factor_norm(chosen[1]))
-                assert record_cost(strategy, replacing=True) >= worst * scale
-                assert record_cost(strategy, replacing=True) <= 4 * strategy.cost() * (1 + 1e-9)
+                assert record_cost(strategy, REPLACED) >= worst * scale
+                assert record_cost(strategy, REPLACED) <= 4 * strategy.cost() * (1 + 1e-9)
 
 
 def factor_norm(one: Placed) -> float:
@@ -152,14 +154,14 @@ def test_scaling_multiplies_costs_and_divides_variances():
     strategy, asked = STRATEGIES["ends together"], group(TABLES["ends"])
     scaled = strategy.scaled(4.0)
     assert scaled.cost() == pytest.approx(4 * strategy.cost())
-    assert record_cost(scaled, replacing=True) == pytest.approx(4 * record_cost(strategy, replacing=True))
+    assert record_cost(scaled, REPLACED) == pytest.approx(4 * record_cost(strategy, REPLACED))
     np.testing.assert_allclose(4 * scaled.variances(asked), strategy.variances(asked))
 
 
 def test_a_strategy_without_factors_measures_the_total():
     nothing = product((), 0.25)
     assert nothing.cost() == 4
-    assert record_cost(nothing, replacing=True) == pytest.approx(0, abs=1e-13)
+    assert record_cost(nothing, REPLACED) == pytest.approx(0, abs=1e-13)
     assert nothing.variances(group(rs.table(SCHEMA))) == pytest.approx([0.25])
     total = group(rs.table(SCHEMA))
     np.testing.assert_array_equal(nothing.covariance(total, total), [[0.25]])
@@ -173,7 +175,7 @@ def test_many_joint_cells_get_a_bound_on_the_cost_of_replacement():
     for matrix, worst in ((np.eye(30), 2.0), (np.ones((1, 30)) - 2 * np.eye(30)[:1], 4.0)):
         strategy = product(tuple(placed((axis,), (30,), matrix) for axis in range(3)), 1.0, (30, 30, 30))
         assert strategy.cost() == 1
-        assert worst <= record_cost(strategy, replacing=True) <= worst * (1 + 1e-12)
+        assert worst <= record_cost(strategy, REPLACED) <= worst * (1 + 1e-12)
 
 
 def test_what_is_measured_is_told_with_its_size():

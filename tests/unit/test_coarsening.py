@@ -14,6 +14,7 @@ from residua.linalg.classes import Classes, common_refinement
 from residua.linalg.matrices import Measure
 from residua.methods import blocks, coarsening
 from residua.methods.blocks import Optimal
+from residua.persons import Person
 from residua.strategy.rounding import measurable
 from residua.workload.views import View, classes_of, coarsened
 
@@ -330,6 +331,6 @@ def test_products_of_factors_under_weights_that_are_not_uniform_are_measured(mon
     work = rs.linear(schema, ("a0", "a1"), np.tri(3, 72, 30)) + rs.all_tables(schema, (1, 2), rs.prefix)
     weights = (Measure.whole(range(1, 9)), Measure.whole([3, 1, 4, 1, 5, 9, 2, 6, 5]))
     draft = blocks.solve_blocks(decompose(work, weights), schema.sizes, Optimal(), 1e-4)
-    found = measurable(draft.strategy, draft.spans, Fraction(1), replacing=False)
+    found = measurable(draft.strategy, draft.spans, Fraction(1), Person(rs.Unit()))
     ideal = sum(draft.strategy.totals(part)[0] for part in work.parts)
     assert sum(found.totals(part)[0] for part in work.parts) == pytest.approx(ideal, rel=1e-2)

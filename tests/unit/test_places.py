@@ -9,7 +9,7 @@ from pyarrow import parquet
 
 import residua as rs
 from residua.errors import DataError, Infeasible, NotInSpan, WorkloadError
-from residua.strategy.strategy import batches_of
+from residua.strategy.costs import batches_of
 from residua.verify import verify
 
 

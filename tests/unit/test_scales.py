@@ -12,6 +12,7 @@ from residua.methods.scales import cutting_planes as scales_rounds
 from residua.methods.scales import variance_rows as scales_tables
 from residua.methods.scales.cutting_planes import best_scales
 from residua.methods.scales.targets import block_targets
+from residua.persons import Person
 from residua.solve.targets import solve_targets
 from residua.strategy.rounding import measurable
 from residua.workload import TableRun
@@ -89,7 +90,7 @@ def test_every_cap_is_met_and_the_dearest_one_exactly(name):
 def test_a_draft_has_an_integer_form_of_the_same_variances(name):
     work, caps = WORKLOADS[name]()
     draft = block_targets(work, caps, 1e-4)
-    whole = measurable(draft.strategy, draft.spans, rs.privacy_cost(1).gaussian_cost(), replacing=False)
+    whole = measurable(draft.strategy, draft.spans, rs.privacy_cost(1).gaussian_cost(), Person(rs.Unit()))
     ideal = draft.strategy.scaled(1 / draft.strategy.cost())
     for group in work.groups():
         assert whole.variances(group) == pytest.approx(ideal.variances(group), rel=1e-2)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from residua.engines.marginals import Derived, Engine, Opener, Progress, count_marginals, counts, engine_with
 from residua.engines.memory import Memory, MemoryEngine
+from residua.engines.persons import Keeps
 from residua.schema.coding import is_a
 
 if TYPE_CHECKING:
@@ -22,6 +23,7 @@ __all__ = [
     "Derived",
     "DuckDB",
     "Engine",
+    "Keeps",
     "Memory",
     "MemoryEngine",
     "Opener",

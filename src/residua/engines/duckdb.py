@@ -15,9 +15,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from residua._arrays import Integers
-from residua.engines.kernel import Set, Tally, block_of
+from residua.engines.kernel import ROWS, Block, Set, Tally, block_of
 from residua.engines.marginals import Progress, Rereading, extended
 from residua.engines.memory import CELLS_AT_ONCE, Workers, counting
+from residua.engines.persons import Pile, Sorting, inside, plain_ids
 from residua.engines.sources import (
     Source,
     bytes_of,
@@ -30,6 +31,7 @@ from residua.engines.sources import (
 from residua.engines.texts import PLAINLY, Reading, is_utf8
 from residua.errors import DataError, Infeasible
 from residua.linalg.matrices import processors
+from residua.persons import Person
 from residua.schema import Schema
 from residua.schema.coding import is_a
 
@@ -49,6 +51,11 @@ RESERVED = 128 * 2**20
 LEAST = 200 * 10**6
 FOR_DUCKDB, FOR_COUNTS, FOR_BATCHES = 2, 8, 16
 FOR_A_HELPER = 512 * 2**20  # bytes of memory limit that make room for one more process
+
+# Where persons are looked up, records are put on piles that fit in memory one by one.
+PILE = 2**22  # records of a pile, about
+FOR_A_PILE, PERSON_WIDTH = 4, 80  # its part of a memory limit, and bytes of a record while it is looked at
+MOST_PILES = 2**9  # open files
 
 Codes = NDArray[np.integer[Any]]
 
@@ -80,37 +87,52 @@ class DuckDB:
 
     def open(self, schema: Schema, data: object) -> "DuckDBEngine":
         """An engine over a path, a pattern of paths, or a relation."""
+        return self._open(schema, data, None)
+
+    def open_kept(self, schema: Schema, data: object, person: Person) -> "DuckDBEngine":
+        """An engine over those records that are counted.
+
+        Where there are many, their codes and ids wait in files that have no name, in the folder for temporary
+        files, and are gone with the process.
+        """
+        return self._open(schema, data, person)
+
+    def _open(self, schema: Schema, data: object, person: Person | None) -> "DuckDBEngine":
         threads = self.threads or processors()
         limit = None if self.memory_limit is None else bytes_of(self.memory_limit)
+        extra = () if person is None else (str(person.unit.id),)
         if isinstance(data, str | os.PathLike):
             connection = _connect(limit, threads)
             sources = []
             for path in find_files(data, self.reading.table):
                 with _explained(os.fspath(path)):
-                    sources.append(file_source(connection, path, schema, self.reading))
+                    sources.append(file_source(connection, path, schema, self.reading, extra))
         elif is_a(data, "_duckdb", "DuckDBPyConnection") and self.reading.table is not None:
             opened: Any = data
             with _explained(""):
-                sources = [relation_source(opened.table(self.reading.table), schema.names)]
+                sources = [relation_source(opened.table(self.reading.table), (*schema.names, *extra))]
         elif is_a(data, "duckdb", "DuckDBPyRelation"):
             if limit is not None:
                 raise Infeasible(
                     "a relation keeps to the memory limit of its own connection: set it there with "
                     f"connection.execute(\"SET memory_limit = '{self.memory_limit}'\")"
                 )
-            sources = [relation_source(data, schema.names)]
+            sources = [relation_source(data, (*schema.names, *extra))]
         else:
             raise DataError(
                 f"DuckDB counts files, DuckDB relations, and tables of a connection, which Reading(table=..) "
                 f"names, not {type(data).__qualname__}; leave engine= out for other data"
             )
         if limit is None:
-            return DuckDBEngine(schema, sources, CELLS_AT_ONCE, threads)
+            return DuckDBEngine(schema, sources, CELLS_AT_ONCE, threads, person=person)
         room = limit - RESERVED
         helped = min(threads, 1 + limit // FOR_A_HELPER)
         batch = max(SHORTEST, min(BATCH, room // (FOR_BATCHES * WIDTH * len(schema))))
         cells = room // (8 * FOR_COUNTS * helped)
-        return DuckDBEngine(schema, sources, cells, helped, batch=batch, strict=True)
+        pile = room // (FOR_A_PILE * (PERSON_WIDTH + 2 * len(schema)))
+        return DuckDBEngine(
+            schema, sources, cells, helped, batch=batch, strict=True, person=person, pile=pile
+        )
 
 
 class DuckDBEngine(Rereading):
@@ -126,12 +148,16 @@ class DuckDBEngine(Rereading):
         cells_at_once: int,
         processes: int,
         *,
-        batch: int | None = None,
+        batch: int = BATCH,
         strict: bool = False,
+        person: Person | None = None,
+        pile: int | None = None,
     ) -> None:
         super().__init__(schema, sum(source.about for source in sources), cells_at_once)
         self._sources, self._processes = list(sources), processes
-        self._batch, self._strict = batch or BATCH, strict
+        self._batch, self._strict = batch, strict
+        self._person, self._pile = person, pile or PILE
+        self._kept: Pile | None = None
 
     def tally(self, sets: Sequence[Set], progress: Progress | None = None) -> list[Integers]:
         """Exact counts of each attribute set, in one pass over the data: (cells,) for each, row-major."""
@@ -152,21 +178,62 @@ class DuckDBEngine(Rereading):
 
     def _count(self, tally: Tally | Workers, progress: Progress | None) -> int:
         """How many records there are, after adding them to a tally."""
-        done = kept = 0
+        kept = 0
+        for codes in self._blocks(progress):
+            block = extended(codes, self._derived)
+            tally.add(block)
+            kept += len(block[0])
+        return kept
+
+    def _blocks(self, progress: Progress | None) -> Iterator[Block]:
+        """The codes of all records that are counted, a batch at a time."""
+        if self._person is None:
+            for coded in self._read(progress):
+                yield block_of(coded.codes, self._schema.codes)
+            return
+        if self._kept is None:
+            self._kept = self._sorted(self._person, progress)
+        for batch in self._kept.batches():
+            for start in range(0, len(batch), ROWS):
+                yield [column.to_numpy() for column in batch.slice(start, ROWS).columns]
+
+    def _sorted(self, person: Person, progress: Progress | None) -> Pile:
+        """What is kept of every person."""
+        piles = min(MOST_PILES, 1 + self.about // self._pile)
+        sorting = Sorting(person, piles)
+        for coded in self._read(progress):
+            ids, hashes = plain_ids(coded.ids, str(person.unit.id)), coded.hashes
+            known = inside(coded.codes, len(ids))
+            if not known.all():
+                ids, hashes = ids.filter(known), None if hashes is None else hashes[known]
+            sorting.add(ids, block_of(coded.codes, self._schema.codes), hashes)
+        return sorting.kept()
+
+    def _read(self, progress: Progress | None) -> Iterator["Coded"]:
+        """All records, coded, a batch at a time."""
+        done = 0
         for number, source in enumerate(self._sources):
             try:
                 with closing(_coded(self._schema, source, self._batch)) as batches:
-                    for read, codes in batches:
-                        block = extended(block_of(codes, self._schema.codes), self._derived)
-                        tally.add(block)
-                        done, kept = done + read, kept + len(block[0])
+                    for coded in batches:
+                        yield coded
+                        done += coded.read
                         if progress is not None:
                             progress("counting", min(1.0, done / max(1, self.about)))
             except DataError as error:
                 if source.instead is None or is_utf8(source.name):
                     raise
                 raise _NotUTF8(number, source.instead) from error
-        return kept
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Coded:
+    """Some records: how many were read, their codes, -1 marking one to drop, and ids with a hash of each."""
+
+    read: int
+    codes: list[Codes]
+    ids: Any = None
+    hashes: NDArray[np.uint64] | None = None
 
 
 class _NotUTF8(Exception):
@@ -178,14 +245,16 @@ class _NotUTF8(Exception):
         self.instead = instead
 
 
-def _coded(schema: Schema, source: Source, length: int) -> Generator[tuple[int, list[Codes]]]:
-    """The number of records and the codes of every attribute, batch by batch; -1 marks a record to drop."""
+def _coded(schema: Schema, source: Source, length: int) -> Generator[Coded]:
+    """The records of a source, batch by batch; its last column has ids if it has one more than the schema."""
     in_sql = [
         code_in_sql(schema, at, column, kind)
         for at, (column, kind) in enumerate(zip(source.columns, source.types, strict=True))
+        if at < len(schema)
     ]
-    chosen = [sql or column for sql, column in zip(in_sql, source.columns, strict=True)]
-    with closing(_batches(source, chosen, length)) as batches:
+    last = source.columns[len(schema) :]
+    chosen = [sql or column for sql, column in zip(in_sql, source.columns, strict=False)]
+    with closing(_batches(source, [*chosen, *last, *(f"hash({id})" for id in last)], length)) as batches:
         for rows, batch in batches:
             codes = [
                 _encoded(schema, at, batch.column(at), rows)
@@ -196,7 +265,9 @@ def _coded(schema: Schema, source: Source, length: int) -> Generator[tuple[int, 
             known = [each for each in codes if each is not None]
             if len(known) < len(codes):
                 break
-            yield batch.num_rows, known
+            ids = batch.column(len(schema)) if last else None
+            hashed = batch.num_columns > len(schema) + 1  # Python, which reads some files, does not
+            yield Coded(batch.num_rows, known, ids, batch.column(-1).to_numpy() if hashed else None)
         else:
             return
     _refuse(schema, source, length)
@@ -221,7 +292,8 @@ def _refuse(schema: Schema, source: Source, length: int) -> Never:
     with closing(_batches(source, source.columns, length)) as batches:
         for rows, batch in batches:
             with rows.named():
-                schema.encode_columns(batch.rename_columns(schema.names), first_row=rows.first)
+                given = batch.select(list(range(len(schema)))).rename_columns(schema.names)
+                schema.encode_columns(given, first_row=rows.first)
     raise DataError(
         f"{source.name or 'the data'} changed while being counted; count a copy that stands still"
     )

@@ -23,8 +23,10 @@ from residua._arrays import AnyArray, Integers
 from residua.engines import kernel
 from residua.engines.kernel import ROWS, Block, Set, Shares, Tally, block_of, code_counts, narrowest
 from residua.engines.marginals import Derived, Progress, extended, shares_of
+from residua.engines.persons import counted, ids_of
 from residua.errors import DataError, Infeasible
 from residua.linalg.matrices import processors
+from residua.persons import Person
 from residua.schema import Schema
 from residua.schema.coding import is_a, shape_of
 
@@ -229,6 +231,18 @@ class Memory:
             columns = _coded(schema, data)
         else:
             columns = block_of(list(schema.encode(data).T), schema.codes)
+        shares = shares_of(schema)
+        return MemoryEngine(columns, schema.sizes, processes=self.processes, shares=shares)
+
+    def open_kept(self, schema: Schema, data: object, person: Person) -> MemoryEngine:
+        """An engine over those records of a table or a mapping of columns that are counted."""
+        codes, ids = list(schema.encode_columns(data).T), ids_of(data, str(person.unit.id))
+        if len(ids) != len(codes[0]):
+            raise DataError(
+                f"columns {schema.names[0]!r} and {person.unit.id!r} have different numbers of values; give "
+                "every column one value for each record"
+            )
+        columns = counted(person, ids, codes, block_of(codes, schema.codes))
         shares = shares_of(schema)
         return MemoryEngine(columns, schema.sizes, processes=self.processes, shares=shares)
 

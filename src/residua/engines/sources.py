@@ -147,15 +147,18 @@ def is_parquet(path: str | os.PathLike[str]) -> bool:
     return os.path.splitext(path)[1].lower() in PARQUET
 
 
-def file_source(connection: Any, path: Path, schema: Schema, reading: Reading = PLAINLY) -> Source:
-    """A CSV or Parquet file, or a table of a DuckDB database, as a source."""
+def file_source(
+    connection: Any, path: Path, schema: Schema, reading: Reading = PLAINLY, extra: Sequence[str] = ()
+) -> Source:
+    """A CSV or Parquet file, or a table of a DuckDB database, as a source; `extra` columns come last."""
+    names = (*schema.names, *extra)
     if is_parquet(path):
-        return _parquet_source(connection, path, schema.names)
+        return _parquet_source(connection, path, names)
     if path.suffix.lower() not in DATABASES:
-        return _csv_source(connection, path, schema, reading)
+        return _csv_source(connection, path, schema, reading, names)
     connection.execute(f"ATTACH {quoted_text(os.fspath(path))} AS residua_data (READ_ONLY, TYPE duckdb)")
     name = (reading.table or "").replace('"', '""')
-    found = relation_source(connection.sql(f'SELECT * FROM residua_data."{name}"'), schema.names)
+    found = relation_source(connection.sql(f'SELECT * FROM residua_data."{name}"'), names)
     return replace(found, name=os.fspath(path))
 
 
@@ -209,16 +212,18 @@ def delimiter_of(header: Callable[[str], Sequence[str]], usual: str, names: Sequ
     return next((each for each in (usual, *DELIMITERS) if fits(each)), usual)
 
 
-def _csv_source(connection: Any, path: Path, schema: Schema, reading: Reading) -> Source:
+def _csv_source(
+    connection: Any, path: Path, schema: Schema, reading: Reading, names: Sequence[str]
+) -> Source:
     """A text file, every value as the text that stands there; nothing is guessed but the kind of newline."""
     encoding, usual = None if reading.plain else reading.encoding, CSV[path.suffix.lower()]
     delimiter = reading.delimiter or delimiter_of(
-        lambda each: header_of(path, each, encoding)[0], usual, schema.names
+        lambda each: header_of(path, each, encoding)[0], usual, names
     )
     header, lines = header_of(path, delimiter, encoding)
-    places = places_of(header, schema.names)
+    places = places_of(header, names)
     numbers = (
-        at for at, own in zip(places, schema.attributes, strict=True) if own.numeric and not own.levels
+        at for at, own in zip(places, schema.attributes, strict=False) if own.numeric and not own.levels
     )
     text = PlainText(path, delimiter, len(header), places, reading, frozenset(numbers))
     plain = Source(

@@ -20,8 +20,10 @@ import numpy as np
 from residua._arrays import AnyArray, Integers
 from residua.engines.kernel import ROWS, Set, Tally, block_of, narrowest
 from residua.engines.marginals import Derived, Progress, Rereading, extended, shares_of
+from residua.engines.persons import counted, plain_ids, refused
 from residua.engines.sources import CSV, UNKNOWN, bytes_of, delimiter_of, is_parquet
 from residua.errors import DataError
+from residua.persons import Person
 from residua.schema import Attribute, Categorical, Integer, Schema
 from residua.schema.coding import is_a, places_of
 
@@ -146,41 +148,56 @@ class Spark:
 
     def open(self, schema: Schema, data: object) -> "SparkEngine":
         """An engine over a DataFrame or a path."""
+        return self._open(schema, data, None)
+
+    def open_kept(self, schema: Schema, data: object, person: Person) -> "SparkEngine":
+        """An engine over those records that are counted; the data are shuffled by id for every pass."""
+        return self._open(schema, data, person)
+
+    def _open(self, schema: Schema, data: object, person: Person | None) -> "SparkEngine":
+        names = schema.names if person is None else (*schema.names, str(person.unit.id))
         frame: Any = data
         if isinstance(data, str | os.PathLike):
             with _explained():
-                frame = _read(self.session or _active_session(), os.fspath(data), schema.names)
+                frame = _read(self.session or _active_session(), os.fspath(data), names)
         elif not is_a(data, "pyspark", "DataFrame"):
             raise DataError(
                 f"Spark counts its own DataFrames and files, not {type(data).__qualname__}; leave engine= out"
             )
-        places = places_of(frame.columns, schema.names)
+        places = places_of(frame.columns, names)
         # By position: names may need quoting, and Spark takes 'Age' and 'age' for one.
         named = frame.toDF(*(f"c{at}" for at in range(len(frame.columns))))
         # The counts of a task are there twice while they are sent.
         cells = bytes_of(self.memory_limit) // 16
-        return SparkEngine(schema, named.select(*(f"c{at}" for at in places)), cells)
+        return SparkEngine(schema, named.select(*(f"c{at}" for at in places)), cells, person)
 
 
 class SparkEngine(Rereading):
-    """Counts over a DataFrame whose columns are those of the schema, in its order; made by `Spark.open`."""
+    """Counts over a DataFrame whose columns are those of the schema, in its order; made by `Spark.open`.
 
-    def __init__(self, schema: Schema, frame: Any, cells_at_once: int) -> None:
+    Where a `person` says which records are counted, there is one more column, of ids.
+    """
+
+    def __init__(self, schema: Schema, frame: Any, cells_at_once: int, person: Person | None = None) -> None:
         super().__init__(schema, UNKNOWN, cells_at_once)
-        self._frame = frame
-        self._fields = fields_of(schema, [kind for _, kind in frame.dtypes])
+        self._frame, self._person = frame, person
+        self._fields = fields_of(schema, [kind for _, kind in frame.dtypes][: len(schema)])
 
     def tally(self, sets: Sequence[Set], progress: Progress | None = None) -> list[Integers]:
         """Exact counts of each attribute set, in one pass over the data: (cells,) for each, row-major."""
         sizes = self.sizes
         columns = [self._frame[name] for name in self._frame.columns]
-        packed = self._frame.select(*packed_columns(self._schema, self._fields, columns))
+        chosen = packed_columns(self._schema, self._fields, columns[: len(self._schema)])
+        packed = self._frame.select(*chosen, *columns[len(self._schema) :])
+        if self._person is not None:  # all records of a person in one partition, one after the other
+            packed = packed.repartition(packed.columns[-1]).sortWithinPartitions(packed.columns[-1])
         counted = partial(
             _partial_counts,
             self._schema.to_manifest(),
             self._fields,
             self._derived,
             [tuple(each) for each in sets],
+            self._person,
         )
         with _explained():
             parts = packed.mapInArrow(counted, "place long, low long, high long")
@@ -200,9 +217,13 @@ class SparkEngine(Rereading):
 
     def _refuse(self) -> None:
         """Raise the error about the first value that the schema refuses."""
-        problems = self._frame.mapInArrow(
-            partial(_problems, self._schema.to_manifest()), "partition long, problem string"
-        ).collect()
+        problems = (
+            self._frame.select(*self._frame.columns[: len(self._schema)])
+            .mapInArrow(partial(_problems, self._schema.to_manifest()), "partition long, problem string")
+            .collect()
+        )
+        if not problems and self._person is not None:
+            raise refused(self._person)
         raise DataError(min(problems).problem if problems else "the data changed while being counted")
 
 
@@ -211,6 +232,7 @@ def _partial_counts(
     fields: Sequence[Field],
     derived: Sequence[Derived],
     sets: Sequence[Set],
+    person: Person | None,
     batches: Iterator["pa.RecordBatch"],
 ) -> Iterator["pa.RecordBatch"]:
     """Counts of one partition: the places of the cells that are not empty, all sets end to end."""
@@ -218,9 +240,12 @@ def _partial_counts(
     tally = Tally((*schema.sizes, *(each.size for each in derived)), sets, shares_of(schema))
     records = 0
     try:
-        for _, table in _gathered(batches):
-            block = extended(block_of(unpack(schema, fields, table), schema.codes), derived)
-            tally.add(block)
+        for _, table in _gathered(batches) if person is None else _whole_persons(batches):
+            codes = unpack(schema, fields, table)
+            block = block_of(codes, schema.codes)
+            if person is not None:
+                block = counted(person, table.column(-1), codes, block)
+            tally.add(extended(block, derived))
             records += len(block[0])
     except DataError:
         # Raised here it would be retried and written to logs; `_problems` says what it is about.
@@ -232,6 +257,24 @@ def _partial_counts(
         some = places[start : start + ROWS]
         counts = tally.flat[some]
         yield _batch(place=some, low=counts & (2**HALF - 1), high=counts >> HALF)
+
+
+def _whole_persons(batches: Iterator["pa.RecordBatch"]) -> Iterator[tuple[int, "pa.Table"]]:
+    """Tables of all records of some persons, out of batches in which those of a person follow each other."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    first, waiting = 0, None
+    for _, more in _gathered(batches):
+        table = more if waiting is None else pa.concat_tables([waiting, more])
+        ids = plain_ids(table.column(-1), "")
+        differ = pc.not_equal(ids.slice(1), ids.slice(0, len(ids) - 1)).fill_null(True)
+        cut = int(np.flatnonzero(np.append(True, differ.to_numpy(zero_copy_only=False)))[-1])
+        if cut:
+            yield first, table.slice(0, cut)
+        first, waiting = first + cut, table.slice(cut)
+    if waiting is not None:
+        yield first, waiting
 
 
 def _problems(record: dict[str, Any], batches: Iterator["pa.RecordBatch"]) -> Iterator["pa.RecordBatch"]:

@@ -14,13 +14,14 @@ from typing import Protocol
 import numpy as np
 
 from residua._arrays import Integers
-from residua.engines import Derived, Engine, Opener, Progress, count_marginals, engine_for, engine_with
+from residua.engines import Derived, Engine, Keeps, Opener, Progress, count_marginals, engine_for, engine_with
 from residua.errors import BudgetError, DataError, LedgerError
-from residua.kernel.cost import added_cost, replaced_cost
 from residua.kernel.measurement import Measurement, refuse_few_records
+from residua.kernel.person import person_cost
 from residua.ledger import Ledger
 from residua.linalg.classes import JointClasses
 from residua.noise import Law, Source, SystemSource, draw, simulated
+from residua.persons import Person
 from residua.privacy import Budget, Privacy, Unit
 from residua.schema import Schema
 
@@ -59,7 +60,7 @@ def noisy_answers(
     _refuse_unwritable(note, dataset)
     batches, plan_hash, sizes = plan.batches, plan.hash, plan.schema.sizes
     laws = [batch.laws() for batch in batches]
-    opened = (engine_for(data) if engine is None else engine).open(plan.schema, data)
+    opened = _opened(engine_for(data) if engine is None else engine, plan, data)
     units = plan.schema.units
     opened = engine_with(opened, sizes, list(_derived(batches, units).values()), units)
     exact = _exact_answers(batches, opened, sizes, units, progress)
@@ -70,6 +71,18 @@ def noisy_answers(
         entry = ledger.spend(plan.privacy, plan_hash=plan_hash, note=note)
         paid = {"dataset": dataset, "entry": str(entry.id), "amount": str(entry.amount), "hash": entry.hash}
     return tuple(map(_noisy, batches, exact, laws, [source] * len(batches), orders)), paid
+
+
+def _opened(opener: Opener, plan: Measurable, data: object) -> Engine:
+    """An engine over the records that are counted: at most so many of a person, where the unit says so."""
+    if plan.unit.id is None:
+        return opener.open(plan.schema, data)
+    if not isinstance(opener, Keeps):
+        raise DataError(
+            f"{opener!r} cannot keep to {plan.unit.max_records} records of one {plan.unit.id!r}; count with "
+            "rs.engines.Memory(), rs.engines.DuckDB() or rs.engines.Spark()"
+        )
+    return opener.open_kept(plan.schema, data, Person.of(plan.unit, plan.schema))
 
 
 def refuse_unkept(plan: Measurable) -> None:
@@ -93,16 +106,17 @@ def refuse_unkept(plan: Measurable) -> None:
 
 def _refuse_overspending(plan: Measurable) -> None:
     """BudgetError where the integers and noise in use cost one record more than the plan states."""
-    allowed, spent = plan.unit.allowance(plan.budget), added_cost(plan.batches)
-    if plan.unit.replacing:
+    unit, person = plan.unit, Person.of(plan.unit, plan.schema)
+    allowed = person.allowance(plan.budget)
+    if unit.replacing and unit.id is None:
+        spent = person_cost(plan.batches, Person(Unit(unit.max_records)))
         if spent > allowed and any(attribute.outside == "drop" for attribute in plan.schema.attributes):
             raise BudgetError(
                 "a record whose new values are dropped is missing from every count, which costs more than "
                 f"the {plan.budget!r} that this plan states; declare outside='other' instead of 'drop', or "
                 "plan with neighbours='add_remove'"
             )
-        spent = replaced_cost(plan.batches)
-    if spent > allowed:
+    if person_cost(plan.batches, person) > allowed:
         raise BudgetError(f"this plan would spend more than the {plan.budget!r} that it states; plan again")
 
 

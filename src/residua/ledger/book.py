@@ -129,7 +129,7 @@ class Book:
 
         A BudgetError where no such cost is proved, BudgetExceeded where it is more than is left.
         """
-        if privacy.unit != self.unit:
+        if privacy.unit.whom != self.unit.whom:
             raise BudgetError(
                 f"the release protects against {privacy.unit.describe()}, but the ledger {self.name} counts "
                 f"{self.unit.describe()}; plan with unit={self.unit!r}, or keep a ledger for the other unit"

@@ -5,8 +5,8 @@ targets may leave open; the plan states its errors and its certificate.
 """
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from fractions import Fraction
 
 from numpy.typing import ArrayLike
@@ -18,17 +18,20 @@ from residua.accuracy.guesses import AnyTargets, Guess, resolved
 from residua.accuracy.targets import Asked, Targets, asked_of, largest_ratio, ratios_of, weighted_caps
 from residua.errors import BudgetError, Infeasible, WorkloadError
 from residua.linalg.matrices import threads_for
-from residua.methods.coarsening import coarse_workload, coarsened_draft
+from residua.methods.coarsening import coarse_workload
 from residua.methods.draft import Draft, Progress
 from residua.methods.registry import loss_draft, methods_for, residualplanner_plus, targets_draft
 from residua.methods.scales.loss import Loss, loss_at
+from residua.persons import Person
+from residua.planning.drafts import Request, total_draft, total_drafts
 from residua.plans import Plan
 from residua.privacy import Budget, Unit, privacy_cost
 from residua.privacy.conversions import text_above
 from residua.privacy.statement import bound_divisor, variance_ratio
+from residua.strategy.costs import ideal_scale, record_cost
 from residua.strategy.rounding import measurable, rebudgeted
-from residua.strategy.strategy import Strategy, ideal_scale, record_cost, refuse_uncounted
-from residua.workload import Combined, Table, Workload
+from residua.strategy.strategy import Strategy, refuse_uncounted
+from residua.workload import Table, Workload
 from residua.workload.queries import spelled
 from residua.workload.union import refuse_extremes
 
@@ -109,13 +112,14 @@ def plan(
     if budget is not None:
         unit.allowance(budget)  # a budget that no noise can meet is refused before any work
     asked = work.without_totals()  # they ask nothing of their attribute
-    request = Request(asked, unit, method, gap, progress, work.schema.units)
+    request = Request(asked, Person.of(unit, work.schema), method, gap, progress, work.schema.units)
     with threads_for(0):  # solvers of large blocks take more for themselves
         if targets is None and objective == "total_variance":
             return replace(_for_total(request, _needed(budget), strategies), workload=work)
         coarse = coarse_workload(asked) if request.tied else None
-        if coarse is not None:
-            request = replace(request, work=coarse.work, units=coarse.view.units(request.units))
+        if coarse is not None:  # whose attributes are others: records are bounded as if in one cell
+            units = coarse.view.units(request.units)
+            request = replace(request, work=coarse.work, person=Person(unit), units=units)
         if targets is not None:
             found = _for_targets(request, budget, targets, relax=relax, refine=refine)
         elif isinstance(objective, str):
@@ -126,30 +130,10 @@ def plan(
     return replace(found, workload=work, strategy=strategy)
 
 
-@dataclass(frozen=True, slots=True)
-class Request:
-    """What a plan is made for: the tables, whose privacy, how, and how close to the optimum.
-
-    `units` are those of the attributes, whose records may be shares of cells.
-    """
-
-    work: Workload
-    unit: Unit
-    method: str
-    gap: float
-    progress: Progress | None
-    units: tuple[int, ...]
-
-    @property
-    def tied(self) -> bool:
-        """Whether there are conditions joined across attributes, which are planned by classes of cells."""
-        return any(isinstance(queries, Combined) for queries in self.work.families)
-
-
 def _for_total(request: Request, budget: Budget, strategies: Mapping[str, ArrayLike] | None) -> Plan:
     """The plan with the least total weighted variance."""
     if strategies is None:
-        found = _at_budget(request, budget, _total_draft(request, budget, request.method))
+        found = _best_of(request, budget, total_drafts(request, budget))
     elif request.method != "residualplanner+":
         raise WorkloadError(
             f"strategies are for method 'residualplanner+'; method {request.method!r} finds its own"
@@ -160,12 +144,16 @@ def _for_total(request: Request, budget: Budget, strategies: Mapping[str, ArrayL
     return _or_plain_cells(request, found) if request.method == "auto" and budget.law == "laplace" else found
 
 
-def _total_draft(request: Request, budget: Budget, method: str) -> Draft:
-    def drafting(work: Workload) -> Draft:
-        return methods_for(budget.law)[method](work, request.gap, request.progress)
-
-    work = request.work
-    return coarsened_draft(drafting, work, budget.law) if request.tied else drafting(work)
+def _best_of(request: Request, budget: Budget, drafts: Iterator[Draft]) -> Plan:
+    """The plan of the first draft, or a better one of another that can be measured."""
+    found = _at_budget(request, budget, next(drafts))
+    for draft in drafts:
+        try:
+            other = _at_budget(request, budget, draft)
+        except Infeasible:  # a table of too many cells, or noise that 64 bits do not hold
+            continue
+        found = min(found, other, key=lambda plan: plan.total_variance)
+    return found
 
 
 def _or_plain_cells(request: Request, found: Plan) -> Plan:
@@ -177,7 +165,7 @@ def _or_plain_cells(request: Request, found: Plan) -> Plan:
     if math.prod(work.schema.sizes[at] for at in work.attributes) > COUNTED_CELLS:
         return found
     try:
-        plain = _at_budget(request, found.budget, _total_draft(request, found.budget, "identity"))
+        plain = _at_budget(request, found.budget, total_draft(request, found.budget, "identity"))
     except Infeasible:  # some attribute has too many cells
         return found
     return min(found, plain, key=lambda each: each.total_variance)
@@ -199,10 +187,9 @@ def _for_targets(
         budget, strategy = _cheapest(request, draft, own, asked)
     else:
         strategy = _rounded(request, draft, request.unit.allowance(budget))
-    factor = request.unit.factor
-    cost = float(request.unit.allowance(budget)) * float(factor)
-    least = 0.0 if request.unit.replacing else draft.lower_bound
-    fitness = fitness_of(asked, strategy, draft.prices, cost, least * float(factor))
+    cost = float(request.unit.allowance(budget) * request.unit.factor)
+    least = 0.0 if request.unit.replacing else draft.lower_bound * request.person.alike**2
+    fitness = fitness_of(asked, strategy, draft.prices, cost, least)
     if fitness.factor > 1 and not relax:
         raise _too_small(budget, fitness)
     found = _finished(request, budget, draft, strategy, "targets", fitness.factor)
@@ -230,7 +217,7 @@ def _for_loss(request: Request, budget: Budget, loss: Loss) -> Plan:
 
 def _record_cost(request: Request, draft: Draft) -> float:
     """About what a strategy costs one record; Infeasible where replacing one changes nothing measured."""
-    own = record_cost(draft.strategy, replacing=request.unit.replacing)
+    own = record_cost(draft.strategy, request.person)
     if own <= ROUNDING * draft.strategy.cost():
         raise Infeasible(
             "the workload asks only for the number of records, which replacing one record cannot change: "
@@ -243,8 +230,7 @@ def _rounded(request: Request, draft: Draft, allowed: Fraction) -> Strategy:
     """The draft in integers, with noise that uses up what one record may cost."""
     _record_cost(request, draft)  # there must be something to scale
     refuse_uncounted(draft.strategy, request.work.schema.names)
-    replacing = request.unit.replacing
-    return measurable(draft.strategy, draft.spans, allowed, replacing=replacing, units=request.units)
+    return measurable(draft.strategy, draft.spans, allowed, request.person, units=request.units)
 
 
 def _at_budget(request: Request, budget: Budget, draft: Draft) -> Plan:
@@ -271,15 +257,18 @@ def _finished(
     `value` is what it makes of the objective, if that is not the total variance.
     """
     work, unit, allowed = request.work, request.unit, request.unit.allowance(budget)
-    scale = ideal_scale(draft.strategy, strategy, allowed, replacing=request.unit.replacing)
+    scale = ideal_scale(draft.strategy, strategy, allowed, request.person)
     real = draft.strategy.scaled(scale)
     ideal = Figures.of(real, work, _ideal_totals(draft, real, scale, work) if value is None else None)
     released = Figures.of(strategy, work, totals_of(strategy, work))
     value = released.total_variance if value is None else value
-    lower = draft.lower_bound / (1.0 if objective == "loss" else bound_divisor(budget.law, allowed))
+    most = request.person.most_for_one(budget)
+    lower = draft.lower_bound / (1.0 if objective == "loss" else bound_divisor(budget.law, most))
     uniform = None if draft.uniform_total is None else draft.uniform_total / float(allowed)
     if request.unit.replacing:  # of which a bound for adding or removing a record says nothing
         lower, uniform = 0.0, None
+    elif request.person.caps:
+        lower, uniform = 0.0 if objective == "loss" else lower, None
     certificate = certified(value, lower, draft.scope, objective)
     plan = Plan(work, budget, unit, request.method, strategy, certificate, objective, ideal, released)
     return replace(plan, uniform_total=uniform)
@@ -318,7 +307,7 @@ def _cheapest(request: Request, draft: Draft, own: float, asked: Asked) -> tuple
         needed = allowed * worst * MARGIN * request.unit.factor
         budget = privacy_cost(text_above(needed, DIGITS))
         allowed = request.unit.record_cost(budget)
-        strategy = rebudgeted(strategy, allowed, replacing=request.unit.replacing)
+        strategy = rebudgeted(strategy, allowed, request.person)
         if max(ratios_of(asked, strategy)) <= 1:
             return budget, strategy
     raise Infeasible(

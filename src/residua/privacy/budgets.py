@@ -8,8 +8,8 @@ from typing import Any, ClassVar
 
 from residua._manifests import text
 from residua.errors import BudgetError, FileFormatError, asks_for
-from residua.privacy.conversions import Number, amount_for, exact_text, positive, probability
-from residua.privacy.statement import NoiseLaw, Privacy
+from residua.privacy.conversions import NoiseLaw, Number, amount_for, exact_text, positive, probability
+from residua.privacy.statement import Privacy
 
 
 @dataclass(frozen=True, slots=True, repr=False)

@@ -198,6 +198,7 @@ def _at_position(position: int) -> float:
 _LARGEST_EXPONENT = 2**60
 
 Figure = Literal["cost", "rho", "pure_epsilon"]
+NoiseLaw = Literal["gaussian", "laplace"]
 """What noise proves of itself: a Gaussian privacy cost mu^2, a rho of zCDP, or an epsilon of pure DP."""
 
 

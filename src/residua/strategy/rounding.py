@@ -19,9 +19,11 @@ from residua.answering.blocks import Layer, Memory, Shape, shape_uses
 from residua.errors import Infeasible
 from residua.kernel.block import matrix_cost
 from residua.linalg.matrices import Measure
+from residua.persons import Person
 from residua.privacy import NoiseLaw
 from residua.privacy.statement import integer_variances
 from residua.strategy.build import Spans
+from residua.strategy.costs import proved_cost
 from residua.strategy.integers import (
     FILL,
     LARGEST_ENTRY,
@@ -37,7 +39,7 @@ from residua.strategy.integers import (
     scale_of,
     short_basis,
 )
-from residua.strategy.strategy import Strategy, proved_cost
+from residua.strategy.strategy import Strategy
 
 ALL_BITS = 36  # of the entries of a product: leaves room for a hundred million records in 64 bits
 FEW_BITS = 14  # of the entries of a centred factor; more only where these change what is measured
@@ -316,28 +318,28 @@ NEGLIGIBLE = Fraction(1, 2**32)  # of a budget: noise that is wider by so little
 
 
 def measurable(
-    ideal: Strategy, spans: Spans, allowed: Fraction, *, replacing: bool, units: Sequence[int] = ()
+    ideal: Strategy, spans: Spans, allowed: Fraction, person: Person, *, units: Sequence[int] = ()
 ) -> Strategy:
     """The integer form of a real strategy, which the kernel proves to cost at most `allowed`.
 
-    With `replacing` the cost is that of replacing one record instead of adding or removing one. `units` are
-    those of the attributes that the strategy is for.
+    What it costs is what it costs a person, over `unit.factor`. `units` are those of the attributes that the
+    strategy is for.
     """
     whole = integer_strategy(ideal, spans, allowed, units)
-    spent = proved_cost(whole, replacing=replacing)
+    spent = proved_cost(whole, person)
     if (1 - NEGLIGIBLE) * allowed <= spent <= allowed:
         return whole
-    return _at(whole, spent, allowed, replacing)
+    return _at(whole, spent, allowed, person)
 
 
-def rebudgeted(strategy: Strategy, allowed: Fraction, *, replacing: bool) -> Strategy:
+def rebudgeted(strategy: Strategy, allowed: Fraction, person: Person) -> Strategy:
     """The same integer measurements with noise that uses up `allowed`, as far as the kernel can prove."""
-    return _at(strategy, proved_cost(strategy, replacing=replacing), allowed, replacing)
+    return _at(strategy, proved_cost(strategy, person), allowed, person)
 
 
-def _at(strategy: Strategy, spent: Fraction, allowed: Fraction, replacing: bool) -> Strategy:
+def _at(strategy: Strategy, spent: Fraction, allowed: Fraction, person: Person) -> Strategy:
     """The strategy, which is proved to cost `spent`, with all its costs scaled to cost `allowed`."""
     found = with_budget(strategy, allowed * strategy.exact_cost() / spent)
-    if proved_cost(found, replacing=replacing) > allowed:
+    if proved_cost(found, person) > allowed:
         raise Infeasible("the blocks are too many to share this budget")
     return found

@@ -10,28 +10,34 @@ from residua._limits import COMPARED_CELLS, UNSPENT_CELLS, UNSPENT_COSTS
 from residua.errors import WorkloadError
 from residua.kernel.block import column_costs
 from residua.linalg.matrices import join, spread
+from residua.persons import Person
 from residua.strategy.joining import joint_cells
 from residua.strategy.strategy import Strategy, refuse_places
 from residua.workload import Table, Workload
 
 
-def unspent(strategy: Strategy, sizes: Sequence[int], *, replacing: bool) -> tuple[tuple[int, ...], Array]:
+def unspent(strategy: Strategy, sizes: Sequence[int], person: Person) -> tuple[tuple[int, ...], Array]:
     """Attributes in ascending order, and for each joint cell the privacy cost that a record there has left.
 
     Something else measured on that cell alone may cost so much before the whole costs more (claim G-005).
-    With `replacing` the cost is that of replacing the record by any other. `sizes` are those of the schema.
+    Under `replace_one` it is that of replacing the record by any other. `sizes` are those of the schema.
     """
     attributes = tuple(strategy.attributes())
     width = [sizes[at] for at in attributes]
-    if replacing:
+    if person.caps:
+        raise WorkloadError(
+            "what cells have left unspent is known where all records of a person may be in one cell, not "
+            "with one_per or max_per"
+        )
+    if person.unit.replacing:
         return attributes, _left_to_pairs(strategy, attributes, width).min(axis=1).reshape(width)
     return attributes, _left_to_cells(strategy, attributes, width).reshape(width)
 
 
-def free_variances(strategy: Strategy, work: Workload, *, replacing: bool) -> Array:
+def free_variances(strategy: Strategy, work: Workload, person: Person) -> Array:
     """Variance at which each query could be measured besides, alone, for nothing; inf if it cannot."""
-    attributes, left = unspent(strategy, work.schema.sizes, replacing=replacing)
-    pairs = _left_to_pairs(strategy, attributes, left.shape) if replacing else None
+    attributes, left = unspent(strategy, work.schema.sizes, person)
+    pairs = _left_to_pairs(strategy, attributes, left.shape) if person.unit.replacing else None
     found = []
     for group in work.groups():
         low, high = _extremes(group, attributes, left.shape)

@@ -12,8 +12,9 @@ import numpy as np
 from residua._text import columns, counted
 from residua.accuracy.figures import Figures
 from residua.errors import NotInSpan, ResiduaError
-from residua.kernel.cost import added_cost, replaced_cost
 from residua.kernel.measurement import refuse_few_records
+from residua.kernel.person import person_cost
+from residua.persons import Person
 from residua.plans import Plan
 from residua.privacy import Privacy
 from residua.privacy.conversions import text_above
@@ -98,16 +99,17 @@ def _checks(release: Release) -> Iterator[Check]:
 
 
 def _cost(plan: Plan) -> Check:
-    """The exact cost of one record, against what budget and unit allow (claims K-004, K-005)."""
+    """The exact cost of one person, or record, against what the budget allows (claims K-005, K-010)."""
     if plan.strategy.grain is None:
         return Check("cost", "unchecked", "it combines releases: verify each, and their ledger")
-    batches, allowed = plan.batches, plan.unit.allowance(plan.budget)
+    batches, person = plan.batches, Person.of(plan.unit, plan.schema)
     refuse_few_records(batches)
-    spent = replaced_cost(batches) if plan.unit.replacing else added_cost(batches)
+    spent, allowed = person_cost(batches, person), person.allowance(plan.budget)
     if any(batch.law != plan.budget.law for batch in batches):
         return Check("cost", "false", f"its noise cannot keep to {plan.budget!r}")
     if spent > allowed:
-        return Check("cost", "false", f"a record costs {_times(spent, allowed)} what {plan.budget!r} allows")
+        times = f"{_times(spent, allowed)} what {plan.budget!r} allows"
+        return Check("cost", "false", f"a {plan.unit.noun} costs {times}")
     return Check("cost", "holds", f"{_times(spent, allowed)} what {plan.budget!r} allows, never more")
 
 
@@ -305,7 +307,8 @@ def _lower_bound(plan: Plan) -> Check:
         return Check(
             "lower bound", "unchecked", f"too large to find again, or of another objective: {plan.objective}"
         )
-    at = stated.lower_bound * bound_divisor(plan.budget.law, plan.unit.allowance(plan.budget))
+    most = Person.of(plan.unit, plan.schema).most_for_one(plan.budget)
+    at = stated.lower_bound * bound_divisor(plan.budget.law, most)
     low, high = found
     if at > high * (1 + NEAR):
         return Check("lower bound", "false", f"{at / high - 1:.2%} above what a mechanism reaches")
