@@ -31,7 +31,7 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_every_picture_is_a_whole_svg_file(written):
     names = sorted(path.stem for path in (written / "plots").iterdir())
-    assert names == ["budget", "certificate", "shares", "table-2", "table-3", "table-4"]
+    assert names == ["budget", "shares", "table-2", "table-3", "table-4"]
     for path in (written / "plots").iterdir():
         root = ElementTree.parse(path).getroot()
         assert root.tag.endswith("svg")

@@ -14,6 +14,7 @@ from residua.privacy.conversions import text_above
 from residua.report import plan_contents, release_contents, write_report
 from residua.report.budgets import FACTORS, scaled
 from residua.report.charts import SERIES, themed, tidy
+from residua.report.grid import grid_of
 from residua.report.sections import page_of
 from residua.report.words import SCOPES, decimals_for, headline, methods_paragraph
 
@@ -60,7 +61,7 @@ class TableRun(HTMLParser):
             self.place = named.get("id") or self.place
         if tag == "tr":
             self.rows.setdefault(self.place, []).append([])
-        self._cell = tag in ("td", "th") or (self._cell and tag == "a")
+        self._cell = tag in ("td", "th") or (self._cell and tag in ("a", "small"))
         if tag in ("td", "th"):
             self.rows[self.place][-1].append("")
 
@@ -120,18 +121,58 @@ def test_contents_hold_the_plans_own_predictions(plan):
 
 def test_every_published_number_on_the_page_is_the_releases(release):
     shown = TableRun(page_of(release_contents(release), {})).rows
+    z = 1.959963984540054
     for at, group in enumerate(release.plan.workload.groups(), start=1):
-        rows = shown[f"t-{at}"][1:]
+        grid = grid_of(group, SCHEMA)
+        heads = max(len(grid.column_names), 1)
         answers = release.answers(rs.Workload(SCHEMA, (group,))).to_pylist()
-        assert len(rows) == len(answers) == group.count
-        for (query, value, stddev, interval, drawn), true in zip(rows, answers, strict=True):
-            assert query == (true["query"] if group.factors else "all records")
-            unit = 10.0 ** -decimals_for(true["stddev"])
-            low, high = interval.split(" to ")
-            for text, exact in ((value, true["value"]), (low, true["lower"]), (high, true["upper"])):
-                assert abs(number(text) - exact) <= 0.5000001 * unit
-            assert is_shown(stddev, true["stddev"])
-            assert drawn == ""
+        for row, label, places in zip(
+            shown[f"t-{at}"][heads:], grid.rows, grid.places.tolist(), strict=False
+        ):
+            width = max(len(label), 1)
+            assert tuple(row[:width]) == (label or ("all records",))
+            for cell, place in zip(row[width:], places, strict=False):
+                value, half = cell.split("\u00b1 ")
+                true = answers[place]
+                assert abs(number(value) - true["value"]) <= 0.5000001 * 10.0 ** -decimals_for(true["stddev"])
+                assert is_shown(half, z * true["stddev"], 3)
+
+
+def test_sums_on_the_page_are_the_releases(release):
+    rows = TableRun(page_of(release_contents(release), {})).rows["t-2"]
+    assert rows[0] == ["income", "F", "M", "Total"]
+    by_income, by_sex = release.table("income"), release.table("sex")
+    for row, true, stddev in zip(rows[1:-1], by_income.values, by_income.stddev, strict=True):
+        value, half = row[-1].split("\u00b1 ")
+        assert number(value) == pytest.approx(true, abs=0.51)
+        assert is_shown(half, 1.959963984540054 * stddev, 3)
+    assert rows[-1][0] == "Total"
+    for cell, true in zip(rows[-1][1:], [*by_sex.values, by_sex.values.sum()], strict=True):
+        assert number(cell.split("\u00b1")[0]) == pytest.approx(true, abs=0.51)
+    overlapping = TableRun(page_of(release_contents(release), {})).rows["t-3"]
+    assert overlapping[0] == ["age", "F", "M", "Total"]  # both sexes are everybody, ages overlap
+    assert len(overlapping) == 1 + 10
+
+
+def test_places_are_maps_of_their_regions():
+    tree = rs.Hierarchy(("state", "town"), [("A", "x"), ("A", "y"), ("B", "z")])
+    schema = rs.Schema(place=tree, sex=rs.Categorical("F", "M"))
+    plan = rs.plan(rs.table(schema, ["place", "sex"]), rs.zcdp(1))
+    codes = np.array([[0, 0], [1, 1], [2, 0]] * 50)
+    page = page_of(release_contents(rs.measure(plan, codes, ledger=None, noise=rs.simulated(seed=1))), {})
+    assert re.findall(r"<caption>(A|B|All together)</caption>", page) == ["A", "B", "All together"]
+    rows = TableRun(page).rows["t-1"]
+    assert [row[0] for row in rows] == ["place", "x", "y", "place", "z", "place", "Total"]
+
+
+def test_a_report_of_a_release_begins_with_its_tables(plan, release):
+    order = re.findall(
+        r'<(?:section|details class="prose") id="(.*?)"', page_of(release_contents(release), {})
+    )
+    assert order[0] == "tables"
+    assert "methods" in order
+    order = re.findall(r'<(?:section|details class="prose") id="(.*?)"', page_of(plan_contents(plan), {}))
+    assert order[:2] == ["short", "error"]
 
 
 def test_every_prediction_on_the_page_is_the_plans(plan):
@@ -154,10 +195,10 @@ def test_every_prediction_on_the_page_is_the_plans(plan):
     assert is_shown(proof["total variance with unrounded noise"], plan.ideal.total_variance, 6)
     assert is_shown(proof["proved lower bound"], plan.certificate.lower_bound, 6)
     assert plan.certificate.gap <= number(proof["gap"][:-1]) / 100 <= plan.certificate.gap * 2 + 1e-9
-    uneven = plan.variances(WORK.select("up to each age"))
-    for row, variance in zip(rows["t-3"][1:], uneven, strict=True):
-        assert is_shown(row[1], math.sqrt(variance))
-        assert is_shown(row[2], margin * math.sqrt(variance))
+    uneven = plan.variances(WORK.select("up to each age")).reshape(10, 2)
+    for row, variances in zip(rows["t-3"][1:], uneven, strict=True):
+        for cell, variance in zip(row[1:], variances, strict=True):
+            assert is_shown(cell.removeprefix("\u00b1 "), margin * math.sqrt(variance), 3)
 
 
 def test_the_page_states_every_definition_that_is_proved_rounded_up(plan):

@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 import residua as rs
 from residua.privacy import Privacy
 from residua.report.budgets import MOST_SHARES, energy_by_subset, shares_of
-from residua.report.charts import themed, tidy
-from residua.report.gather import asked_words, picture_of, room_for
+from residua.report.charts import is_readable, themed, tidy
+from residua.report.gather import asked_words, room_for
+from residua.report.grid import grid_of
 from residua.report.words import decimals_for, detection_limit, figure, gap_text, percent, percent_above
 
 
@@ -152,23 +153,37 @@ def test_what_a_table_asks_is_said_without_names_of_families(work, words):
     assert asked_words(group, SCHEMA) == words
 
 
-def test_a_picture_has_a_place_for_every_number():
+def test_a_layout_has_a_place_for_every_number():
     (group,) = rs.table(SCHEMA, ["sex", "age"]).groups()
-    layout = picture_of(group, SCHEMA)
-    assert layout.labels == SCHEMA["age"].labels()
-    assert layout.series == ("F", "M")
-    for (line, series), place in np.ndenumerate(layout.places):
-        assert (
-            group.describe(int(place), SCHEMA)
-            == f"sex = {layout.series[series]} and age = {layout.labels[line]}"
-        )
+    grid = grid_of(group, SCHEMA)
+    assert grid.rows == tuple((label,) for label in SCHEMA["age"].labels())
+    assert grid.columns == (("F",), ("M",))
+    for (line, column), place in np.ndenumerate(grid.places):
+        words = f"sex = {grid.columns[column][0]} and age = {grid.rows[line][0]}"
+        assert group.describe(int(place), SCHEMA) == words
+
+
+@pytest.mark.parametrize(
+    ("work", "sums"),
+    [
+        (rs.table(SCHEMA, ["sex", "age"]), (True, True, True)),
+        (rs.table(SCHEMA, {"age": rs.prefix, "sex": rs.identity}), (True, False, False)),
+        (rs.table(SCHEMA, {"age": rs.buckets(5), "place": rs.level("state")}), (True, True, True)),
+        (rs.table(SCHEMA, age=rs.ranges), (False, False, False)),
+        (rs.table(SCHEMA, ["age"]), (False, True, False)),
+    ],
+)
+def test_sums_stand_beside_parts_that_add_up(work, sums):
+    (group,) = work.groups()
+    grid = grid_of(group, SCHEMA)
+    assert tuple(each is not None for each in (grid.beside, grid.below, grid.corner)) == sums
 
 
 def test_a_picture_that_nobody_could_read_is_not_drawn():
-    wide = rs.Schema.of_sizes([50, 5, 5])
+    wide = rs.Schema.of_sizes([50, 9, 8])
     for names in (["a0"], ["a1", "a2"], []):
         (group,) = rs.table(wide, names).groups()
-        assert picture_of(group, wide) is None
+        assert not is_readable(grid_of(group, wide))
 
 
 def test_words_of_a_picture_that_look_like_parts_of_a_tag_stay_as_they_are():

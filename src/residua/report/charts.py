@@ -8,13 +8,16 @@ from typing import Any
 
 from residua._text import visible
 from residua.errors import ResiduaError
-from residua.report.contents import Contents, Numbers, Picture
+from residua.report.contents import Contents, Numbers
+from residua.report.grid import Grid
 from residua.report.markup import attribute
 from residua.report.words import level_text, share_words
 
 WIDTH = 380
 MOST_TABLES = 12  # that are drawn
-LARGEST = "the largest of all (dashed)"
+MOST_LINES = 40  # of one picture
+APART = 0.2  # in logarithms: lines that are nearer to each other cannot be told apart
+DASHES = [[1, 0], [6, 4], [2, 3], [10, 4, 2, 4], [12, 3], [4, 2, 1, 2]]
 INK, SOFT, LINE, PAPER = "#1c2128", "#59636e", "#d1d9e0", "#ffffff"
 SERIES = ("#0a5fb4", "#b4530a", "#1a7f37", "#8250df", "#59636e", "#a40e64")
 VARIABLES = {
@@ -49,31 +52,42 @@ def _charts(contents: Contents) -> Iterator[tuple[str, Any]]:
         yield "budget", _framed(budget_chart(contents))
     if len(contents.shares) > 1:
         yield "shares", _framed(shares_chart(contents))
-    if contents.goal.certificate.lower_bound > 0:
-        yield "certificate", _framed(certificate_chart(contents))
     drawn = 0
     for number, sheet in enumerate(contents.sheets, start=1):
         if drawn == MOST_TABLES:
             return
-        if sheet.picture is not None and sheet.numbers is not None and sheet.numbers.values is not None:
+        numbers, grid = sheet.numbers, sheet.grid
+        if numbers is not None and numbers.values is not None and grid is not None and is_readable(grid):
             drawn += 1
-            yield f"table-{number}", _framed(table_chart(sheet.numbers, sheet.picture, contents.level))
+            yield f"table-{number}", _framed(table_chart(numbers, grid, contents.level))
+
+
+def is_readable(grid: Grid) -> bool:
+    """Whether a picture of a table in this layout can be read, and says more than one number does."""
+    return grid.places.size > 1 and len(grid.rows) <= MOST_LINES and len(grid.columns) <= len(SERIES)
 
 
 def budget_chart(contents: Contents) -> Any:
-    """Typical and largest error against the budget, and the typical error of the first tables."""
+    """Errors against the budget, one line for each that the others leave room for, named at its end."""
     import altair as alt
 
-    rows = []
-    for point in contents.points:
-        lines = {"all numbers, typical": point.rmse}
-        if not math.isnan(point.max_stddev):
-            lines[LARGEST] = point.max_stddev
-        named = zip(contents.sheets, point.tables, strict=False)
-        lines |= {_short(f"{sheet.name}, typical"): error for sheet, error in named}
-        rows += [{"budget": point.cost, "error": error, "of": of} for of, error in lines.items()]
-    names = list(dict.fromkeys(row["of"] for row in rows))
-    costs = [point.cost for point in contents.points]
+    points, middle = contents.points, contents.points[len(contents.points) // 2]
+    curves = {"all numbers": [point.rmse for point in points]}
+    if not math.isnan(middle.max_stddev):
+        curves["least certain number"] = [point.max_stddev for point in points]
+    for number, sheet in enumerate(contents.sheets[: len(middle.tables)]):
+        curves[_short(sheet.name, 22)] = [point.tables[number] for point in points]
+    kept: dict[str, list[float]] = {}
+    for name, errors in curves.items():
+        at = errors[len(points) // 2]
+        if all(abs(math.log(at / other[len(points) // 2])) > APART for other in kept.values()):
+            kept[name] = errors
+    names, costs = list(kept), [point.cost for point in points]
+    rows = [
+        {"budget": cost, "error": error, "of": name}
+        for name, errors in kept.items()
+        for cost, error in zip(costs, errors, strict=True)
+    ]
     spent = "rho" if contents.privacy.pure_epsilon is None else "epsilon"
     base = alt.Chart(alt.Data(values=rows)).encode(
         x=alt.X(
@@ -82,20 +96,23 @@ def budget_chart(contents: Contents) -> Any:
             scale=alt.Scale(type="log", domain=[costs[0], costs[-1]], nice=False),
             axis=alt.Axis(values=costs, format=".3~g", labelFlush=False),
         ),
-        y=alt.Y("error:Q", title="standard deviation", scale=alt.Scale(zero=True)),
-        color=alt.Color(
-            "of:N", sort=names, scale=alt.Scale(domain=names, range=list(SERIES)), legend=_legend()
+        y=alt.Y(
+            "error:Q",
+            title="standard deviation",
+            scale=alt.Scale(type="log", nice=False, padding=12),
+            axis=alt.Axis(tickCount=6, format=",.3~g"),
         ),
+        color=alt.Color("of:N", scale=alt.Scale(domain=names, range=list(SERIES)), legend=None),
     )
-    now = alt.Chart(alt.Data(values=[{"budget": costs[len(costs) // 2]}]))
-    # The largest error is often that of one table, whose line would lie under it: dashes show both.
-    largest = f"datum.of == '{LARGEST}'"
+    now = alt.Chart(alt.Data(values=[{"budget": middle.cost}]))
+    ends = base.transform_filter(f"datum.budget == {costs[-1]!r}")
+    dashes = alt.StrokeDash("of:N", scale=alt.Scale(domain=names, range=DASHES), legend=None)
     return alt.layer(
         now.mark_rule(color=SOFT, strokeDash=[4, 3]).encode(x="budget:Q"),
-        base.transform_filter(f"!({largest})").mark_line(interpolate="monotone", strokeWidth=2),
+        base.mark_line(strokeWidth=2.5).encode(strokeDash=dashes),
         base.mark_point(filled=True, size=30, opacity=1),
-        base.transform_filter(largest).mark_line(interpolate="monotone", strokeWidth=2, strokeDash=[7, 7]),
-    ).properties(width=WIDTH, height=230)
+        ends.mark_text(align="left", dx=8, fontSize=12).encode(text="of:N"),
+    ).properties(width=WIDTH - 60, height=260)
 
 
 def shares_chart(contents: Contents) -> Any:
@@ -113,53 +130,31 @@ def shares_chart(contents: Contents) -> Any:
     ).properties(width=WIDTH - 130, height={"step": 22})
 
 
-def certificate_chart(contents: Contents) -> Any:
-    """What was reached, beside what no mechanism can be below."""
-    import altair as alt
-
-    goal = contents.goal
-    rows = [
-        {"of": "proved: nothing below", "value": goal.certificate.lower_bound, "kind": "bound"},
-        {"of": "with unrounded noise", "value": goal.ideal, "kind": "plan"},
-        {"of": "this plan, as released", "value": goal.achieved, "kind": "plan"},
-    ]
-    rows = [row for row in rows if row["value"] == row["value"]]  # nan stands for what is not known
-    base = alt.Chart(alt.Data(values=rows)).encode(
-        y=alt.Y("of:N", sort=None, title=None, axis=alt.Axis(labelLimit=190)),
-        x=alt.X("value:Q", title=goal.words, axis=alt.Axis(format=",.3~s", tickCount=4, labelSeparation=8)),
-    )
-    colours = alt.Scale(domain=["bound", "plan"], range=[SOFT, SERIES[0]])
-    return alt.layer(
-        base.mark_bar(height={"band": 0.7}).encode(color=alt.Color("kind:N", scale=colours, legend=None)),
-        base.mark_text(align="left", dx=4, color=INK).encode(text=alt.Text("value:Q", format=",.5~g")),
-    ).properties(width=WIDTH - 170, height={"step": 26})
-
-
-def table_chart(numbers: Numbers, picture: Picture, level: float) -> Any:
-    """The numbers of one table with their intervals."""
+def table_chart(numbers: Numbers, grid: Grid, level: float) -> Any:
+    """The numbers of one table with their intervals, on one axis."""
     import altair as alt
 
     values, lower, upper = numbers.values, numbers.lower, numbers.upper
     if values is None or lower is None or upper is None:
         raise ValueError("only published numbers are drawn")
+    series = [_short(", ".join(label)) for label in grid.columns]
     rows = [
         {
-            "label": _short(label),
-            "series": _short(series),
+            "label": _short(", ".join(label)),
+            "series": of,
             "value": float(values[place]),
             "low": float(lower[place]),
             "high": float(upper[place]),
         }
-        for label, line in zip(picture.labels, picture.places.tolist(), strict=True)
-        for series, place in zip(picture.series, line, strict=True)
+        for label, line in zip(grid.rows, grid.places.tolist(), strict=True)
+        for of, place in zip(series, line, strict=True)
     ]
-    several = len(picture.series) > 1
+    several = len(series) > 1
     encoding: dict[str, Any] = {"y": alt.Y("label:N", sort=None, title=None, axis=alt.Axis(labelLimit=170))}
     colour: Any = alt.value(SERIES[0])
     if several:
-        names = [_short(name) for name in picture.series]
-        encoding["yOffset"] = alt.YOffset("series:N", sort=names, scale=alt.Scale(domain=names))
-        colour = alt.Color("series:N", scale=alt.Scale(domain=names, range=list(SERIES)), legend=_legend())
+        encoding["yOffset"] = alt.YOffset("series:N", sort=series, scale=alt.Scale(domain=series))
+        colour = alt.Color("series:N", scale=alt.Scale(domain=series, range=list(SERIES)), legend=_legend())
     base = alt.Chart(alt.Data(values=rows)).encode(**encoding, color=colour)
     span = alt.X(
         "low:Q", title=f"published number, with {level_text(level)} interval", scale=alt.Scale(zero=True)
@@ -200,7 +195,7 @@ def _framed(chart: Any) -> Any:
     }
     return chart.configure(
         background=PAPER, font="Arial, Helvetica, Liberation Sans, sans-serif", aria=False, axis=axis,
-        padding={"left": 22, "right": 8, "top": 4, "bottom": 4},
+        padding={"left": 22, "right": 28, "top": 4, "bottom": 4},
         legend={"labelColor": INK, "labelFontSize": 12}, view={"stroke": None}, text={"fontSize": 12},
     )  # fmt: skip
 

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any, Protocol, Self
 
 import numpy as np
 
-from residua._arrays import Array, Integers
+from residua._arrays import Array
 from residua.accuracy.figures import Certificate, Figures, Fitness, MetTarget, TableSummary
 from residua.accuracy.reliability import Reliability
 from residua.privacy import Budget, NoiseLaw, Privacy
+from residua.report.grid import Grid
 from residua.schema import Schema
 from residua.strategy.strategy import Strategy
 from residua.workload import Workload
@@ -90,21 +91,12 @@ class Numbers:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Picture:
-    """How a table is drawn: a line for each label, and in each line a mark for each series.
-
-    The number of label `i` and series `j` is at `places[i, j]` of the table's numbers.
-    """
-
-    axis: str
-    labels: tuple[str, ...]
-    series: tuple[str, ...]
-    places: Integers
-
-
-@dataclass(frozen=True, slots=True, eq=False)
 class Sheet:
-    """One table: its predicted error, and its numbers as far as there is room."""
+    """One table: its predicted error, and its numbers as far as there is room.
+
+    `grid` is its layout where all numbers are here; `beside`, `below` and `corner` are the sums that it has
+    places for.
+    """
 
     name: str
     asked: str
@@ -112,7 +104,10 @@ class Sheet:
     rmse: float
     max_stddev: float
     numbers: Numbers | None
-    picture: Picture | None = None
+    grid: Grid | None = None
+    beside: Numbers | None = None
+    below: Numbers | None = None
+    corner: Numbers | None = None
 
     @property
     def even(self) -> bool:

@@ -11,7 +11,7 @@ import numpy as np
 
 from residua.accuracy.figures import OBJECTIVE_WORDS
 from residua.accuracy.reliability import Reliability
-from residua.errors import WorkloadError
+from residua.errors import NotInSpan, WorkloadError
 from residua.privacy.statement import interval_margin
 from residua.report.budgets import budget_words, largest_of, points_of, shares_of
 from residua.report.contents import (
@@ -20,18 +20,16 @@ from residua.report.contents import (
     Facts,
     Goal,
     Numbers,
-    Picture,
     Sheet,
     SourcePlan,
     SourceRelease,
 )
+from residua.report.grid import grid_of
 from residua.schema import Schema
 from residua.version import __version__
-from residua.workload import Factor, Identity, Table, Workload
+from residua.workload import Factor, Table, Workload
 from residua.workload.groupings import Partition
 
-MOST_LINES = 40
-MOST_SERIES = 4
 _ASKED = {
     "identity": "each {0}",
     "prefix": "{0} up to each value",
@@ -43,34 +41,6 @@ _ASKED = {
 MOST_TABLES = 2_000  # of which the report says anything one by one
 MOST_NUMBERS = 60_000  # that are listed: about 7 MB of page
 MOST_CURVES = 4  # tables with a curve of their own
-
-
-def picture_of(group: Table, schema: Schema) -> Picture | None:
-    """The layout of a table's picture, or None where it would not be readable.
-
-    The factor with the most queries gives the lines; all others together give the series.
-    """
-    counts = [factor.queries.count for factor in group.factors]
-    if not counts or group.count == 1:
-        return None
-    main = int(np.argmax(counts))
-    others = [at for at in range(len(counts)) if at != main]
-    if counts[main] > MOST_LINES or math.prod(counts[at] for at in others) > MOST_SERIES:
-        return None
-    places = np.moveaxis(np.arange(group.count).reshape(counts), main, 0).reshape(counts[main], -1)
-    series = [""]
-    for at in others:
-        words = labels_of(group.factors[at], schema)
-        series = [", ".join(filter(None, (before, word))) for before in series for word in words]
-    axis = " x ".join(schema.names[at] for at in group.factors[main].attributes)
-    return Picture(axis, tuple(labels_of(group.factors[main], schema)), tuple(series), places)
-
-
-def labels_of(factor: Factor, schema: Schema) -> list[str]:
-    """Words for each query of a factor; only the label where it asks for one cell."""
-    if isinstance(factor.queries, Identity):
-        return list(schema.attributes[factor.attributes[0]].labels())
-    return [factor.describe(index, schema) for index in range(factor.queries.count)]
 
 
 def asked_words(group: Table, schema: Schema) -> str:
@@ -155,10 +125,20 @@ def _sheets(
     plan: SourcePlan, release: SourceRelease | None, groups: Sequence[Table], level: float
 ) -> Iterator[Sheet]:
     room = room_for([group.count for group in groups], MOST_NUMBERS)
+    sums: dict[tuple[Factor, ...], Numbers | None] = {}
+
+    def summed(group: Table | None) -> Numbers | None:
+        if group is None or release is None:
+            return None
+        if group.factors not in sums:
+            sums[group.factors] = _sums(plan, release, group, level)
+        return sums[group.factors]
+
     for group in groups:
         work = Workload(plan.schema, (group,))
         (summary,) = plan.summary(work)
         numbers = _numbers(plan, release, group, room, level) if group.listable else None
+        grid = grid_of(group, plan.schema) if numbers is not None and group.count <= room else None
         yield Sheet(
             group.name,
             asked_words(group, plan.schema),
@@ -166,8 +146,17 @@ def _sheets(
             summary.rmse,
             summary.max_stddev,
             numbers,
-            picture_of(group, plan.schema) if numbers is not None and group.count <= room else None,
+            grid,
+            *([] if grid is None else map(summed, (grid.beside, grid.below, grid.corner))),
         )
+
+
+def _sums(plan: SourcePlan, release: SourceRelease, group: Table, level: float) -> Numbers | None:
+    """Sums of a table's numbers, or None where what was measured does not give them apart."""
+    try:
+        return _numbers(plan, release, group, group.count, level)
+    except NotInSpan:
+        return None
 
 
 def _numbers(

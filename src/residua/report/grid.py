@@ -3,13 +3,13 @@
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import product
+from itertools import groupby, product
 from math import prod
 
 import numpy as np
 from numpy.typing import NDArray
 
-from residua.schema import Schema
+from residua.schema import Hierarchy, Schema
 from residua.workload import Factor, Identity, Table
 from residua.workload.groupings import Partition
 
@@ -19,6 +19,7 @@ LABELS = {
     r"^<= (\S+)$": r"up to \1",
     r"^< (\S+)$": r"under \1",
 }
+Labels = tuple[tuple[str, ...], ...]
 MOST_COLUMNS = 12  # side by side on paper
 
 
@@ -32,9 +33,11 @@ class Grid:
 
     row_names: tuple[str, ...]
     column_names: tuple[str, ...]
-    rows: tuple[tuple[str, ...], ...]
-    columns: tuple[tuple[str, ...], ...]
+    rows: Labels
+    columns: Labels
     places: NDArray[np.int64]  # (rows, columns)
+    parts: tuple[tuple[str, int], ...] = ()
+    """Of places of a hierarchy: the regions in order, each with how many rows it has; one map for each."""
     beside: Table | None = None
     below: Table | None = None
     corner: Table | None = None
@@ -50,18 +53,31 @@ def grid_of(group: Table, schema: Schema, most_columns: int = MOST_COLUMNS) -> G
     across.sort()
     down = [at for at in range(len(counts)) if at not in across]
     rows, columns = ([group.factors[at] for at in side] for side in (down, across))
+    labels, parts = _regions(rows, schema)
     places = np.arange(group.count, dtype=np.int64).reshape(counts).transpose([*down, *across])
     whole = [all(adds_up(factor) for factor in side) for side in (rows, columns)]
     return Grid(
         _names(rows, schema),
         _names(columns, schema),
-        _labels(rows, schema),
+        labels,
         _labels(columns, schema),
         places.reshape(prod(counts[at] for at in down), -1),
+        parts,
         Table(group.name, tuple(rows)) if whole[1] and across else None,
         Table(group.name, tuple(columns)) if whole[0] and down else None,
         Table(group.name, ()) if all(whole) and across else None,
     )
+
+
+def _regions(rows: Sequence[Factor], schema: Schema) -> tuple[Labels, tuple[tuple[str, int], ...]]:
+    """Labels of the rows, and the regions that they are in where they are places of a hierarchy."""
+    labels = _labels(rows, schema)
+    place = schema.attributes[rows[0].attributes[0]] if rows else None
+    above = [label[0].rpartition("/")[0] for label in labels] if isinstance(place, Hierarchy) else []
+    if len(set(above)) < 2:
+        return labels, ()
+    parts = tuple((region, len(list(several))) for region, several in groupby(above))
+    return tuple((label[0].rpartition("/")[2], *label[1:]) for label in labels), parts
 
 
 def adds_up(factor: Factor) -> bool:
@@ -101,5 +117,5 @@ def _name(factor: Factor, schema: Schema) -> str:
     return level if isinstance(level, str) else name
 
 
-def _labels(factors: Sequence[Factor], schema: Schema) -> tuple[tuple[str, ...], ...]:
+def _labels(factors: Sequence[Factor], schema: Schema) -> Labels:
     return tuple(product(*(labels_of(factor, schema) for factor in factors)))

@@ -1,7 +1,7 @@
 "use strict";
 (() => {
   const byId = (id) => document.getElementById(id);
-  const tables = [...document.querySelectorAll("details[data-name]")];
+  const tables = [...document.querySelectorAll("details.table")];
   const find = byId("find"), found = byId("found");
   const filter = () => {
     const wanted = find.value.trim().toLowerCase();
@@ -19,7 +19,9 @@
   };
   addEventListener("hashchange", reveal);
   reveal();
-  addEventListener("beforeprint", () => { for (const table of tables.slice(0, 50)) table.open = true; });
+  addEventListener("beforeprint", () => {
+    for (const each of [...tables.slice(0, 50), ...document.querySelectorAll("details.prose")]) each.open = true;
+  });
   const copy = byId("copy");
   if (copy && navigator.clipboard) {
     copy.hidden = false;

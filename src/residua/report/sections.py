@@ -15,6 +15,7 @@ from residua.report import markup as html
 from residua.report.budgets import DELTA
 from residua.report.charts import pictures_of, themed
 from residua.report.contents import Contents
+from residua.report.crosstabs import tables_section
 from residua.report.words import (
     APPROXIMATE,
     FALSE_ALARMS,
@@ -42,25 +43,34 @@ Pictures = Mapping[str, str]
 
 
 def sections_of(contents: Contents, pictures: Pictures) -> Iterator[tuple[str, str, str]]:
-    """Place, heading and inside of each section."""
+    """Place, heading and inside of each section: what was published first, what is said about it after."""
     done = contents.released
+    tables = "tables", "The tables", tables_section(contents, _drawn(contents, pictures))
+    error = "error", "How wrong a number may be", _error(contents)
+    if done:
+        yield tables
     yield "short", "In short", _short(contents)
+    yield error
+    if not done:
+        yield tables
     yield (
         "privacy",
         "What was spent" if done and not contents.simulated else "What would be spent",
         _privacy(contents),
     )
-    yield "error", "How wrong a number may be", _error(contents)
     if contents.points:
         yield "budget", "Error against budget", _budget(contents, pictures)
     yield "shares", "Where the budget went" if done else "Where the budget goes", _shares(contents, pictures)
     if contents.targets:
         yield "targets", "What was asked for", _targets(contents)
-    yield "certificate", "Could it be better?", _certificate(contents, pictures)
-    yield "tables", "The tables", html.tables_section(contents, _drawn(contents, pictures))
+    yield "certificate", "Could it be better?", _certificate(contents)
     yield "methods", "Methods paragraph", _methods(contents)
     yield "history", "How it came to be" if done else "What the plan is made of", _history(contents)
     yield "words", "Words used", _glossary()
+
+
+UNFOLDED = ("tables", "short", "methods")
+"""Sections that are read at once; the others are folded up under their headings."""
 
 
 def _short(contents: Contents) -> str:
@@ -189,11 +199,10 @@ def _budget(contents: Contents, pictures: Pictures) -> str:
         )
         for point in contents.points
     ]
-    curves = min(len(contents.sheets), len(contents.points[0].tables))
-    which = (
-        f" Of {contents.tables:,} tables, the first {curves} are drawn." if curves < contents.tables else ""
+    caption = (
+        "The vertical dashed line is this plan. Of all numbers, of the least certain one, and of the first "
+        "tables where their lines would not lie on these."
     )
-    caption = f"The vertical dashed line is this plan.{which}"
     seen = _picture(pictures, "budget", "Standard deviation against the privacy spent", caption)
     table = html.table(
         "The same tables at other budgets, as the plan predicts them",
@@ -211,17 +220,14 @@ def _shares(contents: Contents, pictures: Pictures) -> str:
         "attributes and of every smaller set of them. What many tables need, or what sums of many cells "
         "need, gets more of the budget. The shares are of the privacy cost, which adds up."
     ]
-    seen = _picture(
-        pictures,
-        "shares",
-        "Share of the privacy cost of each set of attributes",
-        "Shares of the privacy cost; they add up to 100%.",
-    )
-    table = html.table("Share of the privacy cost", ("measured", "share"), rows)
-    return f'{html.paragraphs(words)}\n<div class="side">{seen}{table}</div>'
+    if "shares" not in pictures:
+        return html.paragraphs(words) + html.table("Share of the privacy cost", ("measured", "share"), rows)
+    label = "Shares of the privacy cost: " + ", ".join(f"{name} {share}" for name, share in rows)
+    seen = _picture(pictures, "shares", label, "Shares of the privacy cost; they add up to 100%.")
+    return f"{html.paragraphs(words)}\n{seen}"
 
 
-def _certificate(contents: Contents, pictures: Pictures) -> str:
+def _certificate(contents: Contents) -> str:
     goal = contents.goal
     proof = goal.certificate
     rows = [
@@ -241,10 +247,8 @@ def _certificate(contents: Contents, pictures: Pictures) -> str:
         )
     else:
         words.append("No lower bound is known for this plan.")
-    label = f"The {goal.words} reached, beside the proved lower bound"
-    seen = _picture(pictures, "certificate", label, "Shorter is better; the grey bar cannot be beaten.")
     table = html.table(f"The {goal.words} of all numbers", ("what", "value"), listed) if listed else ""
-    return f'{html.paragraphs(words)}\n<div class="side">{seen}{table}</div>'
+    return f"{html.paragraphs(words)}\n{table}"
 
 
 def _targets(contents: Contents) -> str:
@@ -275,9 +279,9 @@ def _drawn(contents: Contents, pictures: Pictures) -> dict[int, str]:
     found = {}
     for number, sheet in enumerate(contents.sheets, start=1):
         name = f"table-{number}"
-        if name in pictures and sheet.picture is not None:
+        if name in pictures and sheet.grid is not None:
             interval = f"{level_text(contents.level)} interval"
-            caption = f"By {sheet.picture.axis}. The line at the end of a bar is the {interval}."
+            caption = f"By {', '.join(sheet.grid.row_names)}. The line at the end of a bar is the {interval}."
             found[number] = _picture(
                 pictures, name, f"Numbers of table {sheet.name} with their intervals", caption
             )
@@ -328,7 +332,8 @@ def page_of(contents: Contents, pictures: Pictures) -> str:
     """The whole page; `pictures` are SVG texts by name."""
     sections = list(sections_of(contents, pictures))
     links = "".join(f'<li><a href="#{place}">{html.text(heading)}</a></li>' for place, heading, _ in sections)
-    body = "\n".join(html.section(place, heading, inner) for place, heading, inner in sections)
+    open_ = UNFOLDED if contents.released else (*UNFOLDED, "error")
+    body = "\n".join(html.section(*each) if each[0] in open_ else html.folded(*each) for each in sections)
     script = _asset("script.js")
     return (
         f'<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
@@ -359,7 +364,11 @@ def _subtitle(contents: Contents) -> str:
         words = f"What {tables} with {numbers} would cost in privacy, and how wrong each number would be."
         return f'<p class="soft">{words} No data was touched.</p>\n'
     time = dict(contents.history).get("measured", "")
-    line = f'<p class="soft">{tables} with {numbers}, measured {html.text(time)}.</p>\n'
+    _, spent = headline(contents)
+    error = f"typically within {figure(contents.margin * contents.rmse)} of the truth"
+    known = f"Privacy {'to be ' * contents.simulated}spent: {spent}. Numbers are {error}, with probability "
+    line = f'<p class="soft">{tables} with {numbers}, measured {html.text(time)}. {html.text(known)}'
+    line += f"{level_text(contents.level)}.</p>\n"
     if contents.simulated:
         line += (
             '<p class="warning">Simulated: the noise of this release is predictable. It protects nobody '

@@ -213,6 +213,15 @@ def example(contents: Contents) -> str:
     )
 
 
+def half_width(number: float) -> str:
+    """Half the width of an interval as it stands below a number: three digits, and no decimals from 100 on.
+
+    >>> half_width(14.302), half_width(0.01234), half_width(1234.5)
+    ('14.3', '0.0123', '1,234')
+    """
+    return f"{number:,.0f}" if number >= 100 else f"{float(f'{number:.3g}'):.12g}"
+
+
 def asked(query: str) -> str:
     """A query in words; the one that asks nothing of a record counts everybody."""
     return query if query and query != "all" else "all records"
