@@ -13,7 +13,7 @@ import residua as rs
 from residua.accuracy.reliability import Reliability
 from residua.cli.app import app
 from residua.report import release_contents
-from residua.report.markup import tables_section
+from residua.report.crosstabs import tables_section
 
 SCHEMA = rs.Schema(
     age=rs.Categorical("young", "old"),
@@ -171,7 +171,7 @@ def test_mistakes_on_the_command_line_say_what_to_write(release, tmp_path, words
 
 
 def test_a_report_flags_by_the_same_rule_and_states_it(release):
-    for unreliable, words in [("mark", "*<td>"), ("grey", "<tr class=grey"), ("suppress", "<td>..<td>")]:
+    for unreliable, words in [("mark", "*<small>"), ("grey", '<td class="grey"'), ("suppress", "<td>..")]:
         rule = Reliability(0.02, unreliable)
         page = tables_section(release_contents(release, reliability=rule), {})
         assert rule.describe() in page

@@ -101,7 +101,7 @@ class _Cells:
         if unsure and self.rule.suppresses:
             return f"<td{kind}>{SUPPRESSED}"
         grey = unsure and self.rule.unreliable == "grey"
-        kind = " class=grey" if grey else kind
+        kind = f' class="grey{" total" * bool(kind)}"' if grey else kind
         mark = "*" if unsure and not grey else ""
         error = f"<small>\u00b1 {half_width(self.margin * stddev)}</small>"
         return f"<td{kind}{shade}>{shown(value, stddev)}{mark}{error}"
