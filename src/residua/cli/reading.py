@@ -101,7 +101,9 @@ def answer(
     if sum(given is not None for given in (of, sql, rows)) > 1 or (across is not None and rows is None):
         raise typer.BadParameter("give one of --table, --sql and --rows; --columns goes with --rows")
     if by is not None:
-        _write_parts(Release.load(file), of, sql, output, by, level, as_json=as_json)
+        found = Release.load(file)
+        written = _write_parts(found, _wanted(found, of, sql), output, by, level)
+        show_json({"answers": output}) if as_json else show([written])
         return
     book = rows is not None or (output is not None and output.suffix.lower() == ".xlsx")
     _refuse_output(output, force, CROSSTABS if book and sql is None else TABLES)
@@ -129,23 +131,12 @@ def answer(
         show(list(_screen(found, about, work, head, _answer_row, most, "answers.csv", level=level)))
 
 
-def _write_parts(
-    found: Release,
-    of: str | None,
-    sql: str | None,
-    output: Path | None,
-    by: str,
-    level: float,
-    *,
-    as_json: bool,
-) -> None:
-    """Answers in a folder with a file for each node of a level."""
+def _write_parts(found: Release, work: Workload, output: Path | None, by: str, level: float) -> str:
+    """Answers in a folder with a file for each node of a level; returns what to say of it."""
     if output is None:
         raise typer.BadParameter("--by writes a folder of files; name it with -o")
-    work = _wanted(found, of, sql)
     found.write_answers(output, work, level=level, by=by)
-    written = f"Wrote {counted(work.count, 'answer', 'answers')} to {output}, a part for each {by}"
-    show_json({"answers": output}) if as_json else show([written])
+    return f"Wrote {counted(work.count, 'answer', 'answers')} to {output}, a part for each {by}"
 
 
 def _rule(text: str | None) -> Rule:
