@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
+from itertools import islice, product
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,6 +12,7 @@ from numpy.typing import DTypeLike, NDArray
 from residua._arrays import AnyArray, Array, Integers
 from residua._files import Target, whole_file
 from residua._limits import ROWS_AT_ONCE
+from residua._notebook import MOST, shown
 from residua.schema import Schema
 from residua.workload import Factor, Identity, Table, table
 from residua.workload.groupings import Partition
@@ -33,6 +35,26 @@ class Cells:
     def __array__(self, dtype: DTypeLike | None = None, copy: bool | None = None) -> AnyArray:
         return np.array(self.values, dtype=dtype, copy=copy)
 
+    def _repr_html_(self) -> str:
+        figures = [each.name for each in fields(self) if isinstance(getattr(self, each.name), np.ndarray)]
+        columns = [getattr(self, name).reshape(-1)[:MOST].tolist() for name in figures]
+        cells = islice(product(*self.axes), MOST)
+        pairs = zip(cells, zip(*columns, strict=True), strict=True)
+        rows = ((*cell, *map(_printed, row)) for cell, row in pairs)
+        caption, more = " x ".join(self.names) or "total", self.values.size - MOST
+        return shown(caption, (*self.names, *figures), rows, left=len(self.names), more=more)
+
+    def plot(self) -> Any:
+        """A picture of the numbers with their intervals, where they have some; needs `residua[report]`."""
+        from residua.report.plots import interval_plot  # seldom needed
+
+        ends = [getattr(self, name, self.values).reshape(-1).tolist() for name in ("lower", "upper")]
+        cells = list(product(*self.axes))
+        labels = [" / ".join(cell[:1]) or "total" for cell in cells]
+        series = [" / ".join(cell[1:]) for cell in cells]
+        values = self.values.reshape(-1).tolist()
+        return interval_plot(labels, series, [values, *ends], " x ".join(self.names))
+
     def to_pandas(self) -> "pandas.DataFrame":
         """A data frame with a row per cell, indexed by the labels of the attributes."""
         import pandas as pd
@@ -41,6 +63,12 @@ class Cells:
         columns = {name: each.reshape(-1) for name, each in found.items() if isinstance(each, np.ndarray)}
         index = pd.MultiIndex.from_product(self.axes, names=self.names) if self.names else None
         return pd.DataFrame(columns, index=index)
+
+
+def _printed(figure: Any) -> str:
+    if not isinstance(figure, float):
+        return str(figure)
+    return f"{figure:,.4g}" if abs(figure) < 1e4 else f"{figure:,.0f}"
 
 
 def asked_cells(

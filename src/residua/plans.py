@@ -15,6 +15,7 @@ from residua import _files
 from residua._arrays import AnyArray, Array, Arrays, Manifest
 from residua._limits import LISTED_VARIANCES, READABLE
 from residua._manifests import positive, submanifest, text
+from residua._notebook import MOST, shown
 from residua._text import columns, counted, visible
 from residua.accuracy.figures import (
     MOST_LINES,
@@ -32,7 +33,6 @@ from residua.errors import (
     Infeasible,
     NotInSpan,
     ResiduaError,
-    SchemaError,
     WorkloadError,
 )
 from residua.kernel.measurement import Measurement, record_limit, refuse_few_records
@@ -48,7 +48,7 @@ from residua.strategy.strategy import Strategy
 from residua.strategy.unspent import free_variances, unspent
 from residua.workload import Table, Workload
 from residua.workload.queries import spelled
-from residua.workload.union import refuse_extremes
+from residua.workload.union import refuse_extremes, refuse_foreign
 
 Content = tuple[dict[str, Any], dict[str, AnyArray]]
 """What a file holds: JSON-able facts, and arrays by name."""
@@ -177,6 +177,11 @@ class Plan(Foresees):
             largest = self.strategy.largest(group)
         return TableSummary(group.name, group.title, group.count, math.sqrt(mean), math.sqrt(largest))
 
+    def _rows(self, most: int) -> list[tuple[str, ...]]:
+        """Name, queries, numbers and errors of the first tables."""
+        found = map(self._summary_of, islice(self.workload.groups(), most))
+        return [(own.name, own.families or "total", spelled(own.queries), *own.figures()) for own in found]
+
     @contextmanager
     def naming(self) -> Iterator[None]:
         """Inside it, an error about what is not measured names the attributes."""
@@ -190,12 +195,9 @@ class Plan(Foresees):
         lines = [f"Plan for {self._size()}, method {self.method!r}, overall rmse {self.rmse:,.4g}"]
         lines += _section("Privacy", self.privacy.describe().splitlines())
         head = ("table", "queries asked", "numbers", "typical", "largest")
-        shown = [self._summary_of(group) for group in islice(self.workload.groups(), MOST_LINES)]
-        rows = [
-            (each.name, each.families or "total", spelled(each.queries), *each.figures()) for each in shown
-        ]
+        rows = self._rows(MOST_LINES)
         tables = columns(head, rows, left=(0, 1), indent="")
-        if more := self.workload.tables - len(shown):
+        if more := self.workload.tables - len(rows):
             tables.append(f"... and {counted(more, 'more table', 'more tables')}")
         lines += _section("Predicted error (standard deviation of each number)", tables)
         if self.targets is not None:
@@ -371,6 +373,20 @@ class Plan(Foresees):
         tables = counted(self.workload.tables, "table", "tables")
         return f"{tables} with {'1 query' if queries == 1 else f'{spelled(queries)} queries'}"
 
+    def _repr_html_(self) -> str:
+        head = ("table", "queries asked", "numbers", "typical error", "largest")
+        more = self.workload.tables - MOST
+        below = (*self.privacy.describe().splitlines(), self.certificate.describe())
+        return shown(f"Plan for {self._size()}", head, self._rows(MOST), left=2, more=more, below=below)
+
+    def plot(self) -> Any:
+        """A picture of the typical error of each table; needs the extra `residua[report]`."""
+        from residua.report.plots import bar_plot  # seldom needed
+
+        drawn = [self._summary_of(group) for group in islice(self.workload.groups(), MOST_LINES)]
+        errors = {each.name: each.rmse for each in drawn}
+        return bar_plot([*errors], [*errors.values()], "typical standard deviation", repr(self.budget))
+
     def __repr__(self) -> str:
         return (
             f"Plan({self._size()}, {self.budget!r}, "
@@ -381,14 +397,3 @@ class Plan(Foresees):
 
 def _section(title: str, lines: Iterable[str]) -> list[str]:
     return ["", title, *(f"  {line}" for line in lines)]
-
-
-def refuse_foreign(work: object, schema: Schema, whose: str) -> None:
-    """Raise for what is no workload on the schema of a plan or of a release, whichever is asked."""
-    if not isinstance(work, Workload):
-        raise WorkloadError(
-            f"a {whose} is asked about a workload, such as plan.workload or rs.table(schema, ...), "
-            f"not {work!r}"
-        )
-    if work.schema != schema:
-        raise SchemaError(f"the workload and the {whose} have different schemas; build both from one schema")

@@ -603,3 +603,10 @@ class TestRaces:
         assert sorted(id for id in ids if id) == list(range(2, 12))
         assert ids.count(None) == 4
         assert ledger.remaining == 0
+
+
+def test_a_notebook_shows_the_ledger_with_its_last_entries_first(tmp_path):
+    ledger = Ledger.create(tmp_path / "book.db", zcdp(1), dataset="people")
+    page = ledger._repr_html_()
+    assert "Ledger of people" in page
+    assert "by 0 releases" in page

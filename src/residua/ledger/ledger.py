@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
 
+from residua._notebook import MOST, shown
 from residua.errors import BudgetError, BudgetExceeded, LedgerError, asks_for
 from residua.ledger import book as books
 from residua.ledger.book import Book, Entry, Store, text_below
@@ -160,6 +161,12 @@ class Ledger:
             f"Spent: {book.currency} {text_above(book.spent)} by {releases}. "
             f"Left: {book.currency} {text_below(book.left)}."
         )
+
+    def _repr_html_(self) -> str:
+        entries, below = self.entries(), self.describe().splitlines()
+        rows = ((str(each.id), each.time, text_above(each.amount), each.note) for each in reversed(entries))
+        head, more = ("entry", "time", self.currency, "note"), len(entries) - MOST
+        return shown(f"Ledger of {self._book.dataset}", head, rows, more=more, below=below)
 
     def __repr__(self) -> str:
         return f"Ledger({self.name!r})"

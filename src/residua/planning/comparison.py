@@ -3,10 +3,12 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from residua._arrays import AnyArray
+from residua._notebook import shown
 from residua._text import visible
 from residua.errors import WorkloadError
 from residua.plans import Plan
@@ -32,6 +34,24 @@ class Comparison:
         return "\n".join([head, *rows])
 
     __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        best = min(plan.rmse for plan in self.plans)
+        rows = (
+            (
+                name, f"{plan.rmse:.6g}", f"{plan.rmse / best:.3f}", f"{math.sqrt(plan.max_variance):.6g}",
+                _gap(plan), repr(plan.budget),
+            )
+            for name, plan in zip(self.names, self.plans, strict=True)
+        )  # fmt: skip
+        head = ("method", "rmse", "of best", "max stddev", "gap", "privacy")
+        return shown("Plans side by side", head, rows)
+
+    def plot(self) -> Any:
+        """A picture of the errors of the plans; needs the extra `residua[report]`."""
+        from residua.report.plots import bar_plot  # seldom needed
+
+        return bar_plot(self.names, [plan.rmse for plan in self.plans], "rmse", "Plans side by side")
 
 
 def _gap(plan: Plan) -> str:

@@ -20,7 +20,7 @@ from residua.answering.blocks import Measured
 from residua.answering.protocol import Asked, Estimates, Estimator, apply_queries
 from residua.answers import Answers, Cells, asked_cells
 from residua.errors import DataError, Infeasible, NotInSpan, WorkloadError
-from residua.plans import Plan, refuse_foreign
+from residua.plans import Plan
 from residua.postprocess.facts import Fact, Facts
 from residua.postprocess.margins import rounded_tables
 from residua.postprocess.nonnegative import nonnegative_tables
@@ -30,6 +30,7 @@ from residua.schema import Schema
 from residua.strategy.strategy import Domain, Strategy
 from residua.workload import Table, Workload
 from residua.workload.queries import spelled
+from residua.workload.union import refuse_foreign
 
 if TYPE_CHECKING:
     import pyarrow

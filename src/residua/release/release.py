@@ -15,11 +15,12 @@ from residua import _files
 from residua._arrays import AnyArray, Array, Arrays, Manifest
 from residua._limits import MOST_ANSWERS, ROWS_AT_ONCE
 from residua._manifests import submanifest
+from residua._notebook import shown
 from residua.accuracy.reliability import Reliability, Rule
 from residua.answering.protocol import Estimates, Estimator
 from residua.answers import Answers, asked_cells
 from residua.errors import FileFormatError, ResiduaError, WorkloadError
-from residua.plans import Content, Plan, refuse_foreign
+from residua.plans import Content, Plan
 from residua.privacy.statement import interval_margin
 from residua.release.asking import FIGURES, Asks
 from residua.release.crosstab import Tabulates
@@ -32,6 +33,7 @@ from residua.release.statistics import Derives, TableAnswer
 from residua.workload import Table, TableRun, Workload, table
 from residua.workload.queries import spelled
 from residua.workload.tables import runs_of
+from residua.workload.union import refuse_foreign
 
 if TYPE_CHECKING:
     import pyarrow
@@ -311,6 +313,10 @@ class Release(Asks, Relates, Derives, Tabulates):
         work = self.plan.workload if work is None else work
         refuse_foreign(work, self.plan.schema, "release")
         return work
+
+    def _repr_html_(self) -> str:
+        head, rows = ("release", ""), [(name, fact) for name, fact in self.facts()]
+        return shown(f"Release of {self.plan.workload!r}", head, rows, left=2)
 
     def __repr__(self) -> str:
         mark = "SIMULATED " if self.simulated else ""

@@ -49,9 +49,9 @@ def pictures_of(contents: Contents) -> dict[str, str]:
 
 def _charts(contents: Contents) -> Iterator[tuple[str, Any]]:
     if contents.points:
-        yield "budget", _framed(budget_chart(contents))
+        yield "budget", framed(budget_chart(contents))
     if len(contents.shares) > 1:
-        yield "shares", _framed(shares_chart(contents))
+        yield "shares", framed(shares_chart(contents))
     drawn = 0
     for number, sheet in enumerate(contents.sheets, start=1):
         if drawn == MOST_TABLES:
@@ -59,7 +59,7 @@ def _charts(contents: Contents) -> Iterator[tuple[str, Any]]:
         numbers, grid = sheet.numbers, sheet.grid
         if numbers is not None and numbers.values is not None and grid is not None and is_readable(grid):
             drawn += 1
-            yield f"table-{number}", _framed(table_chart(numbers, grid, contents.level))
+            yield f"table-{number}", framed(table_chart(numbers, grid, contents.level))
 
 
 def is_readable(grid: Grid) -> bool:
@@ -76,7 +76,7 @@ def budget_chart(contents: Contents) -> Any:
     if not math.isnan(middle.max_stddev):
         curves["least certain number"] = [point.max_stddev for point in points]
     for number, sheet in enumerate(contents.sheets[: len(middle.tables)]):
-        curves[_short(sheet.name, 22)] = [point.tables[number] for point in points]
+        curves[short_label(sheet.name, 22)] = [point.tables[number] for point in points]
     kept: dict[str, list[float]] = {}
     for name, errors in curves.items():
         at = errors[len(points) // 2]
@@ -119,7 +119,7 @@ def shares_chart(contents: Contents) -> Any:
     """The share of the privacy that each set of attributes took."""
     import altair as alt
 
-    rows = [{"of": _short(share_words(share)), "share": share.fraction} for share in contents.shares]
+    rows = [{"of": short_label(share_words(share)), "share": share.fraction} for share in contents.shares]
     base = alt.Chart(alt.Data(values=rows)).encode(
         y=alt.Y("of:N", sort=None, title=None, axis=alt.Axis(labelLimit=190)),
         x=alt.X("share:Q", title="share of the privacy cost", axis=alt.Axis(format="%", tickCount=4)),
@@ -137,10 +137,10 @@ def table_chart(numbers: Numbers, grid: Grid, level: float) -> Any:
     values, lower, upper = numbers.values, numbers.lower, numbers.upper
     if values is None or lower is None or upper is None:
         raise ValueError("only published numbers are drawn")
-    series = [_short(", ".join(label)) for label in grid.columns]
+    series = [short_label(", ".join(label)) for label in grid.columns]
     rows = [
         {
-            "label": _short(", ".join(label)),
+            "label": short_label(", ".join(label)),
             "series": of,
             "value": float(values[place]),
             "low": float(lower[place]),
@@ -181,7 +181,7 @@ def _legend() -> Any:
     )
 
 
-def _framed(chart: Any) -> Any:
+def framed(chart: Any) -> Any:
     """The chart with the fonts and colours of all charts."""
     axis = {
         "labelColor": INK,
@@ -200,7 +200,7 @@ def _framed(chart: Any) -> Any:
     )  # fmt: skip
 
 
-def _short(text: str, most: int = 34) -> str:
+def short_label(text: str, most: int = 34) -> str:
     """A text for a picture, in which SVG has no place for controls; whoever draws it escapes the rest."""
     text = visible(text)
     return text if len(text) <= most else text[: most - 1] + "\u2026"

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from residua._arrays import AnyArray, Arrays, Integers
 from residua._manifests import flag, listed, submanifests, text, texts, whole
+from residua._notebook import MOST, shown
 from residua.errors import DataError, FileFormatError, SchemaError
 from residua.schema import files
 from residua.schema.attribute import Attribute
@@ -235,6 +236,13 @@ class Schema:
 
     def __len__(self) -> int:
         return len(self.names)
+
+    def _repr_html_(self) -> str:
+        pairs = zip(self.names, self.attributes, strict=True)
+        rows = ((name, short(own), f"{own.size:,}", own.outside) for name, own in pairs)
+        head = ("attribute", "values", "cells", "outside")
+        more = len(self.names) - MOST
+        return shown(f"Schema of {len(self.names)} attributes", head, rows, left=2, more=more)
 
     def __repr__(self) -> str:
         words = all(name.isidentifier() and not keyword.iskeyword(name) for name in self.names)

@@ -10,8 +10,9 @@ import numpy as np
 
 from residua._arrays import AnyArray, Array, Arrays, Manifest
 from residua._limits import DENSE_CELLS, EXTREME, MANY_WAYS, PRODUCT_ENTRIES, SAME_TABLES, WIDEST
+from residua._notebook import MOST, shown
 from residua._text import visible
-from residua.errors import Infeasible, WorkloadError
+from residua.errors import Infeasible, SchemaError, WorkloadError
 from residua.linalg.matrices import independent_rows, join, spread
 from residua.schema import Schema
 from residua.schema.coding import hint
@@ -123,6 +124,14 @@ class Workload:
         return Workload(self.schema, parts)
 
     __rmul__ = __mul__
+
+    def _repr_html_(self) -> str:
+        groups = islice(self.groups(), MOST)
+        rows = (
+            (each.name, each.title or "total", spelled(each.count), f"{each.weight:g}") for each in groups
+        )
+        head = ("table", "queries asked", "numbers", "weight")
+        return shown(repr(self).partition(":")[0], head, rows, left=2, more=self.tables - MOST)
 
     def __repr__(self) -> str:
         tables = "1 table" if self.tables == 1 else f"{self.tables:,} tables"
@@ -322,3 +331,14 @@ def refuse_wide(queries: Queries) -> None:
             f"{queries!r}: an attribute may have at most {WIDEST:,} cells here; use a coarser one, such as "
             "bins or a higher level of a hierarchy"
         )
+
+
+def refuse_foreign(work: object, schema: Schema, whose: str) -> None:
+    """Raise for what is no workload on the schema of a plan or of a release, whichever is asked."""
+    if not isinstance(work, Workload):
+        raise WorkloadError(
+            f"a {whose} is asked about a workload, such as plan.workload or rs.table(schema, ...), "
+            f"not {work!r}"
+        )
+    if work.schema != schema:
+        raise SchemaError(f"the workload and the {whose} have different schemas; build both from one schema")
