@@ -233,10 +233,6 @@ class Piece:
         """Integer rows with the row space of the piece, or None."""
         return centred_span(self.queries, self.kept, self.measures)
 
-    def size(self) -> float:
-        """Trace of the gram; for nothing kept, the sum of the squared means."""
-        return float(np.sum(self.root() ** 2))
-
 
 @dataclass(frozen=True, slots=True)
 class Term:
@@ -304,7 +300,7 @@ class _Evaluated:
         self.roots: list[Array] = []
         by_key: dict[bytes, list[int]] = {}
         self.numbers = np.array([self._number(*each, by_key) for each in asked.pieces], dtype=np.int64)
-        means = np.array([self._piece(source, ()).size() for source in range(len(asked.sources))])
+        means = np.array([np.sum(self._piece(at, ()).root() ** 2) for at in range(len(asked.sources))])
         added = [each.weights * means[each.others].prod(axis=1) for each in asked.additions]
         terms = np.concatenate([each.terms for each in asked.additions])
         # In one go, so that equal terms get the same sum to the last bit.
@@ -389,17 +385,9 @@ def common_pieces(terms: Sequence[Placed]) -> tuple[Placed, tuple[int, ...], lis
     A block whose terms are `A_t (x) C` is `(sum of A_t) (x) C`, and its solution a product (claim S-008).
     """
     common = tuple(piece for piece in terms[0] if all(piece in other for other in terms[1:]))
-    taken = {place for places, _ in common for place in places}
-    rest = tuple(sorted({place for places, _ in terms[0] for place in places} - taken))
-    moved = {place: at for at, place in enumerate(rest)}
-    others = [
-        tuple(
-            (tuple(moved[place] for place in places), number)
-            for places, number in term
-            if (places, number) not in common
-        )
-        for term in terms
-    ]
+    own = [[piece for piece in term if piece not in common] for term in terms]
+    rest = tuple(sorted(place for places, _ in own[0] for place in places))
+    others = [tuple((tuple(map(rest.index, places)), number) for places, number in each) for each in own]
     return common, rest, others
 
 

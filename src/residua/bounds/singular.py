@@ -138,7 +138,7 @@ def _invariant_svd(work: Workload) -> float:
     """
     parts = decompose(work)
     sizes = np.array([piece.sizes[0] for piece in parts.pieces], dtype=np.float64)
-    squares = np.array([piece.size() for piece in parts.pieces]) / np.maximum(sizes - 1, 1)
+    squares = np.array([np.sum(root**2) for root in parts.roots]) / np.maximum(sizes - 1, 1)
     spread = (sizes - 1) / np.sqrt(sizes)
     total = 0.0
     for blocks in parts.simple:
