@@ -21,6 +21,11 @@ BESIDE = rs.sql(SMALL, "SELECT COUNT(*) FROM t WHERE a0 >= 1 OR a1 = 0 OR a2 = 0
 )
 GAUSS, LAPLACE = rs.zcdp(1), rs.pure_dp(1)
 REPLACED = rs.Unit(neighbours="replace_one")
+PLACES = rs.Schema(
+    place=rs.Hierarchy(("state", "county"), [(f"s{at // 3}", f"c{at}") for at in range(6)]),
+    sex=rs.Categorical("F", "M"),
+)
+SUMS = rs.Schema(income=rs.Number(0, 200, step=50), sex=rs.Categorical("F", "M"))
 PLANS: dict[str, Callable[[], rs.Plan]] = {
     "blocks": lambda: rs.plan(PREFIXES, GAUSS, method="querysmasher"),
     "best weights": lambda: rs.plan(PREFIXES, GAUSS, method="smasher"),
@@ -38,6 +43,8 @@ PLANS: dict[str, Callable[[], rs.Plan]] = {
     "replaced": lambda: rs.plan(PREFIXES, GAUSS, unit=REPLACED),
     "laplace": lambda: rs.plan(PREFIXES, LAPLACE),
     "laplace classes": lambda: rs.plan(CONDITIONS, LAPLACE),
+    "places": lambda: rs.plan(rs.levels(PLACES, "place", ["sex"]), GAUSS, method="places"),
+    "numbers": lambda: rs.plan(rs.table(SUMS, sex=rs.identity, income=[rs.total, rs.sum]), GAUSS),
     "weighted": lambda: rs.plan(3 * rs.table(SMALL, ["a0"]) + rs.table(SMALL, a1=rs.ranges), GAUSS),
 }
 
@@ -51,5 +58,7 @@ def planned(name: str) -> rs.Plan:
 @cache
 def released(name: str) -> rs.Release:
     """A simulated release of the plan of this name."""
-    codes = np.array([[at % 3, at % 4, at % 2] for at in range(60)], dtype=np.int32)
-    return rs.measure(planned(name), codes, ledger=None, noise=rs.simulated(seed=1))
+    plan = planned(name)
+    ends = [attribute.codes for attribute in plan.schema.attributes]
+    codes = np.array([[at % end for end in ends] for at in range(60)], dtype=np.int32)
+    return rs.measure(plan, codes, ledger=None, noise=rs.simulated(seed=1))

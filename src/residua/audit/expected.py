@@ -39,6 +39,8 @@ def change(batch: Measurement, record: Cells) -> Integers:
             axis += 1
         column = matrix[:, at].T  # (blocks, rows of this matrix)
         found = (found[:, :, None] * column[:, None, :]).reshape(len(found), -1)
+    if batch.within is not None:  # the block of its own cell sees it, no other does
+        found[np.arange(len(found)) != batch.cells_of_blocks()[record[batch.within]]] = 0
     return found
 
 
@@ -53,16 +55,17 @@ def cost(batches: Sequence[Measurement], added: Sequence[Cells], removed: Sequen
     return total
 
 
-def dearest(batches: Sequence[Measurement], sizes: Sequence[int], chance: np.random.Generator) -> Cells:
+def dearest(
+    batches: Sequence[Measurement], options: Sequence[Sequence[int]], chance: np.random.Generator
+) -> Cells:
     """A record that costs as much as a short search finds: random ones, then the best of each attribute."""
-    drawn = [tuple(int(chance.integers(0, size)) for size in sizes) for _ in range(8)]
+    drawn = [tuple(int(chance.choice(cells)) for cells in options) for _ in range(8)]
     best = max(drawn, key=lambda cells: cost(batches, [cells], []))
-    for at, size in enumerate(sizes):
-        tried = [(*best[:at], cell, *best[at + 1 :]) for cell in _some(size, chance)]
+    for at, cells in enumerate(options):
+        tried = [(*best[:at], cell, *best[at + 1 :]) for cell in _some(cells, chance)]
         best = max([best, *tried], key=lambda cells: cost(batches, [cells], []))
     return best
 
 
-def _some(size: int, chance: np.random.Generator) -> list[int]:
-    few = range(size) if size <= 8 else {0, size - 1, *chance.integers(0, size, 6).tolist()}
-    return sorted(few)
+def _some(cells: Sequence[int], chance: np.random.Generator) -> Sequence[int]:
+    return cells if len(cells) <= 8 else sorted({cells[0], cells[-1], *chance.choice(cells, 6).tolist()})

@@ -10,7 +10,7 @@ import numpy as np
 
 from residua.audit.expected import Cells, dearest
 from residua.plans import Plan
-from residua.schema import Binned, Categorical, Date, Hierarchy, Integer, Schema
+from residua.schema import Attribute, Binned, Categorical, Date, Hierarchy, Integer, Number, Schema
 
 RECORDS = 7
 FEW = 6  # attributes whose policies are tried
@@ -31,15 +31,28 @@ class Neighbour:
 
 def base_records(schema: Schema, chance: np.random.Generator) -> list[Cells]:
     """A few records inside the schema."""
-    return [tuple(int(chance.integers(0, a.inner_size)) for a in schema.attributes) for _ in range(RECORDS)]
+    options = [cells_of(attribute) for attribute in schema.attributes]
+    return [tuple(int(chance.choice(cells)) for cells in options) for _ in range(RECORDS)]
+
+
+def cells_of(attribute: Attribute) -> Sequence[int]:
+    """Cells that records are put into; of a quantity, which is shared out among cells, its two ends."""
+    if attribute.unit == 1:
+        return range(attribute.inner_size)
+    return (0, attribute.inner_size - 1 - (attribute.codes - 1 > _last(attribute)))
+
+
+def _last(attribute: Any) -> int:
+    """The code of the highest value."""
+    return int(attribute.steps[-1]) if isinstance(attribute, Number) else attribute.codes - 1
 
 
 def neighbours_of(plan: Plan, base: Sequence[Cells], chance: np.random.Generator) -> Iterator[Neighbour]:
     """Neighbours of base data under the plan's unit, as codes and as values, and with values outside."""
     schema, people = plan.schema, plan.unit.max_records
-    inner = [attribute.inner_size for attribute in schema.attributes]
-    dear = dearest(plan.batches, inner, chance)
-    other = tuple(int(chance.integers(0, size)) for size in inner)
+    options = [cells_of(attribute) for attribute in schema.attributes]
+    dear = dearest(plan.batches, options, chance)
+    other = tuple(int(chance.choice(cells)) for cells in options)
     coming = [dear] * people
     whom = "a record" if people == 1 else f"a person of {people} records"
     if plan.unit.replacing:
@@ -58,8 +71,13 @@ def neighbours_of(plan: Plan, base: Sequence[Cells], chance: np.random.Generator
 
 
 def codes(schema: Schema, records: Sequence[Cells]) -> Any:
-    """Records as an array of codes."""
-    return np.array(records, dtype=np.int64).reshape(len(records), len(schema.attributes))
+    """Records as an array of codes: cells, but of a quantity the number of steps."""
+    found = np.array(records, dtype=np.int64).reshape(len(records), len(schema.attributes))
+    for at, attribute in enumerate(schema.attributes):
+        if attribute.unit > 1:
+            inside = found[:, at] == cells_of(attribute)[1]
+            found[inside, at] = _last(attribute)
+    return found
 
 
 def _inside(schema: Schema, what: str, records: Sequence[Cells]) -> Neighbour:
@@ -72,8 +90,8 @@ def _outside(schema: Schema, base: Sequence[Cells], record: Cells, *, replacing:
     spoken = can_say(schema)
     for at, attribute in list(enumerate(schema.attributes))[:FEW]:
         policy, size = attribute.outside, attribute.size
-        nearest = {"below": 0, "above": size - 1}
-        for where, code in (("below", -3), ("above", size + 3)):
+        nearest = {"below": 0, "above": cells_of(attribute)[-1]}
+        for where, code in (("below", -3), ("above", attribute.codes + 3)):
             fate = {"drop": None, "other": size - 1, "clip": nearest[where]}.get(policy, -1)
             given = codes(schema, [*kept, (*record[:at], code, *record[at + 1 :])])
             yield _under(f"a code {where} the schema, policy {policy}", given, kept, record, at, fate)
