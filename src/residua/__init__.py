@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from residua import bounds, engines
     from residua._measure import measure
     from residua.accuracy import half_width, relative, stddev, variance
+    from residua.contributions import contributions
     from residua.ledger import Ledger
     from residua.methods.registry import register_method
     from residua.noise import simulated
@@ -95,6 +96,7 @@ __all__ = [
     "circular",
     "combine",
     "compare",
+    "contributions",
     "engines",
     "gdp",
     "half_width",
@@ -131,6 +133,7 @@ _ROOMS = {
     "residua": ("bounds", "engines"),
     "residua.release.combining": ("DifferentDataWarning", "combine"),
     "residua._measure": ("measure",),
+    "residua.contributions": ("contributions",),
     "residua.accuracy": ("half_width", "relative", "stddev", "variance"),
     "residua.ledger": ("Ledger",),
     "residua.methods.registry": ("register_method",),

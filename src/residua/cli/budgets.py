@@ -12,7 +12,7 @@ from residua.cli.output import AsJson, show, show_json
 from residua.errors import FileFormatError, LedgerError
 from residua.ledger import Finding, Ledger
 from residua.ledger.postgres import PREFIXES
-from residua.privacy import Budget, Neighbours, Unit, approx_dp, gdp, privacy_cost, pure_dp, zcdp
+from residua.privacy import Budget, MissingId, Neighbours, Unit, approx_dp, gdp, privacy_cost, pure_dp, zcdp
 from residua.privacy.conversions import text_above
 from residua.release import Release
 
@@ -48,6 +48,10 @@ def create(
     cost: Annotated[str | None, typer.Option("--privacy-cost", metavar="COST", help="Total cost.")] = None,
     max_records: Annotated[int, typer.Option(help="Most records that one person can have.")] = 1,
     neighbours: Annotated[Neighbours, typer.Option(help="How neighbouring datasets differ.")] = "add_remove",
+    id_: Annotated[
+        str | None, typer.Option("--id", help="Column that says whose record each is: a person, a household.")
+    ] = None,
+    missing_id: Annotated[MissingId, typer.Option(help="What becomes of records without an id.")] = "error",
     as_json: AsJson = False,
 ) -> None:
     """Create the ledger of a dataset, once, with all that may ever be spent on it.
@@ -56,9 +60,12 @@ def create(
     Examples:
       residua budget create budget.db --zcdp 1 --dataset people-2024
       residua budget create budget.db --approx-dp 2 1e-9 --dataset people-2024 --max-records 3
+      residua budget create budget.db --zcdp 1 --dataset visits --id patient_id
     """
     total = _total(rho, mu, pair, epsilon, cost)
-    ledger = Ledger.create(path, total, dataset=dataset, unit=Unit(max_records, neighbours))
+    ledger = Ledger.create(
+        path, total, dataset=dataset, unit=Unit(max_records, neighbours, id=id_, missing_id=missing_id)
+    )
     _show(ledger, as_json)
 
 

@@ -154,7 +154,7 @@ class DuckDBEngine(Rereading):
         pile: int | None = None,
     ) -> None:
         super().__init__(schema, sum(source.about for source in sources), cells_at_once)
-        self._sources, self._processes = list(sources), processes
+        self.sources, self._processes = list(sources), processes
         self._batch, self._strict = batch, strict
         self._person, self._pile = person, pile or PILE
         self._kept: Pile | None = None
@@ -174,7 +174,7 @@ class DuckDBEngine(Rereading):
                     self._records = self._count(tally, progress)
                     return tally.finish()
             except _NotUTF8 as found:
-                self._sources[found.number] = found.instead
+                self.sources[found.number] = found.instead
 
     def _count(self, tally: Tally | Workers, progress: Progress | None) -> int:
         """How many records there are, after adding them to a tally."""
@@ -212,7 +212,7 @@ class DuckDBEngine(Rereading):
     def _read(self, progress: Progress | None) -> Iterator["Coded"]:
         """All records, coded, a batch at a time."""
         done = 0
-        for number, source in enumerate(self._sources):
+        for number, source in enumerate(self.sources):
             try:
                 with closing(_coded(self._schema, source, self._batch)) as batches:
                     for coded in batches:

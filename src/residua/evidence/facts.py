@@ -58,7 +58,10 @@ class Facts:
 
     def unit(self) -> str:
         """Whose privacy: records or people."""
-        many = self.plan.unit.max_records
+        unit, many = self.plan.unit, self.plan.unit.max_records
+        if unit.id is not None:
+            kept = f"{'record' if many == 1 else 'records'} of each {'is' if many == 1 else 'are'} counted"
+            return f"{unit.noun.capitalize()}-level: all records with one {unit.id!r}; at most {many} {kept}"
         return "Record-level" if many == 1 else f"Person-level, for people with at most {many} records"
 
     def neighbours(self) -> str:

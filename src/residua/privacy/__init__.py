@@ -3,10 +3,11 @@
 from residua.privacy.budgets import Budget, approx_dp, budget_from_manifest, gdp, privacy_cost, pure_dp, zcdp
 from residua.privacy.conversions import NoiseLaw, Number, amount_for, delta_of, epsilon_of
 from residua.privacy.statement import Privacy
-from residua.privacy.unit import Neighbours, Unit
+from residua.privacy.unit import MissingId, Neighbours, Unit
 
 __all__ = [
     "Budget",
+    "MissingId",
     "Neighbours",
     "NoiseLaw",
     "Number",

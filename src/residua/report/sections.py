@@ -121,10 +121,10 @@ def _privacy(contents: Contents) -> str:
     unit, noise = contents.privacy.unit, noise_words(contents.privacy)
     tense = "was added to what was measured" if contents.released else "will be added to what is measured"
     changed = "been added or left out" if unit.neighbours == "add_remove" else "been different"
-    whose = "one person's records" if unit.max_records > 1 else "any one record"
+    whose = "any one record" if unit.noun == "record" else f"one {unit.noun}'s records"
     limits = "If nobody could predict it, it would limit" if contents.simulated else "It limits"
     each = " Somebody with several records is protected record by record, not as a whole."
-    each = "" if unit.max_records > 1 else each
+    each = each if unit.noun == "record" else ""
     extra = (
         "The noise is Gaussian, which proves no pure epsilon (delta = 0)."
         if contents.privacy.pure_epsilon is None

@@ -96,12 +96,12 @@ def meaning(contents: Contents) -> str:
     limit = percent_above(detection_limit(contents.privacy, FALSE_ALARMS))
     share = percent_above(FALSE_ALARMS)
     if unit.replacing:
-        whose = "a certain person's records" if unit.max_records > 1 else "a certain record"
+        whose = "a certain record" if unit.noun == "record" else f"a certain {unit.noun}'s records"
         aim = f"which of two guesses about {whose} is true"
         answer = "picks the second guess"
         absent, present = "where the first is true", "where the second is true"
     else:
-        whose = "a certain person's records are" if unit.max_records > 1 else "a certain record is"
+        whose = "a certain record is" if unit.noun == "record" else f"a certain {unit.noun}'s records are"
         aim = f"whether {whose} among the data"
         answer, absent, present = "says yes", "where the truth is no", "where the truth is yes"
     return (

@@ -17,7 +17,7 @@ from pydantic import (
 )
 
 from residua.methods.registry import methods_for
-from residua.privacy import Budget, Neighbours, Unit
+from residua.privacy import Budget, MissingId, Neighbours, Unit
 from residua.privacy.budgets import BUILDERS
 from residua.privacy.conversions import positive, probability
 from residua.schema.coding import hint, short
@@ -104,6 +104,19 @@ class UnitPart(Part):
 
     max_records: Annotated[int, Field(ge=1)] = 1
     neighbours: Neighbours = "add_remove"
+    id: Annotated[str, Field(min_length=1)] | None = None
+    one_per: str | list[str] | None = None
+    max_per: dict[str, Annotated[int, Field(ge=1)]] = {}
+    missing_id: MissingId = "error"
+
+    @model_validator(mode="after")
+    def _possible(self) -> Self:
+        self.unit()
+        return self
+
+    def unit(self) -> Unit:
+        """The unit of privacy that is written here."""
+        return Unit(**self.model_dump())
 
 
 class PrivacyPart(Part):
@@ -151,7 +164,7 @@ class PrivacyPart(Part):
 
     def whose(self) -> Unit:
         """The unit of privacy."""
-        return Unit(self.unit.max_records, self.unit.neighbours)
+        return self.unit.unit()
 
 
 def _table_file(value: str) -> str:

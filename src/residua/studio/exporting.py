@@ -111,9 +111,7 @@ def _plan(spec: Spec) -> Iterator[str]:
     if spec.targets is not None:
         arguments.append(f"targets={_targets(spec.targets)}")
     if spec.unit != type(spec.unit)():
-        arguments.append(
-            f"unit=rs.Unit(max_records={spec.unit.max_records}, neighbours={spec.unit.neighbours!r})"
-        )
+        arguments.append(f"unit=rs.{spec.unit!r}")
     for name, usual in (("method", "auto"), ("objective", "total_variance"), ("relax", False)):
         if getattr(spec, name) != usual:
             arguments.append(f"{name}={getattr(spec, name)!r}")
