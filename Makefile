@@ -33,7 +33,7 @@ LOCKED := --no-deps --require-hashes --only-binary=:all:
 TESTS := tests/unit tests/property tests/conformance tests/statistical
 TYPED := src reproductions benchmarks
 
-.PHONY: help demo check kernel mutants test test-wheel test-extras java postgres stress release docs reproduce bench lock clean .venv .venv-extras
+.PHONY: help demo check kernel mutants test test-wheel test-extras java postgres stress release docs docs-pictures reproduce bench lock clean .venv .venv-extras
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z.-]+:.*## / { printf "  %-13s %s\n", $$1, $$2 }' Makefile
@@ -96,6 +96,9 @@ mutants: $(DEV) $(PROJECT) ## changes of the kernel, one by one, each of which i
 docs: $(DEV) $(PROJECT) ## the documentation as a site in site/; every warning is an error
 	NO_MKDOCS_2_WARNING=1 .venv/bin/python -m mkdocs build --strict --quiet
 	@echo "open site/index.html"
+
+docs-pictures: $(EXTRAS) $(EXTRAS_PROJECT) $(BROWSER) ## the pictures of the documentation, anew from the real pages
+	.venv-extras/bin/python docs/pictures/make.py
 
 # Run every script of a folder (but its _helpers), go on after failures, list them all, fail if any failed.
 # Scripts that need an extra run in its environment, where that has been made (make .venv-extras).

@@ -83,7 +83,7 @@ function handle(row, state) {
   });
   input.value = String(Math.round(steps() * at(half) / 100));
   const met = state.figures.targets?.met.find((/** @type {any} */ each) => each.name === row.name);
-  return [input, h("span", { class: "asked" }, say(half), met ? `, takes ${percent(met.share)} of the budget` : "")];
+  return [input, h("span", { class: "asked" }, say(half), met && (met.share < 0.001 ? ", costs nothing" : `, takes ${percent(met.share)} of the budget`))];
 }
 
 /** @param {any} row @param {number} number @param {any} state */
