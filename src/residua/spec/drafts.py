@@ -238,7 +238,7 @@ def _from_values(name: str, column: "pyarrow.ChunkedArray") -> ColumnDraft:
     from pyarrow import compute
 
     present, draft = column.drop_null(), _from_type(name, column.type)
-    if not len(present):
+    if not len(present) or (draft.type == "boolean" and len(present) == len(column)):
         return draft
     gaps, constraints, additions = len(present) < len(column), "", []
     if draft.type == "boolean":
