@@ -10,6 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 import residua as rs
+from residua.audit import audit
 from residua.cli import app
 
 VISITS = {"patient_id": ["a", "b", "a", "", "c", "a", "b", None], "day": [1, 2, 3, 4, 5, 6, 7, 8]}
@@ -114,3 +115,10 @@ def test_a_report_says_whose_privacy_is_protected():
     plan = rs.plan(rs.table(schema, ["quarter"]), rs.zcdp(1), unit=rs.Unit(id="household_id", max_records=2))
     assert "one household: all records with one value of 'household_id'" in plan.explain()
     assert json.loads(json.dumps(plan.unit.to_manifest()))["id"] == "household_id"
+
+
+def test_an_audit_says_that_it_invents_no_ids():
+    schema = rs.Schema(quarter=rs.Integer(0, 3))
+    plan = rs.plan(rs.table(schema, ["quarter"]), rs.zcdp(1), unit=rs.Unit(id="household_id", max_records=2))
+    with pytest.raises(rs.Infeasible, match="a plan for a household is not audited yet"):
+        audit(plan)

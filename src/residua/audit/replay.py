@@ -18,7 +18,7 @@ from residua._text import counted
 from residua.audit.expected import Cells, answers, cost
 from residua.audit.neighbours import Neighbour, base_records, can_say, codes, neighbours_of, written
 from residua.audit.recording import NOTE, Run, run
-from residua.errors import ResiduaError
+from residua.errors import Infeasible, ResiduaError
 from residua.kernel.measuring import refuse_unkept
 from residua.ledger import Ledger
 from residua.noise import SystemSource
@@ -79,6 +79,11 @@ def audit(plan: Plan, *, rounds: int = 2, seed: int = 0) -> Audit:
 
     Each round has other data and other noise. Nothing of a user's data or ledger is touched.
     """
+    if plan.unit.id is not None:
+        raise Infeasible(
+            f"replays invent records without {plan.unit.id!r}, so that a plan for a {plan.unit.noun} is not "
+            "audited yet; residua verify checks what its releases state"
+        )
     found = Audit(plans=1)
     found.alarms = list(dict.fromkeys(alarms_of(plan, found, rounds=rounds, seed=seed)))
     return found
