@@ -25,7 +25,7 @@ from residua.noise import SystemSource, laws, samplers
 from residua.privacy import Privacy, Unit
 from residua.release import Measurements, Release
 from residua.schema.attribute import Attribute
-from residua.strategy import strategy as strategies
+from residua.strategy import costs
 
 SCHEMA = rs.Schema(
     age=rs.Integer(0, 4, outside="clip"),
@@ -567,7 +567,7 @@ def unchecked(patch):
 
 @mutant
 def records_of_a_person_are_not_squared(patch):
-    patch.setattr(Unit, "factor", property(lambda self: Fraction(self.max_records)))
+    patch.setattr("residua.kernel.person.cost_power", lambda law: 1)
     unchecked(patch)
     plan = made()
     patch.undo()
@@ -578,15 +578,14 @@ def records_of_a_person_are_not_squared(patch):
 @mutant
 def a_replaced_record_costs_no_more_than_an_added_one(patch):
     unchecked(patch)
-    for place in ("residua.strategy.strategy.replaced_cost", "residua.kernel.measuring.replaced_cost"):
-        patch.setattr(place, cost.added_cost)
+    patch.setattr("residua.kernel.person.replaced_cost", cost.added_cost)
     return rs.plan(WORK, rs.zcdp(1), method="identity", unit=Unit(neighbours="replace_one"))
 
 
 @mutant
 def a_column_norm_left_out(patch):
     unchecked(patch)
-    own = strategies.batches_of
+    own = costs.batches_of
 
     def cheap(strategy):
         return [

@@ -4,9 +4,10 @@ from itertools import islice
 
 import planted
 import pytest
-from kinds import PLANS, planned
+from kinds import PLANS, SMALL, planned
 from typer.testing import CliRunner
 
+import residua as rs
 from residua.audit import Audit, audit
 from residua.audit.invented import invented_plans
 from residua.audit.replay import alarms_of
@@ -38,6 +39,12 @@ def test_a_planted_defect_is_found(name, monkeypatch):
 
 def test_without_a_defect_the_same_plans_raise_no_alarm():
     assert audit(planted.made(), rounds=1).alarms == []
+
+
+def test_plans_that_bound_records_by_persons_are_refused_with_the_remedy():
+    plan = rs.plan(rs.marginals(SMALL, ways=1), rs.zcdp(1), unit=rs.Unit(id="person", max_records=2))
+    with pytest.raises(rs.Infeasible, match=r"unit=rs.Unit\(max_records"):
+        audit(plan)
 
 
 def test_there_are_at_least_forty_defects():

@@ -91,6 +91,11 @@ def audit(plan: Plan, *, rounds: int = 2, seed: int = 0) -> Audit:
 
 def alarms_of(plan: Plan, found: Audit, *, rounds: int = 2, seed: int = 0) -> Iterator[str]:
     """One alarm after the other, as they come; `found` counts what was tried."""
+    if plan.unit.id is not None:
+        raise Infeasible(
+            "invented records have no column of persons, so plans that bound records by one cannot be "
+            "replayed; audit the same tables with unit=rs.Unit(max_records=...)"
+        )
     try:
         refuse_unkept(plan)
         yield from _replays(plan, rounds, seed, found)
