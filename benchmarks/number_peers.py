@@ -15,6 +15,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -159,9 +160,11 @@ def _tumult(case: str, people: dict[str, Any], truth: Tables) -> dict[str, float
         "runs": 3,
     }
     script = Path(__file__).with_name("_tumult.py")
-    done = subprocess.run(
-        [python, script], input=json.dumps(task), capture_output=True, text=True, check=True
-    )
+    asked = json.dumps(task)
+    with TemporaryDirectory() as folder:  # Spark writes where it is started
+        done = subprocess.run(
+            [python, script], input=asked, capture_output=True, text=True, check=True, cwd=folder
+        )
     runs = json.loads(done.stdout.splitlines()[-1])
     return _figures([[(np.array(c), np.array(s)) for c, s in run] for run in runs], truth)
 
