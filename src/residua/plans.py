@@ -14,7 +14,7 @@ import numpy as np
 from residua import _files
 from residua._arrays import AnyArray, Array, Arrays, Manifest
 from residua._limits import LISTED_VARIANCES, READABLE
-from residua._manifests import positive, submanifest, text
+from residua._manifests import positive, submanifest, text, texts
 from residua._notebook import MOST, shown
 from residua._text import columns, counted, visible
 from residua.accuracy.figures import (
@@ -87,6 +87,8 @@ class Plan(Foresees):
     """How accuracy targets are met; None for a plan without targets."""
     uniform_total: float | None = None
     """Total variance of the same tables under uniform centring (QuerySmasher), where that was planned too."""
+    undone: tuple[str, ...] = ()
+    """What was not tried for want of effort."""
     origin: Content | None = field(default=None, init=False)
     """What a file of format 1 holds of this plan, which its hash is of; None for any other plan."""
 
@@ -206,6 +208,8 @@ class Plan(Foresees):
         if self.method != "combined" and self.most_records < EVERYBODY:
             measured.append(f"at most {self.most_records:,} records: with more, numbers would wrap around")
         lines += [*_section("Measured", measured), "", self.certificate.describe(), *self._beside_uniform()]
+        if self.undone:
+            lines.append(f"Left undone at this effort: {', '.join(self.undone)}.")
         return "\n".join(map(visible, lines))
 
     def _beside_uniform(self) -> Iterator[str]:
@@ -251,6 +255,8 @@ class Plan(Foresees):
         lower = self.certificate.lower_bound * bound_divisor(law, before) / bound_divisor(law, after)
         if self.objective == "loss":
             lower = 0.0  # a loss need not scale with variances
+        everywhere = self.certificate.everywhere
+        everywhere = None if everywhere is None else everywhere * factor
         targets, value = None, released.total_variance
         if self.targets is not None:
             targets = self.targets.at(self.workload, strategy, float(budget.gaussian_cost()))
@@ -262,7 +268,7 @@ class Plan(Foresees):
             self,
             budget=budget,
             strategy=strategy,
-            certificate=certified(value, lower, self.certificate.scope, self.objective),
+            certificate=certified(value, lower, self.certificate.scope, self.objective, everywhere),
             ideal=self.ideal.scaled(factor),
             released=released,
             targets=targets,
@@ -333,6 +339,8 @@ class Plan(Foresees):
             manifest["targets"] = self.targets.to_manifest(arrays)
         if self.uniform_total is not None:
             manifest["uniform_total"] = self.uniform_total
+        if self.undone:
+            manifest["undone"] = list(self.undone)
         return manifest, arrays
 
     @classmethod
@@ -363,6 +371,7 @@ class Plan(Foresees):
             released=Figures.from_manifest(submanifest(manifest, "released"), work, strategy),
             targets=None if fitness is None else Fitness.from_manifest(fitness, arrays, work),
             uniform_total=positive(manifest, "uniform_total") if "uniform_total" in manifest else None,
+            undone=texts(manifest, "undone") if "undone" in manifest else (),
         )
         if version == 1:
             object.__setattr__(plan, "origin", (manifest, arrays))

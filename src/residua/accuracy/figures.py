@@ -8,7 +8,7 @@ from typing import Any
 
 from residua._arrays import AnyArray, Array, Arrays, Manifest
 from residua._limits import SEARCHED_TABLES
-from residua._manifests import entry, flag, listed, number, numbers, text, whole
+from residua._manifests import entry, flag, listed, number, numbers, positive, text, whole
 from residua._text import columns, counted
 from residua.accuracy.targets import Asked, Target, Targets, asked_of, normal_targets, ratios_of
 from residua.errors import FileFormatError, WorkloadError
@@ -146,9 +146,25 @@ class Certificate:
     gap: float
     scope: Scope
     objective: str = "total_variance"
+    everywhere: float | None = None
+    """Where the scope is narrower: a lower bound for all mechanisms, None where none is known."""
+
+    @property
+    def everywhere_gap(self) -> float:
+        """The most that this plan can be above the best of all mechanisms."""
+        if self.scope == "all mechanisms":
+            return self.gap
+        return (
+            math.inf if self.everywhere is None else self.lower_bound * (1 + self.gap) / self.everywhere - 1
+        )
 
     def describe(self) -> str:
-        """What is proved, in one sentence."""
+        """What is proved, in a sentence or two."""
+        if self.everywhere is None or not math.isfinite(self.gap):
+            return self._described()
+        return f"{self._described()} No mechanism at all has less than {1 / (1 + self.everywhere_gap):.2%} of it."
+
+    def _described(self) -> str:
         if not math.isfinite(self.gap):
             return "No lower bound is known for this plan."
         whom = _WHOM[self.scope]
@@ -177,7 +193,8 @@ class Certificate:
     def to_manifest(self) -> dict[str, Any]:
         """The certificate as JSON can hold it, but for its objective; a gap that is not finite is None."""
         gap = self.gap if math.isfinite(self.gap) else None
-        return {"lower_bound": self.lower_bound, "gap": gap, "scope": self.scope}
+        known = {} if self.everywhere is None else {"everywhere": self.everywhere}
+        return {"lower_bound": self.lower_bound, "gap": gap, "scope": self.scope, **known}
 
     @classmethod
     def from_manifest(cls, record: Manifest, objective: str) -> "Certificate":
@@ -186,13 +203,20 @@ class Certificate:
         if scope not in _WHOM:
             raise FileFormatError(f"this version knows no certificate for {scope!r}")
         gap = math.inf if entry(record, "gap") is None else number(record, "gap")
-        return cls(number(record, "lower_bound"), gap, scope, objective)
+        everywhere = positive(record, "everywhere") if "everywhere" in record else None
+        return cls(number(record, "lower_bound"), gap, scope, objective, everywhere)
 
 
-def certified(value: float, lower: float, scope: Scope, objective: str = "total_variance") -> Certificate:
-    """The certificate of a plan whose objective has this value and this lower bound."""
+def certified(
+    value: float,
+    lower: float,
+    scope: Scope,
+    objective: str = "total_variance",
+    everywhere: float | None = None,
+) -> Certificate:
+    """The certificate of a plan whose objective has this value and these lower bounds."""
     gap = value / lower - 1 if lower > 0 else math.inf
-    return Certificate(lower, 0.0 if -ROUNDING < gap < 0 else gap, scope, objective)
+    return Certificate(lower, 0.0 if -ROUNDING < gap < 0 else gap, scope, objective, everywhere)
 
 
 def percent_up(fraction: float) -> str:

@@ -12,6 +12,7 @@ from residua.accuracy import Target
 from residua.accuracy.guesses import AnyTargets, Relative
 from residua.cli.output import AsJson, Force, progress_bar, refuse_to_replace, show, show_json
 from residua.errors import BudgetError
+from residua.methods.effort import Account
 from residua.plans import Plan
 from residua.report.budgets import DELTA, FACTORS, amount_of, at_budget, largest_of
 from residua.report.words import figure
@@ -75,6 +76,9 @@ def plan(
         str | None,
         typer.Option(metavar="SIZE", help="With relative targets: the number of records, or an old release."),
     ] = None,
+    effort: Annotated[
+        str | None, typer.Option(help="Work that planning may take: quick, normal or thorough.")
+    ] = None,
     force: Force = False,
     as_json: AsJson = False,
 ) -> None:
@@ -87,6 +91,9 @@ def plan(
       residua plan people.yaml --target stddev:5     (the least privacy that gives it)
     """
     asked = load_spec(spec)
+    if effort is not None:
+        Account.of(effort)
+        asked = replace(asked, effort=effort)
     if guess is not None:
         asked = replace(asked, guess=guess_of(float(guess) if guess.isdecimal() else guess, Path()))
     if target:
@@ -161,7 +168,9 @@ def plan_document(found: Plan) -> dict[str, Any]:
         "max_stddev": largest_of(found),
         "total_variance": found.total_variance,
         "tables": tables,
-        "certificate": {"lower_bound": proof.lower_bound, "gap": proof.gap, "scope": proof.scope},
+        "certificate": {"lower_bound": proof.lower_bound, "gap": proof.gap, "scope": proof.scope}
+        | ({} if proof.everywhere is None else {"everywhere": proof.everywhere}),
+        "undone": list(found.undone),
         "objective": found.objective,
         "targets": _targets_document(found),
         "measured": list(found.strategy.describe()),

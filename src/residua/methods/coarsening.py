@@ -14,7 +14,7 @@ import numpy as np
 from residua._arrays import Subset
 from residua._limits import CELL_CLASSES, JOINT_CLASSES
 from residua.answering.coarsened import QuerySplit, query_split_of, split_by
-from residua.bounds import svd_or_nothing
+from residua.bounds import quick_bound
 from residua.errors import Infeasible
 from residua.linalg.classes import Classes, JointClasses, common_refinement
 from residua.methods.draft import Draft, best_of
@@ -138,7 +138,7 @@ def _side_by_side(drafting: Drafting, work: Workload, law: NoiseLaw, attributes:
     works = [Workload(work.schema, tuple(fine)), _seen(Workload(work.schema, tuple(coarse)), view)]
     drafts = [drafting(each) for each in works]
     found, spans = _shared_out(drafts, works, view, query_splits, law)
-    bound = svd_or_nothing(Workload(work.schema, tuple(rest)))  # more queries never make it easier
+    bound = quick_bound(Workload(work.schema, tuple(rest)))  # more queries never make it easier
     if bound > 0 or law == "laplace":
         return Draft(found, bound, scope_of(law), spans=spans)
     # No two mechanisms for the two parts do better, however they share the privacy (claim M-001).

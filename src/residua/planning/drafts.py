@@ -11,7 +11,8 @@ from residua.linalg.matrices import independent_rows
 from residua.methods.blocks import Optimal
 from residua.methods.coarsening import coarsened_draft
 from residua.methods.draft import Draft, Progress
-from residua.methods.registry import methods_for
+from residua.methods.effort import Account
+from residua.methods.registry import auto, methods_for
 from residua.methods.whole import demand, whole_draft
 from residua.persons import Person
 from residua.privacy import Budget, Unit
@@ -30,6 +31,7 @@ class Request:
     person: Person
     method: str
     gap: float
+    account: Account
     progress: Progress | None
     units: tuple[int, ...]
 
@@ -48,6 +50,8 @@ def total_draft(request: Request, budget: Budget, method: str) -> Draft:
     """The draft of a method."""
 
     def drafting(work: Workload) -> Draft:
+        if method == "auto" and budget.law == "gaussian":
+            return auto(work, request.gap, request.progress, request.account)
         return methods_for(budget.law)[method](work, request.gap, request.progress)
 
     work = request.work

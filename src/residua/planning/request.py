@@ -11,18 +11,20 @@ from fractions import Fraction
 
 from numpy.typing import ArrayLike
 
-from residua._limits import COUNTABLE, COUNTED_CELLS
-from residua._text import short
+from residua._limits import COUNTED_CELLS
 from residua.accuracy.figures import Figures, Fitness, Totals, certified, fitness_of, totals_of
 from residua.accuracy.guesses import AnyTargets, Guess, resolved
 from residua.accuracy.targets import Asked, Targets, asked_of, largest_ratio, ratios_of, weighted_caps
-from residua.errors import BudgetError, Infeasible, WorkloadError
+from residua.bounds import quick_bound
+from residua.errors import Infeasible, WorkloadError
 from residua.linalg.matrices import threads_for
 from residua.methods.coarsening import coarse_workload
 from residua.methods.draft import Draft, Progress
-from residua.methods.registry import loss_draft, methods_for, residualplanner_plus, targets_draft
+from residua.methods.effort import Account
+from residua.methods.registry import loss_draft, residualplanner_plus, targets_draft
 from residua.methods.scales.loss import Loss, loss_at
 from residua.persons import Person
+from residua.planning.arguments import check_arguments, needed, refuse_contradictions
 from residua.planning.drafts import Request, total_draft, total_drafts
 from residua.plans import Plan
 from residua.privacy import Budget, Unit, privacy_cost
@@ -32,11 +34,8 @@ from residua.strategy.costs import ideal_scale, record_cost
 from residua.strategy.rounding import measurable, rebudgeted
 from residua.strategy.strategy import Strategy, refuse_uncounted
 from residua.workload import Table, Workload
-from residua.workload.queries import spelled
-from residua.workload.union import refuse_extremes
 
 DEFAULT_GAP = 1e-4
-OBJECTIVES = ("total_variance", "max_variance")
 ONE_RECORD = Unit()
 DIGITS = 7  # of the privacy cost that targets turn out to need
 MARGIN = Fraction(1) + Fraction(1, 10**9)  # more than floats lose between two ways to add up a variance
@@ -60,6 +59,7 @@ def plan(
     relax: bool = False,
     refine: bool = False,
     strategies: Mapping[str, ArrayLike] | None = None,
+    effort: str = "normal",
     progress: Progress | None = None,
 ) -> Plan:
     """The best plan found for these tables at this privacy, with its errors and its certificate.
@@ -94,6 +94,10 @@ def plan(
         With targets: of several cheapest plans the one that costs the other records least.
     strategies: mapping of attributes to matrices, optional
         What method "residualplanner+" measures of some attributes.
+    effort: str
+        How much work method "auto" may take for the least total variance: "quick", "normal" (about ten
+        seconds on one core) or "thorough", by an account that is the same on every machine. What was left
+        undone is in `plan.undone`.
     progress: function, optional
         Called with what is being done and the fraction of it that is done.
 
@@ -106,16 +110,18 @@ def plan(
     >>> round(float(rs.plan(work, targets=rs.stddev(2)).privacy.cost), 2)
     0.62
     """
-    _check_arguments(work, budget, unit, method, gap, without_budget=targets is not None)
+    check_arguments(work, budget, unit, method, gap, without_budget=targets is not None)
     targets = None if targets is None else resolved(work, targets, guess)
-    _refuse_contradictions(budget, targets, objective, relax or refine)
+    refuse_contradictions(budget, targets, objective, relax or refine)
     if budget is not None:
         unit.allowance(budget)  # a budget that no noise can meet is refused before any work
     asked = work.without_totals()  # they ask nothing of their attribute
-    request = Request(asked, Person.of(unit, work.schema), method, gap, progress, work.schema.units)
+    request = Request(
+        asked, Person.of(unit, work.schema), method, gap, Account.of(effort), progress, work.schema.units
+    )
     with threads_for(0):  # solvers of large blocks take more for themselves
         if targets is None and objective == "total_variance":
-            return replace(_for_total(request, _needed(budget), strategies), workload=work)
+            return replace(_for_total(request, needed(budget), strategies), workload=work)
         coarse = coarse_workload(asked) if request.tied else None
         if coarse is not None:  # whose attributes are others: records are bounded as if in one cell
             units = coarse.view.units(request.units)
@@ -123,9 +129,9 @@ def plan(
         if targets is not None:
             found = _for_targets(request, budget, targets, relax=relax, refine=refine)
         elif isinstance(objective, str):
-            found = _for_largest(request, _needed(budget))
+            found = _for_largest(request, needed(budget))
         else:
-            found = _for_loss(request, _needed(budget), objective)
+            found = _for_loss(request, needed(budget), objective)
     strategy = found.strategy if coarse is None else coarse.strategy(found.strategy)
     return replace(found, workload=work, strategy=strategy)
 
@@ -270,8 +276,11 @@ def _finished(
     elif request.person.caps:
         lower, uniform = 0.0 if objective == "loss" else lower, None
     certificate = certified(value, lower, draft.scope, objective)
+    if lower > 0 and draft.scope == "this block structure" and objective == "total_variance":
+        everywhere = quick_bound(work) / bound_divisor(budget.law, most)
+        certificate = replace(certificate, everywhere=everywhere if everywhere > 0 else None)
     plan = Plan(work, budget, unit, request.method, strategy, certificate, objective, ideal, released)
-    return replace(plan, uniform_total=uniform)
+    return replace(plan, uniform_total=uniform, undone=tuple(request.account.undone))
 
 
 def _ideal_totals(draft: Draft, real: Strategy, scale: float, work: Workload) -> Totals:
@@ -325,64 +334,3 @@ def _too_small(budget: Budget, fitness: Fitness) -> Infeasible:
         f"{worst.name!r} would reach {fitness.factor:.4g} times their target ({worst.target.describe()}). "
         "Give no budget to spend what it takes, or relax=True to allow all targets the same factor"
     )
-
-
-def _check_arguments(
-    work: object, budget: object, unit: object, method: object, gap: object, *, without_budget: bool
-) -> None:
-    if not isinstance(work, Workload):
-        raise WorkloadError(
-            f"plan needs a workload first, such as rs.marginals(schema, ways=2), not {short(work)}"
-        )
-    if work.count > COUNTABLE:
-        largest = max(work.groups(), key=lambda group: group.count)
-        raise WorkloadError(
-            f"table {largest.name!r} has {spelled(largest.count)} queries, more than a float can count; "
-            "ask fewer queries, or put them in tables of fewer attributes"
-        )
-    refuse_extremes(work)
-    spent = None if budget is None and without_budget else _needed(budget)
-    if not isinstance(unit, Unit):
-        raise BudgetError(
-            f"unit is whose privacy is protected, such as rs.Unit(max_records=3), not {short(unit)}"
-        )
-    known = methods_for("gaussian" if spent is None else spent.law)
-    if not isinstance(method, str) or method not in known:
-        where = ""
-        if spent is not None and isinstance(method, str) and method in methods_for("gaussian"):
-            where = f" with {spent.law} noise, which {spent!r} needs"
-        raise WorkloadError(f"there is no method {short(method)}{where}; there are {', '.join(known)}")
-    if not isinstance(gap, int | float) or not 0 < gap < 1:
-        raise WorkloadError(f"gap must be between 0 and 1, such as 1e-4, not {short(gap)}")
-
-
-def _needed(budget: object) -> Budget:
-    if not isinstance(budget, Budget):
-        raise BudgetError(
-            "plan needs a budget second, such as rs.zcdp(0.1) or rs.approx_dp(1, 1e-6), or targets=, such as "
-            f"targets=rs.stddev(5), not {short(budget)}"
-        )
-    return budget
-
-
-def _refuse_contradictions(
-    budget: Budget | None, targets: Targets | None, objective: object, for_targets: bool
-) -> None:
-    if objective not in OBJECTIVES and not callable(objective):
-        raise WorkloadError(
-            f"there is no objective {short(objective)}; there are {', '.join(OBJECTIVES)}, and functions of "
-            "variances"
-        )
-    if targets is not None and objective != "total_variance":
-        raise WorkloadError(
-            "targets already say what matters, the least privacy that meets them; leave out "
-            f"objective={objective!r}, or leave out targets"
-        )
-    each_query = targets is not None or objective != "total_variance"
-    if each_query and budget is not None and budget.law == "laplace":
-        raise BudgetError(
-            f"targets and largest variances are planned with Gaussian noise, which cannot give {budget!r}; "
-            "give zcdp(rho) or approx_dp(epsilon, delta)"
-        )
-    if targets is None and for_targets:
-        raise WorkloadError("relax and refine go with targets, and there are none; leave them out")

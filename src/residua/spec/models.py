@@ -210,6 +210,7 @@ class SpecFile(Part):
     relax: bool = False
     method: Annotated[str, AfterValidator(_method)] = "auto"
     objective: Text = "total_variance"
+    effort: Literal["quick", "normal", "thorough"] = "normal"
     output: OutputPart = OutputPart()
     ledger: Text | None = None
     data: Text | None = None

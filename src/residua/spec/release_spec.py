@@ -58,6 +58,7 @@ class Spec:
     guess: Release | float | None = None
     reading: Mapping[str, Any] = field(default_factory=dict)
     targets_from: str | None = None
+    effort: str = "normal"
 
     @property
     def path(self) -> Path:
@@ -87,6 +88,7 @@ class Spec:
                 unit=self.unit,
                 method=self.method,
                 objective=self.objective,
+                effort=self.effort,
                 progress=progress,
             )
         except (BudgetError, WorkloadError, Infeasible) as error:
@@ -145,6 +147,7 @@ def load_spec(path: str | os.PathLike[str]) -> Spec:
         ledger=None if written.ledger is None else _place(folder, written.ledger),
         data=None if written.data is None else folder / written.data,
         reading=written.reading.model_dump(),
+        effort=written.effort,
     )
 
 

@@ -9,7 +9,7 @@ import numpy as np
 from residua._arrays import Array, Integers, Subset
 from residua.answering.blocks import Shape
 from residua.answering.nested import Half
-from residua.bounds import svd_or_nothing
+from residua.bounds import quick_bound
 from residua.errors import Infeasible
 from residua.linalg.classes import summed_over
 from residua.methods.draft import Scope
@@ -218,7 +218,7 @@ def closed_form(demand: Mapping[Subset, float], spreads: Mapping[int, float]) ->
 
 def lower_bound(work: Workload, law: NoiseLaw) -> tuple[float, Scope]:
     """A bound at Gaussian cost 1 and for whom it holds; for Laplace noise see claim H-003."""
-    return svd_or_nothing(work), scope_of(law)
+    return quick_bound(work), scope_of(law)
 
 
 def scope_of(law: NoiseLaw) -> Scope:

@@ -1,0 +1,92 @@
+"""Effort: an account of work decides what is tried, and the plan says what was left undone."""
+
+import math
+
+import numpy as np
+import pytest
+
+import residua as rs
+from residua.methods.dense import dense, dense_work
+from residua.methods.effort import Account
+
+PAIRS = rs.Schema.of_sizes([12, 9, 7])
+
+
+def hybrid() -> rs.Workload:
+    return rs.all_tables(PAIRS, ways=(1, 2), family=rs.prefix) + rs.table(PAIRS, ["a0", "a1", "a2"])
+
+
+def test_an_effort_that_does_not_exist_is_refused() -> None:
+    with pytest.raises(rs.WorkloadError, match="effort is one of quick, normal, thorough, not 'slow'"):
+        rs.plan(hybrid(), rs.privacy_cost(1), effort="slow")
+
+
+def test_more_effort_is_never_worse_and_the_same_effort_gives_the_same_plan() -> None:
+    plans = {effort: rs.plan(hybrid(), rs.privacy_cost(1), effort=effort) for effort in ("quick", "normal")}
+    assert plans["normal"].ideal.rmse <= plans["quick"].ideal.rmse * (1 + 1e-4)
+    assert rs.plan(hybrid(), rs.privacy_cost(1), effort="quick").hash == plans["quick"].hash
+
+
+def test_a_plan_says_what_was_left_undone(tmp_path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("residua.methods.effort.EFFORTS", {"quick": 1e6, "normal": 4e11})
+    plan = rs.plan(hybrid(), rs.privacy_cost(1), effort="quick")
+    assert "the optimum over all joint cells" in plan.undone
+    assert "Left undone at this effort: the optimum over all joint cells" in plan.explain()
+    plan.save(tmp_path / "a.plan")
+    assert rs.Plan.load(tmp_path / "a.plan").undone == plan.undone
+    best = rs.plan(hybrid(), rs.privacy_cost(1))
+    assert best.undone == ()
+    assert best.ideal.rmse < plan.ideal.rmse
+
+
+def test_every_plan_says_what_is_known_about_all_mechanisms(tmp_path) -> None:
+    plan = rs.plan(hybrid(), rs.privacy_cost(2), method="smasher")
+    optimum = dense(hybrid(), 1e-6).lower_bound / 2
+    assert plan.certificate.scope == "this block structure"
+    assert 0 < plan.certificate.everywhere <= optimum <= plan.total_variance * (1 + 1e-9)
+    assert plan.certificate.everywhere_gap == pytest.approx(
+        plan.total_variance / plan.certificate.everywhere - 1
+    )
+    assert "No mechanism at all" in plan.certificate.describe()
+    plan.save(tmp_path / "a.plan")
+    assert rs.Plan.load(tmp_path / "a.plan").certificate == plan.certificate
+    half = plan.rescale(rs.privacy_cost(4)).certificate.everywhere
+    assert half == pytest.approx(plan.certificate.everywhere / 2)
+
+
+def test_hdmm_has_a_bound_where_all_cells_do_not_fit_one_matrix() -> None:
+    schema = rs.Schema.of_sizes([30, 20, 12])
+    work = rs.table(schema, a0=rs.prefix, a1=rs.prefix) + rs.table(schema, a1=rs.prefix, a2=rs.ranges)
+    assert math.isfinite(rs.plan(work, rs.privacy_cost(1), method="hdmm-kron").certificate.gap)
+
+
+def test_work_is_estimated_before_it_is_done() -> None:
+    product = rs.table(PAIRS, a0=rs.prefix, a1=rs.prefix)
+    assert dense_work(product) < dense_work(product + rs.table(PAIRS, ["a0", "a1"]))
+    assert (
+        dense_work(
+            rs.marginals(rs.Schema.of_sizes([10] * 5), ways=5)
+            + rs.marginals(rs.Schema.of_sizes([10] * 5), ways=1)
+        )
+        == math.inf
+    )
+    account = Account(10.0)
+    assert account.affords(9.0, "this")
+    account.spent = 5.0
+    assert not account.affords(9.0, "that")
+    assert account.undone == ["that"]
+
+
+def test_a_column_too_wide_for_a_matrix_is_refused_by_name() -> None:
+    schema = rs.Schema(speed=rs.Integer(0, 4999), sex=rs.Categorical("F", "M"))
+    work = rs.table(schema, speed=rs.prefix, sex=rs.identity) + rs.table(schema, speed=rs.ranges)
+    with pytest.raises(rs.Infeasible, match=r"bin 'speed': .* 5,000 cells"):
+        rs.plan(work, rs.privacy_cost(1))
+
+
+@pytest.mark.parametrize("cells", [1_023, 1_025])
+def test_one_attribute_is_solved_alike_on_either_side_of_a_thousand_cells(cells: int) -> None:
+    work = rs.table(rs.Schema(minute=rs.Integer(0, cells - 1)), minute=rs.width(cells - 30))
+    plan = rs.plan(work, rs.privacy_cost(1))
+    assert plan.certificate.scope == "all mechanisms"
+    assert np.isfinite(plan.certificate.gap)
