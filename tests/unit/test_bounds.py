@@ -197,7 +197,7 @@ def test_a_hundred_attributes_of_ten_cells_need_no_domain():
     assert rs.bounds.dual(work) == rs.bounds.svd(work)
 
 
-def test_a_domain_that_is_too_large_is_refused_and_a_baseline_does_without():
+def test_a_domain_that_is_too_large_is_refused_and_a_baseline_has_the_bound_of_one_table():
     schema = rs.Schema.of_sizes([20, 20, 20])
     work = rs.all_tables(schema, 2, rs.prefix)
     for bound in (rs.bounds.svd, rs.bounds.supreme_svd, rs.bounds.dual):
@@ -208,7 +208,7 @@ def test_a_domain_that_is_too_large_is_refused_and_a_baseline_does_without():
         rs.bounds.svd(wide)
     assert svd_or_nothing(work) == 0.0
     plan = rs.plan(work, COST, method="identity")
-    assert plan.certificate.lower_bound == 0
+    assert plan.certificate.lower_bound > 0
     assert plan.certificate.gap == math.inf
     assert plan.certificate.describe() == "No lower bound is known for this plan."
 

@@ -47,7 +47,7 @@ def test_every_plan_says_what_is_known_about_all_mechanisms(tmp_path) -> None:
     assert plan.certificate.everywhere_gap == pytest.approx(
         plan.total_variance / plan.certificate.everywhere - 1
     )
-    assert "No mechanism at all" in plan.certificate.describe()
+    assert "No mechanism has less" in plan.certificate.describe()
     plan.save(tmp_path / "a.plan")
     assert rs.Plan.load(tmp_path / "a.plan").certificate == plan.certificate
     half = plan.rescale(rs.privacy_cost(4)).certificate.everywhere
