@@ -27,14 +27,7 @@ from residua.accuracy.figures import (
     totals_of,
 )
 from residua.accuracy.guesses import Foresees
-from residua.errors import (
-    BudgetError,
-    FileFormatError,
-    Infeasible,
-    NotInSpan,
-    ResiduaError,
-    WorkloadError,
-)
+from residua.errors import BudgetError, FileFormatError, Infeasible, NotInSpan, ResiduaError, WorkloadError
 from residua.kernel.measurement import Measurement, record_limit, refuse_few_records
 from residua.persons import Person
 from residua.privacy import Budget, Privacy, Unit, budget_from_manifest
@@ -255,8 +248,7 @@ class Plan(Foresees):
         lower = self.certificate.lower_bound * bound_divisor(law, before) / bound_divisor(law, after)
         if self.objective == "loss":
             lower = 0.0  # a loss need not scale with variances
-        everywhere = self.certificate.everywhere
-        everywhere = None if everywhere is None else everywhere * factor
+        everywhere = self.certificate.everywhere and self.certificate.everywhere * factor
         targets, value = None, released.total_variance
         if self.targets is not None:
             targets = self.targets.at(self.workload, strategy, float(budget.gaussian_cost()))
@@ -378,8 +370,7 @@ class Plan(Foresees):
         return plan
 
     def _size(self) -> str:
-        queries = self.workload.count
-        tables = counted(self.workload.tables, "table", "tables")
+        queries, tables = self.workload.count, counted(self.workload.tables, "table", "tables")
         return f"{tables} with {'1 query' if queries == 1 else f'{spelled(queries)} queries'}"
 
     def _repr_html_(self) -> str:
