@@ -257,7 +257,8 @@ def _from_values(name: str, column: "pyarrow.ChunkedArray") -> ColumnDraft:
     else:
         numbers = np.asarray(compute.cast(present, pa.float64(), safe=False))
         low, high = compute.min_max(present).as_py().values()
-        if draft.type == "integer" and len(present) > MANY and len(np.unique(numbers)) > 0.9 * len(present):
+        many, dense = len(present), high - low < 3 * len(present)
+        if draft.type == "integer" and dense and many > MANY and len(np.unique(numbers)) > 0.9 * many:
             remark = "a value of its own in nearly every record, as numbers of persons are: left out"
             return ColumnDraft(name, "integer", draft.cells, remark, left_out=True)
         if draft.type == "integer" and high - low < MOST_INTEGERS:
