@@ -476,7 +476,7 @@ OTHER_VALUES = {
     "age: prefix": (
         "prefixes",
         "3",
-        "[prefix]",
+        "[prefixes]",
         "{width: 0}",
         "{width: 99}",
         "{level: state}",
