@@ -57,10 +57,17 @@ def flow(value: Any) -> str:
     """
     import yaml
 
+    class OneLine(yaml.SafeDumper):
+        """Text with line breaks in quotes, where they are written as signs."""
+
+    def quoted(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
+        return dumper.represent_scalar("tag:yaml.org,2002:str", text, style='"' if "\n" in text else None)
+
+    OneLine.add_representer(str, quoted)
     style: dict[str, Any] = {"default_flow_style": True, "width": 1 << 30, "sort_keys": False}
-    text = str(yaml.safe_dump(value, allow_unicode=True, **style))
+    text = str(yaml.dump(value, Dumper=OneLine, allow_unicode=True, **style))
     if not text.replace("\n", "").isprintable():  # what cannot be seen is written as its number
-        text = str(yaml.safe_dump(value, allow_unicode=False, **style))
+        text = str(yaml.dump(value, Dumper=OneLine, allow_unicode=False, **style))
     return text.removesuffix("...\n").strip()
 
 

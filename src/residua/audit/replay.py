@@ -88,7 +88,7 @@ def alarms_of(plan: Plan, found: Audit, *, rounds: int = 2, seed: int = 0) -> It
     """One alarm after the other, as they come; `found` counts what was tried."""
     if plan.unit.id is not None:
         raise Infeasible(
-            f"invented records have no {plan.unit.id!r}, so a plan for a {plan.unit.noun} cannot be replayed; "
+            f"invented records have no {plan.unit.id!r}, so plans for a {plan.unit.noun} are not replayed; "
             "audit the same tables with unit=rs.Unit(max_records=...), and check releases by residua verify"
         )
     try:

@@ -68,4 +68,5 @@ def _optimal(rows: Array, start: Array | None, gap: float) -> Slopes:
     _, scales, right = np.linalg.svd(root * np.sqrt(found.cell_weights), full_matrices=False)
     half = (right * np.sqrt(found.cell_weights)).T / np.sqrt(scales)
     work = found.evaluations * FLOPS * float(len(root)) ** 2 * root.shape[1]
-    return Slopes(math.sqrt(found.upper), half, found.cell_weights, work)
+    value = found.upper if math.isfinite(found.upper) else found.lower  # where rounding hides the rank
+    return Slopes(math.sqrt(value), half, found.cell_weights, work)
