@@ -1,9 +1,11 @@
 """The parts of counting in memory: the loop, which sets are counted, and helpers."""
 
+import ast
 import os
 import signal
 from collections import Counter
 from itertools import combinations, permutations, product
+from pathlib import Path
 
 import numpy as np
 import polars as pl
@@ -275,3 +277,10 @@ def test_a_packed_value_without_a_cell_is_dropped_or_refused():
     assert [codes.tolist() for codes in unpack(kept, fields, packed)] == [[255, -1, 7], [0, 0, 1]]
     with pytest.raises(rs.DataError, match="column 'a'"):
         unpack(rs.Schema(a=rs.Integer(0, 255), b=rs.Integer(0, 1)), fields, packed)
+
+
+def test_a_helper_that_counts_loads_nothing_else_of_the_package():
+    text = Path(kernel.__file__).read_text(encoding="utf-8")
+    imported = [node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.ImportFrom | ast.Import)]
+    names = {getattr(node, "module", None) or node.names[0].name for node in imported}
+    assert not {name for name in names if name.startswith("residua")}

@@ -15,9 +15,10 @@ from math import comb, lcm, prod
 from typing import IO, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from residua._arrays import AnyArray, Integers
-
+AnyArray = NDArray[Any]
+Integers = NDArray[np.int64]
 Block = Sequence[AnyArray]  # for each attribute, the codes of some records, unsigned, (records,)
 Set = tuple[int, ...]  # attributes, by their positions
 ROWS = 65_536  # records of a block: its codes and one array of places fit a second-level cache
