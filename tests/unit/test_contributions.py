@@ -120,5 +120,5 @@ def test_a_report_says_whose_privacy_is_protected():
 def test_an_audit_says_that_it_invents_no_ids():
     schema = rs.Schema(quarter=rs.Integer(0, 3))
     plan = rs.plan(rs.table(schema, ["quarter"]), rs.zcdp(1), unit=rs.Unit(id="household_id", max_records=2))
-    with pytest.raises(rs.Infeasible, match="a plan for a household is not audited yet"):
+    with pytest.raises(rs.Infeasible, match="plans for a household are not replayed"):
         audit(plan)

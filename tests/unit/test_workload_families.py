@@ -342,3 +342,9 @@ def test_one_group_of_labels_stays_one_group() -> None:
     assert buckets((18, 65)).bind(AGE).count == 1
     with pytest.raises(WorkloadError, match="cut values, or groups"):
         buckets([])
+
+
+@pytest.mark.parametrize("far", [2, 2**31, 2**53 + 1, 2**63 - 1])
+def test_a_class_beyond_the_number_of_cells_is_refused_before_classes_are_counted(far: int) -> None:
+    with pytest.raises(WorkloadError, match="no empty ones"):
+        Partition(np.array([0, far]))

@@ -49,7 +49,7 @@ class Partition(Queries):
         if classes.ndim != 1 or classes.size == 0 or classes.min() < -1:
             raise WorkloadError("a partition gives each cell one class 0, 1, .., or -1 for none")
         count = int(classes.max()) + 1
-        if count < 1 or not np.bincount(classes[classes >= 0]).all():
+        if not 0 < count <= classes.size or not np.bincount(classes[classes >= 0]).all():
             raise WorkloadError("a partition has at least one class and no empty ones")
         if self.labels is not None and len(self.labels) != count:
             raise WorkloadError(f"a partition of {count} classes has {len(self.labels)} labels")

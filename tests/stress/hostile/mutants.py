@@ -243,7 +243,7 @@ def _retyped(array: Any, chance: Random) -> Any:
 
 
 def _reshaped(array: Any, chance: Random) -> Any:
-    rows = array.reshape(len(array), -1) if array.ndim else array.reshape(1, 1)
+    rows = array.reshape(len(array) or 1, -1) if array.ndim else array.reshape(1, 1)
     choices = [
         lambda: array.reshape(-1),
         lambda: array.T,
