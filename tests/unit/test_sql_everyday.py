@@ -303,3 +303,10 @@ def test_levels_are_grouped_and_rolled_up_with_their_labels():
     found = release.sql(text).to_pylist()
     assert [(row["y"], row["q"]) for row in found][4:6] == [(2024, "2024-Q1"), (2024, "2024-Q2")]
     assert [round(row["value"]) for row in found] == [1, 0, 0, 0, 0, 2, 0, 0]
+
+
+def test_distinct_values_of_nothing_are_refused_like_those_of_a_column():
+    schema = rs.Schema(sex=rs.Categorical("F", "M"))
+    for text in ("SELECT COUNT(DISTINCT) FROM t", "SELECT COUNT(DISTINCT sex) FROM t"):
+        with pytest.raises(rs.WorkloadError, match="one person alone can add a value; GROUP BY"):
+            rs.sql(schema, text)

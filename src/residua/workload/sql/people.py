@@ -103,7 +103,7 @@ class People(Scope):
     def _count(self, node: exp.Expression, condition: exp.Expression | None) -> Figure:
         inner = exp.Star() if node.this is None else bare(node.this)
         if isinstance(inner, exp.Distinct):
-            of = inner.expressions[0].sql()
+            of = ", ".join(each.sql() for each in inner.expressions) or "a column"
             raise self.refusal(
                 node, f"{quoted(node)}: one person alone can add a value; GROUP BY {of} counts each of them"
             )
