@@ -154,12 +154,19 @@ def test_memory_that_is_lacking_for_the_answers_is_found_out_before_the_debit(un
         {"answers": "people.csv"},
         {"release": "people.csv"},
         {"release": "./people.yaml"},
-        {"release": "budget.db"},
     ],
 )
 def test_an_output_is_no_other_output_and_no_input_even_by_force(unspent, names):
     asked(**names)
     assert "two things" in mistake("release", "people.yaml", "--force")
+
+
+def test_no_output_replaces_a_ledger_even_by_force(unspent):
+    before = (unspent / "budget.db").read_bytes()
+    assert "perhaps a ledger" in mistake("plan", "people.yaml", "-o", "budget.db", "--force")
+    asked(release="budget.db")
+    assert "perhaps a ledger" in mistake("release", "people.yaml", "--force")
+    assert (unspent / "budget.db").read_bytes() == before
 
 
 def test_a_release_that_cannot_get_its_name_is_not_lost(place, monkeypatch):

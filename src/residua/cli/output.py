@@ -38,6 +38,7 @@ Formulas = Annotated[
 OutputTable = Annotated[
     Path | None, typer.Option("-o", "--output", help="Write all rows to this .csv or .parquet file.")
 ]
+DATABASE = b"SQLite format 3\0"  # how the files of ledgers begin
 TABLES = (".csv", ".parquet")
 CROSSTABS = (*TABLES, ".xlsx", ".html", ".md")
 PAGE = """<!doctype html>
@@ -118,6 +119,14 @@ def refuse_to_replace(paths: list[Path], force: bool) -> None:
             raise FileFormatError(f"{path} is a folder; name a file")
         if path.exists() and not force:
             raise FileFormatError(f"{path} exists; choose another name, or replace it with --force")
+        if path.is_file() and _is_database(path):
+            raise FileFormatError(f"{path} is a database, perhaps a ledger; choose another name")
+
+
+def _is_database(path: Path) -> bool:
+    """Whether a file begins as ledgers do: no output replaces one, not even by force."""
+    with open(path, "rb") as file:
+        return file.read(len(DATABASE)) == DATABASE
 
 
 def check_table_file(path: Path, endings: Sequence[str] = TABLES) -> None:
