@@ -22,11 +22,11 @@ from residua.accuracy.figures import (
     Certificate,
     Figures,
     Fitness,
-    TableSummary,
     certified,
     totals_of,
 )
 from residua.accuracy.guesses import Foresees
+from residua.accuracy.summaries import TableSummary, rows_of, summary_of
 from residua.errors import BudgetError, FileFormatError, Infeasible, NotInSpan, ResiduaError, WorkloadError
 from residua.kernel.measurement import Measurement, record_limit, refuse_few_records
 from residua.persons import Person
@@ -168,14 +168,11 @@ class Plan(Foresees):
 
     def _summary_of(self, group: Table) -> TableSummary:
         with self.naming():
-            mean = self.strategy.total(group, weighted=False) / group.count
-            largest = self.strategy.largest(group)
-        return TableSummary(group.name, group.title, group.count, math.sqrt(mean), math.sqrt(largest))
+            return summary_of(self.strategy, group)
 
     def _rows(self, most: int) -> list[tuple[str, ...]]:
         """Name, queries, numbers and errors of the first tables."""
-        found = map(self._summary_of, islice(self.workload.groups(), most))
-        return [(own.name, own.families or "total", spelled(own.queries), *own.figures()) for own in found]
+        return list(rows_of(map(self._summary_of, islice(self.workload.groups(), most))))
 
     @contextmanager
     def naming(self) -> Iterator[None]:
@@ -187,12 +184,13 @@ class Plan(Foresees):
 
     def explain(self) -> str:
         """The plan in words: what is published, at which privacy, how wrong, how far from the best."""
-        lines = [f"Plan for {self._size()}, method {self.method!r}, overall rmse {self.rmse:,.4g}"]
+        overall = f", overall rmse {self.rmse:,.4g}" if self.workload.counts else ""
+        lines = [f"Plan for {self._size()}, method {self.method!r}{overall}"]
         lines += _section("Privacy", self.privacy.describe().splitlines())
         head = ("table", "queries asked", "numbers", "typical", "largest")
         rows = self._rows(MOST_LINES)
         tables = columns(head, rows, left=(0, 1), indent="")
-        if more := self.workload.tables - len(rows):
+        if (more := self.workload.tables - MOST_LINES) > 0:
             tables.append(f"... and {counted(more, 'more table', 'more tables')}")
         lines += _section("Predicted error (standard deviation of each number)", tables)
         if self.targets is not None:
@@ -383,8 +381,8 @@ class Plan(Foresees):
         """A picture of the typical error of each table; needs the extra `residua[report]`."""
         from residua.report.plots import bar_plot  # seldom needed
 
-        drawn = [self._summary_of(group) for group in islice(self.workload.groups(), MOST_LINES)]
-        errors = {each.name: each.rmse for each in drawn}
+        drawn = map(self._summary_of, islice(self.workload.groups(), MOST_LINES))
+        errors = {each.name: each.rmse for own in drawn for each in own.lines()}
         return bar_plot([*errors], [*errors.values()], "typical standard deviation", repr(self.budget))
 
     def __repr__(self) -> str:

@@ -256,7 +256,7 @@ def test_other_methods_stand_beside_the_plan(session):
     settle(session)
     assert set(session.ghosts) == {"identity", "wavelet"}
     other = rs.plan(session.plan.workload, session.plan.budget, method="identity")
-    assert session.ghosts["identity"]["rmse"] == pytest.approx(other.rmse)
+    assert session.ghosts["identity"]["weighted"] == pytest.approx(other.released.weighted_rmse)
 
 
 def test_the_state_is_json_and_names_the_one_command(session):

@@ -228,24 +228,6 @@ def percent_up(fraction: float) -> str:
     return f"{math.ceil(fraction * 10_000 * (1 - 1e-9)) / 100:.2f}%"
 
 
-@dataclass(frozen=True, slots=True)
-class TableSummary:
-    """The predicted error of one table's queries: root mean square and largest standard deviation.
-
-    `max_stddev` is nan where there are too many queries to go through one by one.
-    """
-
-    name: str
-    families: str
-    queries: int
-    rmse: float
-    max_stddev: float
-
-    def figures(self) -> list[str]:
-        """Both with four digits, or a dash for what is not known."""
-        return ["-" if math.isnan(each) else f"{each:,.4g}" for each in (self.rmse, self.max_stddev)]
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class MetTarget:
     """One target: the largest ratio of a variance to what it allows, and its share of the price.

@@ -14,7 +14,7 @@ from residua.cli.output import AsJson, Force, progress_bar, refuse_to_replace, s
 from residua.errors import BudgetError
 from residua.methods.effort import Account
 from residua.plans import Plan
-from residua.report.budgets import DELTA, FACTORS, amount_of, at_budget, largest_of
+from residua.report.budgets import DELTA, FACTORS, amount_of, at_budget, largest_of, overall
 from residua.report.words import figure
 from residua.schema.coding import hint, listing, short
 from residua.spec import load_spec
@@ -129,15 +129,15 @@ def plan_screen(found: Plan, others: dict[str, Plan]) -> Iterator[str]:
     """The plan in words, and the same tables at other budgets."""
     yield from found.explain().splitlines()
     yield ""
-    yield "What other budgets would buy (standard deviation of each number)"
+    noun = "number" if found.workload.counts else "count"
+    yield f"What other budgets would buy (standard deviation of each {noun})"
     head = ("budget", "", f"epsilon at delta {DELTA}", "typical", "largest")
     rows = [
         (
             words,
             amount_of(each.budget),
             f"{each.privacy.epsilon(DELTA):.4g}",
-            figure(each.rmse),
-            figure(largest_of(each)),
+            *map(figure, overall(each)),
         )
         for words, each in others.items()
     ]
@@ -154,8 +154,10 @@ def plan_document(found: Plan) -> dict[str, Any]:
             "numbers": row.queries,
             "rmse": row.rmse,
             "max_stddev": row.max_stddev,
+            "statistic": row.statistic,
         }
-        for row in found.summary()
+        for own in found.summary()
+        for row in own.lines()
     ]
     return {
         "hash": found.hash,

@@ -9,6 +9,7 @@ from residua.errors import NotInSpan, ResiduaError
 from residua.ledger import Ledger
 from residua.plans import Plan
 from residua.release import Release
+from residua.report.budgets import overall
 from residua.version import __version__
 from residua.workload import marginals
 from residua.workload.queries import spelled
@@ -147,12 +148,12 @@ class Facts:
 
     def utility(self) -> str:
         """How wrong the numbers are, and how much better any could be."""
-        largest = self.plan.max_variance**0.5
+        rmse, largest = overall(self.plan)
+        of = "" if self.plan.workload.counts else " of counts"
         worst = "" if largest != largest else f", the largest {largest:,.4g}"
-        return (
-            f"Every published number has its standard deviation beside it; the root mean square is "
-            f"{self.plan.rmse:,.4g}{worst}. {self.plan.certificate.describe()}"
-        )
+        known = "" if rmse != rmse else f"; the root mean square{of} is {rmse:,.4g}{worst}"
+        proof = self.plan.certificate.describe()
+        return f"Every published number has its standard deviation beside it{known}. {proof}"
 
     def software(self) -> str:
         """What made it."""

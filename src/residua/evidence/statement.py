@@ -77,9 +77,10 @@ def _errors(facts: Facts) -> Iterator[str]:
     yield "|---|---:|---:|---:|"
     work = facts.plan.workload
     for group in islice(work.groups(), MOST_TABLES):
-        [line] = facts.plan.summary(Workload(work.schema, (group,)))
-        typical, largest = line.figures()
-        yield f"| {line.name.replace('|', '/')} | {line.queries:,} | {typical} | {largest} |"
+        [table] = facts.plan.summary(Workload(work.schema, (group,)))
+        for line in table.lines():
+            typical, largest = line.figures()
+            yield f"| {line.name.replace('|', '/')} | {line.queries:,} | {typical} | {largest} |"
     if work.tables > MOST_TABLES:
         yield f"| ... and {counted(work.tables - MOST_TABLES, 'more table', 'more tables')} | | | |"
 

@@ -22,36 +22,43 @@ class Comparison:
     plans: tuple[Plan, ...]
     names: tuple[str, ...]
 
+    @property
+    def _errors(self) -> list[float]:
+        """The rmse of each plan; weighted, where sums would drown the counts beside them."""
+        found = [plan.released for plan in self.plans]
+        return [each.rmse if self.plans[0].workload.counts else each.weighted_rmse for each in found]
+
+    @property
+    def _rows(self) -> list[tuple[str, str, str, str, str, str]]:
+        """A line of headings, and one for each plan."""
+        errors, counts = self._errors, self.plans[0].workload.counts
+        rows = [("method", "rmse" if counts else "weighted rmse", "of best", "max stddev", "gap", "privacy")]
+        for name, error, plan in zip(self.names, errors, self.plans, strict=True):
+            largest = f"{math.sqrt(plan.max_variance):.6g}"
+            rows.append(
+                (name, f"{error:.6g}", f"{error / min(errors):.3f}", largest, _gap(plan), repr(plan.budget))
+            )
+        return rows
+
     def __str__(self) -> str:
-        best = min(plan.rmse for plan in self.plans)
         wide = max(16, *(len(name) + 2 for name in self.names))
-        head = f"{'method':<{wide}}{'rmse':>12}{'of best':>9}{'max stddev':>12}{'gap':>10}  privacy"
-        rows = [
-            f"{name:<{wide}}{plan.rmse:>12.6g}{plan.rmse / best:>9.3f}"
-            f"{math.sqrt(plan.max_variance):>12.6g}{_gap(plan):>10}  {plan.budget!r}"
-            for name, plan in zip(self.names, self.plans, strict=True)
-        ]
-        return "\n".join([head, *rows])
+        width = max(12, len(self._rows[0][1]) + 2)
+        return "\n".join(
+            f"{name:<{wide}}{rmse:>{width}}{best:>9}{largest:>12}{gap:>10}  {privacy}"
+            for name, rmse, best, largest, gap, privacy in self._rows
+        )
 
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
-        best = min(plan.rmse for plan in self.plans)
-        rows = (
-            (
-                name, f"{plan.rmse:.6g}", f"{plan.rmse / best:.3f}", f"{math.sqrt(plan.max_variance):.6g}",
-                _gap(plan), repr(plan.budget),
-            )
-            for name, plan in zip(self.names, self.plans, strict=True)
-        )  # fmt: skip
-        head = ("method", "rmse", "of best", "max stddev", "gap", "privacy")
+        head, *rows = self._rows
         return shown("Plans side by side", head, rows)
 
     def plot(self) -> Any:
         """A picture of the errors of the plans; needs the extra `residua[report]`."""
         from residua.report.plots import bar_plot  # seldom needed
 
-        return bar_plot(self.names, [plan.rmse for plan in self.plans], "rmse", "Plans side by side")
+        return bar_plot(self.names, self._errors, self._rows[0][1], "Plans side by side")
 
 
 def _gap(plan: Plan) -> str:

@@ -6,12 +6,13 @@ Shares are of the privacy cost, which adds up (claim V-002).
 import math
 from collections.abc import Iterator, Sequence
 from fractions import Fraction
-from itertools import product
+from itertools import islice, product
 from typing import TypeVar
 
 import numpy as np
 
 from residua._arrays import Array, Subsets
+from residua.accuracy.summaries import together
 from residua.answering.blocks import Shape, block_classes
 from residua.linalg.matrices import distinct_rows, mean_first
 from residua.privacy import Budget, budget_from_manifest
@@ -48,8 +49,7 @@ def _point(words: str, plan: SourcePlan, tables: Sequence[Workload]) -> BudgetPo
         amount_of(plan.budget),
         float(privacy.rho if privacy.pure_epsilon is None else privacy.pure_epsilon),
         privacy.epsilon(DELTA),
-        plan.rmse,
-        largest_of(plan),
+        *overall(plan),
         tuple(plan.summary(table)[0].rmse for table in tables),
     )
 
@@ -62,6 +62,17 @@ def at_budget(plan: PlanKind, factor: Fraction) -> PlanKind:
 def largest_of(plan: SourcePlan) -> float:
     """Largest standard deviation of any number, or nan where there are too many tables to go through."""
     return math.sqrt(plan.max_variance) if plan.workload.tables <= MOST_SEARCHED else math.nan
+
+
+def overall(plan: SourcePlan) -> tuple[float, float]:
+    """Root mean square and largest standard deviation: of all numbers, or of counts beside other units.
+
+    The largest is nan where there are too many tables to go through, both where there are no counts.
+    """
+    work = plan.workload
+    if work.counts:
+        return plan.rmse, largest_of(plan)
+    return together(plan.summary(Workload(work.schema, tuple(islice(work.groups(), MOST_SEARCHED)))))
 
 
 def scaled(budget: Budget, factor: Fraction) -> Budget:

@@ -3,15 +3,19 @@
 import json
 import math
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
+from residua._arrays import Flags
 from residua._text import visible
 from residua.errors import ResiduaError
 from residua.report.contents import Contents, Numbers
 from residua.report.grid import Grid
 from residua.report.markup import attribute
 from residua.report.words import level_text, share_words
+from residua.workload.tables import COUNT
 
 WIDTH = 380
 MOST_TABLES = 12  # that are drawn
@@ -48,7 +52,7 @@ def pictures_of(contents: Contents) -> dict[str, str]:
 
 
 def _charts(contents: Contents) -> Iterator[tuple[str, Any]]:
-    if contents.points:
+    if contents.points and not math.isnan(contents.rmse):
         yield "budget", framed(budget_chart(contents))
     if len(contents.shares) > 1:
         yield "shares", framed(shares_chart(contents))
@@ -59,7 +63,7 @@ def _charts(contents: Contents) -> Iterator[tuple[str, Any]]:
         numbers, grid = sheet.numbers, sheet.grid
         if numbers is not None and numbers.values is not None and grid is not None and is_readable(grid):
             drawn += 1
-            yield f"table-{number}", framed(table_chart(numbers, grid, contents.level))
+            yield f"table-{number}", framed(table_chart(numbers, grid, contents.level, sheet.units))
 
 
 def is_readable(grid: Grid) -> bool:
@@ -72,10 +76,11 @@ def budget_chart(contents: Contents) -> Any:
     import altair as alt
 
     points, middle = contents.points, contents.points[len(contents.points) // 2]
-    curves = {"all numbers": [point.rmse for point in points]}
+    curves = {f"all {contents.noun}s": [point.rmse for point in points]}
     if not math.isnan(middle.max_stddev):
-        curves["least certain number"] = [point.max_stddev for point in points]
-    for number, sheet in enumerate(contents.sheets[: len(middle.tables)]):
+        curves[f"least certain {contents.noun}"] = [point.max_stddev for point in points]
+    sheets = (sheet for sheet in contents.sheets if [line.statistic for line in sheet.lines] == [COUNT])
+    for number, sheet in zip(range(len(middle.tables)), sheets, strict=False):
         curves[short_label(sheet.name, 22)] = [point.tables[number] for point in points]
     kept: dict[str, list[float]] = {}
     for name, errors in curves.items():
@@ -130,14 +135,26 @@ def shares_chart(contents: Contents) -> Any:
     ).properties(width=WIDTH - 130, height={"step": 22})
 
 
-def table_chart(numbers: Numbers, grid: Grid, level: float) -> Any:
-    """The numbers of one table with their intervals, on one axis."""
+def table_chart(numbers: Numbers, grid: Grid, level: float, units: Mapping[str, Flags] | None = None) -> Any:
+    """The numbers of one table with their intervals, on one axis for each unit."""
+    import altair as alt
+
+    if not units or len(units) == 1:
+        return _bars(numbers, grid, level, range(len(grid.columns)), "published number")
+    parts = [
+        _bars(numbers, grid, level, np.flatnonzero(own[grid.places].all(axis=0)).tolist(), name)
+        for name, own in units.items()
+    ]
+    return alt.vconcat(*parts)
+
+
+def _bars(numbers: Numbers, grid: Grid, level: float, columns: Sequence[int], title: str) -> Any:
     import altair as alt
 
     values, lower, upper = numbers.values, numbers.lower, numbers.upper
     if values is None or lower is None or upper is None:
         raise ValueError("only published numbers are drawn")
-    series = [short_label(", ".join(label)) for label in grid.columns]
+    series = [short_label(", ".join(grid.columns[at])) for at in columns]
     rows = [
         {
             "label": short_label(", ".join(label)),
@@ -146,7 +163,7 @@ def table_chart(numbers: Numbers, grid: Grid, level: float) -> Any:
             "low": float(lower[place]),
             "high": float(upper[place]),
         }
-        for label, line in zip(grid.rows, grid.places.tolist(), strict=True)
+        for label, line in zip(grid.rows, grid.places[:, columns].tolist(), strict=True)
         for of, place in zip(series, line, strict=True)
     ]
     several = len(series) > 1
@@ -156,11 +173,11 @@ def table_chart(numbers: Numbers, grid: Grid, level: float) -> Any:
         encoding["yOffset"] = alt.YOffset("series:N", sort=series, scale=alt.Scale(domain=series))
         colour = alt.Color("series:N", scale=alt.Scale(domain=series, range=list(SERIES)), legend=_legend())
     base = alt.Chart(alt.Data(values=rows)).encode(**encoding, color=colour)
-    span = alt.X(
-        "low:Q", title=f"published number, with {level_text(level)} interval", scale=alt.Scale(zero=True)
-    )
+    words = f"{title}, with {level_text(level)} interval"
+    axis = alt.Axis(tickCount=3 if max(map(abs, values.tolist())) >= 1e6 else 5)
+    span = alt.X("low:Q", title=words, scale=alt.Scale(zero=True), axis=axis)
     return alt.layer(
-        base.mark_bar(opacity=0.45, height={"band": 0.85}).encode(x=alt.X("value:Q")),
+        base.mark_bar(opacity=0.45, height={"band": 0.85}).encode(x=alt.X("value:Q", axis=axis)),
         base.mark_rule(strokeWidth=2, color=INK).encode(x=span, x2="high:Q", color=alt.value(INK)),
     ).properties(
         width=WIDTH - 110, height={"step": 12 if several else 18, "for": "offset" if several else "position"}

@@ -4,14 +4,15 @@ It asks plans and releases, neither of which is imported here, what `SourcePlan`
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol, Self
 
 import numpy as np
 
-from residua._arrays import Array
-from residua.accuracy.figures import Certificate, Figures, Fitness, MetTarget, TableSummary
+from residua._arrays import Array, Flags
+from residua.accuracy.figures import Certificate, Figures, Fitness, MetTarget
 from residua.accuracy.reliability import Reliability
+from residua.accuracy.summaries import TableSummary
 from residua.privacy import Budget, NoiseLaw, Privacy
 from residua.report.grid import Grid
 from residua.schema import Schema
@@ -101,9 +102,11 @@ class Sheet:
     name: str
     asked: str
     count: int
-    rmse: float
-    max_stddev: float
+    lines: tuple[TableSummary, ...]
+    """The predicted error of each of its statistics."""
     numbers: Numbers | None
+    units: Mapping[str, Flags] = field(default_factory=dict)
+    """Which of its numbers are of which statistic, each in a unit of its own, where there are several."""
     grid: Grid | None = None
     beside: Numbers | None = None
     below: Numbers | None = None
@@ -112,7 +115,7 @@ class Sheet:
     @property
     def even(self) -> bool:
         """Whether all numbers shown have the same standard deviation, as far as anybody would print it."""
-        return self.numbers is not None and float(np.ptp(self.numbers.stddev)) <= 1e-6 * self.rmse
+        return self.numbers is not None and float(np.ptp(self.numbers.stddev)) <= 1e-6 * self.lines[0].rmse
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,7 +169,10 @@ class Contents:
     tables: int
     numbers: int
     rmse: float
+    """Of all numbers, or of counts where there are sums in other units; as is `max_stddev`."""
     max_stddev: float
+    noun: str
+    """Of which numbers that is."""
     privacy: Privacy
     spent: str
     """The budget in the words of its definition."""

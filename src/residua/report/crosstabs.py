@@ -45,7 +45,7 @@ def tables_section(contents: Contents, figures: Mapping[int, str]) -> str:
 
 def _folded(number: int, sheet: Sheet, contents: Contents, picture: str) -> str:
     opened = " open" if number <= OPEN else ""
-    about = f"{counted(sheet.count, 'number', 'numbers')}, typical error {figure(sheet.rmse)}"
+    about = f"{counted(sheet.count, 'number', 'numbers')}, typical error {_typical(sheet)}"
     return (
         f'<details class="table" id="t-{number}" data-name={attribute(sheet.name)}{opened}>'
         f"<summary><b>{text(sheet.name)}</b> <span>{about}</span></summary>"
@@ -53,11 +53,17 @@ def _folded(number: int, sheet: Sheet, contents: Contents, picture: str) -> str:
     )
 
 
+def _typical(sheet: Sheet) -> str:
+    """The typical error, of each statistic where there are several."""
+    several = len(sheet.lines) > 1
+    return ", ".join(f"{figure(own.rmse)}{f' ({text(own.statistic)})' * several}" for own in sheet.lines)
+
+
 def _listed(sheet: Sheet, contents: Contents) -> str:
     level, numbers, name = level_text(contents.level), sheet.numbers, f"Numbers of table {sheet.name}"
     if numbers is None:
         words = f"{sheet.count:,} numbers are too many to list one by one"
-        return f"<p>{words}; their typical error is {figure(sheet.rmse)}.</p>"
+        return f"<p>{words}; their typical error is {_typical(sheet)}.</p>"
     if numbers.values is None and sheet.even and len(numbers.queries) == sheet.count:
         return (
             f"<p>Each of its numbers will have a standard deviation of {figure(float(numbers.stddev[0]))}, "

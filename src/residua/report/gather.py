@@ -13,7 +13,7 @@ from residua.accuracy.figures import OBJECTIVE_WORDS
 from residua.accuracy.reliability import Reliability
 from residua.errors import NotInSpan, WorkloadError
 from residua.privacy.statement import interval_margin
-from residua.report.budgets import budget_words, largest_of, points_of, shares_of
+from residua.report.budgets import budget_words, overall, points_of, shares_of
 from residua.report.contents import (
     NO_RULE,
     Contents,
@@ -29,6 +29,7 @@ from residua.schema import Schema
 from residua.version import __version__
 from residua.workload import Factor, Table, Workload
 from residua.workload.groupings import Partition
+from residua.workload.tables import COUNT
 
 _ASKED = {
     "identity": "each {0}",
@@ -56,6 +57,8 @@ def _factor_words(factor: Factor, schema: Schema) -> str:
         return _ASKED[queries.title].format(name)
     if isinstance(queries, Partition):
         return f"each {queries.level} of {name}" if queries.level else f"{queries.count:,} groups of {name}"
+    if queries.adds is not None:
+        return " and ".join(f"sum of {own}" if own else "count" for own in dict.fromkeys(queries.adds))
     return f"{queries.count:,} {'count' if queries.count == 1 else 'counts'} by {name}"
 
 
@@ -81,7 +84,9 @@ def _contents(plan: SourcePlan, release: SourceRelease | None, level: float, tit
         raise WorkloadError(f"a confidence level is between 0 and 1, such as 0.95, not {level!r}")
     work = plan.workload
     groups = list(islice(work.groups(), MOST_TABLES))
-    first = [Workload(work.schema, (group,)) for group in groups[:MOST_CURVES]]
+    counting = (group for group in groups if [*group.statistics()] == [COUNT])
+    first = [Workload(work.schema, (group,)) for group in islice(counting, MOST_CURVES)]
+    rmse, largest = overall(plan)
     combined = release is not None and "combined" in release.audit
     return Contents(
         title=title,
@@ -91,8 +96,9 @@ def _contents(plan: SourcePlan, release: SourceRelease | None, level: float, tit
         margin=interval_margin(plan.strategy.law, level),
         tables=work.tables,
         numbers=work.count,
-        rmse=plan.rmse,
-        max_stddev=largest_of(plan),
+        rmse=rmse,
+        max_stddev=largest,
+        noun="number" if work.counts else "count",
         privacy=plan.privacy,
         spent=budget_words(plan.budget),
         goal=_goal(plan),
@@ -143,9 +149,9 @@ def _sheets(
             group.name,
             asked_words(group, plan.schema),
             group.count,
-            summary.rmse,
-            summary.max_stddev,
+            summary.lines(),
             numbers,
+            group.units() if len(summary.lines()) > 1 else {},
             grid,
             *([] if grid is None else map(summed, (grid.beside, grid.below, grid.corner))),
         )

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from residua.schema import Hierarchy, Schema
 from residua.workload import Factor, Identity, Table
 from residua.workload.groupings import Partition
+from residua.workload.tables import COUNT
 
 LABELS = {
     r"^>= (\S+) and < (\S+)$": r"\1 to under \2",
@@ -92,7 +93,7 @@ def labels_of(factor: Factor, schema: Schema) -> list[str]:
     attribute = schema.attributes[factor.attributes[0]]
     if isinstance(factor.queries, Identity):
         return list(attribute.labels())
-    words = [factor.describe(index, schema) for index in range(factor.queries.count)]
+    words = [factor.describe(index, schema) or COUNT for index in range(factor.queries.count)]
     name = schema.names[factor.attributes[0]]
     level = getattr(factor.queries, "level", None)
     starts = (f"{name}.{level} = ", f"{name} in ", f"{name} = ", f"{name} ")

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from html import escape
-from itertools import count
+from itertools import repeat
 
 from residua._text import visible
 
@@ -31,11 +31,11 @@ def table(
     *,
     left: Sequence[int] = (),
     tall: bool = False,
-    link: str | None = None,
+    links: Sequence[str] = (),
 ) -> str:
     """A table of plain cells whose rows are named by their first cell; columns in `left` hold words.
 
-    With `link`, the name of row n, from 1, leads to the place `link` with its number.
+    With `links`, the name of each row leads to a place.
     """
     classes = [' class="left"' if at in left else "" for at in range(len(head))]
     heads = "".join(
@@ -44,7 +44,7 @@ def table(
         else f'<th scope="col">{text(cell)}</th>'
         for at, cell in enumerate(head)
     )
-    names = ("{}" if link is None else f'<a href="#{link}-{number}">{{}}</a>' for number in count(1))
+    names = (f'<a href="{link}">{{}}</a>' for link in links) if links else repeat("{}")
     body = "\n".join(
         f'<tr><th scope="row">{name.format(text(row[0]))}</th>'
         + "".join(f"<td{classes[at]}>{text(cell)}</td>" for at, cell in enumerate(row) if at)

@@ -95,17 +95,20 @@ def _short(contents: Contents) -> str:
             f"by any test with {percent_above(FALSE_ALARMS)} false alarms; it is "
             f"{percent_above(FALSE_ALARMS)} without the tables",
         ),
-        (
-            "Typical error of a number",
-            figure(contents.rmse),
-            "standard deviation, root mean square over all numbers",
-        ),
-        (
-            f"Interval that holds the truth with probability {level}",
-            f"\u00b1 {figure(contents.margin * contents.rmse)}",
-            f"for a typical number; {largest}" if largest else "for a typical number",
-        ),
     ]
+    if not math.isnan(contents.rmse):
+        cards += [
+            (
+                f"Typical error of a {contents.noun}",
+                figure(contents.rmse),
+                f"standard deviation, root mean square over all {contents.noun}s",
+            ),
+            (
+                f"Interval that holds the truth with probability {level}",
+                f"\u00b1 {figure(contents.margin * contents.rmse)}",
+                f"for a typical {contents.noun}; {largest}" if largest else f"for a typical {contents.noun}",
+            ),
+        ]
     if math.isfinite(gap):
         cards.append(
             (
@@ -157,15 +160,17 @@ def _error(contents: Contents) -> str:
     level = level_text(contents.level)
     rows = [
         (
-            sheet.name,
+            line.name,
             sheet.asked,
-            f"{sheet.count:,}",
-            figure(sheet.rmse),
-            figure(sheet.max_stddev),
-            figure(contents.margin * sheet.max_stddev),
+            f"{line.queries:,}",
+            figure(line.rmse),
+            figure(line.max_stddev),
+            figure(contents.margin * line.max_stddev),
         )
         for sheet in contents.sheets
+        for line in sheet.lines
     ]
+    places = [at for at, sheet in enumerate(contents.sheets, 1) for _ in sheet.lines]
     listed = html.table(
         "Standard deviation of the numbers of each table: typical and largest; and the half-width of the "
         f"{level} interval of the least certain number",
@@ -173,7 +178,7 @@ def _error(contents: Contents) -> str:
         rows,
         left=(1,),
         tall=len(rows) > 15,
-        link="t",
+        links=[f"#t-{place}" for place in places],
     )
     said, more = example(contents), contents.tables - len(contents.sheets)
     return "\n".join(
@@ -365,10 +370,12 @@ def _subtitle(contents: Contents) -> str:
         return f'<p class="soft">{words} No data was touched.</p>\n'
     time = dict(contents.history).get("measured", "")
     _, spent = headline(contents)
-    error = f"typically within {figure(contents.margin * contents.rmse)} of the truth"
-    known = f"Privacy {'to be ' * contents.simulated}spent: {spent}. Numbers are {error}, with probability "
-    line = f'<p class="soft">{tables} with {numbers}, measured {html.text(time)}. {html.text(known)}'
-    line += f"{level_text(contents.level)}.</p>\n"
+    known = f"Privacy {'to be ' * contents.simulated}spent: {spent}."
+    if not math.isnan(contents.rmse):
+        within = f"within {figure(contents.margin * contents.rmse)} of the truth"
+        level = level_text(contents.level)
+        known += f" {contents.noun.capitalize()}s are typically {within}, with probability {level}."
+    line = f'<p class="soft">{tables} with {numbers}, measured {html.text(time)}. {html.text(known)}</p>\n'
     if contents.simulated:
         line += (
             '<p class="warning">Simulated: the noise of this release is predictable. It protects nobody '

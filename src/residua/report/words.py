@@ -238,8 +238,11 @@ def methods_paragraph(contents: Contents) -> str:
     privacy, goal = contents.privacy, contents.goal
     done = contents.released
     tables = counted(contents.tables, "table", "tables")
-    numbers = counted(contents.numbers, "count", "counts")
+    mixed = contents.noun == "count"
+    what, whose = ("numbers", "the counts'") if mixed else ("counts", "their")
+    numbers = counted(contents.numbers, what[:-1], what)
     largest = f", the largest {figure(contents.max_stddev)}" if not math.isnan(contents.max_stddev) else ""
+    errors = f" The root mean square of {whose} standard deviations is {figure(contents.rmse)}{largest}."
     guarantees = "; ".join(f"{name} with {value}" for name, value, _ in definitions(privacy)[:2])
     if privacy.pure_epsilon is None:
         definition, amounts = headline(contents)
@@ -250,7 +253,7 @@ def methods_paragraph(contents: Contents) -> str:
     nearness = ""
     if math.isfinite(proof.gap):
         near = f"{near_text(proof.gap)} above a proved lower bound for {SCOPES[proof.scope]}"
-        nearness = f" The {goal.words} of the counts is {near}."
+        nearness = f" The {goal.words} of the {what} is {near}."
     program = contents.identity["report written by"]
     if contents.method != "auto":
         program += f", method \u201c{contents.method}\u201d"
@@ -264,9 +267,9 @@ def methods_paragraph(contents: Contents) -> str:
         f"privacy (DP), which limits the effect of {privacy.unit.describe()}. The data "
         f"{'were' if done else 'will be'} measured {times} with {noise_words(privacy)}, drawn exactly from "
         f"its distribution, by a mechanism fitted to these tables ({program}). The release satisfies "
-        f"{guarantees}. All counts are least-squares estimates from these measurements: unbiased, "
-        "consistent with each other, and neither rounded nor cut off at zero. The root mean square of "
-        f"their standard deviations is {figure(contents.rmse)}{largest}; intervals are the estimate plus "
+        f"{guarantees}. All {what} are least-squares estimates from these measurements: unbiased, "
+        f"consistent with each other, and neither rounded nor cut off at zero."
+        f"{'' if math.isnan(contents.rmse) else errors} Intervals are the estimate plus "
         f"and minus {contents.margin:.3g} standard deviations ({level_text(contents.level)}) and cover the "
         f"noise only, neither sampling error nor errors in the data.{nearness} Hashes: {hashes}."
     )
@@ -281,9 +284,12 @@ def other_budgets(contents: Contents) -> str:
         if contents.privacy.pure_epsilon is None
         else "Twice the epsilon halves every error."
     )
+    if math.isnan(this.rmse):
+        return rule
     return (
-        f"Twice this budget ({twice.amount}) would bring the typical error from {figure(this.rmse)} to "
-        f"{figure(twice.rmse)}; half of it ({half.amount}) would bring it to {figure(half.rmse)}. {rule}"
+        f"Twice this budget ({twice.amount}) would bring the typical error of a {contents.noun} from "
+        f"{figure(this.rmse)} to {figure(twice.rmse)}; half of it ({half.amount}) would bring it to "
+        f"{figure(half.rmse)}. {rule}"
     )
 
 

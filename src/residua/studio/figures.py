@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 
 from residua.accuracy.figures import OBJECTIVE_WORDS
-from residua.errors import NotInSpan, ResiduaError
+from residua.errors import NotInSpan, ResiduaError, WorkloadError
 from residua.plans import Plan
 from residua.privacy import Budget, Privacy, Unit, budget_from_manifest
 from residua.privacy.conversions import text_above
 from residua.privacy.statement import interval_margin
-from residua.report.budgets import DELTA, budget_words, shares_of
+from residua.report.budgets import DELTA, budget_words, overall, shares_of
 from residua.report.gather import asked_words
 from residua.report.words import (
     FALSE_ALARMS,
@@ -26,8 +26,9 @@ from residua.report.words import (
     percent_above,
     share_words,
 )
-from residua.schema.attributes import Binned, Integer
 from residua.workload import Workload, linear
+from residua.workload.moments import cell_numbers
+from residua.workload.tables import COUNT
 
 LEVEL = 0.95
 MOST_SHOWN = 2_000  # tables with a bar of their own
@@ -97,7 +98,9 @@ def figures_of(plan: Plan) -> dict[str, Any]:
         "words": budget_words(plan.budget),
         "size": size_of(plan.budget),
         "margin": interval_margin(plan.strategy.law, LEVEL),
-        "rmse": plan.rmse,
+        "rmse": _known(overall(plan)[0]),
+        "weighted": plan.released.weighted_rmse,
+        "noun": "number" if plan.workload.counts else "count",
         "numbers": plan.workload.count,
         "table_count": plan.workload.tables,
         "tables": list(_tables(plan)),
@@ -114,14 +117,18 @@ def figures_of(plan: Plan) -> dict[str, Any]:
 
 def _tables(plan: Plan) -> Iterator[dict[str, Any]]:
     work = shown_of(plan)
-    for group, row in zip(work.groups(), plan.summary(work), strict=True):
-        yield {
-            "name": row.name,
-            "asks": asked_words(group, plan.schema),
-            "numbers": row.queries,
-            "typical": row.rmse,
-            "largest": _known(row.max_stddev),
-        }
+    for at, (group, table) in enumerate(zip(work.groups(), plan.summary(work), strict=True)):
+        for row in table.lines():
+            yield {
+                "at": at,
+                "table": table.name,
+                "name": row.name,
+                "asks": asked_words(group, plan.schema),
+                "counts": row.statistic == COUNT,
+                "numbers": row.queries,
+                "typical": row.rmse,
+                "largest": _known(row.max_stddev),
+            }
 
 
 def shown_of(plan: Plan) -> Workload:
@@ -140,29 +147,15 @@ def _means(plan: Plan) -> Iterator[dict[str, Any]]:
 
     Of the ratio of a sum to a count, to first order, where the mean is the middle of its range.
     """
-    numeric = [name for name in plan.schema.names if plan.schema[name].numeric]
-    for name in numeric[:MOST_MEANS]:
-        values = _values(plan.schema[name])
-        if values is None:
-            continue
-        query = linear(plan.schema, (name,), (values - values.mean())[None])
+    schema = plan.schema
+    for name in [name for name in schema.names if schema[name].numeric][:MOST_MEANS]:
         try:
+            values, known = (cell_numbers(name, schema[name], power=power) for power in (1, 0))
+            own = values[known > 0]
+            query = linear(schema, (name,), (values - (own.min() + own.max()) / 2 * known)[None])
             yield {"column": name, "stddev": float(np.sqrt(plan.variances(query)[0]))}
-        except NotInSpan:  # no table asks for it
+        except (NotInSpan, WorkloadError):  # no table asks for it, or cells have no numbers
             continue
-
-
-def _values(attribute: Any) -> Any:
-    """The number that each cell stands for: itself, or the middle of its bin."""
-    if attribute.outside == "other":
-        return None
-    if isinstance(attribute, Integer):
-        return np.arange(attribute.low, attribute.high + 1, dtype=np.float64)
-    if isinstance(attribute, Binned) and len(attribute.edges) > 1:
-        edges = np.array(attribute.edges, dtype=np.float64)
-        middles = (edges[:-1] + edges[1:]) / 2
-        return np.append(middles, edges[-1] + (edges[-1] - edges[-2]) / 2) if attribute.above else middles
-    return None
 
 
 def _targets(plan: Plan) -> dict[str, Any] | None:
@@ -179,8 +172,8 @@ def ghost_of(plan: Plan) -> dict[str, Any]:
     """The errors of another method, for the bars beside the plan's."""
     return {
         "size": size_of(plan.budget),
-        "rmse": plan.rmse,
-        "tables": [_known(row.max_stddev) for row in plan.summary(shown_of(plan))],
+        "weighted": plan.released.weighted_rmse,
+        "tables": [_known(row.max_stddev) for own in plan.summary(shown_of(plan)) for row in own.lines()],
     }
 
 

@@ -22,19 +22,21 @@ from residua.workload import Table, Workload
 
 MOST_PEOPLE = 200_000  # that are invented: more would only take longer
 MOST_CELLS = 1_500  # of a table that is looked at
+MOST_VALUES = 1_000  # of a number that are told apart
 MOST_COUNTED = 2_000_000  # cells whose true counts are held
 MOST_MEASURED = 4_000_000  # numbers that one throw measures
 
 
 def invented(schema: Schema, people: int, seed: int) -> NDArray[np.int32]:
-    """Cell numbers of people who do not exist, shape (people, attributes): uneven, as real ones are."""
+    """Codes of people who do not exist, shape (people, attributes): uneven, as real ones are."""
     draw = np.random.default_rng(seed)
     columns = []
-    for size in schema.sizes:
+    for codes in schema.codes:
+        size = min(codes, MOST_VALUES)
         place = (np.arange(size) + 0.5) / size
         middle, width = draw.uniform(0.2, 0.6), draw.uniform(0.2, 0.6)
         shares = np.exp(-(((place - middle) / width) ** 2)) * draw.uniform(0.6, 1.4, size)
-        columns.append(draw.choice(size, people, p=shares / shares.sum()))
+        columns.append(draw.choice(size, people, p=shares / shares.sum()) * (codes // size))
     return np.stack(columns, axis=1).astype(np.int32)
 
 
@@ -90,14 +92,15 @@ def _margin(release: Release, group: Table | None) -> dict[str, Any] | None:
 
 def _truth(plan: Plan, codes: NDArray[np.int32], group: Table) -> NDArray[np.float64] | None:
     """The true numbers of the invented people, where the table is made of few cells."""
-    sizes = [plan.schema.sizes[at] for at in group.attributes]
+    schema, own = plan.schema, tuple(sorted(group.attributes))
+    sizes = [schema.sizes[at] for at in own]
     if math.prod(sizes) > MOST_COUNTED:
         return None
-    if not sizes:
-        return np.array([float(len(codes))])
-    cells = np.ravel_multi_index(tuple(codes[:, at] for at in group.attributes), sizes)
-    counts = np.bincount(cells, minlength=math.prod(sizes)).astype(np.float64).reshape(sizes)
-    return apply_queries(counts, group.factors).reshape(-1)
+    (weights,) = rs.engines.Memory(processes=1).open(schema, codes).tally([own])
+    counts = weights.reshape(sizes) / math.prod(schema.units[at] for at in own)
+    return apply_queries(counts.transpose([own.index(at) for at in group.attributes]), group.factors).reshape(
+        -1
+    )
 
 
 def _measured(plan: Plan) -> int:

@@ -6,14 +6,14 @@ of the classes, and one number for each cell of each attribute, its class (claim
 
 import hashlib
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from residua._arrays import AnyArray, Array, Arrays, Flags, Integers, Manifest
+from residua._arrays import AnyArray, Array, Arrays, Flags, Indices, Integers, Manifest
 from residua._limits import MATRIX_ENTRIES
 from residua._manifests import checked_array, entry, fetch, optional, stash, storable, text, texts, wholes
 from residua.errors import FileFormatError, Infeasible, WorkloadError
@@ -30,7 +30,7 @@ Labels = tuple[str, ...] | None
 class Explicit(Queries):
     """Any queries on one marginal, a row of numbers each, with optional weights of their variances.
 
-    `labels` word the queries, `family` all of them; they do not enter equality.
+    `labels` word the queries, `family` all of them, `adds` what each adds up; none enters equality.
     """
 
     shape: tuple[int, ...]
@@ -38,6 +38,7 @@ class Explicit(Queries):
     row_weights: Array | None = None  # (count,)
     labels: Labels = None
     family: str | None = None
+    adds: Labels = None
     _digest: bytes = field(init=False)
 
     kind = "linear"
@@ -46,8 +47,9 @@ class Explicit(Queries):
         values = np.array(self.values, dtype=np.float64, order="C") + 0.0  # -0.0 and 0.0 are one number
         _refuse_bad_rows(values, self.shape)
         weights = None if self.row_weights is None else _checked_weights(self.row_weights, len(values))
-        if self.labels is not None and len(self.labels) != len(values):
-            raise WorkloadError(f"{len(values)} queries have {len(self.labels)} labels")
+        for words in (self.labels, self.adds):
+            if words is not None and len(words) != len(values):
+                raise WorkloadError(f"{len(values)} queries have {len(words)} labels")
         values.flags.writeable = False
         digest = hashlib.sha256(values.tobytes())
         if weights is not None:
@@ -81,6 +83,22 @@ class Explicit(Queries):
     def weights(self) -> Array | None:
         return self.row_weights
 
+    def by_adds(self) -> "Mapping[str, Explicit]":
+        if self.adds is None or len(set(self.adds)) == 1:
+            return {"" if self.adds is None else self.adds[0]: self}
+        return {
+            each: self.take(np.flatnonzero(np.array(self.adds) == each)) for each in dict.fromkeys(self.adds)
+        }
+
+    def take(self, rows: Indices) -> "Explicit":
+        """The queries at these places."""
+        weights = None if self.weights is None else self.weights[rows]
+        labels, adds = (
+            None if own is None else tuple(own[at] for at in rows.tolist())
+            for own in (self.labels, self.adds)
+        )
+        return Explicit(self.shape, self.values[rows], weights, labels, self.family, adds)
+
     def matrix(self) -> Array:
         """The rows as they are held, read-only."""
         return self.values
@@ -105,7 +123,8 @@ class Explicit(Queries):
         manifest = {"kind": self.kind, "sizes": list(self.shape), "matrix": matrix, "weights": weights}
         if self.family is not None:
             manifest["family"] = self.family
-        return manifest if self.labels is None else {**manifest, "labels": list(self.labels)}
+        words = {"labels": self.labels, "adds": self.adds}
+        return manifest | {name: list(each) for name, each in words.items() if each is not None}
 
     @classmethod
     def from_manifest(cls, manifest: Manifest, arrays: Arrays) -> "Explicit":
@@ -114,8 +133,9 @@ class Explicit(Queries):
         weights = None if entry(manifest, "weights") is None else fetch(manifest, "weights", arrays)
         if weights is not None:
             checked_array(weights, "of weights", "f", (len(matrix),))
-        labels = texts(manifest, "labels") if "labels" in manifest else None
-        return cls(sizes, matrix, weights, labels, text(manifest, "family") if "family" in manifest else None)
+        labels, adds = (texts(manifest, key) if key in manifest else None for key in ("labels", "adds"))
+        family = text(manifest, "family") if "family" in manifest else None
+        return cls(sizes, matrix, weights, labels, family, adds)
 
 
 @dataclass(frozen=True, slots=True, repr=False, eq=False)
@@ -188,13 +208,19 @@ class Combined(Queries):
 
     @classmethod
     def of(
-        cls, partitions: Sequence[Classes], values: Array, weights: Array | None = None, labels: Labels = None
+        cls,
+        partitions: Sequence[Classes],
+        values: Array,
+        weights: Array | None = None,
+        labels: Labels = None,
+        adds: Labels = None,
     ) -> "Combined":
         """The queries with these rows over the product of the classes, joined where rows agree."""
         fewer, tensor = coarsest(
             partitions, values.reshape(len(values), *(own.count for own in partitions)), first=1
         )
-        return cls(fewer, Explicit(tensor.shape[1:], tensor.reshape(len(values), -1), weights, labels))
+        rows = tensor.reshape(len(values), -1)
+        return cls(fewer, Explicit(tensor.shape[1:], rows, weights, labels, adds=adds))
 
     @property
     def sizes(self) -> tuple[int, ...]:
@@ -211,6 +237,13 @@ class Combined(Queries):
     @property
     def weights(self) -> Array | None:
         return self.coarse.weights
+
+    @property
+    def adds(self) -> Labels:
+        return self.coarse.adds
+
+    def by_adds(self) -> Mapping[str, Queries]:
+        return {each: Combined(self.partitions, own) for each, own in self.coarse.by_adds().items()}
 
     def magnitudes(self) -> tuple[float, float]:
         return self.coarse.magnitudes()

@@ -149,8 +149,8 @@ def at_levels(
     words = tuple(queries.describe(at, names, attributes) for at in range(queries.count))
     if not any(levels) and len(names) == 1:  # a number has few cells
         rows = queries.matrix()[:, classes[0]]
-        return Explicit((len(classes[0]),), rows, queries.weights, words, queries.title)
-    coarse = Explicit(queries.sizes, queries.matrix(), queries.weights, words)
+        return Explicit((len(classes[0]),), rows, queries.weights, words, queries.title, queries.adds)
+    coarse = Explicit(queries.sizes, queries.matrix(), queries.weights, words, adds=queries.adds)
     return Combined(tuple(map(Classes, classes)), coarse)
 
 

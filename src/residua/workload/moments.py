@@ -50,12 +50,18 @@ def _sums(power: int, word: str, attribute: Attribute, name: str = "value") -> Q
     if not values.any():
         raise WorkloadError(f"attribute {name!r}: {word} of {attribute!r} is always zero")
     weights = np.array([largest ** (-2.0 * power)])
-    return Explicit((attribute.size,), values[None], weights, (moment_words(power, name),), word)
+    words, adds = (moment_words(power, name),), (power_words(power, name),)
+    return Explicit((attribute.size,), values[None], weights, words, word, adds)
 
 
 def moment_words(power: int, name: str) -> str:
     """What the sum of a power of a number is called."""
-    return {0: f"count of {name}", 1: f"sum of {name}"}.get(power, f"sum of {name}^{power}")
+    return f"sum of {power_words(power, name)}" if power else f"count of {name}"
+
+
+def power_words(power: int, name: str) -> str:
+    """A power of a number; nothing where it is one, so that records are counted."""
+    return {0: "", 1: name}.get(power, f"{name}^{power}")
 
 
 sum_of = moment(1)
@@ -71,7 +77,9 @@ def stacked(parts: Sequence[Queries], attributes: Sequence[Attribute], names: Se
         [np.ones(each.count) if each.weights is None else each.weights for each in parts]
     )
     words = tuple(each.describe(at, names, attributes) for each in parts for at in range(each.count))
-    return Explicit(parts[0].sizes, rows, weights, words, f"[{', '.join(each.title for each in parts)}]")
+    adds = tuple(own for each in parts for own in each.adds or ("",) * each.count)
+    title = f"[{', '.join(each.title for each in parts)}]"
+    return Explicit(parts[0].sizes, rows, weights, words, title, adds if any(adds) else None)
 
 
 def cell_numbers(name: str, attribute: Attribute, *, power: int = 1, ends: bool = False) -> Array:

@@ -7,7 +7,7 @@ where a query is worded for people (`describe`).
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, SupportsIndex
 
@@ -75,6 +75,15 @@ class Queries(ABC):
     def weights(self) -> Array | None:
         """Weight of each query's variance `(count,)`, or None where every weight is one."""
         return None
+
+    @property
+    def adds(self) -> tuple[str, ...] | None:
+        """What each query adds up, such as `income^2`, or nothing where it counts; None where all count."""
+        return None
+
+    def by_adds(self) -> "Mapping[str, Queries]":
+        """The queries by what they add up, each part in one unit."""
+        return {"" if self.adds is None else self.adds[0]: self}
 
     @property
     def listable(self) -> bool:

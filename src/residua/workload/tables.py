@@ -19,6 +19,7 @@ from residua.schema.coding import short
 from residua.workload.queries import Queries, Total
 
 TIMES = " x "
+COUNT = "count"
 AND, ALL = " and ", "all"  # between words for what a query asks of attributes; where it asks nothing
 NAME_WIDTH = 80  # characters of a name that tells a condition
 
@@ -92,6 +93,21 @@ class Table:
         """Its families: `prefix x identity`."""
         return TIMES.join(queries.title for queries in self.families)
 
+    def statistics(self) -> "dict[str, Table]":
+        """Its queries by what they are, each part in one unit: `count`, `sum of income`."""
+        found = {}
+        for chosen in product(*(queries.by_adds().items() for queries in self.families)):
+            pairs = zip(self.factors, chosen, strict=True)
+            own = tuple(Factor(factor.attributes, each) for factor, (_, each) in pairs)
+            found[_statistic(words for words, _ in chosen)] = replace(self, factors=own)
+        return found
+
+    def units(self) -> dict[str, Flags]:
+        """Which of its queries each of its statistics has, (count,)."""
+        adds = product(*(each.adds or ("",) * each.count for each in self.families))
+        words = np.array([_statistic(own) for own in adds])
+        return {own: words == own for own in self.statistics()}
+
     def names(self) -> Iterator[str]:
         """Its name: as a run of tables, it is one of itself alone."""
         yield self.name
@@ -119,6 +135,16 @@ class Table:
             for factor in self.factors
         ]
         return (_joined(parts) for parts in product(*words))
+
+
+def times_words(adds: Iterable[str]) -> str:
+    """What a product of queries adds up: `hours * age`; nothing where all count."""
+    return " * ".join(filter(None, adds))
+
+
+def _statistic(adds: Iterable[str]) -> str:
+    added = times_words(adds)
+    return f"sum of {added}" if added else COUNT
 
 
 def splits(group: Table) -> Iterator[tuple[tuple[tuple[int, ...], ...], tuple[int, ...]]]:

@@ -70,6 +70,11 @@ class Workload:
         return {queries for part in self.parts for queries in part.families}
 
     @property
+    def counts(self) -> bool:
+        """Whether all numbers are numbers of records, none a sum in a unit of its own."""
+        return not any(words for part in self.parts for own in part.families for words in own.adds or ())
+
+    @property
     def invariant(self) -> bool:
         """Whether every family treats all cells alike: the singular value bound is then reached (B-003)."""
         return all(queries.invariant for queries in self.families)

@@ -11,15 +11,15 @@ export const shares = panel("shares", (state) => state.figures?.shares, (shares)
   })), h("p", { class: "soft" }, "What many tables need gets more. Shares are of the privacy cost, which adds up.")] : []),
 ]);
 
-export const optimal = panel("optimal", (state) => state.figures && [state.figures.gap, state.figures.scope, state.figures.objective, state.figures.rmse, state.ghosts, state.figures.size], (found, state) => {
+export const optimal = panel("optimal", (state) => state.figures && [state.figures.gap, state.figures.scope, state.figures.objective, state.figures.weighted, state.ghosts, state.figures.size], (found, state) => {
   const heading = h("h2", { id: "optimal-h" }, "How far from optimal");
   if (!found) return [heading];
-  const [gap, scope, objective, rmse, ghosts, size] = found;
-  const others = Object.entries(ghosts).filter(([, ghost]) => ghost.rmse);
+  const [gap, scope, objective, weighted, ghosts, size] = found;
+  const others = Object.entries(ghosts).filter(([, ghost]) => ghost.weighted);
   return [heading,
     gap ? h("p", {}, h("b", { class: "large" }, gap), ` above a proved lower bound on the ${objective}, for ${scope}.`) : h("p", {}, "No lower bound is known for this plan."),
     others.length > 0 && h("ul", {}, others.map(([name, ghost]) => {
-      const ratio = (ghost.rmse * size / ghost.size) / rmse;
+      const ratio = (ghost.weighted * size / ghost.size) / weighted;
       return h("li", {}, `${name} would have ${figure(ratio)} times the typical error, or need ${figure(ratio * ratio)} times the budget for this one.`);
     }))];
 });
@@ -28,7 +28,7 @@ export const variants = panel("variants", (state) => [state.kept && [state.kept.
   const button = (/** @type {string} */ what, /** @type {string} */ words, off = false) =>
     h("button", { type: "button", id: what, disabled: off, onclick: () => act({ do: what }) }, words);
   const row = (/** @type {string} */ name, /** @type {any} */ figures) => h("tr", {}, h("th", { scope: "row" }, name), h("td", {}, figures.privacy.rho),
-    h("td", {}, figures.privacy.detection), h("td", {}, figures.table_count), h("td", {}, `± ${figure(figures.margin * figures.rmse)}`));
+    h("td", {}, figures.privacy.detection), h("td", {}, figures.table_count), h("td", {}, figures.rmse ? `± ${figure(figures.margin * figures.rmse)}` : "–"));
   return [
     h("h2", { id: "variants-h" }, "Two variants"),
     kept && now ? h("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "Both variants side by side" }, h("table", {}, h("thead", {}, h("tr", {}, ["", "rho", "detection", "tables", "typical number"].map((words) => (words ? h("th", { scope: "col" }, words) : h("td", {}))))),

@@ -44,14 +44,14 @@ function scale(factor) {
     const error = factor * margin * stddev(row);
     bar.style.setProperty("--x", `${at(error)}%`);
     half.data = `± ${figure(error)}`;
-    share.data = percent(error * row.numbers / view.people);
+    share.data = row.counts ? percent(error * row.numbers / view.people) : "";
     for (const ghost of ghosts) {
       ghost.mark.style.setProperty("--x", `${at(factor * ghost.error)}%`);
       ghost.text.data = `${ghost.name} ± ${figure(factor * ghost.error)}`;
     }
   }
   const overall = byId("overall");
-  if (overall) overall.textContent = `± ${figure(factor * margin * state.figures.rmse)}`;
+  if (overall && state.figures.rmse) overall.textContent = `± ${figure(factor * margin * state.figures.rmse)}`;
   means(factor);
 }
 
@@ -67,22 +67,22 @@ onBudget((other) => { if (state.figures && other !== null) scale(other / state.f
 
 /** @param {any} row @param {any} state @returns {any} the handle of a target */
 function handle(row, state) {
-  const given = state.targets?.[row.name], margin = state.figures.margin;
+  const given = state.targets?.[row.table], margin = state.figures.margin;
   const half = halfOf(given, margin);
   if (half === null) return null;
   const say = (/** @type {number} */ value) => `within ± ${figure(value)}`;
   const input = h("input", {
-    type: "range", class: "target", min: 0, max: steps(), step: 1, id: `target-${row.name}`, "aria-label": `Target of ${row.name}`,
+    type: "range", class: "target", min: 0, max: steps(), step: 1, id: `target-${row.table}`, "aria-label": `Target of ${row.table}`,
     "aria-valuetext": say(half), title: say(half),
     oninput: (/** @type {any} */ event) => {
       const value = halfAt(100 * Number(event.target.value) / steps());
       event.target.setAttribute("aria-valuetext", say(value));
       event.target.nextElementSibling.textContent = say(value);
     },
-    onchange: (/** @type {any} */ event) => edit({ place: ["targets", row.name], value: { half_width: halfAt(100 * Number(event.target.value) / steps()) } }),
+    onchange: (/** @type {any} */ event) => edit({ place: ["targets", row.table], value: { half_width: halfAt(100 * Number(event.target.value) / steps()) } }),
   });
   input.value = String(Math.round(steps() * at(half) / 100));
-  const met = state.figures.targets?.met.find((/** @type {any} */ each) => each.name === row.name);
+  const met = state.figures.targets?.met.find((/** @type {any} */ each) => each.name === row.table);
   return [input, h("span", { class: "asked" }, say(half), met && (met.share < 0.001 ? ", costs nothing" : `, takes ${percent(met.share)} of the budget`))];
 }
 
@@ -108,7 +108,8 @@ function line(row, number, state) {
     marks.push(mark);
     beside.push(h("span", {}, `kept ± ${figure(error)}`));
   }
-  const target = state.targets && handle(row, state);
+  const first = state.figures.tables[number - 1]?.at !== row.at; // of a table with counts and sums
+  const target = state.targets && first && handle(row, state);
   return h("tr", {},
     h("th", { scope: "row" }, h("b", {}, row.name), h("small", {}, `${row.asks}; ${row.numbers.toLocaleString("en")} number${row.numbers === 1 ? "" : "s"}`)),
     h("td", { class: "track" }, bar, marks, target),
@@ -183,7 +184,7 @@ export const errors = panel("errors",
       state.stale && h("p", { class: "old" }, "These figures are old: they are of the tables before the last change."),
       changed && h("p", { class: "example", id: "change" }, changed),
       ...(state.targets ? [single(state)] : []),
-      h("p", {}, "A typical number of all is within ", h("b", { id: "overall" }, ""), " of the truth with probability 95%."),
+      figures.rmse && h("p", {}, `A typical ${figures.noun} of all is within `, h("b", { id: "overall" }, ""), " of the truth with probability 95%."),
       h("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "Errors of the tables" },
         h("table", { class: state.stale ? "bars stale" : "bars" },
           h("caption", {}, "Half the width of the 95% interval, on a logarithmic axis; further left is more accurate. The last column is the error of a number that has its even share of the people."),

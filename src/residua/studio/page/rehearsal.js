@@ -57,12 +57,12 @@ function draw() {
 }
 
 export const rehearsal = panel("rehearsal",
-  (state) => [state.figures && state.figures.tables.map((/** @type {any} */ each) => [each.name, each.numbers]), state.revision],
+  (state) => [state.figures && state.figures.tables.map((/** @type {any} */ each) => [each.table, each.numbers, each.at]), state.revision],
   ([tables]) => {
     if (!tables) return [h("h2", { id: "rehearsal-h" }, "Rehearsal")];
-    const before = byId("rehearsed")?.value ?? String(tables.findIndex((/** @type {any} */ each) => each[1] > 1));
-    const options = tables.map((/** @type {any} */ [name, numbers], /** @type {number} */ at) => ({ name, numbers, at }))
-      .filter((/** @type {any} */ each) => each.numbers <= MOST_CELLS);
+    const before = byId("rehearsed")?.value ?? String(tables.find((/** @type {any} */ each) => each[1] > 1)?.[2] ?? 0);
+    const options = tables.map((/** @type {any} */ [name, numbers, at]) => ({ name, numbers, at }))
+      .filter((/** @type {any} */ each, /** @type {number} */ place) => each.numbers <= MOST_CELLS && tables[place - 1]?.[2] !== each.at);
     queueMicrotask(draw);
     return [
       h("h2", { id: "rehearsal-h" }, "Rehearsal"),

@@ -25,7 +25,7 @@ from residua.workload.queries import Identity, Queries, Total
 from residua.workload.sql.cells import Values, cellwise
 from residua.workload.sql.conditions import Region, constant, region_of
 from residua.workload.sql.reading import Columns, bare, shown
-from residua.workload.tables import Factor
+from residua.workload.tables import Factor, times_words
 from residua.workload.views import cells_of_classes, classes_of, coarsened
 
 SUPPORTED = "groups are columns, expressions of one column, and CASE .. END on one column"
@@ -257,7 +257,8 @@ def _restricted(schema: Schema, member: Factor, mask: Flags) -> tuple[Queries, I
     words = _words(schema, member)
     labels = tuple(f"{words[at]} and {within}" for at in kept.tolist())
     weights = None if queries.weights is None else queries.weights[kept]
-    return Explicit(queries.sizes, rows[kept], weights, labels), kept
+    adds = None if queries.adds is None else tuple(queries.adds[at] for at in kept.tolist())
+    return Explicit(queries.sizes, rows[kept], weights, labels, queries.title, adds), kept
 
 
 def _narrowed(attribute: Attribute, queries: Partition, mask: Flags) -> Partition:
@@ -325,7 +326,9 @@ def _joint(schema: Schema, selection: Region, members: Sequence[Factor]) -> tupl
     weighed = (each.queries.weights for each in members)
     each = [np.ones(m.queries.count) if w is None else w for m, w in zip(members, weighed, strict=True)]
     weights = join(each).reshape(-1)[kept]
-    return Factor(attributes, Combined.of(partitions, rows[kept], weights, labels)), kept
+    sums = list(map(times_words, product(*(m.queries.adds or ("",) * m.queries.count for m in members))))
+    adds = tuple(sums[at] for at in kept.tolist()) if any(sums) else None
+    return Factor(attributes, Combined.of(partitions, rows[kept], weights, labels, adds)), kept
 
 
 def _over(queries: Queries, partitions: Classes) -> Array:

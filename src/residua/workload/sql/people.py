@@ -13,7 +13,7 @@ from residua.errors import WorkloadError
 from residua.schema import Attribute, Number
 from residua.workload.explicit import Explicit
 from residua.workload.groupings import Partition
-from residua.workload.moments import cell_numbers, moment_words
+from residua.workload.moments import cell_numbers, moment, moment_words, power_words
 from residua.workload.queries import Identity, Queries
 from residua.workload.sql.cells import values_of
 from residua.workload.sql.comparing import Unfit, number_of
@@ -25,8 +25,8 @@ from residua.workload.sql.scopes import Scope
 from residua.workload.tables import Factor, Table, table_name
 from residua.workload.views import classes_of
 
-Scores = tuple[int, Array, str]
-"""An attribute, rows of numbers for its cells, (rows, cells), and words for them."""
+Scores = tuple[int, Array, int]
+"""An attribute, rows of numbers for its cells, (rows, cells), and which power of its number they are."""
 
 QUANTILES = (exp.PercentileCont, exp.PercentileDisc, exp.Quantile, exp.Median, exp.WithinGroup)
 SPREADS = (exp.StddevPop, exp.StddevSamp, exp.Stddev, exp.VariancePop, exp.Variance)
@@ -250,7 +250,7 @@ class People(Scope):
         steps = np.tril(np.ones((cells, cells))) - q
         rows = np.concatenate([steps, np.zeros((cells, len(known) - cells))], axis=1)
         present = self._present(name, condition)
-        return Crossing(self._total(present, [(position, rows, f"quantile of {name}")]), numbers[:cells])
+        return Crossing(self._total(present, [(position, rows, 0)]), numbers[:cells])
 
     def _scores(self, name: str, power: int, *, ends: bool = False) -> Scores:
         """What each cell of a column counts as, to a power."""
@@ -259,7 +259,7 @@ class People(Scope):
             rows = cell_numbers(name, self.columns.schema[name], power=power, ends=ends)[None]
         except WorkloadError as error:
             raise Unfit(str(error)) from error
-        return position, rows, moment_words(power, name)
+        return position, rows, power
 
     def _total(self, condition: exp.Expression | None, scores: Sequence[Scores] = ()) -> Figure:
         """Counts, or sums of scores, of those in each group who meet a condition."""
@@ -293,13 +293,14 @@ class People(Scope):
             raise self.columns.refusal(both or exp.Null(), str(error)) from error
         return table, _groups(members, made)
 
-    def _score(self, members: list[Factor], position: int, rows: Array, word: str) -> None:
+    def _score(self, members: list[Factor], position: int, rows: Array, power: int) -> None:
         """Put scores among the members of a table: in the group of their attribute, or as one more."""
-        shape = (rows.shape[1],)
+        shape, name = (rows.shape[1],), self.columns.schema.names[position]
+        word = moment_words(power, name) if len(rows) == 1 else f"quantile of {name}"
+        title = "linear" if len(rows) > 1 else moment(power).word
         for at, member in enumerate(members):
             if member.attributes == (position,):
                 if len(rows) > 1:
-                    name = self.columns.schema.names[position]
                     raise WorkloadError(
                         f"quantiles of {name!r} by itself say nothing; group by another column"
                     )
@@ -307,10 +308,12 @@ class People(Scope):
                 words = tuple(
                     f"{member.describe(each, self.columns.schema)} and {word}" for each in range(count)
                 )
-                members[at] = Factor((position,), Explicit(shape, rows, _weights(rows), words, "sum"))
+                adds = (power_words(power, name),) * count
+                members[at] = Factor((position,), Explicit(shape, rows, _weights(rows), words, title, adds))
                 return
         weights = _weights(rows) if len(rows) == 1 else None
-        members.append(Factor((position,), Explicit(shape, rows, weights, (word,) * len(rows), "sum")))
+        labels, adds = (word,) * len(rows), (power_words(power, name),) * len(rows)
+        members.append(Factor((position,), Explicit(shape, rows, weights, labels, title, adds)))
 
     def _labels(self, place: int, asked: Factor) -> Labels:
         """The label of each row in a column that is grouped by, or in a coarser level of it."""
