@@ -111,6 +111,7 @@ PIECE_ENTRIES = 40_000_000  # of all pieces: 320 MB
 SEARCHED_QUERIES = 50_000_000  # of a table that are gone through for the largest variance
 LOSS_NAMES = 2_000  # of a loss of one's own
 LOSS_BLOCKS = 20_000  # classes of blocks, each a variable of the conic solver
+MIXED_ENTRIES = 60_000_000  # of the matrices of plans that may be mixed: half a gigabyte
 WHOLE_CELLS = 512  # of an attribute that is measured by one matrix beside the others
 
 # Plans

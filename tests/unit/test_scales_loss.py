@@ -3,12 +3,13 @@
 import cvxpy as cp
 import numpy as np
 import pytest
+from random_work import LOSSES, least_loss, random_work
 
 import residua as rs
 from residua.decompose import decompose
 from residua.errors import Infeasible, WorkloadError
 from residua.methods.blocks import Optimal, solve_blocks
-from residua.methods.scales import loss as scales_loss
+from residua.methods.scales import priced
 from residua.methods.scales.loss import block_loss
 from residua.methods.scales.targets import block_targets
 
@@ -116,7 +117,7 @@ def test_without_the_extra_the_error_says_what_to_install(stakeholders, monkeypa
     def missing(name):
         raise ImportError(name)
 
-    monkeypatch.setattr(scales_loss, "import_module", missing)
+    monkeypatch.setattr(priced, "import_module", missing)
     with pytest.raises(Infeasible, match=r"pip install 'residua\[convex\]'"):
         block_loss(stakeholders, lambda v: v["bob"], 1e-4)
 
@@ -140,3 +141,75 @@ def test_a_loss_of_the_vector_of_variances_is_the_same_loss_by_name(stakeholders
     one, other = (block_loss(stakeholders, loss, 1e-6) for loss in (by_place, by_name))
     assert one.value == pytest.approx(other.value, rel=1e-9)
     assert means(stakeholders, one) == pytest.approx(means(stakeholders, other), rel=1e-6)
+
+
+@pytest.fixture
+def mixed():
+    """Three tables that want different matrices of the same 64 cells."""
+    schema = sizes([8, 8])
+    prefix = rs.table(schema, a0=rs.prefix, name="prefix")
+    pairs = rs.table(schema, {"a0": rs.identity, "a1": rs.prefix}, name="pairs")
+    return prefix + pairs + rs.all_tables(schema, ways=2, family=rs.affine, name="affine")
+
+
+def value(plan):
+    return plan.certificate.lower_bound * (1 + plan.certificate.gap)
+
+
+def test_rounds_of_plans_reach_the_optimum_where_shapes_depend_on_the_loss(mixed):
+    plan = rs.plan(mixed, rs.privacy_cost(1), objective=lambda v: cp.max(v))
+    assert value(plan) < 4.34
+    assert plan.certificate.scope == "all mechanisms"
+    assert plan.certificate.gap < 1e-4
+    assert value(plan) == pytest.approx(
+        max(plan.variances(mixed.select(name)).mean() for name in mixed.names)
+    )
+
+
+@pytest.mark.parametrize("seed", range(1, 5))
+@pytest.mark.parametrize("name", LOSSES)
+def test_no_mechanism_has_a_lower_loss_and_none_that_is_found_a_much_higher_one(seed, name):
+    work = random_work(np.random.default_rng(seed), 2, 24)
+    plan = rs.plan(work, rs.privacy_cost(1), objective=LOSSES[name])
+    best = least_loss(work, LOSSES[name])
+    assert value(plan) <= 1.01 * best
+    assert plan.certificate.lower_bound <= best * (1 + 1e-4)
+
+
+def test_a_plan_for_a_loss_is_never_worse_than_the_default_plan():
+    schema = sizes([10, 6, 5, 8])
+    work = rs.all_tables(schema, ways=2, family=rs.prefix, name="pairs") + rs.table(
+        schema, {"a0": rs.ranges, "a3": rs.identity}, name="ranges"
+    )
+    plan = rs.plan(work, rs.privacy_cost(1), objective=lambda v: cp.max(v), effort="quick")
+    default = rs.plan(work, rs.privacy_cost(1), effort="quick")
+    reached, blocks = (
+        max(each.variances(work.select(name)).mean() for name in work.names)
+        for each in (default, rs.plan(work, rs.privacy_cost(1), objective=cp.max, method="querysmasher"))
+    )
+    assert value(plan) <= reached * (1 + 1e-4)
+    assert value(plan) <= blocks * (1 + 1e-4)
+    assert plan.certificate.lower_bound > 0
+
+
+def test_conditions_that_blocks_cannot_meet_are_met_by_other_plans(mixed):
+    def promised(v):
+        return cp.sum(v) + cp.transforms.indicator([v["prefix"] <= 2.4])
+
+    with pytest.raises(Infeasible):
+        block_loss(mixed, promised, 1e-4)
+    plan = rs.plan(mixed, rs.privacy_cost(1), objective=promised)
+    assert plan.variances(mixed.select("prefix")).mean() <= 2.4 * (1 + 1e-4)
+    assert 0 <= plan.certificate.gap < 1e-3
+    with pytest.raises(Infeasible, match="no plan of this privacy cost meets the conditions"):
+        rs.plan(
+            mixed,
+            rs.privacy_cost(1),
+            objective=lambda v: cp.sum(v) + cp.transforms.indicator([v["prefix"] <= 2.2]),
+        )
+
+
+def test_tables_that_the_loss_does_not_see_are_answered_all_the_same(mixed):
+    plan = rs.plan(mixed, rs.privacy_cost(1), objective=lambda v: cp.square(v["prefix"]) + v["affine"])
+    assert np.isfinite(plan.variances(mixed.select("pairs"))).all()
+    assert plan.certificate.gap < 2e-3

@@ -16,16 +16,20 @@ def answerer_for(blocks: Blocks) -> Answerer:
     """The quickest answerer that suits the blocks; all give the same figures."""
     if len(blocks) == 1:
         return Kronecker(blocks)
+    if independent(blocks):
+        return Independent(blocks)
     if all(map(blocks.centred, blocks.layers)):
-        return Independent(blocks) if _all_different(blocks) else Coupled(blocks)
+        return Coupled(blocks)
     halves = halves_of(blocks)
     if halves is not None:
         return Nested(blocks, halves)
     return Diagonal.of(blocks) or Coupled(blocks)
 
 
-def _all_different(blocks: Blocks) -> bool:
-    """Whether no two blocks are on the same attributes."""
+def independent(blocks: Blocks) -> bool:
+    """Whether all blocks are centred, and no two on the same attributes."""
+    if not all(map(blocks.centred, blocks.layers)):
+        return False
     for ways in {layer.subsets.shape[1] for layer in blocks.layers}:
         mine = [layer.subsets for layer in blocks.layers if layer.subsets.shape[1] == ways]
         subsets = np.concatenate(mine).astype(np.int64)

@@ -34,7 +34,7 @@ def dense(work: Workload, tolerance: float, progress: Progress | None = None) ->
     shared = common_product(work)
     if shared is None:
         solution = _least_total(joint_rows(work), tolerance, progress, f"{len(work.attributes)} attributes")
-        strategy, spans = _one_block(work, solution.strategy)
+        strategy, spans = one_block(work, solution.strategy)
         return Draft(strategy, solution.lower, "all mechanisms", spans=spans)
     weight, factors = shared
     share = tolerance / max(len(factors), 1) / 2
@@ -87,7 +87,7 @@ def _product(
     return of_blocks(work.schema.sizes, [(shapes, variance)]), spans
 
 
-def _one_block(work: Workload, matrix: Array) -> tuple[Strategy, Spans]:
+def one_block(work: Workload, matrix: Array) -> tuple[Strategy, Spans]:
     """One matrix over the joint cells, and its integer span if it does not measure all of them."""
     sizes = tuple(work.schema.sizes[at] for at in work.attributes)
     shape = Placed(work.attributes, Shape.independent(sizes, matrix))
@@ -172,7 +172,7 @@ def dense_targets(
         return _product_targets(work, caps, factors, tolerance, progress)
     rows, allowed = _listed_queries(work, caps)
     solution = _cheapest(rows, allowed, tolerance, progress, f"{len(rows):,} queries", refine)
-    strategy, spans = _one_block(work, solution.strategy)
+    strategy, spans = one_block(work, solution.strategy)
     prices = _by_table(work, solution.query_weights * allowed)
     return Draft(strategy, solution.lower, "all mechanisms", spans=spans, prices=prices)
 

@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike
 from residua._arrays import Array
 from residua._limits import COMPARED_PLACES, DENSE_CELLS, MANY_TABLES, WIDEST
 from residua.decompose import decompose
-from residua.errors import Infeasible, WorkloadError
+from residua.errors import Infeasible, NotConverged, ResiduaError, WorkloadError
 from residua.methods.baselines import BASELINES
 from residua.methods.blocks import Fourier, Given, querysmasher, solve_blocks, widened
 from residua.methods.dense import dense, dense_targets, dense_work, quick_for_targets
@@ -24,7 +24,9 @@ from residua.methods.effort import Account
 from residua.methods.hdmm.kron import kron, nested, union
 from residua.methods.hdmm.marginals import marginals
 from residua.methods.places import places
-from residua.methods.scales.loss import Loss, block_loss
+from residua.methods.scales.loss import block_loss
+from residua.methods.scales.loss_rounds import by_rounds
+from residua.methods.scales.priced import Loss
 from residua.methods.scales.targets import block_targets
 from residua.methods.smasher import smasher
 from residua.privacy import NoiseLaw
@@ -96,14 +98,40 @@ def targets_draft(
 
 
 def loss_draft(
-    method: str, work: Workload, loss: Loss, tolerance: float, progress: Progress | None, cost: float
+    method: str,
+    work: Workload,
+    loss: Loss,
+    tolerance: float,
+    progress: Progress | None,
+    cost: float,
+    account: Account,
 ) -> Draft:
     """The strategy of the least loss that a method finds at a privacy cost."""
     if method not in ("auto", "querysmasher", "residualplanner"):
         raise WorkloadError(f"method {method!r} does not plan for a loss of your own; use 'auto'")
     if method == "residualplanner":
         refuse_all_but_marginals(work)
-    return block_loss(work, loss, tolerance, progress, cost=cost)
+    if method != "auto" or work.invariant:  # blocks are as good as any mechanism
+        return block_loss(work, loss, tolerance, progress, cost=cost)
+    first: Draft | ResiduaError
+    try:
+        first = block_loss(work, loss, tolerance, progress, cost=cost)
+    except (Infeasible, NotConverged) as refused:  # what blocks cannot do another plan may
+        first = refused
+
+    def planner(own: Workload) -> Draft | None:
+        share = account.allowed if account.spent == 0 else account.allowed / 4
+        dear = dense_work(own)
+        dear = dear if dear <= share else account.allowed / FEWEST_ROUNDS
+        if account.spent and not account.affords(dear, "further rounds of plans for the loss"):
+            return None
+        account.spent += dear
+        return auto(own, tolerance / 4, progress, Account(share))
+
+    return by_rounds(work, loss, first, planner, tolerance, cost)
+
+
+FEWEST_ROUNDS = 10  # of plans for a loss that are blocks
 
 
 def fourier(work: Workload, tolerance: float, progress: Progress | None = None) -> Draft:

@@ -22,7 +22,7 @@ from residua.methods.coarsening import coarse_workload
 from residua.methods.draft import Draft, Progress
 from residua.methods.effort import Account
 from residua.methods.registry import loss_draft, residualplanner_plus, targets_draft
-from residua.methods.scales.loss import Loss, loss_at
+from residua.methods.scales.priced import Loss, loss_at
 from residua.persons import Person
 from residua.planning.arguments import check_arguments, needed, refuse_contradictions
 from residua.planning.drafts import Request, total_draft, total_drafts
@@ -214,7 +214,8 @@ def _for_largest(request: Request, budget: Budget) -> Plan:
 def _for_loss(request: Request, budget: Budget, loss: Loss) -> Plan:
     """The plan with the least loss of one mean variance per name of tables."""
     work, allowed = request.work, request.unit.allowance(budget)
-    draft = loss_draft(request.method, work, loss, INNER * request.gap, request.progress, float(allowed))
+    inner, account = INNER * request.gap, request.account
+    draft = loss_draft(request.method, work, loss, inner, request.progress, float(allowed), account)
     strategy = _rounded(request, draft, allowed)
     named = {name: work.select(name) for name in work.names}
     means = [totals_of(strategy, own)[1] / own.count for own in named.values()]
