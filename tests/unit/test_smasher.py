@@ -8,13 +8,13 @@ import pytest
 
 import residua as rs
 from residua.decompose import gather
-from residua.linalg.matrices import integer_kernel
 from residua.methods.blocks import querysmasher
 from residua.methods.dense import dense
 from residua.methods.smasher import roles_in
 from residua.methods.splits import sum as block_sum
 from residua.methods.splits.sum import BlockSum
 from residua.solve import slopes as inner_slopes
+from residua.strategy.build import integer_kernel
 from residua.workload import Explicit, Factor, Table
 
 COST = rs.privacy_cost(1)

@@ -24,6 +24,7 @@ Progress = Callable[[str, float], None]
 Piece = tuple[int, list[int], Integers]
 Place = tuple[int, int, Set]  # which request, which row of it, its attributes in the order asked
 STEPS = 100  # of progress, whatever the data
+PIECE_CELLS = 2**20  # that are handed on at a time: 8 megabytes
 
 
 class Engine(Protocol):
@@ -233,7 +234,7 @@ def count_marginals(
             first = (total, unit) if first is None else first
             if (total * first[1] - first[0] * unit) % 2**64:
                 raise DataError("the data changed while being counted; count a copy that stands still")
-        yield from _pieces(group, tallied, places, sizes, engine.cells_at_once)
+        yield from _pieces(group, tallied, places, sizes)
     if steps is not None:
         steps.reach(1.0)
 
@@ -252,11 +253,10 @@ def _pieces(
     tallied: Sequence[Integers],
     places: dict[Set, list[Place]],
     sizes: Sequence[int],
-    cells_at_once: int,
 ) -> Iterator[Piece]:
     """The marginals of one pass, those of a request gathered until they have many cells."""
     open_pieces: dict[int, tuple[list[int], list[Integers]]] = {}
-    room = cells_at_once
+    room = PIECE_CELLS
     for each, all_counts in zip(group, tallied, strict=True):
         for wanted in each.wanted:
             summed = sum_down(all_counts, each.attributes, sizes, wanted)
@@ -267,7 +267,7 @@ def _pieces(
                 room -= len(summed)
             if room <= 0:
                 yield from _stacked(open_pieces)
-                open_pieces, room = {}, cells_at_once
+                open_pieces, room = {}, PIECE_CELLS
     yield from _stacked(open_pieces)
 
 

@@ -134,12 +134,15 @@ class Measurement:
 
     def apply(self, counts: Integers, multiples: Integers) -> Integers:
         """Exact answers to the measured queries, modulo 2^64: (blocks, cells) to (blocks, rows)."""
-        entry = math.prod(largest_size(matrix) for matrix in self.matrices) * int(multiples.max())
-        if entry * float(abs(counts.astype(np.float64)).sum(axis=1).max()) < FLOATS:
+        entry = math.prod(largest_size(matrix) for matrix in self.matrices)
+        floats = counts.astype(np.float64)
+        if entry * float(abs(floats).sum(axis=1).max()) < FLOATS:
             # Every product and partial sum is a whole number below 2^53: floating point is exact, and faster.
-            answers = along_axes(counts.astype(np.float64), [m.astype(np.float64) for m in self.matrices])
-            return (answers * multiples[:, None]).astype(np.int64)
-        return np.asarray(along_axes(counts, self.matrices) * multiples[:, None], dtype=np.int64)
+            answers = along_axes(floats, [m.astype(np.float64) for m in self.matrices]).astype(np.int64)
+        else:
+            answers = along_axes(counts, self.matrices)
+        answers *= multiples[:, None]
+        return answers
 
 
 def largest_size(matrix: AnyArray) -> int:

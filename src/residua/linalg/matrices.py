@@ -165,31 +165,6 @@ def jacobi_svd(matrix: Array) -> tuple[Array, Array, Array]:
     return np.asarray(left), np.asarray(scales * (stretch[0] / stretch[1])), np.asarray(right.T)
 
 
-def integer_kernel(vector: tuple[int, ...]) -> Integers:
-    """A basis, with short rows, of all integer rows z with `z @ vector == 0`, (n - 1, n); vector is not zero.
-
-    Equal entries differ by one row each from the first of them; for those that are left, one of a kind, by
-    lattice reduction of `[I | c v]` with c so large that other reduced rows come last (claim I-007).
-    """
-    from flint import fmpz_mat
-
-    values, first, whose = np.unique(np.array(vector), return_index=True, return_inverse=True)
-    again = np.setdiff1d(np.arange(len(vector)), first)
-    same = np.zeros((len(again), len(vector)), dtype=np.int64)
-    same[np.arange(len(again)), again] = 1
-    same[np.arange(len(again)), first[whose[again]]] -= 1
-    size, penalty = len(values), 10**6 * int(np.abs(values).max())
-    start = [[int(row == at) for at in range(size)] + [int(values[row]) * penalty] for row in range(size)]
-    reduced = fmpz_mat(start).lll()
-    rows = [[int(reduced[row, at]) for at in range(size + 1)] for row in range(size)]
-    found = np.array([row[:size] for row in rows if row[size] == 0], dtype=np.int64).reshape(-1, size)
-    if len(found) != size - 1:
-        raise ArithmeticError(f"lattice reduction found {len(found)} of {size - 1} rows")
-    basis = np.zeros((len(found), len(vector)), dtype=np.int64)
-    basis[:, first] = found
-    return np.concatenate([same, basis])
-
-
 def distinct_rows(codes: Integers) -> tuple[Integers, Integers]:
     """Index of the first of each distinct row, rows ascending, and for each row the place of its like."""
     size = codes.shape[1]
@@ -299,15 +274,24 @@ def join(matrices: Iterable[Array]) -> Array:
     return product
 
 
+CACHED_CELLS = 2**16  # that products are taken of at a time: half a megabyte stays in the cache
+
+
 def along_axes(values: AnyArray, matrices: Sequence[AnyArray]) -> AnyArray:
-    """Kronecker product of the matrices applied to each row of `values`: every step is one matrix product,
-    along the last axis, which then moves to the front."""
-    blocks = len(values)
-    tensor = values.reshape(blocks, -1)
-    for matrix in reversed(matrices):
-        flat = tensor.reshape(-1, matrix.shape[1]) @ matrix.T
-        tensor = flat.reshape(blocks, -1, len(matrix)).transpose(0, 2, 1).reshape(blocks, -1)
-    return tensor
+    """Kronecker product of the matrices applied to each row of `values`, a few rows at a time."""
+    rows, columns = (math.prod(matrix.shape[axis] for matrix in matrices) for axis in (0, 1))
+    result = np.empty((len(values), rows), dtype=np.result_type(values, *matrices))
+    step = max(1, CACHED_CELLS // max(rows, columns))
+    for start in range(0, len(values), step):
+        tensor, after = values[start : start + step], 1
+        for matrix in reversed(matrices):
+            if after == 1:  # the last axis is contiguous: one product for all
+                tensor = tensor.reshape(-1, matrix.shape[1]) @ matrix.T
+            else:
+                tensor = matrix @ tensor.reshape(-1, matrix.shape[1], after)
+            after *= len(matrix)
+        result[start : start + step] = tensor.reshape(-1, rows)
+    return result
 
 
 VANISHING = 1e-12  # relative size below which something is what rounding leaves of zero

@@ -88,7 +88,12 @@ class Release(Asks, Relates, Derives, Tabulates):
             raise WorkloadError(
                 f"{spelled(work.count)} answers are too many for one array; use write_answers(path)"
             )
-        return np.concatenate([answers for part in work.parts for answers in self._values_of_part(part)])
+        result, end = np.empty(work.count), 0
+        for run in _runs(work):
+            for answers in self._values_of_part(run):
+                result[end : end + len(answers)] = answers
+                end += len(answers)
+        return result
 
     def _values_of_part(self, part: Table | TableRun) -> Iterable[Array]:
         """Answers of each table; tables that differ in names only are answered together."""
@@ -138,7 +143,7 @@ class Release(Asks, Relates, Derives, Tabulates):
 
     def _tables(self, work: Workload, level: float) -> Iterator[tuple[Table, tuple[Array, ...]]]:
         """Each table with its figures; tables that differ in names only are answered some at a time."""
-        for run in chain.from_iterable(runs_of(part, ROWS_AT_ONCE) for part in work.parts):
+        for run in _runs(work):
             groups = run if isinstance(run, TableRun) else (run,)
             variances = self.plan.strategy.answerer.variances_by_table(run)
             for group, values, own in zip(groups, self._values_of_part(run), variances, strict=True):
@@ -321,6 +326,11 @@ class Release(Asks, Relates, Derives, Tabulates):
     def __repr__(self) -> str:
         mark = "SIMULATED " if self.simulated else ""
         return f"{mark}Release({self.plan!r}, measured {self.audit['time']})"
+
+
+def _runs(work: Workload) -> Iterator[Table | TableRun]:
+    """The tables, those of a run some at a time, so that no more is held at once than gains anything."""
+    return chain.from_iterable(runs_of(part, ROWS_AT_ONCE) for part in work.parts)
 
 
 def _of_plan(arrays: Arrays) -> dict[str, AnyArray]:

@@ -15,7 +15,7 @@ from residua.answering.coarsened import QuerySplit
 from residua.errors import WorkloadError
 from residua.kernel.block import column_costs
 from residua.linalg.classes import spread_over
-from residua.linalg.matrices import Measure, integer_kernel
+from residua.linalg.matrices import Measure
 from residua.privacy import NoiseLaw
 from residua.privacy.statement import parameter_of
 from residua.schema import Schema
@@ -226,3 +226,28 @@ def kept_in_span(
     if tilted:
         spans[number] = whole_span(measures)
     return shape
+
+
+def integer_kernel(vector: tuple[int, ...]) -> Integers:
+    """A basis, with short rows, of all integer rows z with `z @ vector == 0`, (n - 1, n); vector is not zero.
+
+    Equal entries differ by one row each from the first of them; for those that are left, one of a kind, by
+    lattice reduction of `[I | c v]` with c so large that other reduced rows come last (claim I-007).
+    """
+    from flint import fmpz_mat
+
+    values, first, whose = np.unique(np.array(vector), return_index=True, return_inverse=True)
+    again = np.setdiff1d(np.arange(len(vector)), first)
+    same = np.zeros((len(again), len(vector)), dtype=np.int64)
+    same[np.arange(len(again)), again] = 1
+    same[np.arange(len(again)), first[whose[again]]] -= 1
+    size, penalty = len(values), 10**6 * int(np.abs(values).max())
+    start = [[int(row == at) for at in range(size)] + [int(values[row]) * penalty] for row in range(size)]
+    reduced = fmpz_mat(start).lll()
+    rows = [[int(reduced[row, at]) for at in range(size + 1)] for row in range(size)]
+    found = np.array([row[:size] for row in rows if row[size] == 0], dtype=np.int64).reshape(-1, size)
+    if len(found) != size - 1:
+        raise ArithmeticError(f"lattice reduction found {len(found)} of {size - 1} rows")
+    basis = np.zeros((len(found), len(vector)), dtype=np.int64)
+    basis[:, first] = found
+    return np.concatenate([same, basis])
