@@ -12,8 +12,9 @@ from residua.privacy.statement import interval_margin
 from residua.release.intervals import Intervals, fieller
 from residua.release.statistics import MOST_FIGURES, Answers
 from residua.workload import Workload
+from residua.workload.moments import first_crossing, last_crossing
 from residua.workload.sql import sql
-from residua.workload.sql.figures import Crossing, Figure, Labels, first_of
+from residua.workload.sql.figures import Crossing, Figure, Labels
 
 if TYPE_CHECKING:
     import pyarrow
@@ -96,12 +97,11 @@ class Errors:
 
     def _crossing(self, column: Crossing) -> tuple[Array, Array, Array, Array]:
         """The quantile, and where the band around the cumulative counts crosses it (claim F-002)."""
-        width, numbers = len(column.numbers), column.numbers
-        found = column.figure.values.reshape(-1, width)
-        spread = self.z * np.sqrt(self._covariances(column.figure, column.figure)).reshape(-1, width)
-        lower = numbers[first_of(found + spread >= 0)]
-        after = width - (found - spread < 0)[:, ::-1].argmax(axis=1)
-        upper = numbers[np.where((found - spread < 0).any(axis=1), np.minimum(after, width - 1), 0)]
+        numbers, smooth = column.numbers, column.smooth
+        found = column.figure.values.reshape(-1, len(numbers))
+        spread = self.z * np.sqrt(self._covariances(column.figure, column.figure)).reshape(found.shape)
+        lower = first_crossing(found + spread, numbers, smooth)
+        upper = last_crossing(found - spread, numbers, smooth)
         return column.values, (upper - lower) / (2 * self.z), lower, upper
 
     def _covariances(self, one: Figure, other: Figure) -> Array:

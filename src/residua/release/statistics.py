@@ -18,15 +18,15 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from residua._arrays import Array, Flags, Integers
+from residua._arrays import Array, Integers
 from residua.answers import Cells
 from residua.errors import WorkloadError
 from residua.plans import Plan
 from residua.privacy.statement import interval_margin
 from residua.release.intervals import Intervals, fieller
-from residua.schema import Number, Schema
+from residua.schema import Schema
 from residua.workload import Workload, linear, table
-from residua.workload.moments import cell_numbers
+from residua.workload.moments import cell_numbers, first_crossing, last_crossing, quantile_rows
 
 MOST_FIGURES = 4_000  # of one statistic: their covariance is held
 MOST_ARGUMENTS = 2_000  # of a function of answers: it is evaluated twice for each
@@ -94,11 +94,16 @@ class Derives:
         *,
         by: str | Sequence[str] = (),
         values: Sequence[float] | None = None,
+        interpolate: bool = False,
         level: float = 0.95,
         simultaneous: bool = False,
     ) -> Statistic:
-        """Quantiles of a number, (by..., orders): the least value whose cumulative count reaches its part."""
-        return quantile(self, name, orders, listed_names(by), Intervals(level, simultaneous), values)
+        """Quantiles of a number, (by..., orders): the least value whose cumulative count reaches its part.
+
+        Of bins it is the upper end, or with `interpolate` where it is if records are spread evenly in bins.
+        """
+        intervals = Intervals(level, simultaneous)
+        return quantile(self, name, orders, listed_names(by), intervals, values, interpolate)
 
     def difference(
         self: Answers,
@@ -160,8 +165,11 @@ def mean(
     refuse_overlap([name], by)
     numbers = numbers_of(schema, name, values)
     groups = int(np.prod([schema[each].size for each in by]))
-    top = linear(schema, (*by, name), np.kron(np.eye(groups), numbers))
-    return ratio_of(source, top, table(schema, list(by)), np.arange(groups), *axes_of(schema, by), intervals)
+    top, bottom = linear(schema, (*by, name), np.kron(np.eye(groups), numbers)), table(schema, list(by))
+    if values is None and schema[name].other is not None:  # whose records have no value
+        known = cell_numbers(name, schema[name], power=0)
+        bottom = linear(schema, (*by, name), np.kron(np.eye(groups), known))
+    return ratio_of(source, top, bottom, np.arange(groups), *axes_of(schema, by), intervals)
 
 
 def ratio_of(
@@ -200,49 +208,48 @@ def quantile(
     by: Sequence[str],
     intervals: Intervals,
     values: Sequence[float] | None = None,
+    interpolate: bool = False,
 ) -> Statistic:
     """Quantiles of a number in each cell of other attributes, (by..., orders).
 
     A quantile is the least value whose cumulative count reaches its part of the total; it lies between the
     ends with the stated confidence, since each end is where a test along the cumulative counts gives way
-    (claim F-002). Bins are given by their upper ends, unless `values` say otherwise.
+    (claim F-002). Bins are given by their upper ends, unless `values` say otherwise; with `interpolate`, the
+    records of a bin are taken as spread evenly over it.
     """
     schema = source.plan.schema
     refuse_overlap([name], by)
     if not orders or not all(0 < order < 1 for order in orders):
         raise WorkloadError(f"orders of quantiles lie between 0 and 1, such as 0.5, not {list(orders)!r}")
-    numbers = numbers_of(schema, name, values, ends=True)
-    groups, cells = int(np.prod([schema[each].size for each in by])), len(numbers)
-    refuse_many(groups * len(orders) * cells)
-    steps = np.tril(np.ones((cells, cells)))
-    rows = np.concatenate([steps - order for order in orders])  # (orders * cells, cells)
-    if isinstance(schema[name], Number):  # whose cells are the ends of its bins; a missing value has none
-        rows = np.append(rows, np.zeros((len(rows), 1)), axis=1)[:, schema.classes(name)]
+    rows, points, smooth = _quantile_rows(schema, name, orders, values, interpolate)
+    groups = int(np.prod([schema[each].size for each in by]))
+    refuse_many(groups * len(rows))
     asked = linear(schema, (*by, name), np.kron(np.eye(groups), rows))
-    found = source.values(asked).reshape(groups * len(orders), cells)
+    found = source.values(asked).reshape(-1, len(points))
     errors = np.sqrt(source.plan.variances(asked)).reshape(found.shape)
     total = source.values(table(schema, list(by)))
     spread = np.sqrt(source.plan.variances(table(schema, list(by))))
-    count = len(found)
-    level = intervals.level ** (1 / count) if intervals.simultaneous else intervals.level
+    level = intervals.level ** (1 / len(found)) if intervals.simultaneous else intervals.level
     z = float(interval_margin(source.plan.strategy.law, level))
-    values_at = numbers[_first(found >= 0)]
-    lower, upper = numbers[_first(found + z * errors >= 0)], numbers[_last(found - z * errors < 0)]
+    values_at = first_crossing(found, points, smooth)
+    lower = first_crossing(found + z * errors, points, smooth)
+    upper = last_crossing(found - z * errors, points, smooth)
     notes = np.where(np.repeat(total - z * spread > 0, len(orders)), "", "the group is not clearly there")
     names, axes = axes_of(schema, by)
     names, axes = (*names, "quantile"), (*axes, tuple(f"{order:g}" for order in orders))
     return _shaped(names, axes, (values_at, (upper - lower) / (2 * z), lower, upper), intervals.level, notes)
 
 
-def _first(reached: Flags) -> Integers:
-    """The first cell of each row that is reached; the last one where none is."""
-    return np.asarray(np.where(reached.any(axis=1), reached.argmax(axis=1), reached.shape[1] - 1))
-
-
-def _last(below: Flags) -> Integers:
-    """One cell after the last of each row that is below; the first one where none is."""
-    after = below.shape[1] - below[:, ::-1].argmax(axis=1)
-    return np.asarray(np.minimum(np.where(below.any(axis=1), after, 0), below.shape[1] - 1))
+def _quantile_rows(
+    schema: Schema, name: str, orders: Sequence[float], values: Sequence[float] | None, smooth: bool
+) -> tuple[Array, Array, bool]:
+    if values is None:
+        return quantile_rows(name, schema[name], orders, smooth=smooth)
+    if smooth:
+        raise WorkloadError(f"{name!r}: cells that count as numbers have nothing between them")
+    points = numbers_of(schema, name, values)
+    steps = np.tril(np.ones((len(points), len(points))))
+    return np.concatenate([steps - order for order in orders]), points, False
 
 
 def difference(
@@ -331,19 +338,15 @@ def _shaped(
     return Statistic(names, axes, values, stddev, lower, upper, level, notes.reshape(shape))
 
 
-def numbers_of(
-    schema: Schema, name: str, values: Sequence[float] | None = None, *, ends: bool = False
-) -> Array:
-    """The number that each cell of an attribute counts as: itself, or the middle or upper end of its bin."""
+def numbers_of(schema: Schema, name: str, values: Sequence[float] | None = None) -> Array:
+    """The number that each cell of an attribute counts as: itself, or the middle of its bin."""
     attribute = schema[name]
     if values is not None:
         found = np.asarray(values, dtype=np.float64)
         if found.shape != (attribute.size,) or not np.isfinite(found).all():
             raise WorkloadError(f"{name!r} has {attribute.size:,} cells; give a finite number for each")
         return found
-    if attribute.other is not None:
-        raise WorkloadError(f"{name!r} has a cell for everything else; say with values= what cells count as")
-    return cell_numbers(name, attribute, ends=ends)
+    return cell_numbers(name, attribute)
 
 
 def axes_of(schema: Schema, names: Sequence[str]) -> tuple[tuple[str, ...], tuple[tuple[str, ...], ...]]:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from residua._arrays import Array
+from residua._arrays import Array, Indices
 from residua._limits import MATRIX_ENTRIES
 from residua.errors import SchemaError, WorkloadError
 from residua.schema import Attribute, Binned, Integer, Number
@@ -107,3 +107,50 @@ def cell_numbers(name: str, attribute: Attribute, *, power: int = 1, ends: bool 
         what = "its last bin has no end" if isinstance(attribute, Binned) else "its cells are no numbers"
         raise WorkloadError(f"{name!r}: {what}; say with values= what each cell counts as")
     return np.append(found**power, np.zeros(attribute.size - attribute.inner_size))
+
+
+def quantile_rows(
+    name: str, attribute: Attribute, orders: Sequence[float], *, smooth: bool = False
+) -> tuple[Array, Array, bool]:
+    """Queries whose answers cross zero at quantiles (claim F-002), the points that they are at, and whether
+    something is between those.
+
+    For each order and point: the count up to the point less its part of all that have a value, shape
+    (orders * points, cells). Points are cells of whole numbers, and upper ends of bins; with `smooth`, the
+    lower end of the first bin too, between which and the next ones the records are taken as spread evenly.
+    """
+    found = cell_numbers(name, attribute, ends=True)
+    cells = len(found) if isinstance(attribute, Number) else attribute.inner_size
+    steps, points = np.tril(np.ones((cells, cells))), found[:cells]
+    if not isinstance(attribute, Binned | Number):
+        smooth = False
+    elif smooth:
+        steps = np.concatenate([np.zeros((1, cells)), steps])
+        points = np.append(float(attribute.edges[0]), points)
+    rows = np.concatenate([steps - order for order in orders])
+    known = np.append(rows, np.zeros((len(rows), 1)), axis=1)  # a missing value has no part in it
+    return known[:, np.minimum(attribute.counted_by, cells)], points, smooth
+
+
+def first_crossing(curves: Array, points: Array, smooth: bool) -> Array:
+    """The point where each of some curves, (curves, points), is first at zero; the last where none is."""
+    reached = curves >= 0
+    at = np.where(reached.any(axis=1), reached.argmax(axis=1), len(points) - 1)
+    return _between(curves, points, at) if smooth else points[at]
+
+
+def last_crossing(curves: Array, points: Array, smooth: bool) -> Array:
+    """The point from which on each curve is no more below zero; the first where it never is."""
+    below = curves < 0
+    after = np.minimum(len(points) - below[:, ::-1].argmax(axis=1), len(points) - 1)
+    at = np.where(below.any(axis=1), after, 0)
+    return _between(curves, points, at) if smooth else points[at]
+
+
+def _between(curves: Array, points: Array, at: Indices) -> Array:
+    """Where lines between the points before and these cross zero; these points where they do not."""
+    before = np.maximum(at - 1, 0)
+    low, high = (np.take_along_axis(curves, each[:, None], 1)[:, 0] for each in (before, at))
+    crosses = (low < 0) & (high >= 0)
+    part = np.where(crosses, -low / np.where(crosses, high - low, 1.0), 1.0)
+    return np.asarray(points[before] + part * (points[at] - points[before]))

@@ -12,8 +12,9 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from residua._arrays import Array, Flags, Indices
+from residua._arrays import Array, Indices
 from residua.schema import Schema
+from residua.workload.moments import first_crossing
 from residua.workload.tables import Factor, Table
 from residua.workload.union import Workload
 
@@ -75,15 +76,20 @@ class Figure:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Crossing:
-    """A quantile for each row: where its figures, one for each of some numbers, stop being below zero."""
+    """A quantile for each row: where its figures, one for each of some numbers, stop being below zero.
+
+    With `smooth`, between two numbers where the line between them does.
+    """
 
     figure: Figure  # (rows * numbers,)
     numbers: Array
+    smooth: bool
 
     @property
     def values(self) -> Array:
         """The least number at which the cumulative count reaches its part."""
-        return self.numbers[first_of(self.figure.values.reshape(-1, len(self.numbers)) >= 0)]
+        curves = self.figure.values.reshape(-1, len(self.numbers))
+        return first_crossing(curves, self.numbers, self.smooth)
 
     def take(self, rows: Indices) -> "Crossing":
         """The quantiles at some rows."""
@@ -149,11 +155,6 @@ def _below(figures: Sequence[Figure]) -> Figure:
     bottoms = [each.parts[1] for each in figures if each.parts is not None]
     parts = (_below(tops), _below(bottoms)) if len(tops) == len(figures) else None
     return Figure(np.concatenate([each.values for each in figures]), slopes, parts)
-
-
-def first_of(reached: Flags) -> Indices:
-    """The first of each row that is reached; the last one where none is."""
-    return np.asarray(np.where(reached.any(axis=1), reached.argmax(axis=1), reached.shape[1] - 1))
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -13,7 +13,7 @@ from residua.errors import WorkloadError
 from residua.schema import Attribute, Number
 from residua.workload.explicit import Explicit
 from residua.workload.groupings import Partition
-from residua.workload.moments import cell_numbers, moment, moment_words, power_words
+from residua.workload.moments import cell_numbers, moment, moment_words, power_words, quantile_rows
 from residua.workload.queries import Identity, Queries
 from residua.workload.sql.cells import values_of
 from residua.workload.sql.comparing import Unfit, number_of
@@ -241,22 +241,23 @@ class People(Scope):
             raise self.refusal(
                 node, f"{quoted(node)}: a quantile is of one order between 0 and 1, such as 0.5"
             )
+        if isinstance(node, exp.WithinGroup) and node.expression.expressions[0].args.get("desc"):
+            q = 1 - q
         name = self.columns.named(of, "quantiles are of one column")
-        if isinstance(self.columns.schema[name], Number):
-            raise self.refusal(node, f"{quoted(node)}: numbers have no quantiles; group them by their bins")
-        position, (numbers,), _ = self._scores(name, 1, ends=True)
-        known = values_of(self.columns.schema.attributes[position])
-        cells = len([value for value in known if value is not None])
-        steps = np.tril(np.ones((cells, cells))) - q
-        rows = np.concatenate([steps, np.zeros((cells, len(known) - cells))], axis=1)
-        present = self._present(name, condition)
-        return Crossing(self._total(present, [(position, rows, 0)]), numbers[:cells])
+        within = node.this if isinstance(node, exp.WithinGroup) else node
+        smooth = isinstance(within, exp.PercentileCont | exp.Median)
+        position, _ = self.columns.schema.resolve(name)
+        try:
+            rows, points, between = quantile_rows(name, self.columns.schema[name], [q], smooth=smooth)
+        except WorkloadError as error:
+            raise Unfit(str(error)) from error
+        return Crossing(self._total(condition, [(position, rows, 0)]), points, between)
 
-    def _scores(self, name: str, power: int, *, ends: bool = False) -> Scores:
+    def _scores(self, name: str, power: int) -> Scores:
         """What each cell of a column counts as, to a power."""
         position, _ = self.columns.schema.resolve(name)
         try:
-            rows = cell_numbers(name, self.columns.schema[name], power=power, ends=ends)[None]
+            rows = cell_numbers(name, self.columns.schema[name], power=power)[None]
         except WorkloadError as error:
             raise Unfit(str(error)) from error
         return position, rows, power

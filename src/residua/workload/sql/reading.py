@@ -22,6 +22,7 @@ _OPTIONAL = {"AS", "ALL", "ASC", ",", ";"}
 SPELT_OTHERWISE = {
     "DATE_PART", "DATEPART", "DATETRUNC", "CEILING", "SUBSTR", "STDDEV_SAMP", "VAR_SAMP", "VARIANCE", "MEAN",
     "PERCENTILE_CONT", "PERCENTILE_DISC", "COUNTIF", "IF", "IFNULL", "NVL", "STRING_AGG", "LISTAGG", "LOG10",
+    "WITHIN", "GROUP",
 }  # fmt: skip
 _SPELLINGS = {"!=": "<>", "==": "="}
 
