@@ -2,6 +2,7 @@
 
 import math
 import os
+import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -20,14 +21,14 @@ LARGE = 2_000  # rows from which a second thread surely makes a decomposition fa
 @contextmanager
 def threads_for(rows: int) -> Iterator[None]:
     """Within it, BLAS uses one thread for matrices of up to 2,000 rows, otherwise every processor."""
-    with _controller().limit(limits=1 if rows <= LARGE else processors(), user_api="blas"):
+    controller = _controller("scipy.linalg" in sys.modules)  # which brings a BLAS of its own
+    with controller.limit(limits=1 if rows <= LARGE else processors(), user_api="blas"):
         yield
 
 
 @cache
-def _controller() -> Any:
+def _controller(with_scipy: bool) -> Any:
     """What knows the BLAS libraries that are loaded; looking for them takes milliseconds."""
-    import scipy.linalg  # noqa: F401  # brings its own BLAS, which would not be found before
     from threadpoolctl import ThreadpoolController
 
     return ThreadpoolController()
@@ -89,7 +90,8 @@ def pivoted_qr(matrix: Array, mode: str = "economic") -> tuple[Any, ...]:
     import scipy.linalg  # loading it takes longer than loading all of residua
 
     qr: Any = scipy.linalg.qr
-    return tuple(qr(matrix, mode=mode, pivoting=True, check_finite=False))
+    with threads_for(len(matrix)):
+        return tuple(qr(matrix, mode=mode, pivoting=True, check_finite=False))
 
 
 def _row_space(rows: Array) -> Array:
@@ -167,9 +169,8 @@ def jacobi_svd(matrix: Array) -> tuple[Array, Array, Array]:
 
 def distinct_rows(codes: Integers) -> tuple[Integers, Integers]:
     """Index of the first of each distinct row, rows ascending, and for each row the place of its like."""
-    size = codes.shape[1]
     base = int(codes.max(initial=0)) + 1
-    if base**size < 2**62:
+    if base ** codes.shape[1] < 2**62:
         _, first, inverse = np.unique(_keys(codes, base), return_index=True, return_inverse=True)
     else:
         _, first, inverse = np.unique(codes, axis=0, return_index=True, return_inverse=True)
@@ -233,8 +234,7 @@ def sum_out(square: Array, sizes: Sequence[int], keep: Sequence[int]) -> Array:
     """`E square E'`, where E sums out the axes of `sizes` not in `keep` and puts the others in that order."""
     width = len(sizes)
     gone = [axis for axis in range(width) if axis not in keep]
-    tensor = square.reshape((*sizes, *sizes))
-    tensor = tensor.sum(axis=tuple(gone) + tuple(width + axis for axis in gone))
+    tensor = square.reshape((*sizes, *sizes)).sum(axis=(*gone, *(width + axis for axis in gone)))
     left = [axis for axis in range(width) if axis in keep]
     order = [left.index(axis) for axis in keep]
     tensor = tensor.transpose((*order, *(len(order) + axis for axis in order)))

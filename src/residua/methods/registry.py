@@ -19,10 +19,11 @@ from residua.errors import Infeasible, NotConverged, ResiduaError, WorkloadError
 from residua.methods.baselines import BASELINES
 from residua.methods.blocks import Fourier, Given, querysmasher, solve_blocks, widened
 from residua.methods.dense import dense, dense_targets, dense_work, quick_for_targets
-from residua.methods.draft import Caps, Draft, Method, Progress, best_of
+from residua.methods.draft import Caps, Draft, Method, Progress, Way, best_of
 from residua.methods.effort import Account
-from residua.methods.hdmm.kron import kron, nested, union
+from residua.methods.hdmm.kron import joint, kron, nested, union
 from residua.methods.hdmm.marginals import marginals
+from residua.methods.hdmm.p_identity import Found
 from residua.methods.places import places
 from residua.methods.scales.loss import block_loss
 from residua.methods.scales.loss_rounds import by_rounds
@@ -188,11 +189,16 @@ def residualplanner_plus(
 
 
 def hdmm(work: Workload, law: NoiseLaw, progress: Progress | None = None) -> Draft:
-    """OPT_HDMM: the best of single products, unions of products and marginals."""
-    if one_wide_product(work):
+    """OPT_HDMM: the best of single products, unions of products and marginals.
+
+    For Laplace noise also of one strategy for all joint cells, where they are few.
+    """
+    if one_wide_product(work) or len(work.attributes) == 1:
         return kron(work, law, progress)
-    ways = (kron, nested, union)  # `nested` contains `marginals`
-    return best_of(work, [partial(way, work, law, progress) for way in ways])
+    known: dict[bytes, Found] = {}
+    ways: list[Way] = [partial(way, work, law, progress, known) for way in (kron, nested)]
+    others = (union, joint) if law == "laplace" else (union,)
+    return best_of(work, [*ways, *(partial(way, work, law, progress) for way in others)])
 
 
 def _hdmm_union(work: Workload, law: NoiseLaw, progress: Progress | None = None) -> Draft:

@@ -219,7 +219,8 @@ def _surely_regular(square: Array) -> bool:
     """Whether a symmetric matrix is certainly positive definite, by its factor and an estimate."""
     from scipy.linalg.lapack import dpocon, dpotrf
 
-    factor, failed = dpotrf(square, lower=0)
+    with threads_for(len(square)):
+        factor, failed = dpotrf(square, lower=0)
     if failed:
         return False
     ratio, _ = dpocon(factor, float(np.abs(square).sum(axis=0).max()))
@@ -232,7 +233,8 @@ def _inverse(square: Array) -> Array | None:
 
     if not _surely_regular(square):
         return None
-    upper = np.triu(dpotri(dpotrf(square, lower=0)[0], lower=0)[0])
+    with threads_for(len(square)):
+        upper = np.triu(dpotri(dpotrf(square, lower=0)[0], lower=0)[0])
     return np.asarray(upper + np.triu(upper, 1).T)
 
 

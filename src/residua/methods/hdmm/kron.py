@@ -5,39 +5,43 @@ all measurements at once (claim H-025). Weights of terms and strategies of attri
 """
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 
 import numpy as np
 
 from residua._arrays import Array, Integers
+from residua._limits import JOINT_CELLS, JOINT_GRAMS
 from residua.answering.blocks import Placed, Shape
 from residua.errors import Infeasible
-from residua.linalg.matrices import inverse_gram
+from residua.linalg.matrices import along_axes, inverse_gram
 from residua.methods.draft import Draft, Progress, best_of
 from residua.methods.hdmm.demand import Kernel, lower_bound
 from residua.methods.hdmm.marginals import plain_kernels, weighted_terms
 from residua.methods.hdmm.p_identity import Found, opt0
-from residua.methods.hdmm.products import TOTAL, Around, Axis, Products, better_kernel
+from residua.methods.hdmm.products import TOTAL, Around, Axis, Products, better_kernel, gram_of
 from residua.privacy import NoiseLaw
 from residua.privacy.statement import unit_variance
 from residua.strategy.build import of_blocks
 from residua.strategy.strategy import Strategy
 from residua.workload import Queries, Workload
 from residua.workload.queries import Identity, Total
+from residua.workload.union import common_product
 
 TURNS = 6
 TURN_GAIN = 1e-3  # relative; strategies are improved in turn until a turn gains less
 TOTALS = 1e-6  # of what is asked of an attribute: its total, which every nested strategy needs
 
 
-def nested(work: Workload, law: NoiseLaw, progress: Progress | None = None) -> Draft:
-    """The best nested strategy found, at cost 1."""
+def nested(
+    work: Workload, law: NoiseLaw, progress: Progress | None = None, known: dict[bytes, Found] | None = None
+) -> Draft:
+    """The best nested strategy found, at cost 1; `known` has what was found for one attribute."""
     plain = plain_kernels(work)
     best, value = weighted_terms(work, law, plain, progress)
     families = _own_families(work)
     if families:
-        kernels = _own_kernels(families, law, plain)
+        kernels = _own_kernels(families, law, plain, {} if known is None else known)
         other, found = weighted_terms(work, law, kernels, progress)
         if law == "laplace":
             other, found = _refined(work, kernels, other, found, progress)
@@ -66,20 +70,25 @@ def _own_families(work: Workload) -> dict[int, dict[Queries, float]]:
 
 
 def _own_kernels(
-    families: Mapping[int, Mapping[Queries, float]], law: NoiseLaw, plain: Mapping[int, Kernel]
+    families: Mapping[int, Mapping[Queries, float]],
+    law: NoiseLaw,
+    plain: Mapping[int, Kernel],
+    known: dict[bytes, Found],
 ) -> dict[int, Kernel]:
     """The best strategy for what is asked of each of these attributes alone, plain cells for the others."""
-    known: dict[object, Kernel] = {}
+    made: dict[object, Kernel] = {}
     kernels = dict(plain)
     for at, asked in families.items():
         key = frozenset(asked.items())
-        if key not in known:
+        if key not in made:
             gram = np.sum([weight * each.gram() for each, weight in asked.items()], axis=0)
-            gram = gram + TOTALS * float(np.trace(gram)) / len(gram)
-            found = opt0(gram, law)
+            found = opt0(gram, law, known=known)
             whole = found.weights is not None and found.weights.shape[1] == len(gram)
-            known[key] = Kernel.of(found.matrix, len(known) + 1, found.weights if whole else None)
-        kernels[at] = known[key]
+            if not whole:  # it may not determine the total
+                found = opt0(gram + TOTALS * float(np.trace(gram)) / len(gram), law, known=known)
+                whole = found.weights is not None and found.weights.shape[1] == len(gram)
+            made[key] = Kernel.of(found.matrix, len(made) + 1, found.weights if whole else None)
+        kernels[at] = made[key]
     return kernels
 
 
@@ -114,10 +123,12 @@ ROUNDS = 20
 ROUND_GAIN = 1e-5  # relative; axes are improved in turn until a round gains less
 
 
-def kron(work: Workload, law: NoiseLaw, progress: Progress | None = None) -> Draft:
-    """The best product of one strategy per axis that was found, at cost 1."""
+def kron(
+    work: Workload, law: NoiseLaw, progress: Progress | None = None, known: dict[bytes, Found] | None = None
+) -> Draft:
+    """The best product of one strategy per axis that was found, at cost 1; `known` has those of one axis."""
     asked = Products.of(work)
-    found = best_product(asked, law, progress)
+    found = best_product(asked, law, progress, known)
     spans = class_spans(found) if law == "gaussian" else {}
     strategy = of_blocks(work.schema.sizes, [(_placed(asked, found), unit_variance(law))], law)
     return Draft(strategy, *lower_bound(work, law), spans=spans)
@@ -144,13 +155,48 @@ def _placed(asked: Products, found: Sequence[Found]) -> list[Placed]:
     return [Placed(axis.attributes, Shape.of(axis.sizes, each.matrix)) for axis, each in pairs]
 
 
-def best_product(asked: Products, law: NoiseLaw, progress: Progress | None = None) -> list[Found]:
+def joint(work: Workload, law: NoiseLaw, progress: Progress | None = None) -> Draft | None:
+    """One strategy for all joint cells, at cost 1 (claim H-014); none for many cells or plain counts."""
+    sizes = work.schema.sizes
+    cells = math.prod(sizes[at] for at in work.attributes)
+    if cells > JOINT_CELLS or work.tables * cells**2 > JOINT_GRAMS or work.invariant:
+        return None
+    if progress is not None:
+        progress("one strategy for all joint cells", 0.0)
+    axis = Axis(work.attributes, tuple(sizes[at] for at in work.attributes))
+    gram = np.zeros((cells, cells))
+    for group in work.groups():
+        gram += group.weight * gram_of(axis, group.factors)
+    found = opt0(gram, law, times=_by_axes(work))
+    placed = [Placed(axis.attributes, Shape.of(axis.sizes, found.matrix))]
+    strategy = of_blocks(sizes, [(placed, unit_variance(law))], law)
+    return Draft(strategy, *lower_bound(work, law))
+
+
+def _by_axes(work: Workload) -> Callable[[Array], Array] | None:
+    """What multiplies rows by the gram of all joint cells, where the tables are one product of families."""
+    shared = common_product(work)
+    if shared is None or [at for factor in shared[1] for at in factor.attributes] != [*work.attributes]:
+        return None
+    grams = [factor.queries.gram() for factor in shared[1]]
+    return lambda rows: shared[0] * along_axes(rows, grams)
+
+
+def best_product(
+    asked: Products,
+    law: NoiseLaw,
+    progress: Progress | None = None,
+    known: dict[bytes, Found] | None = None,
+) -> list[Found]:
     """One strategy per axis: the best that is found from plain cells, and from cells mixed with totals."""
+    known = {} if known is None else known
+    if len(asked.weights) == 1:  # the best for each axis by itself
+        pairs = zip(asked.axes, asked.families[0].tolist(), strict=True)
+        return [opt0(axis.grams[family], law, known=known) for axis, family in pairs]
     best: list[Found] | None = None
     value = math.inf
-    many = len(asked.weights) > 1 and len(asked.axes) > 1
-    for part in MIXED if many else MIXED[:1]:
-        found = _improved(asked, law, [_mixed(axis, part) for axis in asked.axes], progress)
+    for part in MIXED if len(asked.axes) > 1 else MIXED[:1]:
+        found = _improved(asked, law, [_mixed(axis, part) for axis in asked.axes], progress, known)
         if value_of(asked, found) < value:
             best, value = found, value_of(asked, found)
     return best or []
@@ -171,7 +217,13 @@ def value_of(asked: Products, found: Sequence[Found]) -> float:
     return float(np.sum(asked.weights * _products(asked, traces)))
 
 
-def _improved(asked: Products, law: NoiseLaw, traces: list[Array], progress: Progress | None) -> list[Found]:
+def _improved(
+    asked: Products,
+    law: NoiseLaw,
+    traces: list[Array],
+    progress: Progress | None,
+    known: dict[bytes, Found],
+) -> list[Found]:
     found: list[Found | None] = [None] * len(asked.axes)
     value = math.inf
     for turn in range(ROUNDS):
@@ -180,16 +232,16 @@ def _improved(asked: Products, law: NoiseLaw, traces: list[Array], progress: Pro
             others = asked.weights * _products(asked, traces, without=at)
             shares = np.bincount(asked.families[:, at], others, minlength=len(axis.grams))
             gram = np.asarray(np.tensordot(shares, np.array(axis.grams), axes=1), dtype=np.float64)
-            known = found[at]
-            new = opt0(gram, law, seed=at, start=None if known is None else known.weights)
-            if known is None or new.value < float(np.sum(gram * inverse_gram(known.matrix)[0])):
+            last = found[at]
+            new = opt0(gram, law, start=None if last is None else last.weights, known=known)
+            if last is None or new.value < float(np.sum(gram * inverse_gram(last.matrix)[0])):
                 found[at] = new
                 inverse = inverse_gram(new.matrix)[0]
                 traces[at] = np.array([float(np.sum(each * inverse)) for each in axis.grams])
         value = float(np.sum(asked.weights * _products(asked, traces)))
         if progress is not None:
             progress("improving a product strategy", (turn + 1) / ROUNDS)
-        if len(asked.weights) == 1 or value > (1 - ROUND_GAIN) * before:
+        if value > (1 - ROUND_GAIN) * before:
             break
     return [each for each in found if each is not None]
 

@@ -28,9 +28,10 @@ from residua.errors import Infeasible
 from residua.linalg.matrices import subsets_of
 from residua.methods.draft import Draft, Progress
 from residua.methods.hdmm.demand import Kernel, asked_by, closed_form, demands, given, lower_bound, precisions
-from residua.methods.hdmm.p_identity import downhill
 from residua.privacy import NoiseLaw
 from residua.privacy.statement import unit_variance
+from residua.solve.descent import downhill
+from residua.solve.newton import quasi_newton
 from residua.strategy.build import of_blocks
 from residua.strategy.strategy import Strategy
 from residua.workload import Table, Workload
@@ -77,6 +78,20 @@ class Weighing:
         size = float(np.sum(weights * weights))
         return size * total, 2 * weights * total + size * falling
 
+    def lowest(self, start: Array) -> Array:
+        """Where steps downhill end; those of Laplace noise are of a problem that is not convex (H-023)."""
+        if self.law == "gaussian":
+            return downhill(self.value, start, steps=STEPS, gain=STEP_GAIN)
+        unit = self.value(start)[0]
+
+        def scaled(weights: Array) -> tuple[float, Array]:
+            value, slope = self.value(weights)
+            return value / unit, slope / unit
+
+        # Its longer memory and first step lead to better weights.
+        ends = {"maxiter": STEPS, "maxfun": 4 * STEPS, "ftol": STEP_GAIN, "gtol": 1e-10, "maxcor": 15}
+        return quasi_newton(scaled, start, bounds=[(0.0, np.inf)] * len(start), **ends)
+
     def by_term(self, weights: Array) -> dict[Subset, float]:
         """The weights that are not zero, by the attributes of their terms."""
         pairs = zip(self.terms, weights.tolist(), strict=True)
@@ -86,7 +101,7 @@ class Weighing:
         """The weights that quasi-Newton steps reach, terms of weight zero staying so."""
         alive = np.flatnonzero(start > 0)
         small = Weighing(self.gives[alive], self.demand, self.law, (), self.asked[alive])
-        found = downhill(small.value, start[alive] / start.max(), steps=STEPS, gain=STEP_GAIN)
+        found = small.lowest(start[alive] / start.max())
         result = np.zeros(len(start))
         result[alive] = found / found.max()
         pruned = np.where(result > NEGLIGIBLE, result, 0.0)

@@ -1,8 +1,9 @@
-"""Quasi-Newton steps downhill over numbers that must not be negative."""
+"""OPT_0: the best strategy found for one gram matrix; for Laplace noise a p-Identity strategy."""
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
+from hashlib import sha256
 
 import numpy as np
 
@@ -11,42 +12,19 @@ from residua.linalg.matrices import inverse_gram, threads_for
 from residua.methods.hdmm.demand import Chain, chain_of
 from residua.privacy import NoiseLaw
 from residua.solve.cells import solve_cells
-from residua.solve.newton import quasi_newton
-
-
-def downhill(
-    value_of: Callable[[Array], tuple[float, Array]],
-    start: Array,
-    *,
-    steps: int,
-    gain: float,
-    most: float = np.inf,
-) -> Array:
-    """The point that steps from `start`, of any shape, reach; `value_of` gives a value and its gradient.
-
-    They end where one gains less than `gain`, relative to the value at the start; no number exceeds `most`.
-    """
-
-    unit = value_of(start)[0]
-
-    def scaled(flat: Array) -> tuple[float, Array]:
-        value, gradient = value_of(flat.reshape(start.shape))
-        return value / unit, gradient.reshape(-1) / unit
-
-    flat, bounds = start.reshape(-1), [(0.0, most)] * start.size
-    ends = {"maxiter": steps, "maxfun": 4 * steps, "ftol": gain, "gtol": 1e-10}
-    return quasi_newton(scaled, flat, bounds=bounds, maxcor=15, **ends).reshape(start.shape)
-
+from residua.solve.descent import downhill
 
 CELLS_PER_ROW = 16  # there is one weighted sum for so many cells, as in the paper
 FEW_CELLS, MANY_CELLS = 128, 512  # up to these every kind of start is tried, and some kinds
-MOST_RANDOM = 2_048  # cells up to which a random start is worth its time where cells are in no line
-MORE_STARTS = ((0, 0.1), (2, 0.1), (1, 0.3), (1, 1.0), (2, 0.3), (2, 1.0), (4, 0.3), (0, 0.3))
-"""Further random starts: how many more weighted sums, and how large they are."""
-HEIGHTS = (0.3, 0.5, 0.7, 1.0, 1.4, 2.0, 2.8)  # of a strategy for runs of cells, tried as weights
-STEPS, STEPS_OF_MANY = 500, 120  # up to MOST_RANDOM cells, and beyond
+RANDOM_STARTS = ((1, 0.3), (0, 1.0), (2, 0.3), (0, 0.1), (4, 0.3), (1, 1.0), (2, 0.1), (2, 1.0), (0, 0.3))
+"""Random starts: how many more weighted sums than usual, and how large they are."""
+HEIGHT = 0.3  # of weights in starts that are not random
+FLAT = 0.1  # of random weights on many cells that are in no line, half as many sums as usual
+TRIALS = ((30, 4), (100, 2))  # evaluations that every start gets, and how many of them go on
+TRIALS_OF_MANY = ((30, 3), (60, 1))  # the same above FEW_CELLS
+MOST_STEPS, STEPS_TIMES_CELLS = 800, 512_000  # evaluations of the search that is followed to its end
 LARGEST = 1e4  # weight of a cell in a sum: beyond it the cell itself is hardly measured any more
-STEP_GAIN = 1e-8  # relative; the search ends where a step gains less
+STEP_GAIN = 1e-7  # relative; the search ends where a step gains less
 ALIKE = 1e-12  # relative difference of grams that is rounding
 GAUSSIAN_GAP = 1e-4
 
@@ -61,19 +39,44 @@ class Found:
     """The T of a p-Identity strategy on the cells that differ, to start from again."""
 
 
-def opt0(gram: Array, law: NoiseLaw, *, seed: int = 0, start: Array | None = None) -> Found:
+def opt0(
+    gram: Array,
+    law: NoiseLaw,
+    *,
+    start: Array | None = None,
+    known: dict[bytes, Found] | None = None,
+    times: Callable[[Array], Array] | None = None,
+) -> Found:
     """The best strategy found for a gram matrix, (cells, cells), of which no more than this is asked.
 
-    The same seed gives the same strategy; `start` is the `weights` of one found for a similar gram.
+    The same gram gives the same strategy; `start` is the `weights` of one found for a similar gram. What was
+    found for multiples of this gram is taken from `known`, and noted there. `times` multiplies rows by the
+    gram, where there is a quicker way.
     """
+    scale = float(np.abs(gram).max()) or 1.0
+    small = gram / scale
+    if known is None or start is not None:
+        found = _found(small, law, start, None if times is None else lambda rows: times(rows) / scale)
+    else:  # rounded, as multiples of a gram differ in their last digits
+        key = sha256(small.astype(np.float32).tobytes()).digest()
+        found = known[key] = known[key] if key in known else _found(small, law)
+    return replace(found, value=scale * found.value)
+
+
+def _found(
+    gram: Array,
+    law: NoiseLaw,
+    start: Array | None = None,
+    times: Callable[[Array], Array] | None = None,
+) -> Found:
     owner, count = _classes(gram)
     if count == 0:
         raise ValueError("nothing is asked of these cells")
+    if count == len(gram):
+        return _gaussian(gram) if law == "gaussian" else _laplace(gram, start, times)
     first = np.array([np.flatnonzero(owner == number)[0] for number in range(count)])
     small = gram[np.ix_(first, first)]
-    found = _gaussian(small) if law == "gaussian" else _laplace(small, seed, start)
-    if count == len(gram):
-        return found
+    found = _gaussian(small) if law == "gaussian" else _laplace(small, start)
     matrix = np.zeros((len(found.matrix), len(gram)))
     matrix[:, owner >= 0] = found.matrix[:, owner[owner >= 0]]
     return Found(matrix, found.value, found.weights)
@@ -105,72 +108,62 @@ def _gaussian(gram: Array) -> Found:
     return Found(matrix, float(np.sum(gram * inverse)))
 
 
-def _laplace(gram: Array, seed: int, start: Array | None) -> Found:
+def _laplace(gram: Array, start: Array | None, times: Callable[[Array], Array] | None = None) -> Found:
     cells = len(gram)
-    chain = chain_of(gram)
+    chain = chain_of(gram) if times is None else None
     order = np.arange(cells) if chain is None else chain.order
     in_line = gram if chain is None else np.ascontiguousarray(gram[np.ix_(order, order)])
-    value_of = partial(evaluated, in_line, times=None if chain is None else chain.times)
-    starts = _starts(in_line, seed, chain)
-    if start is not None and start.shape[1] == cells:
-        starts = iter([start[:, order]])
+    value_of = partial(evaluated, in_line, times=times if chain is None else chain.times)
+    plain = np.zeros((0, cells))
     with threads_for(cells):
-        best = min((descended(value_of, each) for each in starts), key=lambda each: value_of(each)[0])
+        if start is not None and start.shape[1] == cells:
+            found = descended(value_of, start[:, order])
+        else:
+            found = _best(value_of, [plain, *_starts(in_line, chain)])
+        best = min(plain, found, key=lambda each: value_of(each)[0])
     weights = np.empty_like(best)
     weights[:, order] = best
     return Found(p_identity(weights), value_of(best)[0], weights)
 
 
-def _starts(gram: Array, seed: int, chain: Chain | None) -> Iterator[Array]:
-    """Weights to start from, (p, cells): none, trees and overlapping hats along the cells, random ones."""
+def _best(value_of: Callable[[Array], tuple[float, Array]], starts: Sequence[Array]) -> Array:
+    """Where the most promising start leads: all get a few steps, and the best of them go on."""
+    trials = TRIALS if starts[0].shape[1] <= FEW_CELLS else TRIALS_OF_MANY
+    for steps, left in trials if len(starts) > 2 else ():
+        starts = sorted((descended(value_of, each, steps) for each in starts), key=lambda x: value_of(x)[0])
+        starts = starts[:left]
+    return min((descended(value_of, each) for each in starts), key=lambda each: value_of(each)[0])
+
+
+def _starts(gram: Array, chain: Chain | None) -> Iterator[Array]:
+    """Weights to start from, (p, cells): trees and overlapping hats along the cells, random ones."""
     cells = len(gram)
-    yield np.zeros((0, cells))
     if cells == 1:
         return
     p = max(1, cells // CELLS_PER_ROW)
-    random = np.random.default_rng(seed)
+    random = np.random.default_rng(0)
     alike = gram[0, 0] - gram[0, 1]
     if np.abs(gram - gram[0, 1] - alike * np.eye(cells)).max() <= ALIKE * np.abs(gram).max():
         # All cells alike: one sum of all is all that can help, and only its weight is to be found.
         tried = [np.full((1, cells), weight) for weight in np.geomspace(1e-4, 10.0, 60)]
         yield min(tried, key=lambda weights: evaluated(gram, weights)[0])
         return
-    if cells <= MANY_CELLS or (chain is None and cells <= MOST_RANDOM):
-        yield random.random((p, cells))
-    if cells > MANY_CELLS:
-        lifted = _lifted(gram, seed)
-        yield min((height * lifted for height in HEIGHTS), key=lambda weights: evaluated(gram, weights)[0])
+    if cells > MANY_CELLS and chain is None:
+        yield FLAT * random.random((p // 2, cells))
         return
-    if cells > CELLS_PER_ROW:
-        tree = _tree(cells)
-        yield 0.5 * tree + 0.01 * random.random(tree.shape)
+    yield HEIGHT * _tree(cells)
+    if cells > MANY_CELLS:
+        return
     at = (np.arange(cells) + 0.5) / cells * p
-    yield 0.3 * np.maximum(0.0, 1.0 - np.abs(at - np.arange(p)[:, None] - 0.5))
-    for more, height in MORE_STARTS if cells <= FEW_CELLS else MORE_STARTS[:3]:
+    yield HEIGHT * np.maximum(0.0, 1.0 - np.abs(at - np.arange(p)[:, None] - 0.5))
+    for more, height in RANDOM_STARTS[: 9 if cells <= FEW_CELLS else 4]:
         yield height * random.random((p + more, cells))
-
-
-def _lifted(gram: Array, seed: int) -> Array:
-    """The strategy found for runs of 16 cells, every run taken as one cell, as weights on the cells.
-
-    A tree where the queries only compare cells of one run, so that nothing is asked of whole runs.
-    """
-    cells = len(gram)
-    runs = cells // CELLS_PER_ROW
-    run = np.arange(cells) * runs // cells
-    first = np.searchsorted(run, np.arange(runs))
-    shares = 1.0 / np.bincount(run)
-    coarse = np.add.reduceat(np.add.reduceat(gram, first, axis=0), first, axis=1)
-    coarse = coarse * shares * shares[:, None]
-    if np.diagonal(coarse).max() <= ALIKE * np.diagonal(gram).max():
-        return _tree(cells)
-    return np.asarray(opt0(coarse, "laplace", seed=seed).matrix[:, run])
 
 
 def _tree(cells: int) -> Array:
     """Sums of about 16 neighbouring cells, of 16 such sums, and so on, (p, cells)."""
     levels = []
-    sums = cells // CELLS_PER_ROW
+    sums = max(1, cells // CELLS_PER_ROW)
     while sums:
         levels.append(np.arange(sums)[:, None] == np.arange(cells) * sums // cells)
         sums //= CELLS_PER_ROW
@@ -182,11 +175,13 @@ def p_identity(weights: Array) -> Array:
     return np.asarray(np.concatenate([np.eye(weights.shape[1]), weights]) / (1.0 + weights.sum(axis=0)))
 
 
-def descended(value_of: Callable[[Array], tuple[float, Array]], start: Array) -> Array:
+def descended(
+    value_of: Callable[[Array], tuple[float, Array]], start: Array, steps: int | None = None
+) -> Array:
     """The weights that quasi-Newton steps reach from `start`, rows of zeros left out."""
     if not len(start):
         return start
-    steps = STEPS if start.shape[1] <= MOST_RANDOM else STEPS_OF_MANY
+    steps = steps or min(MOST_STEPS, STEPS_TIMES_CELLS // start.shape[1])
     weights = downhill(value_of, start, steps=steps, gain=STEP_GAIN, most=LARGEST)
     return np.asarray(weights[weights.max(axis=1) > 0])
 
@@ -201,8 +196,9 @@ def evaluated(
     """
     p = len(weights)
     sums = 1.0 + weights.sum(axis=0)
-    lifted = np.linalg.solve(np.eye(p) + weights @ weights.T, weights)
-    through = (lifted * sums) @ gram if times is None else times(lifted * sums)
+    # By its inverse: (p, p) is small, and of eigenvalues of at least 1.
+    lifted = np.linalg.inv(np.eye(p) + weights @ weights.T) @ weights
+    through = times(lifted * sums) if times is not None and p else (lifted * sums) @ gram
     own = sums * np.diagonal(gram) - np.einsum("ki,ki->i", weights, through)
     through *= sums
     gradient = (through @ weights.T) @ lifted

@@ -61,7 +61,7 @@ class Products:
             for at, factors in mine.items():
                 key = (at, tuple(factors))
                 if key not in known:
-                    axes[at].grams.append(_gram(axes[at], factors))
+                    axes[at].grams.append(gram_of(axes[at], factors))
                     known[key] = len(axes[at].grams) - 1
                 row[at] = known[key]
             rows.append(row)
@@ -102,7 +102,7 @@ def _axes(work: Workload) -> list[Axis]:
     return axes
 
 
-def _gram(axis: Axis, factors: Sequence[Factor]) -> Array:
+def gram_of(axis: Axis, factors: Sequence[Factor]) -> Array:
     """Weighted gram of a product of families over all cells of an axis."""
     for factor in factors:
         refuse_wide(factor.queries)

@@ -1,0 +1,51 @@
+"""Quasi-Newton steps between bounds, against SciPy's."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.optimize import minimize
+
+from residua.solve.descent import downhill
+
+
+@given(st.integers(0, 10**6), st.sampled_from([0.5, np.inf]))
+def test_convex_minima_between_bounds_are_those_of_scipy(seed, most):
+    random = np.random.default_rng(seed)
+    rows, aim = random.normal(size=(8, 5)), random.normal(size=5)
+
+    def value(x):
+        apart = rows @ (x - aim)
+        return 1 + float(apart @ apart), 2 * rows.T @ apart
+
+    found = downhill(value, random.random(5), steps=2_000, gain=1e-14, most=most)
+    known = minimize(value, np.zeros(5), jac=True, method="L-BFGS-B", bounds=[(0, most)] * 5, tol=1e-14)
+    assert found.min() >= 0
+    assert found.max() <= most
+    assert value(found)[0] == pytest.approx(known.fun, rel=1e-6)
+
+
+def test_the_valley_of_rosenbrock_is_followed_to_its_end():
+    def value(x):
+        slope = [-2 * (1 - x[0]) - 400 * x[0] * (x[1] - x[0] ** 2), 200 * (x[1] - x[0] ** 2)]
+        return 1 + (1 - x[0]) ** 2 + 100 * (x[1] - x[0] ** 2) ** 2, np.array(slope)
+
+    assert downhill(value, np.array([0.0, 2.0]), steps=500, gain=1e-15) == pytest.approx([1, 1], abs=1e-4)
+
+
+def test_values_that_are_not_finite_are_stepped_back_from():
+    def value(x):
+        return (float(x[0] - np.log(x[0])), np.array([1 - 1 / x[0]])) if x[0] > 0 else (np.inf, np.zeros(1))
+
+    assert downhill(value, np.array([5.0]), steps=200, gain=1e-14) == pytest.approx([1.0], abs=1e-4)
+
+
+def test_evaluations_are_counted_and_the_shape_is_kept():
+    seen = []
+
+    def value(x):
+        seen.append(1)
+        return float(np.sum((x - 3) ** 4)), 4 * (x - 3) ** 3
+
+    assert downhill(value, np.zeros((2, 3)), steps=7, gain=0.0).shape == (2, 3)
+    assert len(seen) == 8
