@@ -468,8 +468,9 @@ VISITS = rs.Schema(quarter=rs.Integer(0, 3), place=rs.Categorical("x", "y", outs
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("ids", ["whole", "text", "missing"])
 def test_every_engine_keeps_the_same_records_of_a_person(way, ids, tmp_path, monkeypatch):
+    monkeypatch.setattr("residua.engines.persons.AT_ONCE", 300)
     if "duckdb" in sys.modules:
-        monkeypatch.setattr("residua.engines.duckdb.PILE", 300)
+        monkeypatch.setattr("residua.engines.duckdb.AT_ONCE", 700)
     columns = _visits(ids)
     missing = "own" if ids == "missing" else "error"
     person = Person.of(rs.Unit(id="who", max_records=3, one_per="quarter", missing_id=missing), VISITS)

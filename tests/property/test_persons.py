@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import residua as rs
-from residua.engines import Memory
-from residua.engines.persons import ids_of, plain_ids
+from residua.engines import Memory, persons
+from residua.engines.persons import Packing, ids_of, plain_ids
 from residua.engines.persons import kept as kept_of
 from residua.persons import Person
 
@@ -30,13 +30,19 @@ units = st.builds(
 )
 
 
+def counted_rows(person, table):
+    """Positions of the records that are counted; the first column is the person."""
+    packing = Packing.of(SCHEMA.codes)
+    return kept_of(person, pa.array(table[:, 0]), packing.packed(list(table[:, 1:].T)), packing)
+
+
 def kept(rows, unit):
     """The records of each person that are counted."""
     person = Person.of(unit, SCHEMA)
     table = np.array(rows, dtype=np.int64).reshape(-1, 4)
-    mask = kept_of(person, table[:, 0], [table[:, at].astype(np.uint8) for at in (1, 2, 3)])
+    rows = counted_rows(person, table)
     found = {who: Counter() for who in range(5)}
-    for who, *codes in table[mask].tolist():
+    for who, *codes in table[rows].tolist():
         found[who][tuple(codes)] += 1
     return found
 
@@ -60,6 +66,73 @@ def test_what_is_kept_of_one_depends_on_nobody_else_and_on_no_order(rows, unit, 
     assert kept(crowd, unit)[0] == alone
 
 
+def scrambled(word):
+    for _ in range(2):
+        word = (word ^ word >> 32) * 0xD6E8FEB86659FD93 % 2**64
+    return ((word ^ word >> 32) + 0x9E3779B97F4A7C15) % 2**64
+
+
+def kept_one_by_one(rows, unit):
+    """The rule in words (claim E-010), for the records of one person."""
+    codes = [month + (place << 3) + (sex << 5) for _, month, place, sex in rows]
+    salt = scrambled(sum(map(scrambled, codes)) % 2**64)
+    order = sorted(range(len(rows)), key=lambda at: scrambled(scrambled(codes[at]) ^ salt))
+    for name, most in unit.max_per.items():
+        seen = Counter()
+        for at in list(order):
+            seen[rows[at][1 + SCHEMA.position(name)]] += 1
+            if seen[rows[at][1 + SCHEMA.position(name)]] > most:
+                order.remove(at)
+    return Counter(tuple(rows[at][1:]) for at in order[: unit.max_records])
+
+
+@given(records, units)
+def test_what_is_kept_is_what_the_rule_says_in_words(rows, unit):
+    found = kept(rows, unit)
+    for who in range(5):
+        assert found[who] == kept_one_by_one([row for row in rows if row[0] == who], unit)
+
+
+@given(st.lists(st.tuples(st.integers(0, 2), st.integers(0, 7)), max_size=30), st.integers(1, 4))
+def test_marks_are_compared_whole_where_groups_leave_them_few_bits(rows, most):
+    """Groups so large that one bit of a mark is left beside them."""
+    groups = np.array([2**62 + group for group, _ in rows], dtype=np.int64)
+    marks = np.array([mark for _, mark in rows], dtype=np.uint64)
+    found = persons._lowest(groups, marks, most)
+    for group in set(groups.tolist()):
+        own = np.sort(marks[groups == group])
+        assert sorted(marks[found[groups[found] == group]].tolist()) == own[:most].tolist()
+
+
+def test_persons_whose_mixes_agree_in_the_digits_that_are_looked_at_are_told_apart():
+    numbers = np.arange(300_000, dtype=np.uint64)
+    digits = persons._scrambled(numbers).astype(np.uint32)
+    order = np.argsort(digits)
+    pairs = np.flatnonzero(digits[order][1:] == digits[order][:-1])
+    assert len(pairs) > 0
+    alike = np.tile(numbers[order[[pairs[0], pairs[0] + 1]]], 3)
+    found = alike[persons._together(alike)]
+    assert np.count_nonzero(found[1:] != found[:-1]) == 1
+
+
+@given(st.lists(st.integers(2, 2**20), min_size=1, max_size=12), st.randoms(use_true_random=False))
+def test_packed_codes_are_unpacked_as_they_were(sizes, random):
+    codes = [np.array([0, size - 1, random.randrange(size)]) for size in sizes]
+    packing = Packing.of(sizes)
+    found = packing.unpacked(packing.packed(codes))
+    assert all(map(np.array_equal, found, codes))
+    assert len(packing.packed(codes)) <= len(sizes)
+
+
+def test_equal_texts_have_equal_mixes_wherever_they_are():
+    ids = plain_ids(pa.array(["ab", "b", "ba", "ab", "é" * 40]), "who")
+    whole = persons.mixes_of(ids)
+    assert whole[0] == whole[3]
+    assert len(set(whole.tolist())) == 4
+    assert persons.mixes_of(ids.slice(2, 3)).tolist() == whole[2:].tolist()
+    assert len(persons.mixes_of(ids.slice(0, 0))) == 0
+
+
 @given(records, st.integers(1, 5))
 def test_nothing_is_left_out_that_need_not_be(rows, most):
     for who, own in kept(rows, rs.Unit(id="who", max_records=most)).items():
@@ -72,8 +145,7 @@ def test_which_records_are_kept_differs_from_person_to_person():
     rows += [(who, who % 6, 1 + who % 2, who // 12 % 2) for who in range(64)]
     table = np.array(rows)
     person = Person.of(rs.Unit(id="who", max_records=2), SCHEMA)
-    mask = kept_of(person, table[:, 0], [table[:, at].astype(np.uint8) for at in (1, 2, 3)])
-    months = np.bincount(table[mask, 1], minlength=6)
+    months = np.bincount(table[counted_rows(person, table), 1], minlength=6)
     assert months.sum() == 128
     assert months.min() > 0
 

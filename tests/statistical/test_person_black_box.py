@@ -59,5 +59,5 @@ def test_a_person_with_many_records_is_protected(caps):
 @pytest.mark.parametrize("caps", [{}, {"quarter": 1}])
 def test_enforcement_switched_off_is_caught(caps, monkeypatch):
     plan = rs.plan(WORK, rs.privacy_cost(COST), unit=rs.Unit(id="who", max_records=2, max_per=caps))
-    monkeypatch.setattr(persons, "kept", lambda person, whose, codes: np.ones(len(whose), dtype=bool))
+    monkeypatch.setattr(persons, "kept", lambda person, ids, words, packing: np.arange(len(ids)))
     assert evidence(plan, seed=10) > LIMIT

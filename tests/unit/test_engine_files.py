@@ -17,6 +17,7 @@ import residua as rs
 from residua import engines
 from residua.engines import DuckDB, Memory
 from residua.engines.sources import bytes_of
+from residua.persons import Person
 
 TEXT = rs.Schema(
     a=rs.Categorical(
@@ -324,3 +325,14 @@ def test_a_table_that_does_not_fit_the_limit_is_refused_before_anything_is_read(
     with pytest.raises(rs.Infeasible, match=r"100,000,000 cells cannot be counted within the memory limit"):
         engine.tally([(0, 1)])
     assert engine.tally([(0,)])[0].sum() == 1
+
+
+def test_records_of_a_person_meet_though_files_are_read_in_different_ways(tmp_path, monkeypatch):
+    """One file is read by DuckDB and the other, which is not UTF-8, by Python."""
+    monkeypatch.setattr("residua.engines.persons.AT_ONCE", 10)
+    monkeypatch.setattr("residua.engines.duckdb.AT_ONCE", 40)
+    rows = "".join(f"{number % 4},p{number % 50}\n" for number in range(100))
+    (tmp_path / "1.csv").write_text("a,who\n" + rows)
+    (tmp_path / "2.csv").write_bytes(b"a,who\n" + rows.encode() + b"1,M\xfcller\n")
+    person = Person.of(rs.Unit(id="who", max_records=1), NUMBER)
+    assert DuckDB().open_kept(NUMBER, tmp_path / "*.csv", person).records == 51

@@ -9,6 +9,7 @@ import os
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import TYPE_CHECKING, Any, Never
 
 import numpy as np
@@ -18,7 +19,7 @@ from residua._arrays import Integers
 from residua.engines.kernel import ROWS, Block, Set, Tally, block_of
 from residua.engines.marginals import Progress, Rereading, extended
 from residua.engines.memory import CELLS_AT_ONCE, Workers, counting
-from residua.engines.persons import Pile, Sorting, inside, plain_ids
+from residua.engines.persons import Columns, Packing, Sorting, ids_inside
 from residua.engines.sources import (
     Source,
     bytes_of,
@@ -52,10 +53,9 @@ LEAST = 200 * 10**6
 FOR_DUCKDB, FOR_COUNTS, FOR_BATCHES = 2, 8, 16
 FOR_A_HELPER = 512 * 2**20  # bytes of memory limit that make room for one more process
 
-# Where persons are looked up, records are put on piles that fit in memory one by one.
-PILE = 2**22  # records of a pile, about
-FOR_A_PILE, PERSON_WIDTH = 4, 80  # its part of a memory limit, and bytes of a record while it is looked at
-MOST_PILES = 2**9  # open files
+# Where persons are looked up, so many records are put on piles at a time.
+AT_ONCE = 2**22
+FOR_PERSONS, PERSON_WIDTH = 4, 80  # their part of a memory limit, and bytes of a record while that is done
 
 Codes = NDArray[np.integer[Any]]
 
@@ -129,9 +129,9 @@ class DuckDB:
         helped = min(threads, 1 + limit // FOR_A_HELPER)
         batch = max(SHORTEST, min(BATCH, room // (FOR_BATCHES * WIDTH * len(schema))))
         cells = room // (8 * FOR_COUNTS * helped)
-        pile = room // (FOR_A_PILE * (PERSON_WIDTH + 2 * len(schema)))
+        at_once = room // (FOR_PERSONS * (PERSON_WIDTH + 2 * len(schema)))
         return DuckDBEngine(
-            schema, sources, cells, helped, batch=batch, strict=True, person=person, pile=pile
+            schema, sources, cells, helped, batch=batch, strict=True, person=person, at_once=at_once
         )
 
 
@@ -151,13 +151,13 @@ class DuckDBEngine(Rereading):
         batch: int = BATCH,
         strict: bool = False,
         person: Person | None = None,
-        pile: int | None = None,
+        at_once: int | None = None,
     ) -> None:
         super().__init__(schema, sum(source.about for source in sources), cells_at_once)
         self.sources, self._processes = list(sources), processes
         self._batch, self._strict = batch, strict
-        self._person, self._pile = person, pile or PILE
-        self._kept: Pile | None = None
+        self._person, self._at_once = person, at_once or AT_ONCE
+        self._kept: Columns | None = None
 
     def tally(self, sets: Sequence[Set], progress: Progress | None = None) -> list[Integers]:
         """Exact counts of each attribute set, in one pass over the data: (cells,) for each, row-major."""
@@ -193,21 +193,17 @@ class DuckDBEngine(Rereading):
             return
         if self._kept is None:
             self._kept = self._sorted(self._person, progress)
-        for batch in self._kept.batches():
+        packing = Packing.of(self._schema.codes)
+        for batch in chain.from_iterable(self._kept.batches()):
             for start in range(0, len(batch), ROWS):
-                yield [column.to_numpy() for column in batch.slice(start, ROWS).columns]
+                yield packing.unpacked([each.to_numpy() for each in batch.slice(start, ROWS).columns])
 
-    def _sorted(self, person: Person, progress: Progress | None) -> Pile:
+    def _sorted(self, person: Person, progress: Progress | None) -> Columns:
         """What is kept of every person."""
-        piles = min(MOST_PILES, 1 + self.about // self._pile)
-        sorting = Sorting(person, piles)
+        sorting = Sorting(person, Packing.of(self._schema.codes), self.about, self._at_once)
         for coded in self._read(progress):
-            ids, hashes = plain_ids(coded.ids, str(person.unit.id)), coded.hashes
-            known = inside(coded.codes, len(ids))
-            if not known.all():
-                ids, hashes = ids.filter(known), None if hashes is None else hashes[known]
-            sorting.add(ids, block_of(coded.codes, self._schema.codes), hashes)
-        return sorting.kept()
+            sorting.add(ids_inside(person, coded.ids, coded.codes), block_of(coded.codes, self._schema.codes))
+        return sorting.kept(self._processes)
 
     def _read(self, progress: Progress | None) -> Iterator["Coded"]:
         """All records, coded, a batch at a time."""
@@ -228,12 +224,11 @@ class DuckDBEngine(Rereading):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Coded:
-    """Some records: how many were read, their codes, -1 marking one to drop, and ids with a hash of each."""
+    """Some records: how many were read, their codes, -1 marking one to drop, and their ids."""
 
     read: int
     codes: list[Codes]
     ids: Any = None
-    hashes: NDArray[np.uint64] | None = None
 
 
 class _NotUTF8(Exception):
@@ -254,7 +249,7 @@ def _coded(schema: Schema, source: Source, length: int) -> Generator[Coded]:
     ]
     last = source.columns[len(schema) :]
     chosen = [sql or column for sql, column in zip(in_sql, source.columns, strict=False)]
-    with closing(_batches(source, [*chosen, *last, *(f"hash({id})" for id in last)], length)) as batches:
+    with closing(_batches(source, [*chosen, *last], length)) as batches:
         for rows, batch in batches:
             codes = [
                 _encoded(schema, at, batch.column(at), rows)
@@ -265,9 +260,7 @@ def _coded(schema: Schema, source: Source, length: int) -> Generator[Coded]:
             known = [each for each in codes if each is not None]
             if len(known) < len(codes):
                 break
-            ids = batch.column(len(schema)) if last else None
-            hashed = batch.num_columns > len(schema) + 1  # Python, which reads some files, does not
-            yield Coded(batch.num_rows, known, ids, batch.column(-1).to_numpy() if hashed else None)
+            yield Coded(batch.num_rows, known, batch.column(len(schema)) if last else None)
         else:
             return
     _refuse(schema, source, length)

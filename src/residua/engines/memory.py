@@ -23,7 +23,7 @@ from residua._arrays import AnyArray, Integers
 from residua.engines import kernel
 from residua.engines.kernel import ROWS, Block, Set, Shares, Tally, block_of, code_counts, narrowest
 from residua.engines.marginals import Derived, Progress, extended, shares_of
-from residua.engines.persons import counted, ids_of
+from residua.engines.persons import Packing, counted, ids_of
 from residua.errors import DataError, Infeasible
 from residua.linalg.matrices import processors
 from residua.persons import Person
@@ -242,7 +242,7 @@ class Memory:
                 f"columns {schema.names[0]!r} and {person.unit.id!r} have different numbers of values; give "
                 "every column one value for each record"
             )
-        columns = counted(person, ids, codes, block_of(codes, schema.codes))
+        columns = counted(person, ids, codes, block_of(codes, schema.codes), Packing.of(schema.codes))
         shares = shares_of(schema)
         return MemoryEngine(columns, schema.sizes, processes=self.processes, shares=shares)
 

@@ -20,7 +20,7 @@ import numpy as np
 from residua._arrays import AnyArray, Integers
 from residua.engines.kernel import ROWS, Set, Tally, block_of, narrowest
 from residua.engines.marginals import Derived, Progress, Rereading, extended, shares_of
-from residua.engines.persons import counted, plain_ids, refused
+from residua.engines.persons import Packing, counted, plain_ids, refused
 from residua.engines.sources import CSV, UNKNOWN, bytes_of, delimiter_of, is_parquet
 from residua.errors import DataError
 from residua.persons import Person
@@ -244,7 +244,7 @@ def _partial_counts(
             codes = unpack(schema, fields, table)
             block = block_of(codes, schema.codes)
             if person is not None:
-                block = counted(person, table.column(-1), codes, block)
+                block = counted(person, table.column(-1), codes, block, Packing.of(schema.codes))
             tally.add(extended(block, derived))
             records += len(block[0])
     except DataError:
