@@ -7,7 +7,7 @@ threads and helpers, and of the wall; those of the wall say little on a busy mac
 Then one record a quarter over 8 quarters, tables by quarter and region and by quarter and age: variance with
 the pattern beside that of 8 records anywhere, which is 64 times that of one record.
 
-Fails if enforcement takes more than 5 times the processor's seconds with ids that are numbers (long texts take
+Fails if enforcement takes more than 5 times the processor's seconds with ids that are numbers (texts take
 longer to read, too), or more memory than the limit, or if the pattern does not save a factor of 5.
 """
 
@@ -23,12 +23,12 @@ from itertools import combinations
 from pathlib import Path
 
 from _counting import apart, peak, resident
+from _persons import SCHEMA, write
 from _timing import Limits, timed
 
 import residua as rs
 from residua.engines.sources import bytes_of
 
-SIZES = (2, 3, 5, 8, 10, 12, 16, 20, 50, 85)
 TABLES = 20
 MOST_TIMES = 5
 UNITS = {
@@ -48,26 +48,10 @@ class Measured:
     megabytes: float
 
 
-def write(path: Path, records: int, kind: str) -> None:
-    """A Parquet file of invented records and ids, made without holding them."""
-    import duckdb
-
-    columns = ", ".join(
-        f"(hash(range * {len(SIZES)} + {at}) % {size})::UTINYINT AS a{at}" for at, size in enumerate(SIZES)
-    )
-    person = f"floor({records} / 4 * power((hash(-range) % 1000000007) / 1000000007.0, 3))::BIGINT"
-    connection = duckdb.connect(config={"memory_limit": "1GB", "preserve_insertion_order": False})
-    connection.execute(
-        f"COPY (SELECT {columns}, (hash({person}) // 2)::{kind} AS who FROM range({records})) TO '{path}' "
-        "(FORMAT parquet)"
-    )
-
-
 def measured(path: str, unit: str, limit: str) -> Measured:
     """What it takes to measure the tables."""
-    schema = rs.Schema({f"a{at}": rs.Integer(0, size - 1) for at, size in enumerate(SIZES)})
-    pairs = random.Random(3).sample(list(combinations(schema.names, 2)), TABLES)
-    work = sum((rs.table(schema, list(pair)) for pair in pairs[1:]), rs.table(schema, list(pairs[0])))
+    pairs = random.Random(3).sample(list(combinations(SCHEMA.names, 2)), TABLES)
+    work = sum((rs.table(SCHEMA, list(pair)) for pair in pairs[1:]), rs.table(SCHEMA, list(pairs[0])))
     plan = rs.plan(work, rs.zcdp(1), unit=UNITS[unit])
     engine = rs.engines.DuckDB(memory_limit=limit)
     before, wall, cpu = resident(), time.perf_counter(), _cpu()
@@ -114,7 +98,10 @@ def main() -> int:
                     f"wall ({walls:.1f} times){own.megabytes:>7.0f} MB",
                     flush=True,
                 )
-                limits.check(kind == "VARCHAR" or times <= MOST_TIMES, f"{unit}: {times:.1f} times the processor's seconds")
+                limits.check(
+                    kind == "VARCHAR" or times <= MOST_TIMES,
+                    f"{unit}: {times:.1f} times the processor's seconds",
+                )
                 limits.check(own.megabytes <= bytes_of(asked.limit) / 1e6, f"{unit}: {own.megabytes:.0f} MB")
     ratio = quarters()
     print(f"one record a quarter over 8 quarters: variance {ratio:.2f} times lower than by 8 squared")
