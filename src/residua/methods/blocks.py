@@ -241,7 +241,8 @@ class _BlockCache:
                 [*((places, self.piece(at)) for places, at in common), (rest, self._block(reduced))]
             )
         sizes, tags, measures = self._places(terms[0])
-        if self.solver.products_only or math.prod(size - 1 for size in sizes) > BLOCK_RANK:
+        several = self.solver.products_only and len(sizes) > 1
+        if several or math.prod(size - 1 for size in sizes) > BLOCK_RANK:
             return self._product_of(terms)
         stack = np.concatenate([self._rows(term, sizes) for term in terms])
         with threads_for(len(stack)):
@@ -366,7 +367,9 @@ def _in_order(rows: AnyArray, term: Term, sizes: Sequence[int]) -> AnyArray:
 
 
 def _centred_rows(measure: Measure) -> Array:
-    """Orthonormal rows whose mean under the measure is zero, shape (cells - 1, cells)."""
+    """Orthonormal rows whose mean under the measure is zero, (cells - 1, cells); of no weights, all of them."""
     weights = measure.vector()
+    if not weights.any():
+        return np.eye(measure.size)
     others = np.delete(np.eye(measure.size), int(np.abs(weights).argmax()), axis=1)
     return np.asarray(np.linalg.qr(np.column_stack([weights, others]))[0][:, 1:].T)

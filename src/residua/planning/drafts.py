@@ -12,6 +12,7 @@ from residua.methods.blocks import Optimal
 from residua.methods.coarsening import coarsened_draft
 from residua.methods.draft import Draft, Progress
 from residua.methods.effort import Account
+from residua.methods.instalments import Renewal, instalments, triangular
 from residua.methods.registry import auto, methods_for
 from residua.methods.whole import demand, whole_draft
 from residua.persons import Person
@@ -24,7 +25,8 @@ from residua.workload import Combined, Workload
 class Request:
     """What a plan is made for: the tables, whose privacy, how, and how close to the optimum.
 
-    `units` are those of the attributes, whose records may be shares of cells.
+    `units` are those of the attributes, whose records may be shares of cells. `over` is the attribute whose
+    cells are measured in instalments, if one is, and `renew` after how many of them the plan starts anew.
     """
 
     work: Workload
@@ -34,6 +36,8 @@ class Request:
     account: Account
     progress: Progress | None
     units: tuple[int, ...]
+    over: int | None = None
+    renew: Renewal = None
 
     @property
     def unit(self) -> Unit:
@@ -50,6 +54,10 @@ def total_draft(request: Request, budget: Budget, method: str) -> Draft:
     """The draft of a method."""
 
     def drafting(work: Workload) -> Draft:
+        if request.over is not None:
+            return instalments(
+                work, request.over, request.gap, request.progress, request.account, request.renew
+            )
         if method == "auto" and budget.law == "gaussian":
             return auto(work, request.gap, request.progress, request.account)
         return methods_for(budget.law)[method](work, request.gap, request.progress)
@@ -71,12 +79,16 @@ def total_drafts(request: Request, budget: Budget) -> Iterator[Draft]:
         return
     if not draft.strategy.nested:
         yield replace(draft, strategy=shared_for(draft.strategy, person), value=None)
+    plain = replace(request, over=None)  # of the other attributes, once one is kept whole
     for cap in person.caps if request.method == "auto" and not request.tied else ():
+        if request.over not in (None, cap.attribute):
+            continue
         for rows in _wholes(work, cap.attribute, request.gap):
             found = whole_draft(
-                work, cap.attribute, rows, lambda own: total_draft(replace(request, work=own), budget, "auto")
+                work, cap.attribute, rows, lambda own: total_draft(replace(plain, work=own), budget, "auto")
             )
             if found is not None:
+                found = found if request.over is None else triangular(found, request.over)
                 yield replace(found, lower_bound=draft.lower_bound, scope=draft.scope)
 
 

@@ -26,6 +26,7 @@ from residua.methods.scales.priced import Loss, loss_at
 from residua.persons import Person
 from residua.planning.arguments import check_arguments, needed, refuse_contradictions
 from residua.planning.drafts import Request, total_draft, total_drafts
+from residua.planning.instalments import refuse_instalments, time_attribute
 from residua.plans import Plan
 from residua.privacy import Budget, Unit, privacy_cost
 from residua.privacy.conversions import text_above
@@ -60,6 +61,8 @@ def plan(
     refine: bool = False,
     strategies: Mapping[str, ArrayLike] | None = None,
     effort: str = "normal",
+    over: str | None = None,
+    renew: int | str | None = None,
     progress: Progress | None = None,
 ) -> Plan:
     """The best plan found for these tables at this privacy, with its errors and its certificate.
@@ -98,6 +101,12 @@ def plan(
         How much work method "auto" may take for the least total variance: "quick", "normal" (about ten
         seconds on one core) or "thorough", by an account that is the same on every machine. What was left
         undone is in `plan.undone`.
+    over: str, optional
+        An attribute of ordered periods, or a level of one, such as "day.month": the plan can be measured in
+        instalments, each period when it comes (`rs.Stream`), and waits for nothing later.
+    renew: int or "doubling", optional
+        With `over`: the plan starts anew after so many cells of the attribute, or after 1, 2, 4, .., so that
+        it need not be known how many will come.
     progress: function, optional
         Called with what is being done and the fraction of it that is done.
 
@@ -117,8 +126,17 @@ def plan(
         unit.allowance(budget)  # a budget that no noise can meet is refused before any work
     asked = work.without_totals()  # they ask nothing of their attribute
     request = Request(
-        asked, Person.of(unit, work.schema), method, gap, Account.of(effort), progress, work.schema.units
+        asked,
+        Person.of(unit, work.schema),
+        method,
+        gap,
+        Account.of(effort),
+        progress,
+        work.schema.units,
+        None if over is None else time_attribute(work.schema, over),
+        renew,
     )
+    refuse_instalments(request, budget, plain=targets is None and objective == "total_variance")
     with threads_for(0):  # solvers of large blocks take more for themselves
         if targets is None and objective == "total_variance":
             return replace(_for_total(request, needed(budget), strategies), workload=work)

@@ -200,7 +200,8 @@ def balanced(wanted: Array, rounded: Array, *, zero_sums: bool) -> Array:
 
     In an optimal strategy all columns that matter are equally long. Rounding disturbs their lengths far more
     than the answers, and the longest sets the cost: so mend the worst column, where that takes the least
-    rounding error, until nothing is gained. With `zero_sums` another entry of the row makes up for each move.
+    rounding error, until nothing is gained. With `zero_sums` another entry of the row makes up for each move;
+    without, zeros stay zeros: a triangle stays one.
     """
     rounded = rounded.copy()
     aims = np.sum(wanted * wanted, axis=0)
@@ -213,6 +214,8 @@ def balanced(wanted: Array, rounded: Array, *, zero_sums: bool) -> Array:
         if zero_sums:
             change = change + _change(excess, -move * rounded, price, -move * (rounded - wanted))
             change[:, worst] = np.inf
+        else:
+            change = np.where(wanted[:, [worst]] == 0, np.inf, change)
         row, other = divmod(int(np.argmin(change)), change.shape[1])
         if change[row, other] >= 0:
             break
