@@ -55,6 +55,7 @@ if TYPE_CHECKING:
     from residua.postprocess import Fact, Processed, PublicFactWarning, impossible, known
     from residua.release import Release
     from residua.release.combining import DifferentDataWarning, combine
+    from residua.stream import Stream
     from residua.workload.manifests import register_family
 
 __all__ = [
@@ -82,6 +83,7 @@ __all__ = [
     "ResiduaError",
     "Schema",
     "SchemaError",
+    "Stream",
     "Unit",
     "Workload",
     "WorkloadError",
@@ -142,6 +144,7 @@ _ROOMS = {
     "residua.plans": ("Plan",),
     "residua.postprocess": ("Fact", "Processed", "PublicFactWarning", "impossible", "known"),
     "residua.release": ("Release",),
+    "residua.stream": ("Stream",),
     "residua.workload.manifests": ("register_family",),
 }
 _LATER = {name: room for room, names in _ROOMS.items() for name in names}

@@ -155,9 +155,9 @@ class ByteCount(io.BytesIO):
         raise io.UnsupportedOperation("what was counted is gone")
 
 
-def read(path: str | os.PathLike[str], kind: str) -> Container:
+def read(path: Target, kind: str) -> Container:
     """The content of a file of this kind, refused with a reason if it is not one, whole and unedited."""
-    text, blob = _members(Path(path))
+    text, blob = _members(path)
     head = _parsed(path, text)
     if not isinstance(head, dict) or not str(head.get("format", "")).startswith("residua "):
         raise FileFormatError(f"{path} was not written by Residua")
@@ -175,7 +175,7 @@ def read(path: str | os.PathLike[str], kind: str) -> Container:
     return Container(head["content"], _arrays(path, blob), str(claimed), head["version"])
 
 
-def _arrays(path: str | os.PathLike[str], blob: bytes) -> Arrays:
+def _arrays(path: Target, blob: bytes) -> Arrays:
     """The arrays by name: of types that numpy has, and of finite numbers."""
     from safetensors import SafetensorError, deserialize
 
@@ -195,7 +195,7 @@ def _arrays(path: str | os.PathLike[str], blob: bytes) -> Arrays:
     return arrays
 
 
-def _parsed(path: str | os.PathLike[str], text: bytes) -> Any:
+def _parsed(path: Target, text: bytes) -> Any:
     try:
         head = json.loads(text.decode())
         _canonical(head).encode()  # refuses numbers and characters that no file of ours has
@@ -204,7 +204,7 @@ def _parsed(path: str | os.PathLike[str], text: bytes) -> Any:
         raise FileFormatError(f"{path}: its manifest is damaged ({error})") from error
 
 
-def _members(path: Path) -> tuple[bytes, bytes]:
+def _members(path: Target) -> tuple[bytes, bytes]:
     try:
         with zipfile.ZipFile(path) as archive:
             if sorted(archive.namelist()) != sorted((MANIFEST, ARRAYS)):

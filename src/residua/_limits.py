@@ -120,6 +120,9 @@ WHOLE_CELLS = 512  # of an attribute that is measured by one matrix beside the o
 LISTED_VARIANCES = 10_000_000  # in one array: 80 MB
 SEARCHED_TABLES = 500  # whose largest variance is looked for when a plan is saved
 
+# Streams
+STREAM_CELLS = 50_000_000  # exact counts that are kept between instalments: 400 MB
+
 # Post-processing
 SIMULATED_CELLS = 400_000_000  # of all simulated tables together
 SYNTHETIC_ROWS = 100_000_000  # that are drawn

@@ -47,6 +47,7 @@ Content = tuple[dict[str, Any], dict[str, AnyArray]]
 """What a file holds: JSON-able facts, and arrays by name."""
 
 WORTH_A_WORD = 5e-5  # relative; what is less would read 0.00%
+MEASURED = ("combined", "instalments")  # methods of plans that describe what was measured before
 EVERYBODY = 10**10  # records; plans that can measure as many need not say so
 
 
@@ -196,7 +197,7 @@ class Plan(Foresees):
         if self.targets is not None:
             lines += _section("Targets", self.targets.describe(self.certificate.scope))
         measured = list(self.strategy.describe())
-        if self.method != "combined" and self.most_records < EVERYBODY:
+        if self.method not in MEASURED and self.most_records < EVERYBODY:
             measured.append(f"at most {self.most_records:,} records: with more, numbers would wrap around")
         lines += [*_section("Measured", measured), "", self.certificate.describe(), *self._beside_uniform()]
         if self.undone:
@@ -234,10 +235,10 @@ class Plan(Foresees):
             raise BudgetError(
                 f"this plan has {law} noise, which cannot be rescaled to {budget!r}; plan again"
             )
-        if self.method == "combined":
+        if self.method in MEASURED:
             raise Infeasible(
-                "this plan describes releases that were combined, and their noise is drawn already; rescale "
-                "the plans of those releases before measuring them"
+                "this plan describes releases that were combined, or instalments, and their noise is drawn "
+                "already; rescale the plans of those before measuring them"
             )
         before, after = self.unit.allowance(self.budget), self.unit.allowance(budget)
         factor = variance_ratio(law, float(before / after))
@@ -283,13 +284,13 @@ class Plan(Foresees):
         """The hash that identifies this plan, the one its saved file carries."""
         return _files.pack("plan", *self.content(), self.version)[2]
 
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the plan to one file; equal plans give equal bytes."""
+    def save(self, path: _files.Target) -> None:
+        """Write the plan to one file, given by its path or open for writing; equal plans give equal bytes."""
         self.workload.refuse_unreadable()
         _files.write(path, "plan", *self.content(), self.version)
 
     @classmethod
-    def load(cls, path: str | os.PathLike[str]) -> "Plan":
+    def load(cls, path: _files.Target) -> "Plan":
         """The plan in a file, refused with a reason if the file is not a whole, unedited plan."""
         container = _files.read(path, "plan")
         try:
@@ -297,7 +298,7 @@ class Plan(Foresees):
         except ResiduaError as error:
             raise FileFormatError(f"{path}: {error}") from error
         try:
-            if plan.method != "combined":
+            if plan.method not in MEASURED:
                 refuse_few_records(plan.batches)
         except (BudgetError, Infeasible) as error:
             raise type(error)(f"{path}: {error}") from error

@@ -4,9 +4,9 @@ import grimp
 import pytest
 
 MAY_OPEN = {
-    "engines": {"_measure", "contributions", "kernel", "cli", "spec"},
-    "noise": {"_measure", "contributions", "kernel", "audit"},
-    "ledger": {"_measure", "contributions", "kernel", "cli", "audit", "evidence"},
+    "engines": {"_measure", "contributions", "kernel", "cli", "spec", "stream"},
+    "noise": {"_measure", "contributions", "kernel", "audit", "stream"},
+    "ledger": {"_measure", "contributions", "kernel", "cli", "audit", "evidence", "stream"},
 }
 
 

@@ -8,7 +8,7 @@ nothing is told of the data but values that the schema's policies refuse, and fi
 
 import math
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 import numpy as np
@@ -18,7 +18,7 @@ from residua.engines import Derived, Engine, Keeps, Opener, Progress, count_marg
 from residua.errors import BudgetError, DataError, LedgerError
 from residua.kernel.measurement import Measurement, refuse_few_records
 from residua.kernel.person import person_cost
-from residua.ledger import Ledger
+from residua.ledger import Instalment, Ledger
 from residua.linalg.classes import JointClasses
 from residua.noise import Law, Source, SystemSource, draw, simulated
 from residua.persons import Person
@@ -26,6 +26,12 @@ from residua.privacy import Budget, Privacy, Unit
 from residua.schema import Schema
 
 NUMBERS_AT_ONCE = 2**16  # that noise is drawn for
+
+Paid = dict[str, str]
+"""The entry of a ledger that paid, as audit records have it."""
+
+Seen = Callable[[int, Sequence[int], Integers], Integers]
+"""From a batch, some of its blocks and their counts, (blocks, cells), to the counts that are measured."""
 
 
 class Measurable(Protocol):
@@ -54,23 +60,52 @@ def noisy_answers(
     note: str,
     progress: Progress | None,
     engine: Opener | None,
-) -> tuple[tuple[Integers, ...], dict[str, str] | None]:
+    period: str | None = None,
+) -> tuple[tuple[Integers, ...], Paid | None]:
     """What each batch measured, (blocks, rows), and the entry that paid for it; None where none has to."""
-    dataset = "" if ledger is None else ledger.dataset
-    _refuse_unwritable(note, dataset)
-    batches, plan_hash, sizes = plan.batches, plan.hash, plan.schema.sizes
-    laws = [batch.laws() for batch in batches]
-    opened = _opened(engine_for(data) if engine is None else engine, plan, data)
-    units = plan.schema.units
-    opened = engine_with(opened, sizes, list(_derived(batches, units).values()), units)
-    exact = _exact_answers(batches, opened, sizes, units, progress)
-    orders = [np.argsort(batch.owners, kind="stable") for batch in batches]
-    paid = None
+    _refuse_unwritable(note, period or "", *([] if ledger is None else [ledger.dataset]))
     if ledger is not None:
+        ledger.remaining_in(period)  # a period that its ledger does not know is refused before any work
+    exact = counted_answers(plan, data, progress, engine)
+    return paid_noise(plan, exact, source, ledger, note=note, period=period)
+
+
+def counted_answers(
+    plan: Measurable,
+    data: object,
+    progress: Progress | None,
+    engine: Opener | None,
+    seen: Seen | None = None,
+) -> list[Integers]:
+    """The exact answers of every batch, (blocks, rows); `seen` may change what is counted of the data."""
+    batches, sizes, units = plan.batches, plan.schema.sizes, plan.schema.units
+    opened = _opened(engine_for(data) if engine is None else engine, plan, data)
+    opened = engine_with(opened, sizes, list(_derived(batches, units).values()), units)
+    return _exact_answers(batches, opened, sizes, units, progress, seen)
+
+
+def paid_noise(
+    plan: Measurable,
+    exact: Sequence[Integers],
+    source: Source,
+    ledger: Ledger | None,
+    *,
+    note: str,
+    period: str | None = None,
+    instalment: Instalment | None = None,
+) -> tuple[tuple[Integers, ...], Paid | None]:
+    """The exact answers with noise, once it is paid for; some rows of each batch, or all."""
+    laws = [batch.laws() for batch in plan.batches]
+    orders = [np.argsort(batch.owners, kind="stable") for batch in plan.batches]
+    paid, plan_hash = None, plan.hash
+    if ledger is not None:
+        dataset = ledger.dataset
         _try_drawing(laws, source)
-        entry = ledger.spend(plan.privacy, plan_hash=plan_hash, note=note)
+        entry = ledger.spend(
+            plan.privacy, plan_hash=plan_hash, note=note, period=period, instalment=instalment
+        )
         paid = {"dataset": dataset, "entry": str(entry.id), "amount": str(entry.amount), "hash": entry.hash}
-    return tuple(map(_noisy, batches, exact, laws, [source] * len(batches), orders)), paid
+    return tuple(map(_noisy, plan.batches, exact, laws, [source] * len(laws), orders)), paid
 
 
 def _opened(opener: Opener, plan: Measurable, data: object) -> Engine:
@@ -163,6 +198,7 @@ def _exact_answers(
     sizes: Sequence[int],
     units: Sequence[int],
     progress: Progress | None,
+    seen: Seen | None,
 ) -> list[Integers]:
     """Exact integer answers of every batch, (blocks, rows) each; all batches share passes over the data."""
     derived = _derived(batches, units)
@@ -182,6 +218,8 @@ def _exact_answers(
     multiples = [batch.multiples(units) for batch in batches]
     answers = [np.zeros((len(batch.subsets), batch.rows), dtype=np.int64) for batch in batches]
     for at, blocks, counts in count_marginals(engine, width, requests, progress, weights):
+        if seen is not None:
+            counts = seen(at, blocks, counts)
         if batches[at].within is None:
             answers[at][blocks] = batches[at].apply(counts, multiples[at][blocks])
         else:  # one marginal, whose cells come block by block
@@ -203,13 +241,14 @@ def _noisy(
 
     It is added to them in place, a few numbers at a time, so that no memory can be lacking after the debit.
     """
-    wide = max(1, min(batch.rows, NUMBERS_AT_ONCE))
+    rows = answers.shape[1]
+    wide = max(1, min(rows, NUMBERS_AT_ONCE))
     tall = NUMBERS_AT_ONCE // wide
     for top in range(0, len(order), tall):
         blocks = order[top : top + tall]
         owners = batch.owners[blocks]
         own = slice(owners[0], owners[-1] + 1)
-        for left in range(0, batch.rows, wide):
+        for left in range(0, rows, wide):
             part = answers[:, left : left + wide]
             counts = np.bincount(owners - owners[0]) * part.shape[1]
             part[blocks] += draw(source, laws[own], counts.tolist()).reshape(len(blocks), -1)

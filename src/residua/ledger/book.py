@@ -8,6 +8,9 @@ Amounts are exact fractions of the ledger's currency, whose sum may not exceed t
     pure_dp                           pure epsilon    epsilon
     privacy_cost, gdp, approx_dp      privacy cost    the Gaussian cost that the budget allows
 
+Amounts add up, whatever period the data are of, unless the ledger was created for disjoint periods: then
+those of each period do (L-020). A plan that is measured in instalments is paid whole, once (L-021).
+
 A store keeps the events: one table, in which nothing is ever changed (`sqlite`, `postgres`). Every question
 opens it anew: nothing is stale or crosses a fork.
 """
@@ -23,8 +26,10 @@ from fractions import Fraction
 from typing import Any, Literal, Protocol
 
 from residua.errors import BudgetError, BudgetExceeded, LedgerError
+from residua.ledger.periods import covered, known_step
 from residua.privacy import Budget, Privacy, Unit, budget_from_manifest
 from residua.privacy.conversions import text_above
+from residua.schema.dates import Step
 
 _CURRENCIES: dict[str, Literal["rho", "pure_epsilon", "cost"]] = {
     "zcdp": "rho",
@@ -38,12 +43,22 @@ FORMAT_VERSION = 1
 
 
 @dataclass(frozen=True, slots=True)
+class Instalment:
+    """One instalment of a stream; who measures it again must know the token it was begun with (L-021)."""
+
+    stream: str
+    number: int
+    token: str
+
+
+@dataclass(frozen=True, slots=True)
 class Entry:
     """One debit: what a release may use, from the moment before its noise was drawn.
 
     `amount` is in the ledger's currency, `time` is UTC in ISO form. `hash` covers this entry and all before
     it: kept beside a release, it shows later whether the ledger still holds them. `release_hash` is None
-    until the release was noted; an entry stays spent either way.
+    until the release was noted; an entry stays spent either way. `periods` are those of the data, in steps of
+    the ledger; `instalment` is which one of which stream it is, and who began it.
     """
 
     id: int
@@ -54,6 +69,8 @@ class Entry:
     note: str
     hash: str
     release_hash: str | None = None
+    periods: tuple[str, ...] = ()
+    instalment: "Instalment | None" = None
 
     @property
     def state(self) -> Literal["spent", "released"]:
@@ -108,24 +125,58 @@ class Book:
                 self.unit = Unit.from_manifest(unit)
             case _:
                 raise LedgerError(f"the ledger {name} does not begin as a ledger does")
+        match json.loads(text):
+            case {"periods": {"step": str(step), "disjoint": bool(disjoint)}}:
+                self.step: Step | None = known_step(step)
+                self.disjoint = disjoint
+            case {"periods": _}:
+                raise LedgerError(f"the ledger {name} does not begin as a ledger does")
+            case _:
+                self.step, self.disjoint = None, False
+        if self.disjoint:
+            refuse_returning(self.unit)
         self.total = _total(self.budget)
-        self.spent = Fraction(0)
+        self.by_period: dict[str, Fraction] = {}
+        self._sum = Fraction(0)
         self.entries: dict[int, Entry] = {}
+        self._instalments: dict[tuple[str, int], Entry] = {}
         self.length = 1
         self.hash = chained("", text)
 
     @property
+    def spent(self) -> Fraction:
+        """What has been spent: in all, or of disjoint periods in the dearest one."""
+        return max(self.by_period.values(), default=Fraction(0)) if self.disjoint else self._sum
+
+    @property
     def left(self) -> Fraction:
-        """What may still be spent, in the ledger's currency."""
+        """What may still be spent, in the ledger's currency; of disjoint periods, in every one."""
         return self.total - self.spent
+
+    def left_in(self, periods: Iterable[str]) -> Fraction:
+        """What may still be spent on the data of some periods."""
+        if not self.disjoint:
+            return self.left
+        return self.total - max(self.by_period.get(each, Fraction(0)) for each in periods)
+
+    def steps(self, period: str | None) -> tuple[str, ...]:
+        """The ledger's periods that a stated one touches; LedgerError where one has to be stated."""
+        if self.step is None:
+            return () if period is None else (period,)
+        if period is None:
+            raise LedgerError(
+                f"the ledger {self.name} is kept by {self.step}; say of which period the data are, as in "
+                "period='2026-01'"
+            )
+        return covered(self.step, period)
 
     @property
     def currency(self) -> str:
         """What the ledger counts, in words."""
         return _WORDS[_CURRENCIES[self.budget.definition]]
 
-    def charge(self, privacy: Privacy) -> Fraction:
-        """What a release would cost in the ledger's currency, if it may be spent (L-005, L-006).
+    def charge(self, privacy: Privacy, periods: tuple[str, ...] = ()) -> Fraction:
+        """What a release would cost in the ledger's currency, if it may be spent (L-005, L-006, L-020).
 
         A BudgetError where no such cost is proved, BudgetExceeded where it is more than is left.
         """
@@ -140,12 +191,52 @@ class Book:
                 f"the ledger {self.name} keeps {self.budget!r} and counts {self.currency}, which {privacy!r} "
                 "does not prove; use other noise, or keep a ledger of zcdp(rho), which counts any"
             )
-        if amount > self.left:
+        left = self.left_in(periods)
+        if amount > left:
+            where = f" for {periods[0]}" if self.disjoint else ""
             raise BudgetExceeded(
                 f"the release asks for {self.currency} {text_above(amount)}, but the ledger {self.name} has "
-                f"only {text_below(self.left)} left; plan for that much, or do not release"
+                f"only {text_below(left)} left{where}; plan for that much, or do not release"
             )
         return amount
+
+    def begun(self, event: Mapping[str, Any]) -> Entry | None:
+        """The entry of the instalment that an event is of, if it was begun before, by the same (L-021)."""
+        match event:
+            case {"instalment": {"stream": stream, "number": number, "token": token}, "plan_hash": plan}:
+                known = self._instalments.get((stream, number))
+                if known is None:
+                    return None
+                if known.instalment != Instalment(stream, number, token) or known.plan_hash != plan:
+                    raise LedgerError(
+                        f"the ledger {self.name} has instalment {number + 1} of this stream already, which "
+                        "another copy of the stream measured; go on with that copy"
+                    )
+                return known
+        return None
+
+    def _due(
+        self, privacy: Privacy, plan: str, periods: tuple[str, ...], instalment: Instalment | None
+    ) -> tuple[Fraction, tuple[str, ...]]:
+        """What a debit costs and the periods that it is for; a stream pays once, or once for each period."""
+        known = self._instalments.items()
+        own = [each for (stream, _), each in known if instalment and stream == instalment.stream]
+        if any((each.plan_hash, each.privacy) != (plan, privacy) for each in own):
+            raise LedgerError(f"the ledger {self.name} has another plan for this stream")
+        paid = {period for each in own for period in each.periods}
+        due = tuple(period for period in periods if period not in paid)
+        if own and not (self.disjoint and due):
+            return Fraction(0), ()
+        return self.charge(privacy, due), due
+
+    def _read_periods(self, listed: object) -> tuple[str, ...]:
+        """The periods of an event, as `steps` gives them."""
+        found = tuple(listed) if isinstance(listed, list) else (listed,)
+        if not all(isinstance(each, str) for each in found) or (self.step is not None and not found):
+            raise LedgerError(f"the ledger {self.name} has an event of no period")
+        if self.step is not None and any(covered(self.step, each) != (each,) for each in found):
+            raise LedgerError(f"the ledger {self.name} has an event of another period than a {self.step}")
+        return found
 
     def add(self, text: str) -> Entry:
         """The entry that an event makes or changes; an event that may not follow is refused.
@@ -153,7 +244,8 @@ class Book:
         The refusal is a BudgetError or BudgetExceeded (see `charge`), a LedgerError, or a ValueError where
         the event is not even well-formed; it leaves the book as it was.
         """
-        number, hash, spent = self.length + 1, chained(self.hash, text), self.spent
+        number, hash, spent = self.length + 1, chained(self.hash, text), self._sum
+        due: tuple[str, ...] = ()
         match json.loads(text):
             case {
                 "kind": "spent",
@@ -161,10 +253,16 @@ class Book:
                 "plan_hash": str(plan_hash),
                 "privacy": dict(record),
                 "note": str(note),
-            }:
-                privacy = Privacy.from_manifest(record)
-                entry = Entry(number, time, plan_hash, privacy, self.charge(privacy), note, hash)
-                spent += entry.amount
+            } as event:
+                privacy, begun = Privacy.from_manifest(record), _instalment(event.get("instalment"))
+                if self.begun(event) is not None:
+                    raise LedgerError(f"the ledger {self.name} has this instalment already")
+                periods = self._read_periods(event.get("periods", []))
+                amount, due = self._due(privacy, plan_hash, periods, begun)
+                entry = Entry(
+                    number, time, plan_hash, privacy, amount, note, hash, periods=periods, instalment=begun
+                )
+                spent += amount
             case {
                 "kind": "released",
                 "entry": int(id),
@@ -180,7 +278,11 @@ class Book:
             case _:
                 raise LedgerError(f"the ledger {self.name} cannot hold the event {text}")
         self.entries[entry.id] = entry
-        self.spent, self.length, self.hash = spent, number, hash
+        for period in due if self.disjoint else ():
+            self.by_period[period] = self.by_period.get(period, Fraction(0)) + entry.amount
+        if entry.instalment is not None:
+            self._instalments[entry.instalment.stream, entry.instalment.number] = entry
+        self._sum, self.length, self.hash = spent, number, hash
         return entry
 
 
@@ -236,13 +338,39 @@ def read(store: Store) -> Book:
 
 
 def append(store: Store, event: Mapping[str, object]) -> Entry:
-    """The entry that one more event makes or changes; it is durable when this returns (L-010, L-011)."""
+    """The entry that one more event makes or changes; it is durable when this returns (L-010, L-011).
+
+    An instalment that was begun before by the same stream is not paid for again (L-021).
+    """
     with store.transaction(write=True) as rows:
         book = read_book(store.name, rows.every())
+        begun = book.begun(event)
+        if begun is not None:
+            return begun
         text = _text(event)
         entry = book.add(text)
         rows.add((book.length, text, book.hash))
     return entry
+
+
+def refuse_returning(unit: Unit) -> None:
+    """BudgetError for a unit that may have records in two periods: they would not be disjoint (L-020)."""
+    if unit.id is not None or unit.max_records > 1 or unit.replacing:
+        raise BudgetError(
+            f"what is protected, {unit.describe()}, may have records in two periods, so that what is spent "
+            "on each adds up; create the ledger without disjoint periods, or protect single records that "
+            "come or go (max_records=1, neighbours='add_remove', no id)"
+        )
+
+
+def _instalment(record: object) -> Instalment | None:
+    """The instalment that an event is of, as it was written."""
+    match record:
+        case None:
+            return None
+        case {"stream": str(stream), "number": int(number), "token": str(token)}:
+            return Instalment(stream, number, token)
+    raise ValueError("an instalment has a stream, a number and a token")
 
 
 def _text(event: Mapping[str, object]) -> str:

@@ -92,7 +92,9 @@ def _found(book: Book, release: str, audit: Mapping[str, Any], claims: Mapping[s
             f"event {number} of the ledger is another one than that which paid for it: the ledger was rolled "
             "back and went on, or is another copy, or another ledger of the same name",
         )
-    if (str(entry.amount), entry.plan_hash) != (record.get("amount"), audit.get("plan_hash")):
+    stream = audit.get("stream")  # whose plan is that of all its instalments, of which a release has some
+    plan = (stream if isinstance(stream, Mapping) else audit).get("plan_hash")
+    if (str(entry.amount), entry.plan_hash) != (record.get("amount"), plan):
         return Finding("disputed", f"entry {entry.id} is of another plan or amount than it says", entry)
     if len(claims[head]) > 1:
         return Finding("disputed", f"entry {entry.id} is that of several different releases", entry)

@@ -2,15 +2,16 @@
 
 import os
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from fractions import Fraction
 from pathlib import Path
 
 from residua._notebook import MOST, shown
 from residua.errors import BudgetError, BudgetExceeded, LedgerError, asks_for
 from residua.ledger import book as books
-from residua.ledger.book import Book, Entry, Store, text_below
+from residua.ledger.book import Book, Entry, Instalment, Store, text_below
 from residua.ledger.checking import Audited, Finding, findings
+from residua.ledger.periods import known_step
 from residua.ledger.postgres import PREFIXES, Server
 from residua.ledger.sqlite import File
 from residua.privacy import Budget, Privacy, Unit
@@ -66,14 +67,34 @@ class Ledger:
     @classmethod
     @asks_for("dataset", LedgerError, "a ledger is that of one dataset; name it, as in dataset='people-2024'")
     def create(
-        cls, path: str | os.PathLike[str], budget: Budget, *, dataset: str, unit: Unit = _ONE_RECORD
+        cls,
+        path: str | os.PathLike[str],
+        budget: Budget,
+        *,
+        dataset: str,
+        unit: Unit = _ONE_RECORD,
+        periods: str | None = None,
+        disjoint: bool = False,
     ) -> "Ledger":
-        """A new, empty ledger for a dataset; one that exists is never replaced."""
+        """A new, empty ledger for a dataset; one that exists is never replaced.
+
+        periods: str, optional
+            "day", "month", "quarter" or "year": every release says of which of them its data are. Without,
+            and by default with them, whatever is spent adds up: persons return.
+        disjoint: bool
+            Each period has the whole budget, since what is protected is a record of one of them (births,
+            flights). Refused for a unit that may have records in two (claim L-020).
+        """
         if not isinstance(budget, Budget):
             raise BudgetError(f"a ledger's total must be a budget such as zcdp(1), not {budget!r}")
         if not isinstance(dataset, str) or not dataset:
             raise LedgerError(f"a ledger names its dataset in words such as 'people-2024', not {dataset!r}")
-        terms = {"dataset": dataset, "budget": budget.to_manifest(), "unit": unit.to_manifest()}
+        terms: dict[str, object] = {"dataset": dataset, "budget": budget.to_manifest()}
+        terms["unit"] = unit.to_manifest()
+        if periods is not None:
+            terms["periods"] = {"step": known_step(periods), "disjoint": bool(disjoint)}
+        elif disjoint:
+            raise LedgerError("disjoint periods are days, months, quarters or years: give periods= too")
         books.create(_store_of(_place(os.fspath(path))), {"kind": "created", **terms})
         return cls.open(path)
 
@@ -108,7 +129,10 @@ class Ledger:
 
     @property
     def spent(self) -> Fraction:
-        """What has been spent, in the ledger's currency: the exact sum of the entries' amounts."""
+        """What has been spent, in the ledger's currency: the exact sum of the entries' amounts.
+
+        Of disjoint periods, that of the dearest one.
+        """
         return self._book.spent
 
     @property
@@ -116,26 +140,61 @@ class Ledger:
         """What may still be spent, in the ledger's currency."""
         return self._book.left
 
+    @property
+    def periods(self) -> str | None:
+        """The step of its periods; None for a ledger that knows none, in which everything adds up."""
+        return self._book.step
+
+    @property
+    def disjoint(self) -> bool:
+        """Whether each period has the whole budget."""
+        return self._book.disjoint
+
+    def spent_by_period(self) -> dict[str, Fraction]:
+        """What was spent on each of disjoint periods, in the order of the calendar."""
+        return dict(sorted(self._book.by_period.items()))
+
+    def remaining_in(self, period: str | None) -> Fraction:
+        """What may still be spent on the data of a period; where periods add up, what is left in all."""
+        book = self._book
+        return book.left_in(book.steps(period))
+
     def entries(self) -> tuple[Entry, ...]:
         """Every debit, in order."""
         return tuple(self._book.entries.values())
 
-    def can_spend(self, privacy: Privacy) -> bool:
+    def can_spend(self, privacy: Privacy, period: str | None = None) -> bool:
         """Whether `spend` would accept a release now; another process may still come first."""
         book = self._book
         try:
-            book.charge(privacy)
+            book.charge(privacy, book.steps(period))
         except (BudgetError, BudgetExceeded):
             return False
         return True
 
-    def spend(self, privacy: Privacy, *, plan_hash: str, note: str = "") -> Entry:
+    def spend(
+        self,
+        privacy: Privacy,
+        *,
+        plan_hash: str,
+        note: str = "",
+        period: str | None = None,
+        instalment: Instalment | None = None,
+    ) -> Entry:
         """The entry of a debit that is on disk when this returns; draw noise only then (L-012).
+
+        `period` is that of the data, which ledgers of periods need. An `instalment` of a stream is paid for
+        once: if the same stream began it before, its entry is found again (L-021).
 
         BudgetExceeded says what is left; BudgetError, that the release is for another unit or proves nothing
         in this ledger's currency. Where this raises anything, do not release; there is no refund.
         """
-        debit = {"kind": "spent", "plan_hash": plan_hash, "privacy": privacy.to_manifest(), "note": note}
+        debit: dict[str, object] = {"kind": "spent", "plan_hash": plan_hash, "note": note}
+        debit["privacy"] = privacy.to_manifest()
+        if periods := self._book.steps(period):
+            debit["periods"] = list(periods)
+        if instalment is not None:
+            debit["instalment"] = asdict(instalment)
         return books.append(self._store, debit)
 
     def complete(self, entry: Entry, release_hash: str) -> Entry:
@@ -155,9 +214,16 @@ class Ledger:
         """The ledger in plain words; what is spent is rounded up, what is left is rounded down."""
         book = self._book
         releases = "1 release" if len(book.entries) == 1 else f"{len(book.entries)} releases"
+        head = f"Ledger of dataset {book.dataset!r}, protecting against {book.unit.describe()}.\n"
+        if book.disjoint:
+            return (
+                f"{head}Total for each {book.step}, which are disjoint: {book.budget.describe()}.\n"
+                f"Spent: {book.currency} {text_above(book.spent)} in the dearest {book.step}, by {releases} "
+                f"in all. Left there: {book.currency} {text_below(book.left)}."
+            )
+        rule = "" if book.step is None else f" Kept by {book.step}; what is spent on each adds up."
         return (
-            f"Ledger of dataset {book.dataset!r}, protecting against {book.unit.describe()}.\n"
-            f"Total: {book.budget.describe()}.\n"
+            f"{head}Total: {book.budget.describe()}.{rule}\n"
             f"Spent: {book.currency} {text_above(book.spent)} by {releases}. "
             f"Left: {book.currency} {text_below(book.left)}."
         )

@@ -367,7 +367,7 @@ def _in_order(rows: AnyArray, term: Term, sizes: Sequence[int]) -> AnyArray:
 
 
 def _centred_rows(measure: Measure) -> Array:
-    """Orthonormal rows whose mean under the measure is zero, (cells - 1, cells); of no weights, all of them."""
+    """Orthonormal rows whose mean under the measure is zero, (cells - 1, cells); of no weights, all."""
     weights = measure.vector()
     if not weights.any():
         return np.eye(measure.size)

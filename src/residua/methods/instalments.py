@@ -1,12 +1,13 @@
 """Plans that are measured in instalments: each period when it comes, with nothing of later ones.
 
-Every privacy matrix over ordered periods has a lower-triangular root, `X = L'L`: row t of it needs the periods
-up to t only, and what looks back is answered by the rows so far (claim T-001). So the best plan that waits for
-the end is measured as it goes. Time is never centred, and every block has it; the others are split as ever.
+Every privacy matrix over ordered periods has a lower-triangular root, `X = L'L`: row t of it needs the
+periods up to t only, and what looks back is answered by the rows so far (claim T-001). So the best plan that
+waits for the end is measured as it goes. Time is never centred, and every block has it; the other attributes
+are split as ever.
 """
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -112,7 +113,7 @@ def triangular(draft: Draft, at: int) -> Draft:
     strategy, spans = draft.strategy, dict(draft.spans)
     shapes = list(strategy.shapes)
     filled = False
-    for number, axis in set(_uses(strategy, at)):
+    for number, axis in time_shapes(strategy, at):
         filled |= shapes[number].rank < shapes[number].matrix.shape[1]
         shapes[number] = _root(shapes[number], axis)
         spans.pop(number, None)
@@ -120,13 +121,14 @@ def triangular(draft: Draft, at: int) -> Draft:
     return replace(draft, strategy=whole, spans=spans, value=None if filled else draft.value)
 
 
-def _uses(strategy: Strategy, at: int) -> Iterator[tuple[int, int]]:
-    """The shapes that see an attribute, each with the axis that it is there."""
+def time_shapes(strategy: Strategy, at: int) -> list[tuple[int, int]]:
+    """The numbers of the shapes that see an attribute, each with the axis that it is there."""
+    found: set[tuple[int, int]] = set()
     for layer in strategy.layers:
-        for column, places in zip(layer.shapes.T.tolist(), layer.layout, strict=True):
-            for row, number in enumerate(column):
-                axes = [axis for axis, place in enumerate(places) if layer.subsets[row, place] == at]
-                yield from ((number, axis) for axis in axes)
+        for column, places in zip(layer.shapes.T, layer.layout, strict=True):
+            for axis, place in enumerate(places):
+                found |= {(number, axis) for number in column[layer.subsets[:, place] == at].tolist()}
+    return sorted(found)
 
 
 def _root(shape: Shape, axis: int) -> Shape:
@@ -138,8 +140,8 @@ def _root(shape: Shape, axis: int) -> Shape:
         matrix = np.concatenate([matrix, scale * np.eye(cells)])
     inner = math.prod(shape.sizes[axis + 1 :])
     order = np.argsort(np.arange(cells) // inner % shape.sizes[axis], kind="stable")[::-1]
-    upper = np.linalg.qr(matrix[:, order], mode="r")  # the last cell first
-    upper = np.where(np.abs(upper) > ROUNDING * np.abs(upper).max(), upper, 0.0)
+    found = np.asarray(np.linalg.qr(matrix[:, order], mode="r"))  # the last cell first
+    upper = np.where(np.abs(found) > ROUNDING * np.abs(found).max(), found, 0.0)
     rows = np.zeros_like(upper)
     rows[:, order] = upper
     rows = rows[::-1] * np.sign(np.diagonal(upper))[::-1, None]
@@ -149,7 +151,8 @@ def _root(shape: Shape, axis: int) -> Shape:
 
 def _ends(size: int, renew: Renewal) -> list[int]:
     """Where the blocks of time end."""
-    ends, length = [], renew if isinstance(renew, int) else 1
+    ends: list[int] = []
+    length = renew if isinstance(renew, int) else 1
     while not ends or ends[-1] < size:
         ends.append(min(size, (ends[-1] if ends else 0) + length))
         length = renew if isinstance(renew, int) else 2 * length

@@ -8,7 +8,7 @@ from residua.schema import Schema
 
 def time_attribute(schema: Schema, over: str) -> int:
     """The place of an attribute whose cells come in order, by its name or that of a level of it."""
-    at, level = schema.resolve(over)
+    at, _ = schema.resolve(over)
     attribute = schema.attributes[at]
     classes = schema.classes(over)
     if schema.units[at] > 1 or attribute.other is not None or (classes[1:] < classes[:-1]).any():

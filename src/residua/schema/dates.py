@@ -68,7 +68,7 @@ class Date(Attribute):
 
     @property
     def inner_size(self) -> int:
-        return int(_steps(np.array([self.high], dtype="M8[D]"), self.by)[0] - self._first(self.by)) + 1
+        return int(steps_of(np.array([self.high], dtype="M8[D]"), self.by)[0] - self._first(self.by)) + 1
 
     @property
     def levels(self) -> tuple[str, ...]:
@@ -83,7 +83,7 @@ class Date(Attribute):
     def level_of(self, level: str) -> Integers:
         """The step of a level that each cell is in, shape (size,); `(other)` is one more, if there is one."""
         self._refuse_unknown(level)
-        found = _steps(self._starts(), level) - self._first(level)
+        found = steps_of(self._starts(), level) - self._first(level)
         return found if self.other is None else np.append(found, found.max() + 1)
 
     def first_days(self) -> list[datetime.date]:
@@ -102,7 +102,7 @@ class Date(Attribute):
         return {"kind": "date", **ends, "by": self.by, "outside": self.outside}
 
     def _first(self, level: str) -> int:
-        return int(_steps(np.array([self.low], dtype="M8[D]"), level)[0])
+        return int(steps_of(np.array([self.low], dtype="M8[D]"), level)[0])
 
     def _starts(self) -> AnyArray:
         """A day of each cell."""
@@ -122,7 +122,7 @@ class Date(Attribute):
             raise SchemaError(f"{self!r}: {level!r} {why}")
 
     def _inner_label(self, cell: int) -> str:
-        return _label(cell + self._first(self.by), self.by)
+        return label_of(cell + self._first(self.by), self.by)
 
     def _cells_of_numbers(self, values: AnyArray, *, nearest: bool) -> Cells:
         return np.full(len(values), OUTSIDE, dtype=np.int32)
@@ -134,7 +134,7 @@ class Date(Attribute):
         cells = np.full(len(texts), OUTSIDE, dtype=np.int32)
         known = ~np.isnat(found)
         inside = known & (found >= low) & (found <= high)
-        cells[inside] = _steps(found[inside], self.by) - self._first(self.by)
+        cells[inside] = steps_of(found[inside], self.by) - self._first(self.by)
         if nearest:
             cells[known & (found < low)] = BELOW
             cells[known & (found > high)] = ABOVE
@@ -166,14 +166,14 @@ def day_of(text: str) -> np.datetime64 | None:
         return None
 
 
-def _steps(days: AnyArray, level: str) -> Integers:
+def steps_of(days: AnyArray, level: str) -> Integers:
     """The number of the step that each day is in, counted from 1970."""
     if level == "day":
         return days.astype(np.int64)
     return days.astype("M8[M]").astype(np.int64) // MONTHS[level]
 
 
-def _label(number: int, level: str) -> str:
+def label_of(number: int, level: str) -> str:
     """The name of a step."""
     if level == "day":
         return str(np.datetime64(number, "D"))
