@@ -29,6 +29,7 @@ def measure(
     ledger: Ledger | str | os.PathLike[str] | None,
     noise: Source | None = None,
     note: str = "",
+    period: str | None = None,
     progress: Progress | None = None,
     engine: Opener | None = None,
 ) -> Release:
@@ -38,11 +39,12 @@ def measure(
     Arrow table, a DuckDB relation, a Spark DataFrame, a mapping of columns, or an array of codes (records,
     attributes). `engine` says how to count, as in `rs.engines.DuckDB(memory_limit="1GB")`; the data decide by
     default. Real noise needs a ledger; `noise=rs.simulated(seed=...)` is for tests and simulations, takes
-    `ledger=None`, and marks the release as simulated for ever.
+    `ledger=None`, and marks the release as simulated for ever. `period` is that of the data, such as
+    '2026-01', '2026-Q1' or '2026-01/2026-06'; a ledger that is kept by periods needs it.
     """
     plan = _checked_plan(plan)
     source, book = source_and_ledger(noise, ledger)
-    return released(plan, data, source, book, note=note, progress=progress, engine=engine)
+    return released(plan, data, source, book, note=note, period=period, progress=progress, engine=engine)
 
 
 def released(
@@ -52,14 +54,17 @@ def released(
     book: Ledger | None,
     *,
     note: str,
+    period: str | None = None,
     progress: Progress | None = None,
     engine: Opener | None = None,
 ) -> Release:
     """A release with noise of this source, paid by this ledger; `measure` chooses both, audits theirs."""
     if book is not None:
         plan.workload.refuse_unreadable()  # what is paid for can be saved
-    values, paid = noisy_answers(plan, data, source, book, note=note, progress=progress, engine=engine)
-    audit = audit_record(plan, datetime.now(UTC), paid, note, simulated=book is None)
+    values, paid = noisy_answers(
+        plan, data, source, book, note=note, progress=progress, engine=engine, period=period
+    )
+    audit = audit_record(plan, datetime.now(UTC), paid, note, simulated=book is None, period=period)
     return Release(plan, Measurements(values), audit)
 
 

@@ -1,7 +1,7 @@
 """Measuring a plan in instalments: of each block the rows that look at one period last, when it is over.
 
 The noise of all instalments together is that of the plan, each number once, and so is what they cost a
-record, whatever later data and answers depend on: a Gaussian mechanism composes adaptively (claim T-003).
+record, whatever later data and answers depend on: a Gaussian mechanism composes adaptively (claim Y-003).
 A row needs the exact counts of the periods before: they are kept apart, or the same data are given again.
 """
 

@@ -231,11 +231,11 @@ class Book:
 
     def _read_periods(self, listed: object) -> tuple[str, ...]:
         """The periods of an event, as `steps` gives them."""
-        found = tuple(listed) if isinstance(listed, list) else (listed,)
-        if not all(isinstance(each, str) for each in found) or (self.step is not None and not found):
-            raise LedgerError(f"the ledger {self.name} has an event of no period")
-        if self.step is not None and any(covered(self.step, each) != (each,) for each in found):
-            raise LedgerError(f"the ledger {self.name} has an event of another period than a {self.step}")
+        found = tuple(listed) if isinstance(listed, list) else ()
+        if listed and not (found and all(isinstance(each, str) for each in found)):
+            raise LedgerError(f"the ledger {self.name} has an event of {listed!r}, which are no periods")
+        if self.step is not None and (not found or any(covered(self.step, own) != (own,) for own in found)):
+            raise LedgerError(f"the ledger {self.name} has an event of other periods than a {self.step}")
         return found
 
     def add(self, text: str) -> Entry:

@@ -1,7 +1,7 @@
 """Plans that are measured in instalments: each period when it comes, with nothing of later ones.
 
 Every privacy matrix over ordered periods has a lower-triangular root, `X = L'L`: row t of it needs the
-periods up to t only, and what looks back is answered by the rows so far (claim T-001). So the best plan that
+periods up to t only, and what looks back is answered by the rows so far (claim Y-001). So the best plan that
 waits for the end is measured as it goes. Time is never centred, and every block has it; the other attributes
 are split as ever.
 """
@@ -54,7 +54,7 @@ def instalments(
     """The best draft whose every row looks at the cells of attribute `at` up to one of them.
 
     The optimum of all mechanisms where the account has the work for it, otherwise blocks that keep the
-    attribute whole. With `renew`, time in blocks that know nothing of each other (claim T-004).
+    attribute whole. With `renew`, time in blocks that know nothing of each other (claim Y-004).
     """
     account = Account() if account is None else account
     asked = with_time(work, at)
@@ -91,7 +91,7 @@ def _uncentred(
     """Blocks over all subsets of the other attributes, each with the attribute whole.
 
     Weights that are all zero centre nothing and average nothing: what is left of a query without the
-    attribute is zero (claim T-002). The others are centred evenly, or as is best without instalments.
+    attribute is zero (claim Y-002). The others are centred evenly, or as is best without instalments.
     """
     sizes = work.schema.sizes
     found = []
@@ -108,7 +108,7 @@ def _uncentred(
 def triangular(draft: Draft, at: int) -> Draft:
     """The draft with lower-triangular roots of what it measures of an attribute, in the order of its cells.
 
-    What leaves cells unmeasured is filled first, with very little of the privacy (claim T-001).
+    What leaves cells unmeasured is filled first, with very little of the privacy (claim Y-001).
     """
     strategy, spans = draft.strategy, dict(draft.spans)
     shapes = list(strategy.shapes)
@@ -160,7 +160,7 @@ def _ends(size: int, renew: Renewal) -> list[int]:
 
 
 def _renewed(asked: Array, ends: Sequence[int], tolerance: float) -> Array:
-    """Blocks of time, each the best for what is asked while it lasts and in the block after it (T-004)."""
+    """Blocks of time, each the best for what is asked while it lasts and in the block after it (Y-004)."""
     size = asked.shape[1]
     rows = np.zeros((size, size))
     last = size - 1 - (asked[:, ::-1] != 0).argmax(axis=1)

@@ -200,15 +200,13 @@ def _warn(words: str) -> None:
 
 
 def _datasets(audit: Mapping[str, Any]) -> set[str | None]:
-    """What the ledgers say that a release is of; None for those that no ledger paid for.
-
-    A dataset is a name so far. What else a ledger may come to say of the data, such as their period, is to be
-    compared along with it.
-    """
+    """What a release is of: the dataset of its ledger and the period, if it states one; None without one."""
     if parts := audit.get("combined"):
         return set[str | None]().union(*map(_datasets, parts))
-    entry = audit.get("ledger")
-    return {entry.get("dataset") if isinstance(entry, Mapping) else None}
+    entry, period = audit.get("ledger"), audit.get("period")
+    if not isinstance(entry, Mapping):
+        return {None}
+    return {str(entry.get("dataset")) + ("" if period is None else f" of {period}")}
 
 
 def _ingredients(own: str | None, audit: Mapping[str, Any]) -> set[str]:

@@ -66,6 +66,8 @@ def checked_audit(audit: Manifest) -> Manifest:
     for key in ("residua", "numpy", "python", "time", "plan_hash", "noise", "note"):
         text(audit, key)
     flag(audit, "simulated")
+    for key in ("period",) if "period" in audit else ():
+        text(audit, key)
     Privacy.from_manifest(submanifest(audit, "privacy"))
     if entry(audit, "ledger") is not None:
         paid = submanifest(audit, "ledger")
@@ -80,11 +82,17 @@ def checked_audit(audit: Manifest) -> Manifest:
 
 
 def audit_record(
-    plan: Plan, time: datetime, entry: Mapping[str, str] | None, note: str, *, simulated: bool
+    plan: Plan,
+    time: datetime,
+    entry: Mapping[str, str] | None,
+    note: str,
+    *,
+    simulated: bool,
+    period: str | None = None,
 ) -> dict[str, Any]:
     """How a release came to be: versions, plan, ledger entry and policies, and nothing of the data."""
     schema = plan.schema
-    return {
+    return ({} if period is None else {"period": period}) | {
         "residua": __version__,
         "numpy": np.__version__,
         "python": platform.python_version(),

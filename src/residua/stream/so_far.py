@@ -1,7 +1,7 @@
 """A plan as if time ended now: the rows measured so far, and the tables that they answer.
 
 With a lower-triangular root the rows so far determine the cells so far, and numbers once published are never
-revised (claim T-001). So what was measured so far is a whole release about the periods so far.
+revised (claim Y-001). So what was measured so far is a whole release about the periods so far.
 """
 
 import math

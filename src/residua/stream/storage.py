@@ -2,7 +2,7 @@
 
 Each is one SQLite database, changed in transactions that are on disk when they end. The instalments that the
 first one holds decide what was measured; counts of any other are left over from an attempt that was cut off,
-and are written anew (claim T-003).
+and are written anew (claim Y-003).
 """
 
 import os

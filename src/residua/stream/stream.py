@@ -189,7 +189,7 @@ class Stream:
 
         Of the data only records of this period count: those of earlier ones that come late are not measured,
         which every release states. Cut off at any moment, it can be called again: nothing is measured twice,
-        and nothing is paid for twice (claim T-003).
+        and nothing is paid for twice (claim Y-003).
         """
         facts = self._facts()
         number = self._turn(period, facts)
@@ -281,8 +281,8 @@ class Stream:
             so_far = Shortened(plan, self._at, cells)
             plan = so_far.plan()
             measurements = so_far.measurements(values, plan.strategy)
-        audit = audit_record(plan, when, paid, last["note"], simulated=paid is None)
-        audit["period"] = f"{self.periods[0]}/{self.periods[done - 1]}" if done > 1 else self.periods[0]
+        span = "/".join(dict.fromkeys((self.periods[0], self.periods[done - 1])))
+        audit = audit_record(plan, when, paid, last["note"], simulated=paid is None, period=span)
         audit["stream"] = {
             "id": self._fact("id"),
             "plan_hash": self.plan.hash,
@@ -332,7 +332,7 @@ def _in_instalments(plan: Plan, at: int, over: str) -> Plan:
 
 
 def _refuse_caps(person: Person, at: int, classes: Integers, over: str) -> None:
-    """BudgetError where what is kept of a person cannot be decided from one period's records (T-005)."""
+    """BudgetError where what is kept of a person cannot be decided from one period's records (Y-005)."""
     for cap in person.caps:
         within = cap.attribute == at and all(
             len(np.unique(classes[cap.classes == own])) == 1 for own in np.unique(cap.classes)
