@@ -261,6 +261,50 @@ def test_by_keyboard_from_a_csv_header_to_a_spec_that_can_be_planned(serve, brow
     assert exported == (tmp_path / "people.yaml").read_text()
 
 
+def filled(browser: Browser, **values: str) -> None:
+    """Choose or write what stands in some fields."""
+    for name, value in values.items():
+        place = f"document.getElementById({json.dumps(name.replace('_', '-'))})"
+        told = "each.dispatchEvent(new Event('change', {bubbles: true}))"
+        browser.ask(f"(each => {{ each.value = {json.dumps(value)}; {told}; }})({place})")
+
+
+def test_numbers_and_hierarchies_are_declared_and_summed_on_the_page(serve, browser, tmp_path):
+    (tmp_path / "people.csv").write_text("place,income\nx,10.5\ny,11\n")
+    (tmp_path / "towns.csv").write_text("region,town\nNorth,x\nNorth,y\nSouth,z\n")
+    browser.show(serve())
+    browser.until("!document.getElementById('start').hidden")
+    chosen = "[...document.querySelectorAll('button')].find(each => each.textContent === 'people.csv')"
+    browser.ask(f"{chosen}.click()")
+    browser.until("!!document.getElementById('column-1-save')")
+    filled(browser, column_0_kind="hierarchy")
+    filled(browser, column_0_levels="region, town", column_0_rows="North, x\nNorth, y\nSouth, z")
+    browser.ask("document.getElementById('column-0-save').click()")
+    browser.until("document.querySelector('#column-0 summary').textContent.includes('3 cells')")
+    filled(browser, column_1_kind="quantity")
+    filled(browser, column_1_low="0", column_1_high="100", column_1_step="0.5", column_1_bins="20, 50")
+    browser.ask("document.getElementById('column-1-squares').click()")
+    browser.ask("document.getElementById('column-1-save').click()")
+    browser.until("document.querySelector('#column-1 summary').textContent.includes('9 cells')")
+    browser.until(IDLE)
+    browser.ask("document.querySelector('#add').open = true")
+    filled(browser, pick_0_family="level region", pick_1_family="means", table_name="means")
+    browser.ask("document.getElementById('add-table').click()")
+    bars = "[...document.querySelectorAll('.bars tbody b')].map(each => each.textContent)"
+    browser.until(f"{bars}.includes('means: sum of income')")
+    browser.until(IDLE)
+    spec = load_spec(tmp_path / "people.yaml")
+    assert spec.schema["place"].levels == ("region", "town")
+    assert repr(spec.schema["income"]) == "Number(0, 100, step=0.5, bins=[0, 20, 50, 100], degree=2)"
+    assert spec.workload.select("means").count == 4
+    filled(browser, column_0_path="towns.csv")
+    browser.ask("document.getElementById('column-0-save').click()")
+    browser.until("document.getElementById('status').textContent.trim() !== ''")
+    browser.until(IDLE)
+    assert spec.schema == load_spec(tmp_path / "people.yaml").schema
+    assert "path: towns.csv" in (tmp_path / "people.yaml").read_text()
+
+
 def test_targets_are_handles_and_say_what_they_cost(census, browser, tmp_path):
     browser.show(census)
     browser.until(IDLE)

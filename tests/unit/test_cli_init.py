@@ -1,7 +1,9 @@
 """`residua init`: whatever program wrote the file, and without a word that is not true."""
 
 import re
+from pathlib import Path
 
+import numpy as np
 import pytest
 from typer.testing import CliRunner
 
@@ -166,3 +168,21 @@ def test_a_draft_of_any_delimiter_can_be_released(place, delimiter):
     assert load_spec(spec).schema.names == HEADER
     run("release", "people.yaml", "--simulate", "1")
     assert rs.Release.load("people.release").table("sex").values.shape == (2,)
+
+
+@pytest.mark.parametrize("words", [(), ("--read-values",)])
+def test_a_draft_of_numbers_says_how_to_publish_their_sums(words):
+    chance = np.random.default_rng(1)
+    rows = (f"{sex},{pay:.2f}" for sex, pay in zip("FM" * 100, chance.gamma(2, 9000, 200), strict=True))
+    Path("people.csv").write_text("\n".join(["sex,pay", *rows, "F,"]))
+    run("init", "people.csv", *words)
+    text = Path("people.yaml").read_text()
+    head, _, rest = text.partition("    # or, to publish sums and means of it instead of counts by bins:\n")
+    head = re.sub(r"\n    residua: \{bins.*\n$", "\n", head)
+    rest = rest.replace("    # ", "    ", 2)
+    rest = rest.replace("- marginals: up to 2", "- families: {sex: identity, pay: [total, sum]}")
+    rest = rest.replace("minimum: CONFIRM, maximum: CONFIRM", "minimum: 0, maximum: 90000")
+    text = (head + rest).replace("step: CONFIRM", "step: 100").replace("enum: CONFIRM", "enum: [F, M]")
+    Path("people.yaml").write_text(text)
+    assert "sum of pay" in run("plan", "people.yaml").stdout
+    assert ("missing: true" in text) == bool(words)

@@ -3,6 +3,7 @@
 import json
 import threading
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -239,6 +240,43 @@ def test_planning_is_cancelled_and_taken_up_again(session, monkeypatch):
     session.replan()
     settle(session)
     assert not state_of(session)["stale"]
+
+
+def test_a_quick_plan_is_shown_until_there_is_a_better_one(session, monkeypatch):
+    """And the better one is at the budget that was chosen while it was planned."""
+    efforts, wait, plan = [], threading.Event(), Spec.plan
+
+    def slow(self, progress=None):
+        efforts.append(self.effort)
+        if self.effort != "quick":
+            assert wait.wait(10)
+            return plan(self)
+        return replace(plan(self), undone=("something",))
+
+    monkeypatch.setattr(Spec, "plan", slow)
+    session.ghost([])
+    session.edit(session.revision, [(("tables", 2), {"columns": ["age", "sex"]})])
+    while len(efforts) < 2:
+        time.sleep(0.001)
+    assert session.plan.undone == ("something",)
+    assert not session.stale
+    assert state_of(session)["planning"] is not None
+    session.edit(session.revision, [(("privacy", "rho"), 0.4)])
+    assert session.plan.budget == rs.zcdp("0.4")
+    wait.set()
+    settle(session)
+    assert efforts == ["quick", "normal"]
+    assert (session.plan.undone, session.plan.budget) == ((), rs.zcdp("0.4"))
+    assert not session.stale
+
+
+def test_nothing_is_planned_again_that_a_quick_plan_left_nothing_of(session, monkeypatch):
+    efforts, plan = [], Spec.plan
+    monkeypatch.setattr(Spec, "plan", lambda self, progress=None: efforts.append(self.effort) or plan(self))
+    session.ghost([])
+    session.edit(session.revision, [(("tables", 2), {"columns": ["age", "sex"]})])
+    settle(session)
+    assert efforts == ["quick"]
 
 
 def test_a_variant_is_kept_and_swapped(session, spec):

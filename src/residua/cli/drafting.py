@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
+import numpy as np
 import typer
 
 from residua._files import write_text
@@ -13,7 +14,15 @@ from residua.engines.sources import CSV
 from residua.schema.coding import listing
 from residua.spec import TO_CONFIRM, Document, read_document
 from residua.spec.dialects import Dialect
-from residua.spec.drafts import ColumnDraft, Draft, bins_between, dialect_of_file, draft_of
+from residua.spec.drafts import (
+    ColumnDraft,
+    Draft,
+    bins_between,
+    dialect_of_file,
+    draft_of,
+    quantity,
+    quantity_lines,
+)
 
 LOOKED = "This looked at the data: change ranges, bins and labels that are not public knowledge."
 
@@ -63,9 +72,12 @@ def _column(document: Document, name: str, entry: Mapping[Any, Any]) -> ColumnDr
             return ColumnDraft(name, "integer", cells, "lower and upper of the metadata")
         case "float":
             bins: object = TO_CONFIRM
+            to_sum = ""
             if isinstance(low, int | float) and isinstance(high, int | float) and low < high:
                 bins = bins_between(low, high)
-            return ColumnDraft(name, "number", f"residua: {{bins: {bins}, above: true}}", "choose the bins")
+                to_sum = quantity_lines(*quantity(np.array([low, high], dtype=np.float64)))
+            cells = f"residua: {{bins: {bins}, above: true}}"
+            return ColumnDraft(name, "number", cells, "choose the bins", to_sum=to_sum)
         case "string" | "datetime":
             cells = f"constraints: {{enum: {TO_CONFIRM}}}"
             return ColumnDraft(name, "string", cells, "all labels that can be, such as [F, M]")

@@ -34,18 +34,25 @@ _OTHER_TYPES = {"yes", "no", "y", "n", "true", "false", "on", "off", "null"}  # 
 
 @dataclass(frozen=True, slots=True)
 class ColumnDraft:
-    """One column: its Table Schema type, the line that gives its cells, and a remark."""
+    """One column: its Table Schema type, the lines that give its cells, and a remark.
+
+    `to_sum` are lines that could stand there instead, so that sums of it can be published.
+    """
 
     name: str
     type: str
     cells: str
     remark: str
     left_out: bool = False
+    to_sum: str = ""
 
     def lines(self) -> list[str]:
         """The field of the schema, as a comment where the column is left out."""
         cells = [f"    {line}" for line in self.cells.split("\n") if line]
         field = [f"  - name: {quoted(self.name)}", f"    type: {self.type}", *cells]
+        if self.to_sum:
+            field += ["    # or, to publish sums and means of it instead of counts by bins:"]
+            field += [f"    # {line}" for line in self.to_sum.split("\n")]
         return [f"  # {self.remark}", *(f"  # {line[2:]}" if self.left_out else line for line in field)]
 
 
@@ -69,13 +76,17 @@ class FieldDraft:
         """The draft for a field."""
         kind = field.get("type", "string")
         given = field.get("constraints") or {}
-        if "enum" in given or kind == "boolean" or {"bins", "hierarchy"} & {*(field.get("residua") or {})}:
+        known = {*(field.get("residua") or {})}
+        if "enum" in given or kind == "boolean" or {"bins", "hierarchy", "step"} & known:
             return cls(field)
         if kind in ("integer", "date"):
             ends = {end: given.get(end, TO_CONFIRM) for end in ("minimum", "maximum")}
             return cls({**field, "constraints": {**given, **ends}})
         if kind == "number":
-            return cls({**field, "residua": {"bins": TO_CONFIRM}})
+            bounded = {"minimum", "maximum"} <= {*given}
+            return cls(
+                {**field, "residua": {**({"step": TO_CONFIRM} if bounded else {}), "bins": TO_CONFIRM}}
+            )
         return cls({**field, "type": "string", "constraints": {**given, "enum": TO_CONFIRM}})
 
 
@@ -220,16 +231,20 @@ def _from_type(name: str, kind: Any) -> ColumnDraft:
         cells = f"constraints: {{minimum: {TO_CONFIRM}, maximum: {TO_CONFIRM}}}"
         return ColumnDraft(name, "integer", cells, "the smallest and the largest value that can be")
     if pa.types.is_floating(kind) or pa.types.is_decimal(kind):
-        remark = (
-            "the edges of the bins, such as [0, 10000, 25000]; 'above: true' opens the last one; to sum it, "
-        )
-        remark += "constraints: {minimum: .., maximum: ..} and residua: {step: ..}"
-        return ColumnDraft(name, "number", f"residua: {{bins: {TO_CONFIRM}}}", remark)
+        remark = "the edges of the bins, such as [0, 10000, 25000]; 'above: true' opens the last one"
+        instead = quantity_lines(TO_CONFIRM, TO_CONFIRM, TO_CONFIRM)
+        return ColumnDraft(name, "number", f"residua: {{bins: {TO_CONFIRM}}}", remark, to_sum=instead)
     if pa.types.is_date(kind) or pa.types.is_timestamp(kind):
         ends = f"constraints: {{minimum: {TO_CONFIRM}, maximum: {TO_CONFIRM}}}\nresidua: {{by: month}}"
         return ColumnDraft(name, "date", ends, "the first and the last day that can be; by day, month, ...")
     remark = "all labels that can be, such as [F, M]; or leave the column out"
     return ColumnDraft(name, "string", f"constraints: {{enum: {TO_CONFIRM}}}", remark)
+
+
+def quantity_lines(low: str, high: str, step: str, *, missing: bool = False) -> str:
+    """The lines of a column whose values are added up."""
+    gaps = ", missing: true" * missing
+    return f"constraints: {{minimum: {low}, maximum: {high}}}\nresidua: {{step: {step}{gaps}}}"
 
 
 def _from_values(name: str, column: "pyarrow.ChunkedArray") -> ColumnDraft:
@@ -240,7 +255,7 @@ def _from_values(name: str, column: "pyarrow.ChunkedArray") -> ColumnDraft:
     present, draft = column.drop_null(), _from_type(name, column.type)
     if not len(present) or (draft.type == "boolean" and len(present) == len(column)):
         return draft
-    gaps, constraints, additions = len(present) < len(column), "", []
+    gaps, constraints, additions, to_sum = len(present) < len(column), "", [], ""
     if draft.type == "boolean":
         read = "that there are no others"
     elif draft.type == "string":
@@ -265,11 +280,12 @@ def _from_values(name: str, column: "pyarrow.ChunkedArray") -> ColumnDraft:
             constraints, read = f"{{minimum: {low}, maximum: {high}}}", "this range"
         else:
             additions, read = [f"bins: {bins_by_quantiles(numbers)}", "above: true"], "these bins"
+            to_sum = quantity_lines(*quantity(numbers), missing=gaps)
     additions += ["outside: other"] * gaps
     cells = [f"constraints: {constraints}"] * bool(constraints)
     cells += [f"residua: {{{', '.join(additions)}}}"] * bool(additions)
     remark = f"read from the data: {TO_CONFIRM} {read}{EMPTY if gaps else ''}"
-    return ColumnDraft(name, draft.type, "\n".join(cells), remark)
+    return ColumnDraft(name, draft.type, "\n".join(cells), remark, to_sum=to_sum)
 
 
 def bins_by_quantiles(values: Array) -> list[float]:
@@ -283,6 +299,19 @@ def bins_by_quantiles(values: Array) -> list[float]:
     step = 10.0 ** np.floor(np.log10(spread / BINS / 2))
     edges = np.unique(np.append(np.floor(found[0] / step), np.round(found[1:] / step)))
     return [float(f"{edge * step:.10g}") for edge in edges]
+
+
+def quantity(values: Array) -> tuple[str, str, str]:
+    """Round bounds around numbers, and a step that divides their range into hundreds at least.
+
+    >>> quantity(np.array([3.0, 187_345.0]))
+    ('0', '190000', '100')
+    """
+    known = values[np.isfinite(values)]
+    low, high = float(known.min()), float(known.max())
+    coarse = 10.0 ** np.floor(np.log10(max(high - low, 1e-9) / 2))
+    found = np.floor(low / coarse) * coarse, np.ceil(high / coarse) * coarse, coarse / 100
+    return f"{found[0]:.12g}", f"{found[1]:.12g}", f"{found[2]:.12g}"
 
 
 def bins_between(low: float, high: float) -> list[float]:

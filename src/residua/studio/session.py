@@ -237,8 +237,8 @@ class Session:
 
     plan_key = ""
 
-    def _publish(self, found: Plan, spec: Spec) -> None:
-        self.before = self.figures
+    def _publish(self, found: Plan, spec: Spec, *, better: bool = False) -> None:
+        self.before = self.before if better else self.figures
         self.plan, self.figures = found, figures_of(found)
         self.plan_key, self.planned = _key(spec), _key(spec, with_budget=True)
         self.version += 1
@@ -270,17 +270,30 @@ class Session:
                 self.version += 1
 
     def _plan(self, job: Planning, spec: Spec) -> None:
-        try:
-            found = spec.plan(job.progress)
-        except ResiduaError as error:
+        """Plan with little effort, so that there is something to look at, and then with what is asked for."""
+        for effort in dict.fromkeys(("quick", spec.effort)):
+            better = effort != "quick"
+            if better and (self.plan is None or not self.plan.undone):
+                return
+            try:
+                found = replace(spec, effort=effort).plan(job.progress)
+            except ResiduaError as error:
+                with self.lock:
+                    if not job.stopped.is_set():
+                        self.failure = self._words(error)
+                return
             with self.lock:
-                if not job.stopped.is_set():
-                    self.failure = self._words(error)
-            return
-        with self.lock:
-            if not job.stopped.is_set():
-                self.ghosts = {}
-                self._publish(found, spec)
+                if job.stopped.is_set():
+                    return
+                self.ghosts = self.ghosts if better else {}
+                self._publish_now(found, spec, better)
+
+    def _publish_now(self, found: Plan, spec: Spec, better: bool) -> None:
+        """Publish a plan; at the budget that was chosen in the meantime."""
+        now = self.spec
+        if now is not None and now.budget is not None and now.targets is None and _key(now) == _key(spec):
+            found, spec = found if now.budget == found.budget else found.rescale(now.budget), now
+        self._publish(found, spec, better=better)
 
     def _next_ghost(self) -> str | None:
         with self.lock:

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from residua._text import visible
-from residua.errors import ResiduaError
+from residua.errors import ResiduaError, SchemaError
 from residua.schema.attribute import Attribute
 from residua.schema.files import attributes_from_fields
 from residua.spec import unconfirmed
@@ -104,7 +104,23 @@ def _described(attribute: Attribute) -> dict[str, Any]:
     size = attribute.size
     shown = [visible(attribute.label(cell)) for cell in range(min(size, SHOWN_LABELS))]
     levels = list(getattr(attribute, "levels", ()))
-    return {"cells": size, "labels": shown, "numeric": attribute.numeric, "levels": levels, "problem": None}
+    return {
+        "cells": size,
+        "labels": shown,
+        "numeric": attribute.numeric,
+        "counted": attribute.counted is not None,
+        "powers": sum(1 for power in (1, 2) if _adds_up(attribute, power)),
+        "levels": levels,
+        "problem": None,
+    }
+
+
+def _adds_up(attribute: Attribute, power: int) -> bool:
+    """Whether powers of its values have sums."""
+    try:
+        return bool(attribute.moment(power).any())
+    except SchemaError:
+        return False
 
 
 def _entry(entry: Any) -> dict[str, Any]:
@@ -137,6 +153,8 @@ def _ways(value: Any) -> str:
 
 
 def _family(value: Any) -> str:
+    if isinstance(value, list):
+        return ", ".join(map(_family, value))
     if isinstance(value, dict):
         return ", ".join(f"{word} {each}" for word, each in value.items())
     return str(value)

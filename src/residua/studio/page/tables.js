@@ -5,17 +5,20 @@ import { complain, edit, state } from "./store.js";
 /** @param {any} column @returns {[string, string][]} families that go with a column */
 function families(column) {
   /** @type {[string, string][]} */
-  const found = [["identity", "each value"]];
+  const found = column.counted ? [["identity", "each value"]] : [];
   for (const level of column.levels ?? []) found.push([`level ${level}`, `each ${level}`]);
-  if (column.numeric || column.field?.type === "date") {
+  if (column.counted && (column.numeric || column.field?.type === "date")) {
     found.push(["prefix", "up to each value"], ["ranges", "every range"], ["buckets", "groups that start at …"]);
   }
+  if (column.powers > 0) found.push(["means", "count and sum, for means"], ["sum", "sum"]);
+  if (column.powers > 1) found.push(["variances", "count, sum and squares, for variances"]);
   return found;
 }
 
 /** @param {any} column @param {number} at @returns {any} what the spec says for the family that was picked */
 function family(column, at) {
   const word = byId(`pick-${at}-family`)?.value ?? "identity";
+  if (word === "means" || word === "variances") return ["total", "sum", ...(word === "variances" ? [{ moment: 2 }] : [])];
   if (word.startsWith("level ")) return { level: word.slice(6) };
   if (word !== "buckets") return word;
   return { buckets: byId(`pick-${at}-edges`).value.split(/[\s,;]+/).filter(Boolean).map(Number) };
