@@ -67,6 +67,9 @@ MOST_RESIDUALS = 5_000_000  # of all blocks that are not centred; planning more 
 
 # Methods
 COMPARED_PLACES = 128  # cells of an attribute with levels up to which it is also planned without them
+VECTOR_CELLS = 256  # joint cells beside places that are measured together: their costs are compared
+VECTOR_ENTRIES = 20_000_000  # of a square matrix for every place: 160 MB, several times
+VECTOR_WORK = 1e10  # steps times places times cubes of cells, of a search for their precisions: 15 seconds
 MANY_TABLES = 50_000  # above this choosing weights would take minutes
 BLOCK_RANK = 2_600  # of a block that is no product; above, the best product of factors is taken instead
 UNION_WORK = 9e10  # operations up to which all tables with joint families are solved as one block

@@ -7,22 +7,12 @@ import numpy as np
 import pytest
 from pyarrow import parquet
 
+from places_twin import dense_queries, dense_rows, hierarchy, joint_optimum
+
 import residua as rs
 from residua.errors import DataError, Infeasible, NotInSpan, WorkloadError
 from residua.strategy.costs import batches_of
 from residua.verify import verify
-
-
-def hierarchy(draw: np.random.Generator, levels: int, least: int, most: int) -> rs.Hierarchy:
-    """Places of an irregular tree, in an order that is not that of the tree."""
-    paths = [("p0",)]
-    paths = [(f"{at}",) for at in range(draw.integers(max(least, 2), most + 1))]
-    for _ in range(levels - 1):
-        paths = [
-            (*path, f"{path[-1]}.{at}") for path in paths for at in range(draw.integers(least, most + 1))
-        ]
-    names = tuple(f"l{at}" for at in range(levels))
-    return rs.Hierarchy(names, [paths[at] for at in draw.permutation(len(paths))])
 
 
 def some_schema(seed: int, levels: int = 3, most: int = 4) -> rs.Schema:
@@ -30,50 +20,6 @@ def some_schema(seed: int, levels: int = 3, most: int = 4) -> rs.Schema:
     return rs.Schema(
         age=rs.Integer(0, 3), place=hierarchy(draw, levels, 1, most), sex=rs.Categorical("F", "M", "X")
     )
-
-
-def dense_rows(plan: rs.Plan) -> tuple[np.ndarray, np.ndarray]:
-    """Every row that a plan measures over all joint cells, and one over the variance of its noise."""
-    strategy, sizes = plan.strategy, plan.schema.sizes
-    rows, precisions = [], []
-    for layer, blocks in zip(strategy.layers, strategy.levels(), strict=True):
-        for number, subset in enumerate(layer.subsets.tolist()):
-            own = np.ones((1,))
-            matrix = np.ones((1, 1))
-            for shape in layer.shapes[number].tolist():
-                matrix = np.kron(matrix, strategy.shapes[shape].matrix)
-            order = [subset[place] for places in layer.layout for place in places]
-            inner = matrix.reshape(len(matrix), *(sizes[at] for at in order))
-            inner = np.moveaxis(inner, range(1, 1 + len(order)), 1 + np.argsort(np.argsort(order)))
-            full = np.ones((len(matrix), *sizes))
-            full = full * inner.reshape(
-                len(matrix), *(sizes[at] if at in order else 1 for at in range(len(sizes)))
-            )
-            if blocks is not None:
-                mask = (blocks == number).reshape(
-                    [-1 if at == layer.within else 1 for at in range(len(sizes))]
-                )
-                full = full * mask
-            rows.append(full.reshape(len(matrix), -1) * layer.multiplier)
-            precisions += [1 / (layer.noise[number] * layer.multiplier**2)] * len(matrix)
-            assert own.size
-    return np.concatenate(rows), np.array(precisions)
-
-
-def dense_queries(work: rs.Workload) -> np.ndarray:
-    found = []
-    sizes = work.schema.sizes
-    for group in work.groups():
-        order, matrix = [], np.ones((1, 1))
-        for factor in group.factors:
-            order += factor.attributes
-            matrix = np.kron(matrix, factor.queries.matrix())
-        rest = [at for at in range(len(sizes)) if at not in order]
-        matrix = np.kron(matrix, np.ones((1, int(np.prod([sizes[at] for at in rest])))))
-        shape = [sizes[at] for at in (*order, *rest)]
-        back = np.argsort([*order, *rest])
-        found.append(matrix.reshape(-1, *shape).transpose(0, *(1 + back)).reshape(len(matrix), -1))
-    return np.concatenate(found)
 
 
 def tables(schema: rs.Schema) -> list[rs.Workload]:
@@ -133,10 +79,6 @@ def test_other_sets_of_places_are_answered_and_smaller_ones_refused():
     )
     with pytest.raises(NotInSpan, match="smaller places"):
         coarse.variances(rs.table(schema, ["place"]))
-
-
-def joint_optimum(work: rs.Workload) -> float:
-    return rs.plan(work, rs.privacy_cost(1), method="dense", gap=1e-5).ideal.rmse
 
 
 @pytest.mark.parametrize("seed", [1, 2, 3])

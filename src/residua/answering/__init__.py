@@ -14,6 +14,7 @@ structures is only how that is computed:
 | anything else | `coupled`: private coordinates eliminated, shared ones solved | O-001 to O-004 |
 | blocks that see classes of cells | `coarsened`: queries split, parts answered as above | H-041 |
 | blocks within places, at several levels | `places`: one pass up the tree and one down | T-007 |
+| the same by rows that differ by level | `vector_places`: with a matrix at every place | T-010 |
 
 | symbol | meaning |
 |---|---|

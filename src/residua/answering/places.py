@@ -78,12 +78,7 @@ class Places(Answerer):
     ) -> None:
         self.measures, self.layers = measures, layers
         (self.place,) = {layer.within for layer in layers if layer.within is not None}
-        distinct = {id(own): own for own in levels if own is not None}
-        counts = sorted(distinct.values(), key=lambda own: int(own.max()))
-        kept = [own for at, own in enumerate(counts) if not at or own.max() > counts[at - 1].max()]
-        self.nest = Nest.of(kept)
-        depths = {len(rank): depth for depth, rank in enumerate(self.nest.ranks)}
-        self.depths = [0 if own is None else depths[int(own.max()) + 1] for own in levels]
+        self.nest, self.depths = nest_of(levels)
         self.channels = {
             subset: self._channel([(at, row) for at, row in rows]) for subset, rows in self._rows().items()
         }
@@ -115,14 +110,7 @@ class Places(Answerer):
 
     def split(self, group: Table) -> tuple[int, Queries | None, Table]:
         """The position of the factor on the place, its queries, and the table without it."""
-        group = without_totals(group)
-        for number, factor in enumerate(group.factors):
-            if self.place in factor.attributes:
-                if len(factor.attributes) > 1:
-                    raise not_in_span(f"table {group.name!r} ties places to other attributes", [self.place])
-                others = group.factors[:number] + group.factors[number + 1 :]
-                return number, factor.queries, replace(group, factors=others)
-        return 0, None, group
+        return without_place(self.place, group)
 
     def pieces(self, rest: Table) -> Pieces:
         """Subsets that a table without its places has a piece in, and the parts of those."""
@@ -193,6 +181,26 @@ class Places(Answerer):
         return PlacesEstimator(self, estimates)
 
 
+def without_place(place: int, group: Table) -> tuple[int, Queries | None, Table]:
+    """The position of the factor on the place, its queries, and the table without it."""
+    group = without_totals(group)
+    for number, factor in enumerate(group.factors):
+        if place in factor.attributes:
+            if len(factor.attributes) > 1:
+                raise not_in_span(f"table {group.name!r} ties places to other attributes", [place])
+            others = group.factors[:number] + group.factors[number + 1 :]
+            return number, factor.queries, replace(group, factors=others)
+    return 0, None, group
+
+
+def nest_of(levels: Sequence[Integers | None]) -> tuple[Nest, list[int]]:
+    """The tree of the levels that layers are within, and the depth of each; None is the root, as is one."""
+    distinct = {int(own.max()): own for own in levels if own is not None and own.max() > 0}
+    nest = Nest.of([distinct[most] for most in sorted(distinct)])
+    depths = {len(rank): depth for depth, rank in enumerate(nest.ranks)}
+    return nest, [0 if own is None else depths[int(own.max()) + 1] for own in levels]
+
+
 @dataclass(frozen=True, eq=False)
 class Asked:
     """What queries ask of places: of each a node, or rows over all places where they ask for other sets."""
@@ -244,7 +252,7 @@ class Asked:
             return np.concatenate(
                 [
                     np.einsum("rc,cr->r", rows, channel.solved(self._last(channel, rows)))
-                    for rows in self._rows(channel, name)
+                    for rows in self.rows(channel.depth, name)
                 ]
             )
         if self.depths.max() > channel.depth:
@@ -265,17 +273,19 @@ class Asked:
         """Covariances with other queries for noise 1, (count, other count)."""
         if self.count > other.count:
             return other.covariance(channel, self, name).T
-        theirs = np.concatenate(list(other._rows(channel, name)))
-        found = [theirs @ channel.solved(self._last(channel, rows)) for rows in self._rows(channel, name)]
+        theirs = np.concatenate(list(other.rows(channel.depth, name)))
+        found = [
+            theirs @ channel.solved(self._last(channel, rows)) for rows in self.rows(channel.depth, name)
+        ]
         return np.concatenate([each.T for each in found])
 
     def _last(self, channel: Channel, rows: Array) -> list[Array | None]:
         return [None] * channel.depth + [rows.T]
 
-    def _rows(self, channel: Channel, name: str) -> Iterator[Array]:
-        """The queries over the classes of a channel's last level, some at a time, (some, classes)."""
-        own = Classes(self.nest.classes[channel.depth])
-        seen = self.on(channel.depth, name)
+    def rows(self, depth: int, name: str) -> Iterator[Array]:
+        """The queries over the classes of a level, some at a time, (some, classes)."""
+        own = Classes(self.nest.classes[depth])
+        seen = self.on(depth, name)
         if self.count * own.count > PLACE_QUERIES:
             raise Infeasible(
                 f"table {name!r} asks {self.count:,} sets of places that are no places of a level, of "

@@ -18,7 +18,7 @@ from residua.kernel.block import FITS, Whole, block_cost, cost_power, costs_by_c
 from residua.kernel.measurement import Measurement
 
 JOINT_CELLS = 2**20  # of the attributes beside the places, or pairs of them, that are compared
-MOST_PROFILES = 2**6  # of joint cells, or pairs, that none outdoes: each is one pass through the tree
+MOST_PROFILES = 2**8  # of joint cells, or pairs, that none outdoes: each is one pass through the tree
 
 
 def paths_cost(measurements: Sequence[Measurement], *, replaced: bool) -> Fraction:

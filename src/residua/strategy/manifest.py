@@ -267,6 +267,8 @@ def refuse_unfit(strategy: Strategy, sizes: Sequence[int]) -> None:
     _refuse(len(set(used)) < len(used), "an attribute that is split in two ways")
     for layer in strategy.layers:
         _check_layer(layer, strategy, domains[layer.domain].sizes)
+    if strategy.nested:
+        _check_alike(strategy)
     each = [strategy.blocks(domain) for domain in range(len(domains))]
     residuals = sum(len(layer.noise) * 2 ** layer.subsets.shape[1] for layer in strategy.layers)
     centred = residuals <= MOST_RESIDUALS or all(own.centred(layer) for own in each for layer in own.layers)
@@ -274,26 +276,30 @@ def refuse_unfit(strategy: Strategy, sizes: Sequence[int]) -> None:
 
 
 def _check_places(strategy: Strategy) -> None:
-    """Blocks within places are one for each place of a level, and measure the same at all levels."""
+    """Blocks within places are one for each place of a level, of one attribute alone."""
     _refuse(bool(strategy.query_splits), "queries split between places")
     _refuse(max(layer.domain for layer in strategy.layers) >= len(strategy.domains), "blocks of no domain")
     within = {layer.within for layer in strategy.layers if layer.within is not None}
     _refuse(len(within) > 1 or max(within) >= len(strategy.sizes), "places of several attributes, or of none")
-    measured: dict[tuple[int, ...], list[int]] = {}
     for layer in strategy.layers:
         places = strategy.domains[layer.domain].sizes[max(within)]
         _refuse(layer.within is not None and len(layer.noise) != places, "places that no level has")
         _refuse(bool((layer.subsets == max(within)).any()), "blocks on the places that they are within")
-        for subset, shapes in zip(
-            layer.subsets[: None if layer.within is None else 1].tolist(), layer.shapes.tolist(), strict=False
-        ):
-            known = measured.setdefault(tuple(subset), shapes)
-            _refuse(known != shapes, "places of which different things are measured")
     levels = {int(own.max()): own for own in strategy.levels() if own is not None}
     try:
         Nest.of([levels[count] for count in sorted(levels)])
     except ValueError as error:
         raise FileFormatError("a saved strategy has places that are not nested") from error
+
+
+def _check_alike(strategy: Strategy) -> None:
+    """Blocks within places on the same attributes measure the same, or rows over all of the others."""
+    measured: dict[tuple[int, ...], list[int]] = {}
+    for layer in () if strategy.by_vectors else strategy.layers:
+        subsets = layer.subsets[: None if layer.within is None else 1].tolist()
+        for subset, shapes in zip(subsets, layer.shapes.tolist(), strict=False):
+            known = measured.setdefault(tuple(subset), shapes)
+            _refuse(known != shapes, "places of which different things are measured")
 
 
 def _refuse(wrong: bool, what: str) -> None:

@@ -28,7 +28,9 @@ from residua.answering.choice import answerer_for
 from residua.answering.coarsened import Coarsened, QuerySplit
 from residua.answering.places import Places
 from residua.answering.protocol import Answerer, Estimates
+from residua.answering.vector_places import VectorPlaces
 from residua.errors import Infeasible
+from residua.kernel.block import column_costs
 from residua.linalg.matrices import Measure
 from residua.privacy import NoiseLaw
 from residua.privacy.statement import variance_ratio
@@ -95,6 +97,15 @@ class Strategy:
         """Whether blocks are within the cells of an attribute, at several levels."""
         return any(layer.within is not None for layer in self.layers)
 
+    @cached_property
+    def by_vectors(self) -> bool:
+        """Whether all blocks are within places and measure rows, not centred, over the same attributes."""
+        layers = self.layers
+        if any(layer.within is None or len(layer.layout) != 1 for layer in layers):
+            return False
+        alike = all(np.array_equal(layer.subsets[0], layers[0].subsets[0]) for layer in layers)
+        return alike and not all(self.blocks(layer.domain).centred(layer) for layer in layers)
+
     def attributes(self) -> list[int]:
         """Attributes of the schema that some block looks at, ascending."""
         found: set[int] = set()
@@ -119,6 +130,8 @@ class Strategy:
     @cached_property
     def answerer(self) -> Answerer:
         """How figures and estimates of these blocks are computed."""
+        if self.by_vectors:
+            return VectorPlaces(self.levels(), self.sizes, self.shapes, self.layers)
         if self.nested:
             return Places(
                 self.levels(), self.sizes, self.measures, self.shapes, self.layers, self.grain is not None
@@ -184,8 +197,24 @@ class Strategy:
             if layer.within is None or cells is None:
                 yield own
             else:
-                paths[layer.within] = paths.get(layer.within, 0) + own[cells]
-        yield from (each[[each.argmax()]] for each in paths.values())
+                paths[layer.within] = paths.get(layer.within, 0) + self._by_cell(layer, own)[cells]
+        yield from (each.reshape(-1)[[each.argmax()]] for each in paths.values())
+
+    def _by_cell(self, layer: Layer, costs: AnyArray) -> AnyArray:
+        """What blocks within places cost in their dearest cell, (blocks, 1), or in each, (blocks, cells).
+
+        Grains are rounded up.
+        """
+        if not self.by_vectors:
+            return costs[:, None]
+        matrix = self.shapes[layer.shapes[0, 0]].matrix
+        if costs.dtype.kind == "f":
+            columns = column_costs(self.law, matrix)
+            return np.asarray(costs[:, None] * (columns / columns.max()))
+        cells = column_costs(self.law, matrix.astype(np.int64)).tolist()
+        known, owners = np.unique(costs, return_inverse=True)
+        found = [[-(-share * own // max(cells)) for own in cells] for share in known.tolist()]
+        return np.array(found, dtype=np.int64)[owners]
 
     def exact_cost(self) -> Fraction:
         """Privacy cost of an integer strategy, exactly: so many grains of `2^-grain` each."""
