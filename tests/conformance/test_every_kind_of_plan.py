@@ -41,7 +41,8 @@ PLACED = rs.Schema(
     a1=rs.Integer(0, 2),
     a2=rs.Integer(0, 1),
 )
-PLACES = rs.table(PLACED, ["a1", "a2"]) + rs.levels(PLACED, "a0", {"a1": rs.prefix})
+PLACES = rs.table(PLACED, ["a1", "a2"]) + rs.levels(PLACED, "a0", ["a1"])
+UNLIKE = rs.table(PLACED, ["a1", "a2"]) + rs.levels(PLACED, "a0", {"a1": rs.prefix})
 GAUSS, LAPLACE = rs.zcdp(1), rs.pure_dp(1)
 REPLACED = rs.Unit(neighbours="replace_one")
 
@@ -63,6 +64,7 @@ PLANS: dict[str, tuple[str, Callable[[], rs.Plan]]] = {
     "by kinds": ("coarsened", lambda: rs.plan(CONDITIONS, GAUSS)),
     "by kinds beside cells": ("coarsened", lambda: rs.plan(BESIDE, GAUSS, method="querysmasher")),
     "places": ("places", lambda: rs.plan(PLACES, GAUSS, method="places")),
+    "unlike levels": ("vectorplaces", lambda: rs.plan(UNLIKE, GAUSS, method="places")),
     "one product for all": ("kronecker", lambda: rs.plan(PREFIXES, GAUSS, method="hdmm-kron")),
     "identity": ("kronecker", lambda: rs.plan(PREFIXES, GAUSS, method="identity")),
     "hierarchical": ("kronecker", lambda: rs.plan(PREFIXES, GAUSS, method="hierarchical")),
@@ -77,6 +79,7 @@ PLANS: dict[str, tuple[str, Callable[[], rs.Plan]]] = {
     ),
     "replaced records": ("kronecker", lambda: rs.plan(PREFIXES, GAUSS, unit=REPLACED)),
     "replaced places": ("places", lambda: rs.plan(PLACES, GAUSS, method="places", unit=REPLACED)),
+    "replaced unlike": ("vectorplaces", lambda: rs.plan(UNLIKE, GAUSS, method="places", unit=REPLACED)),
     "replaced union": ("diagonal", lambda: rs.plan(CROSSED, GAUSS, method="hdmm-union", unit=REPLACED)),
     "replaced by kinds": ("coarsened", lambda: rs.plan(CONDITIONS, GAUSS, unit=REPLACED)),
     "laplace": ("nested", lambda: rs.plan(PREFIXES, LAPLACE)),

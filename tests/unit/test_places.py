@@ -5,9 +5,8 @@ from itertools import product
 
 import numpy as np
 import pytest
-from pyarrow import parquet
-
 from places_twin import dense_queries, dense_rows, hierarchy, joint_optimum
+from pyarrow import parquet
 
 import residua as rs
 from residua.errors import DataError, Infeasible, NotInSpan, WorkloadError

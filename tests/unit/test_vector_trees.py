@@ -1,4 +1,4 @@
-"""Trees with a vector at every node, against dense matrices; the dual of regular trees against its bracket."""
+"""Trees with a vector at every node, against dense matrices; the dual of regular trees, its bracket."""
 
 import numpy as np
 import pytest

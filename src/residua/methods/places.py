@@ -29,7 +29,6 @@ from residua.solve.trees import TreeSolution, solve_tree
 from residua.strategy.strategy import Strategy
 from residua.workload import Table, Workload
 
-
 NEAR = 1e-3  # of the value: a distance from the bound at which nothing else is tried
 
 
