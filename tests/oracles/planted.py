@@ -17,6 +17,7 @@ import pytest
 
 import residua as rs
 from residua import _measure
+from residua.engines import persons
 from residua.engines.memory import MemoryEngine
 from residua.kernel import cost, measuring
 from residua.kernel.measurement import Measurement
@@ -467,6 +468,82 @@ def a_warning_counts_what_was_dropped(patch):
         return found
 
     settled(patch, told)
+
+
+# Persons of whom only some records are counted
+
+ENFORCED = Unit(id="person_id", max_records=2)
+CAPPED = Unit(id="person_id", max_records=4, one_per="age")
+
+
+@mutant
+def every_record_of_a_person_is_counted(patch):
+    patch.setattr(persons, "_kept", lambda person, whose, words, packing: np.arange(len(whose)))
+    return made(unit=ENFORCED)
+
+
+@mutant
+def one_record_of_a_person_too_many(patch):
+    around(patch, persons, "_lowest", lambda own, groups, marks, most: own(groups, marks, most + 1))
+    return made(unit=ENFORCED)
+
+
+@mutant
+def records_of_one_class_are_not_limited(patch):
+    around(patch, persons, "_kept", lambda own, person, *rest: own(replace(person, caps=()), *rest))
+    return made(unit=CAPPED)
+
+
+@mutant
+def what_is_kept_of_a_person_depends_on_others(patch):
+    def crowded(own, words, counts):
+        return own([each + np.uint64(len(counts) * (at + 1)) for at, each in enumerate(words)], counts)
+
+    around(patch, persons, "_marks", crowded)
+    return made(unit=ENFORCED)
+
+
+@mutant
+def what_is_kept_of_a_person_depends_on_the_order_of_the_data(patch):
+    around(patch, persons, "_marks", lambda own, words, counts: np.arange(len(words[0]), dtype=np.uint64))
+    return made(unit=ENFORCED)
+
+
+@mutant
+def two_persons_are_taken_for_one(patch):
+    around(patch, persons, "numbered", lambda own, ids: own(ids) // np.uint64(2))
+    return made(unit=ENFORCED)
+
+
+@mutant
+def records_without_an_id_are_counted_though_they_are_refused(patch):
+    def free(own, person, *rest):
+        return own(replace(person, unit=replace(person.unit, missing_id="own")), *rest)
+
+    around(patch, persons, "without_missing", free)
+    return made(unit=ENFORCED)
+
+
+@mutant
+def records_without_an_id_are_one_person(patch):
+    own = persons.plain_ids
+
+    def filled(values, name):
+        found = own(values, name)
+        return found.fill_null(b"nobody") if found.null_count else found
+
+    patch.setattr(persons, "plain_ids", filled)
+    return made(unit=replace(ENFORCED, missing_id="drop"))
+
+
+@mutant
+def a_person_is_planned_as_if_all_records_were_apart(patch):
+    unchecked(patch)
+    patch.setattr("residua.kernel.person.cost_power", lambda law: 1)
+    plan = made(unit=ENFORCED)
+    patch.undo()
+    unchecked(patch)
+    return plan
 
 
 # Messages and files

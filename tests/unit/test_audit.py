@@ -41,8 +41,23 @@ def test_without_a_defect_the_same_plans_raise_no_alarm():
     assert audit(planted.made(), rounds=1).alarms == []
 
 
-def test_plans_that_bound_records_by_persons_are_refused_with_the_remedy():
+@pytest.mark.parametrize("neighbours", ["add_remove", "replace_one"])
+@pytest.mark.parametrize(
+    ("missing", "per"), [("error", {"age": 1}), ("drop", {}), ("own", {"age": 1, "home": 2})]
+)
+def test_whole_persons_come_go_and_change_without_an_alarm(neighbours, missing, per):
+    unit = rs.Unit(3, neighbours, id="household_id", max_per=per, missing_id=missing)
+    found = audit(planted.made(unit=unit), rounds=1)
+    assert found.alarms == []
+    how = "added with" if neighbours == "add_remove" else "replaced by"
+    assert found.neighbours[f"one household {how} many records"] == 1
+    assert found.neighbours[f"a record without an id, policy {missing}"] == 1
+    assert found.neighbours["one household of many records changed in a file"] == 1
+
+
+def test_persons_with_values_that_nobody_can_invent_are_refused_with_the_remedy(monkeypatch):
     plan = rs.plan(rs.marginals(SMALL, ways=1), rs.zcdp(1), unit=rs.Unit(id="person", max_records=2))
+    monkeypatch.setattr("residua.audit.replay.can_say", lambda schema: False)
     with pytest.raises(rs.Infeasible, match=r"unit=rs.Unit\(max_records"):
         audit(plan)
 

@@ -31,9 +31,18 @@ def invented_plans(seed: int = 0) -> Iterator[Plan]:
 def _plan(chance: np.random.Generator) -> Plan:
     schema = Schema({f"a{at}": _attribute(chance) for at in range(int(chance.integers(1, 4)))})
     budget, law = _budget(chance)
-    unit = Unit(int(chance.choice([1, 1, 3])), _any(chance, ("add_remove", "add_remove", "replace_one")))
     methods = ["auto", "auto", *sorted(methods_for(law))]
-    return plan(_work(schema, chance), budget, method=_any(chance, methods), unit=unit)
+    return plan(_work(schema, chance), budget, method=_any(chance, methods), unit=_unit(schema, chance))
+
+
+def _unit(schema: Schema, chance: np.random.Generator) -> Unit:
+    neighbours = _any(chance, ("add_remove", "add_remove", "replace_one"))
+    if chance.random() < 0.7:
+        return Unit(int(chance.choice([1, 1, 3])), neighbours)
+    most, missing = int(chance.integers(1, 5)), _any(chance, ("error", "drop", "own"))
+    per = {_any(chance, schema.names): int(chance.integers(1, most))} if most > 1 else {}
+    capped = per if chance.random() < 0.5 else {}
+    return Unit(most, neighbours, id="who", max_per=capped, missing_id=missing)
 
 
 def _any(chance: np.random.Generator, options: Any) -> Any:

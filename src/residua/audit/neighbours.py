@@ -1,7 +1,7 @@
 """Invented data and their neighbours: records and people that come, go or change, in the schema or out."""
 
 import csv
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -57,16 +57,16 @@ def neighbours_of(plan: Plan, base: Sequence[Cells], chance: np.random.Generator
     whom = "a record" if people == 1 else f"a person of {people} records"
     if plan.unit.replacing:
         going = list(base[people:])
-        yield _inside(schema, f"{whom} replaced by the dearest", coming + going)
-        yield _inside(schema, f"{whom} replaced by another", [other] * people + going)
+        yield inside(schema, f"{whom} replaced by the dearest", coming + going)
+        yield inside(schema, f"{whom} replaced by another", [other] * people + going)
     else:
-        yield _inside(schema, f"{whom} added, the dearest", [*base, *coming])
-        yield _inside(schema, f"{whom} added", [*base, *[other] * people])
-        yield _inside(schema, f"{whom} removed", list(base[people:]))
-        yield _inside(schema, "a record removed from the end", list(base[:-1]))
+        yield inside(schema, f"{whom} added, the dearest", [*base, *coming])
+        yield inside(schema, f"{whom} added", [*base, *[other] * people])
+        yield inside(schema, f"{whom} removed", list(base[people:]))
+        yield inside(schema, "a record removed from the end", list(base[:-1]))
     if can_say(schema):
         again = [dear, *base[1:]] if plan.unit.replacing else [*base, dear]
-        yield Neighbour("values instead of codes", _columns(schema, again), tuple(again))
+        yield Neighbour("values instead of codes", columns_of(schema, again), tuple(again))
     yield from _outside(schema, base, other, replacing=plan.unit.replacing)
 
 
@@ -80,7 +80,8 @@ def codes(schema: Schema, records: Sequence[Cells]) -> Any:
     return found
 
 
-def _inside(schema: Schema, what: str, records: Sequence[Cells]) -> Neighbour:
+def inside(schema: Schema, what: str, records: Sequence[Cells]) -> Neighbour:
+    """These records as an array of codes."""
     return Neighbour(what, codes(schema, records), tuple(records))
 
 
@@ -95,14 +96,21 @@ def _outside(schema: Schema, base: Sequence[Cells], record: Cells, *, replacing:
             fate = {"drop": None, "other": size - 1, "clip": nearest[where]}.get(policy, -1)
             given = codes(schema, [*kept, (*record[:at], code, *record[at + 1 :])])
             yield _under(f"a code {where} the schema, policy {policy}", given, kept, record, at, fate)
-        if spoken:
-            fate = {"drop": None, "other": size - 1}.get(policy, -1)
-            for what, value in (("a missing value", None), ("a value outside", _stranger(attribute))):
-                columns = _columns(schema, [*kept, record])
-                columns[schema.names[at]][-1] = value
-                clipped = policy == "clip" and value is not None
-                lot = attribute.cell(_nearest(attribute)) if clipped else fate
-                yield _under(f"{what}, policy {policy}", columns, kept, record, at, lot)
+        for what, value, lot in strangers(attribute) if spoken else ():
+            columns = columns_of(schema, [*kept, record])
+            columns[schema.names[at]][-1] = value
+            yield _under(what, columns, kept, record, at, lot)
+
+
+def strangers(attribute: Attribute) -> Iterator[tuple[str, object, int | None]]:
+    """Values that have no cell: what each is, and the cell it gets; None if dropped, -1 if refused."""
+    if isinstance(attribute, Number):  # has no value that is said, but its ends
+        return
+    policy = attribute.outside
+    fate = {"drop": None, "other": attribute.size - 1}.get(policy, -1)
+    yield f"a missing value, policy {policy}", None, fate
+    clipped = attribute.cell(_nearest(attribute)) if policy == "clip" else fate
+    yield f"a value outside, policy {policy}", _stranger(attribute), clipped
 
 
 def _under(
@@ -117,20 +125,18 @@ def _under(
 
 def can_say(schema: Schema) -> bool:
     """Whether values of all attributes can be invented; of kinds that users made, only codes can."""
-    return all(
-        isinstance(each, Integer | Categorical | Binned | Date | Hierarchy) for each in schema.attributes
-    )
+    kinds = (Integer, Categorical, Binned, Date, Hierarchy, Number)
+    return all(isinstance(each, kinds) for each in schema.attributes)
 
 
-def written(schema: Schema, records: Sequence[Cells], path: Path) -> Path:
-    """A CSV file of records."""
-    columns = _columns(schema, records)
+def written(columns: Mapping[str, Sequence[Any]], path: Path) -> Path:
+    """A CSV file of columns."""
     with open(path, "w", newline="", encoding="utf-8") as stream:
         csv.writer(stream).writerows([columns, *zip(*columns.values(), strict=True)])
     return path
 
 
-def _columns(schema: Schema, records: Sequence[Cells]) -> dict[str, list[Any]]:
+def columns_of(schema: Schema, records: Sequence[Cells]) -> dict[str, list[Any]]:
     """Records as columns of values."""
     return {
         name: [_value(attribute, record[at]) for record in records]
@@ -144,6 +150,8 @@ def _value(attribute: Any, cell: int) -> object:
         return attribute.low + cell
     if isinstance(attribute, Binned):
         return attribute.edges[cell]
+    if isinstance(attribute, Number):
+        return float(attribute.high if cell else attribute.low)
     return attribute.values[cell] if isinstance(attribute, Categorical) else attribute.label(cell)
 
 

@@ -16,7 +16,16 @@ from residua._arrays import Integers
 from residua._measure import measure
 from residua._text import counted
 from residua.audit.expected import Cells, answers, cost
-from residua.audit.neighbours import Neighbour, base_records, can_say, codes, neighbours_of, written
+from residua.audit.neighbours import (
+    Neighbour,
+    base_records,
+    can_say,
+    columns_of,
+    inside,
+    neighbours_of,
+    written,
+)
+from residua.audit.people import Visit, base_people, people, people_beside
 from residua.audit.recording import NOTE, Run, run
 from residua.errors import Infeasible, ResiduaError
 from residua.kernel.measuring import refuse_unkept
@@ -86,10 +95,10 @@ def audit(plan: Plan, *, rounds: int = 2, seed: int = 0) -> Audit:
 
 def alarms_of(plan: Plan, found: Audit, *, rounds: int = 2, seed: int = 0) -> Iterator[str]:
     """One alarm after the other, as they come; `found` counts what was tried."""
-    if plan.unit.id is not None:
+    if plan.unit.id is not None and not can_say(plan.schema):
         raise Infeasible(
-            f"invented records have no {plan.unit.id!r}, so plans for a {plan.unit.noun} are not replayed; "
-            "audit the same tables with unit=rs.Unit(max_records=...), and check releases by residua verify"
+            f"records with {plan.unit.id!r} are invented by their values, which attributes of kinds of your "
+            "own do not tell; audit the same tables with unit=rs.Unit(max_records=...)"
         )
     try:
         refuse_unkept(plan)
@@ -103,36 +112,57 @@ def _replays(plan: Plan, rounds: int, seed: int, found: Audit) -> Iterator[str]:
     drawn: dict[Fraction, list[Integers]] = {}
     for turn in range(rounds):
         chance = np.random.default_rng([seed, turn])
-        base = base_records(plan.schema, chance)
+        base, beside, fewer = _invented(plan, chance)
         noise = int(chance.integers(0, 2**31))
         if not turn:
-            run(plan, codes(plan.schema, base), noise)  # what is made once is made now
-        whole = run(plan, codes(plan.schema, base), noise)
-        yield from _alone("base data", plan, whole, base, found)
-        for neighbour in neighbours_of(plan, base, chance):
+            run(plan, base.data, noise)  # what is made once is made now
+        whole = run(plan, base.data, noise)
+        assert base.counted is not None
+        yield from _alone(base.what, plan, whole, base.counted, found)
+        for neighbour in beside:
             found.neighbours[neighbour.what] += 1
-            beside = run(plan, neighbour.data, noise)
-            yield from _compared(plan, whole, beside, neighbour, base, found)
+            yield from _compared(
+                plan, whole, run(plan, neighbour.data, noise), neighbour, base.counted, found
+            )
         with TemporaryDirectory() as folder:
-            yield from _from_files(plan, base, noise, Path(folder), found)
+            yield from _from_files(plan, base, fewer, noise, Path(folder), found)
         for parameter, values in whole.draws.items():
             drawn.setdefault(parameter, []).append(values)
     yield from _laws(plan, {each: np.concatenate(values) for each, values in drawn.items()})
 
 
-def _from_files(plan: Plan, base: Sequence[Cells], noise: int, folder: Path, found: Audit) -> Iterator[str]:
+def _invented(plan: Plan, chance: np.random.Generator) -> tuple[Neighbour, Iterator[Neighbour], Neighbour]:
+    """Base data, their neighbours, and one that is tried as a file."""
+    if plan.unit.id is not None:
+        visits = base_people(plan, chance)
+        fewer = [each for each in visits if each.who != "a"]
+        fewer += [Visit("a", visits[-1].cells)] if plan.unit.replacing else []
+        what = f"one {plan.unit.noun} of many records changed in a file"
+        return (
+            people(plan, "base data", visits),
+            people_beside(plan, visits, chance),
+            people(plan, what, fewer),
+        )
+    base = base_records(plan.schema, chance)
+    less = [*base[1:], base[-1]] if plan.unit.replacing else list(base[1:])
+    last = inside(plan.schema, "a record removed from a file", less)
+    return inside(plan.schema, "base data", base), neighbours_of(plan, base, chance), last
+
+
+def _from_files(
+    plan: Plan, base: Neighbour, fewer: Neighbour, noise: int, folder: Path, found: Audit
+) -> Iterator[str]:
     """The same for CSV files, which another engine counts."""
-    if not can_say(plan.schema):
+    if not can_say(plan.schema) or base.counted is None:
         return
-    fewer = [*base[1:], base[-1]] if plan.unit.replacing else list(base[1:])
-    paths = [
-        written(plan.schema, base, folder / "base.csv"),
-        written(plan.schema, fewer, folder / "fewer.csv"),
+    both = [
+        each.data if isinstance(each.data, dict) else columns_of(plan.schema, each.counted or ())
+        for each in (base, fewer)
     ]
+    paths = [written(columns, folder / f"{at}.csv") for at, columns in enumerate(both)]
     whole, beside = (run(plan, path, noise) for path in paths)
-    neighbour = Neighbour("a record removed from a file", paths[1], tuple(fewer))
-    found.neighbours[neighbour.what] += 1
-    yield from _compared(plan, whole, beside, neighbour, base, found)
+    found.neighbours[fewer.what] += 1
+    yield from _compared(plan, whole, beside, fewer, base.counted, found)
 
 
 def _alone(what: str, plan: Plan, own: Run, records: Sequence[Cells], found: Audit) -> Iterator[str]:
@@ -249,7 +279,7 @@ def _entropy(plan: Plan) -> Iterator[str]:
     ones = int(np.bitwise_count(words).sum())
     if len(np.unique(words)) < len(words) or abs(ones - 32 * len(words)) > DOUBT * 4 * math.sqrt(len(words)):
         yield "the system's entropy repeats itself"
-    data = codes(plan.schema, base_records(plan.schema, np.random.default_rng(0)))
+    data = _invented(plan, np.random.default_rng(0))[0].data
     values = []
     for _ in range(2):
         with TemporaryDirectory() as folder:
