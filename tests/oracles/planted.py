@@ -228,10 +228,10 @@ def entropy_that_repeats_a_word(patch):
 
 @mutant
 def no_debit(patch):
-    def unpaid(own, self, privacy, *, plan_hash, note=""):
+    def unpaid(own, self, privacy, **named):
         with pytest.MonkeyPatch.context() as inner:
             inner.setattr("residua.ledger.sqlite._Events.add", lambda *given: None)
-            return own(self, privacy, plan_hash=plan_hash, note=note)
+            return own(self, privacy, **named)
 
     around(patch, Ledger, "spend", unpaid)
 
@@ -283,8 +283,8 @@ def a_debit_that_tells_how_many_records(patch):
     counted: list[int] = []
     around(patch, measuring, "_exact_answers", telling)
 
-    def noted(own, self, privacy, *, plan_hash, note=""):
-        return own(self, privacy, plan_hash=plan_hash, note=f"{note}{counted[-1]}")
+    def noted(own, self, privacy, *, note="", **named):
+        return own(self, privacy, note=f"{note}{counted[-1]}", **named)
 
     around(patch, Ledger, "spend", noted)
 
@@ -552,8 +552,8 @@ def a_person_is_planned_as_if_all_records_were_apart(patch):
 @mutant
 def progress_tells_how_many_records(patch):
     def telling(own, batches, engine, *rest):
-        if rest[-1] is not None:
-            rest[-1](f"counting {engine.records} records", 0.0)
+        if rest[2] is not None:
+            rest[2](f"counting {engine.records} records", 0.0)
         return own(batches, engine, *rest)
 
     around(patch, measuring, "_exact_answers", telling)

@@ -28,9 +28,8 @@ def difference(plan):
     """What the person adds to every measured number, with all ten records."""
     schema, sizes = plan.schema, plan.schema.sizes
     alone = MemoryEngine(schema.encode({name: MANY[name] for name in schema.names}), sizes)
-    return np.concatenate(
-        [own.reshape(-1) for own in measuring._exact_answers(plan.batches, alone, sizes, schema.units, None)]
-    )
+    answers = measuring._exact_answers(plan.batches, alone, sizes, schema.units, None, None)
+    return np.concatenate([own.reshape(-1) for own in answers])
 
 
 def evidence(plan, seed=0):
