@@ -25,7 +25,7 @@ from residua.accuracy.figures import (
     certified,
     totals_of,
 )
-from residua.accuracy.guesses import Foresees
+from residua.accuracy.guesses import FORESEEN, Foresees, Guess
 from residua.accuracy.summaries import TableSummary, rows_of, summary_of
 from residua.errors import BudgetError, FileFormatError, Infeasible, NotInSpan, ResiduaError, WorkloadError
 from residua.kernel.measurement import Measurement, record_limit, refuse_few_records
@@ -183,17 +183,18 @@ class Plan(Foresees):
         except NotInSpan as error:
             raise error.naming(self.schema.names) from None
 
-    def explain(self) -> str:
-        """The plan in words: what is published, at which privacy, how wrong, how far from the best."""
+    def explain(self, *, guess: Guess | None = None) -> str:
+        """The plan in words; with a public `guess` of sizes, also what percentages and means will be like."""
         overall = f", overall rmse {self.rmse:,.4g}" if self.workload.counts else ""
         lines = [f"Plan for {self._size()}, method {self.method!r}{overall}"]
         lines += _section("Privacy", self.privacy.describe().splitlines())
         head = ("table", "queries asked", "numbers", "typical", "largest")
-        rows = self._rows(MOST_LINES)
-        tables = columns(head, rows, left=(0, 1), indent="")
+        tables = columns(head, self._rows(MOST_LINES), left=(0, 1), indent="")
         if (more := self.workload.tables - MOST_LINES) > 0:
             tables.append(f"... and {counted(more, 'more table', 'more tables')}")
         lines += _section("Predicted error (standard deviation of each number)", tables)
+        if guess is not None:
+            lines += _section(FORESEEN, self._foreseen_lines(guess, MOST_LINES))
         if self.targets is not None:
             lines += _section("Targets", self.targets.describe(self.certificate.scope))
         measured = list(self.strategy.describe())
@@ -217,14 +218,15 @@ class Plan(Foresees):
         level: float = 0.95,
         title: str | None = None,
         plots: str | os.PathLike[str] | None = None,
+        guess: Guess | None = None,
     ) -> None:
         """Write one HTML page about the plan: privacy, every table's error, other budgets, certificate.
 
-        `plots` is a folder for the pictures as SVG files too. Needs the extra `residua[report]`.
+        `plots` is a folder for pictures; `guess` is as in `explain`. Needs the extra `residua[report]`.
         """
         from residua.report import plan_contents, write_report  # seldom needed, and not quick to load
 
-        write_report(plan_contents(self, level=level, title=title), path, plots)
+        write_report(plan_contents(self, level=level, title=title, guess=guess), path, plots)
 
     def rescale(self, budget: Budget) -> "Plan":
         """The same plan for another budget: every variance changes by one factor, nothing is solved again."""

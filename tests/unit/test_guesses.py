@@ -9,6 +9,8 @@ from typer.testing import CliRunner
 import residua as rs
 from residua.accuracy.guesses import guessed
 from residua.cli.app import app
+from residua.report import plan_contents
+from residua.report.sections import page_of
 from residua.spec import load_spec
 
 SCHEMA = rs.Schema(age=rs.Integer(0, 19), sex=rs.Categorical("F", "M"), work=rs.Categorical("a", "b", "c"))
@@ -151,3 +153,72 @@ def test_specs_and_the_command_line_take_relative_targets(tmp_path, monkeypatch)
     (tmp_path / "c.yaml").write_text(SPEC.replace("guess: GUESS", ""))
     with pytest.raises(rs.ResiduaError, match="line 7, targets: relative errors need a public guess"):
         load_spec(tmp_path / "c.yaml").plan()
+
+
+NUMBERS = rs.Schema(
+    sex=rs.Categorical("F", "M"),
+    pay=rs.Number(0, 100, step=1, bins=[20, 50], missing=True),
+    age=rs.Integer(0, 9, outside="other"),
+)
+OF_NUMBERS = rs.table(NUMBERS, sex=rs.identity, pay=[rs.moment(0), rs.sum]) + rs.table(
+    NUMBERS, ["sex", "pay"]
+)
+OF_NUMBERS += rs.table(NUMBERS, ["sex", "age"])
+
+
+def test_what_is_foreseen_of_tables_are_their_percentages_means_and_medians():
+    plan = rs.plan(OF_NUMBERS, rs.zcdp("0.1"))
+    found = {each.statistic: each for each in plan.foreseen(8000)}
+    means = plan.mean_error("pay", by="sex", guess=8000)
+    shares = 100 * plan.share_error("age", within="sex", guess=8000)
+    assert list(found) == [
+        "mean pay by sex", "median pay by sex", "% pay within sex",
+        "% age within sex", "mean age by sex", "median age by sex",
+    ]  # fmt: skip
+    assert found["mean pay by sex"].largest == means.max()
+    assert found["% age within sex"].typical == np.median(shares)
+    assert found["% age within sex"].figures == shares.size == 22
+    assert found["median age by sex"].largest == plan.quantile_error("age", by="sex", guess=8000).max()
+
+
+def test_errors_of_numbers_are_foreseen_as_they_come():
+    """Means and medians of simulated releases scatter as they were foreseen at the true sizes."""
+    chance = np.random.default_rng(1)
+    people = {
+        "sex": chance.choice(["F", "M"], 6000),
+        "pay": np.where(chance.random(6000) < 0.1, np.nan, chance.integers(0, 101, 6000)),
+        "age": np.where(chance.random(6000) < 0.1, 99, chance.integers(0, 10, 6000)),
+    }
+    exact = rs.measure(rs.plan(OF_NUMBERS, rs.zcdp(10**8)), people, ledger=None, noise=rs.simulated(seed=1))
+    plan = rs.plan(OF_NUMBERS, rs.zcdp("0.01"))
+    runs = [rs.measure(plan, people, ledger=None, noise=rs.simulated(seed=seed)) for seed in range(150)]
+    for name in ("pay", "age"):
+        spread = np.std([run.mean(name, by="sex").values for run in runs], axis=0)
+        assert plan.mean_error(name, by="sex", guess=exact) == pytest.approx(spread, rel=0.25)
+    medians = [run.quantile("pay", [0.5], by="sex", interpolate=True).values[:, 0] for run in runs]
+    foreseen = plan.quantile_error("pay", by="sex", guess=exact)
+    assert foreseen == pytest.approx(np.std(medians, axis=0), rel=0.25)
+
+
+def test_explanations_reports_and_the_command_line_foresee_at_a_guess(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    plan = rs.plan(T1, rs.zcdp("0.1"))
+    assert "% work within sex" in plan.explain(guess=1000)
+    assert "guessed" not in plan.explain()
+    assert [each.statistic for each in plan_contents(plan, guess=1000).foreseen] == ["% work within sex"]
+    assert "% work within sex" in page_of(plan_contents(plan, guess=1000), {})
+    (tmp_path / "a.yaml").write_text(
+        "schema:\n  fields:\n"
+        "  - {name: sex, type: string, constraints: {enum: [F, M]}}\n"
+        "tables:\n- {columns: [sex]}\n"
+        "privacy: {definition: zcdp, rho: 0.1}\noutput: {plan: a.plan}\n"
+    )
+    said = CliRunner().invoke(app, ["plan", "a.yaml", "--guess", "1000"]).stdout
+    assert "% sex" in said
+    said = CliRunner().invoke(app, ["report", "a.plan", "--guess", "1000"]).stdout
+    assert "At the guessed sizes" in said
+    said = json.loads(CliRunner().invoke(app, ["report", "a.plan", "--guess", "1000", "--json"]).stdout)
+    assert said["plan"]["foreseen"][0]["figures"] == 2
+    (tmp_path / "a.yaml").write_text((tmp_path / "a.yaml").read_text() + "guess: 2000\n")
+    said = CliRunner().invoke(app, ["plan", "a.yaml", "--force"]).stdout
+    assert "At the guessed sizes" in said

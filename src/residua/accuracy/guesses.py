@@ -8,20 +8,29 @@ name of table, or one number of records, taken as spread evenly over all cells. 
 | t, b | guessed numerators and denominators; r = t / b |
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
+from itertools import islice
 from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from residua._arrays import Array
+from residua._text import columns
 from residua.accuracy.targets import Target, TargetLike, Targets
-from residua.errors import BudgetError, WorkloadError
+from residua.errors import BudgetError, NotInSpan, WorkloadError
 from residua.schema import Schema
 from residua.schema.coding import hint
 from residua.workload import Table, Workload, linear, table
-from residua.workload.moments import cell_numbers
+from residua.workload.groupings import Partition
+from residua.workload.moments import cell_numbers, quantile_rows
+from residua.workload.queries import Identity, Queries
+
+FORESEEN = "At the guessed sizes (standard error; of percentages in points)"
+MOST_FORESEEN = 60  # tables whose percentages, means and medians are looked at
+MOST_FIGURES = 2_000  # of one statistic
 
 
 class Answered(Protocol):
@@ -119,17 +128,90 @@ def _named(group: Table, guess: Mapping[str, ArrayLike]) -> Array:
     return np.broadcast_to(found, group.count)
 
 
+@dataclass(frozen=True, slots=True)
+class Foreseen:
+    """The standard error that a statistic will have at guessed sizes, of its middle and its worst figure.
+
+    Of percentages in percentage points, otherwise in the unit of the number.
+    """
+
+    statistic: str
+    figures: int
+    typical: float
+    largest: float
+
+    @classmethod
+    def of(cls, statistic: str, errors: Array) -> "Foreseen":
+        """From the errors of all figures."""
+        return cls(statistic, errors.size, float(np.median(errors)), float(errors.max()))
+
+    def row(self) -> tuple[str, str, str, str]:
+        """What is printed of it."""
+        middle, largest = ("-" if np.isinf(each) else f"{each:,.4g}" for each in (self.typical, self.largest))
+        return self.statistic, f"{self.figures:,}", middle, largest
+
+
 class Foresees:
     """What a plan says about percentages and means before any data, at guessed sizes."""
+
+    workload: Workload
 
     @property
     def schema(self) -> Schema:
         """The schema of its tables."""
         raise NotImplementedError
 
+    def variances(self, work: Workload) -> Array:
+        """Variances of answers."""
+        raise NotImplementedError
+
     def covariance(self, left: Workload, right: Workload) -> Array:
         """Covariance of answers."""
         raise NotImplementedError
+
+    def foreseen(self, guess: Guess) -> list[Foreseen]:
+        """Errors that percentages, means and medians of the first tables will have, at guessed sizes.
+
+        Those that the plan does not give, and those that nothing is guessed for, are left out.
+        """
+        found: dict[str, Foreseen] = {}
+        for group in islice(self.workload.groups(), MOST_FORESEEN):
+            if group.count <= MOST_FIGURES:
+                for words, errors in self._foreseen_of(group):
+                    try:
+                        found.setdefault(words, Foreseen.of(words, errors(guess)))
+                    except (NotInSpan, WorkloadError):
+                        continue
+        return list(found.values())
+
+    def _foreseen_lines(self, guess: Guess, most: int) -> list[str]:
+        head = ("statistic", "figures", "middle", "largest")
+        return columns(head, [each.row() for each in self.foreseen(guess)[:most]], left=(0,), indent="")
+
+    def _foreseen_of(self, group: Table) -> Iterator[tuple[str, Callable[[Guess], Array]]]:
+        """Statistics of a table in words, each with its errors for a guess."""
+        names = [name for factor in group.factors for name in factor.names(self.schema)]
+        own = [factor.queries for factor in group.factors]
+        for at, name in enumerate(names):
+            others = names[:at] + names[at + 1 :]
+            by = f" by {', '.join(others)}" if others else ""
+            if len(names) != len(own) or not all(map(_parts, own[:at] + own[at + 1 :])):
+                continue
+            if at == len(names) - 1 and _parts(own[at]):
+                within = f" within {', '.join(others)}" if others else ""
+                yield f"% {name}{within}", partial(self._percentages, name, others)
+            if name in self.schema and self.schema[name].numeric:
+                yield f"mean {name}{by}", partial(self._mean, name, others)
+                yield f"median {name}{by}", partial(self._median, name, others)
+
+    def _percentages(self, name: str, others: list[str], guess: Guess) -> Array:
+        return 100 * self.share_error(name, within=others, guess=guess)
+
+    def _mean(self, name: str, others: list[str], guess: Guess) -> Array:
+        return self.mean_error(name, by=others, guess=guess)
+
+    def _median(self, name: str, others: list[str], guess: Guess) -> Array:
+        return self.quantile_error(name, by=others, guess=guess)
 
     def share_error(
         self, names: str | Sequence[str], *, within: str | Sequence[str] = (), guess: Guess
@@ -139,18 +221,19 @@ class Foresees:
         `guess` is public: last year's release, or the number of records, taken as spread evenly.
         """
         own, others = ([each] if isinstance(each, str) else list(each) for each in (names, within))
-        sizes = [self.schema[name].size for name in (*others, *own)]
         top, bottom = table(self.schema, [*others, *own]), table(self.schema, others)
         owners = np.arange(top.count) // (top.count // bottom.count)
-        return self._ratio_error(top, bottom, owners, guess).reshape(sizes)
+        return self._ratio_error(top, bottom, owners, guess).reshape(self._sizes([*others, *own]))
 
     def mean_error(self, name: str, *, by: str | Sequence[str] = (), guess: Guess) -> Array:
         """Standard error that each mean of a number will have, at guessed sizes: (by...)."""
-        others = [by] if isinstance(by, str) else list(by)
-        sizes = [self.schema[each].size for each in others]
-        numbers = cell_numbers(name, self.schema[name])
-        rows = np.kron(np.eye(int(np.prod(sizes))), numbers)
-        top, bottom = linear(self.schema, (*others, name), rows), table(self.schema, others)
+        others, attribute = [by] if isinstance(by, str) else list(by), self.schema[name]
+        sums, known = (cell_numbers(name, attribute, power=power) for power in (1, 0))
+        sizes = self._sizes(others)
+        top = linear(self.schema, (*others, name), np.kron(np.eye(int(np.prod(sizes))), sums))
+        bottom = table(self.schema, others)
+        if not known.all():  # those without a value have no part in it
+            bottom = linear(self.schema, (*others, name), np.kron(np.eye(int(np.prod(sizes))), known))
         return self._ratio_error(top, bottom, np.arange(bottom.count), guess).reshape(sizes)
 
     def quantile_error(
@@ -161,24 +244,41 @@ class Foresees:
         To first order it is that of the cumulative count there over the number of records per unit.
         """
         others = [by] if isinstance(by, str) else list(by)
-        sizes, cells = [self.schema[each].size for each in others], self.schema[name].size
-        numbers, groups = cell_numbers(name, self.schema[name], ends=True), int(np.prod(sizes))
-        counts = guessed(table(self.schema, [*others, name]), guess).reshape(groups, cells)
-        reached = np.cumsum(counts, axis=1) >= order * counts.sum(axis=1, keepdims=True)
-        at = reached.argmax(axis=1)
-        rows = np.zeros((groups, groups, cells))
-        rows[np.arange(groups), np.arange(groups)] = (np.arange(cells) <= at[:, None]) - order
-        asked = linear(self.schema, (*others, name), rows.reshape(groups, -1))
-        stddev = np.sqrt(np.diag(self.covariance(asked, asked)))
-        density = counts[np.arange(groups), at] / np.gradient(numbers)[at]
+        rows, points, smooth = quantile_rows(name, self.schema[name], [order], smooth=True)
+        sizes, groups = self._sizes(others), int(np.prod(self._sizes(others)))
+        counts = guessed(table(self.schema, [*others, name]), guess).reshape(groups, -1)
+        counts = counts[:, : len(points) - smooth]  # without those that have no value
+        reached = np.cumsum(counts, axis=1)
+        at = (reached >= order * reached[:, -1:]).argmax(axis=1)
+        here, upto = (np.take_along_axis(each, at[:, None], 1)[:, 0] for each in (counts, reached))
+        with np.errstate(divide="ignore", invalid="ignore"):
+            part = np.nan_to_num((order * reached[:, -1] - upto) / here + 1)[:, None]
+        asked = np.zeros((groups, groups, rows.shape[1]))
+        asked[np.arange(groups), np.arange(groups)] = (
+            (1 - part) * rows[at] + part * rows[at + 1] if smooth else rows[at]
+        )
+        stddev = np.sqrt(self.variances(linear(self.schema, (*others, name), asked.reshape(groups, -1))))
+        widths = np.diff(points) if smooth else np.ones(len(points))
         with np.errstate(divide="ignore"):
-            return np.asarray(stddev / density).reshape(sizes)
+            return np.asarray(stddev / (here / widths[at])).reshape(sizes)
+
+    def _sizes(self, names: Sequence[str]) -> list[int]:
+        """How many cells each of some attributes, levels or numbers with bins is counted by."""
+        return [self.schema.counted(name).size for name in names]
 
     def _ratio_error(self, top: Workload, bottom: Workload, owners: Any, guess: Guess) -> Array:
         """Standard errors of ratios, to first order (claim F-003)."""
         t, b = guessed(top, guess), guessed(bottom, guess)[owners]
-        vt, vb = np.diag(self.covariance(top, top)), np.diag(self.covariance(bottom, bottom))[owners]
+        vt, vb = self.variances(top), self.variances(bottom)[owners]
         c = np.take_along_axis(self.covariance(top, bottom), owners[:, None], 1)[:, 0]
         with np.errstate(divide="ignore", invalid="ignore"):
             r = t / b
-            return np.asarray(np.sqrt(np.clip(vt - 2 * r * c + r**2 * vb, 0.0, None)) / np.abs(b))
+            found = np.sqrt(np.clip(vt - 2 * r * c + r**2 * vb, 0.0, None)) / np.abs(b)
+        return np.where(np.isnan(found), np.inf, found)
+
+
+def _parts(queries: Queries) -> bool:
+    """Whether a family counts the cells of an attribute, of one of its levels, or of its bins."""
+    return isinstance(queries, Identity) or (
+        isinstance(queries, Partition) and bool((queries.classes >= 0).all())
+    )

@@ -1,7 +1,7 @@
 """`residua plan`: every error before any data is touched, and what other budgets would buy."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -9,11 +9,12 @@ import typer
 
 from residua._text import columns
 from residua.accuracy import Target
-from residua.accuracy.guesses import AnyTargets, Relative
+from residua.accuracy.guesses import AnyTargets, Guess, Relative
 from residua.cli.output import AsJson, Force, progress_bar, refuse_to_replace, show, show_json
 from residua.errors import BudgetError
 from residua.methods.effort import Account
 from residua.plans import Plan
+from residua.release import Release
 from residua.report.budgets import DELTA, FACTORS, amount_of, at_budget, largest_of, overall
 from residua.report.words import figure
 from residua.schema.coding import hint, listing, short
@@ -60,6 +61,14 @@ def _written_target(text: str) -> Target | Relative:
     return TARGET_WORDS[word](*numbers)
 
 
+GUESSED = "A public guess, the number of records or an old release, to foresee percentages and means."
+
+
+def written_guess(text: str) -> Release | float | None:
+    """A guess of sizes from the words of an option."""
+    return guess_of(float(text) if text.isdecimal() else text, Path())
+
+
 def plan(
     spec: Annotated[Path, typer.Argument(help="The release spec, a YAML file.")],
     output: Annotated[
@@ -74,7 +83,7 @@ def plan(
     ] = None,
     guess: Annotated[
         str | None,
-        typer.Option(metavar="SIZE", help="With relative targets: the number of records, or an old release."),
+        typer.Option(metavar="SIZE", help=GUESSED),
     ] = None,
     effort: Annotated[
         str | None, typer.Option(help="Work that planning may take: quick, normal or thorough.")
@@ -89,13 +98,14 @@ def plan(
       residua plan people.yaml
       residua plan people.yaml -o people.plan
       residua plan people.yaml --target stddev:5     (the least privacy that gives it)
+      residua plan people.yaml --guess 100000        (percentages, means and medians of so many)
     """
     asked = load_spec(spec)
     if effort is not None:
         Account.of(effort)
         asked = replace(asked, effort=effort)
     if guess is not None:
-        asked = replace(asked, guess=guess_of(float(guess) if guess.isdecimal() else guess, Path()))
+        asked = replace(asked, guess=written_guess(guess))
     if target:
         asked = replace(
             asked, budget=None, relax=False, targets=written_targets(target), targets_from="--target"
@@ -108,10 +118,10 @@ def plan(
     if kept is not None:
         found.save(kept)
     if as_json:
-        show_json(plan_document(found) | {"budgets": _budgets_document(others), "file": kept})
+        show_json(plan_document(found, asked.guess) | {"budgets": _budgets_document(others), "file": kept})
         return
     saved = [] if kept is None else ["", f"Saved the plan as {kept}"]
-    show([*plan_screen(found, others), *_no_place(found), *saved])
+    show([*plan_screen(found, others, asked.guess), *_no_place(found), *saved])
 
 
 def _no_place(found: Plan) -> Iterator[str]:
@@ -125,9 +135,9 @@ def _no_place(found: Plan) -> Iterator[str]:
         yield "  residua: {outside: other} counts them in a cell of its own, {outside: drop} leaves them out"
 
 
-def plan_screen(found: Plan, others: dict[str, Plan]) -> Iterator[str]:
+def plan_screen(found: Plan, others: dict[str, Plan], guess: Guess | None = None) -> Iterator[str]:
     """The plan in words, and the same tables at other budgets."""
-    yield from found.explain().splitlines()
+    yield from found.explain(guess=guess).splitlines()
     yield ""
     noun = "number" if found.workload.counts else "count"
     yield f"What other budgets would buy (standard deviation of each {noun})"
@@ -144,8 +154,8 @@ def plan_screen(found: Plan, others: dict[str, Plan]) -> Iterator[str]:
     yield from columns(head, rows, left=(0, 1))
 
 
-def plan_document(found: Plan) -> dict[str, Any]:
-    """The plan as a JSON document."""
+def plan_document(found: Plan, guess: Guess | None = None) -> dict[str, Any]:
+    """The plan as a JSON document, with what is foreseen at guessed sizes."""
     proof = found.certificate
     tables = [
         {
@@ -176,6 +186,7 @@ def plan_document(found: Plan) -> dict[str, Any]:
         "objective": found.objective,
         "targets": _targets_document(found),
         "measured": list(found.strategy.describe()),
+        "foreseen": None if guess is None else [asdict(each) for each in found.foreseen(guess)],
     }
 
 

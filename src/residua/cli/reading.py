@@ -25,7 +25,7 @@ from residua.cli.output import (
     write_answers,
     write_rows,
 )
-from residua.cli.planning import plan_document
+from residua.cli.planning import GUESSED, plan_document, written_guess
 from residua.errors import DataError
 from residua.plans import Plan
 from residua.postprocess import Processed
@@ -337,6 +337,7 @@ def report(
     ] = None,
     title: Annotated[str | None, typer.Option(help="With -o: the title of the page.")] = None,
     level: Annotated[float, typer.Option(help="With -o: confidence level of the intervals.")] = 0.95,
+    guess: Annotated[str | None, typer.Option(metavar="SIZE", help=f"Of a plan. {GUESSED}")] = None,
     reliability: Flagged = None,
     unreliable: FlaggedAs = "mark",
     force: Force = False,
@@ -354,8 +355,11 @@ def report(
     elif plots is not None or title is not None or reliability is not None:
         raise typer.BadParameter("--plots, --title and --reliability are for a page; give -o report.html too")
     found = Plan.load(file) if file.suffix.lower() == ".plan" else Release.load(file)
+    if guess is not None and isinstance(found, Release):
+        raise typer.BadParameter("--guess is for plans: a release knows its own sizes")
+    sizes = None if guess is None else written_guess(guess)
     if output is not None:
-        flags: Any = {}
+        flags: Any = {"guess": sizes}
         if isinstance(found, Release):
             flags = {"reliability": _rule(reliability), "unreliable": unreliable}
         found.report(output, level=level, title=title, plots=plots, **flags)
@@ -363,9 +367,9 @@ def report(
         return
     plan, audit = (found, None) if isinstance(found, Plan) else (found.plan, dict(found.audit))
     if as_json:
-        show_json({"plan": plan_document(plan), "audit": audit})
+        show_json({"plan": plan_document(plan, sizes), "audit": audit})
         return
-    show(plan.explain().splitlines())
+    show(plan.explain(guess=sizes).splitlines())
     if audit is not None:
         rows = [(name, _words(value)) for name, value in audit.items() if name != "privacy" and value != ""]
         show(["", "How it came to be", *columns(rows[0], rows[1:], left=(0, 1))])

@@ -11,6 +11,7 @@ import numpy as np
 
 from residua._arrays import Array, Flags
 from residua.accuracy.figures import Certificate, Figures, Fitness, MetTarget
+from residua.accuracy.guesses import Foreseen, Guess
 from residua.accuracy.reliability import Reliability
 from residua.accuracy.summaries import TableSummary
 from residua.privacy import Budget, NoiseLaw, Privacy
@@ -57,6 +58,7 @@ class SourcePlan(Protocol):
     def targets(self) -> Fitness | None: ...
     def summary(self, work: Workload | None = None) -> list[TableSummary]: ...
     def variances(self, work: Workload) -> "Array": ...
+    def foreseen(self, guess: Guess) -> list[Foreseen]: ...
     def rescale(self, budget: Budget) -> Self: ...
 
 
@@ -189,5 +191,7 @@ class Contents:
     history: Facts
     identity: Mapping[str, str]
     """Hashes and versions."""
+    foreseen: tuple[Foreseen, ...] = ()
+    """Errors of percentages, means and medians at guessed sizes, where a guess was given."""
     reliability: Reliability = NO_RULE
     """Which numbers are flagged as too uncertain."""

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from residua.accuracy.figures import OBJECTIVE_WORDS
+from residua.accuracy.guesses import Guess
 from residua.accuracy.reliability import Reliability
 from residua.errors import NotInSpan, WorkloadError
 from residua.privacy.statement import interval_margin
@@ -62,9 +63,12 @@ def _factor_words(factor: Factor, schema: Schema) -> str:
     return f"{queries.count:,} {'count' if queries.count == 1 else 'counts'} by {name}"
 
 
-def plan_contents(plan: SourcePlan, *, level: float = 0.95, title: str | None = None) -> Contents:
+def plan_contents(
+    plan: SourcePlan, *, level: float = 0.95, title: str | None = None, guess: Guess | None = None
+) -> Contents:
     """What a report says about a plan, before any data is touched."""
-    return _contents(plan, None, level, title or "Plan for a private release")
+    found = _contents(plan, None, level, title or "Plan for a private release")
+    return replace(found, foreseen=() if guess is None else tuple(plan.foreseen(guess)))
 
 
 def release_contents(

@@ -16,15 +16,14 @@ from residua.report.budgets import DELTA
 from residua.report.charts import pictures_of, themed
 from residua.report.contents import Contents
 from residua.report.crosstabs import tables_section
+from residua.report.promises import certificate, foreseen, targets
 from residua.report.words import (
     APPROXIMATE,
     FALSE_ALARMS,
-    SCOPES,
     definitions,
     detection_limit,
     example,
     figure,
-    gap_text,
     headline,
     level_text,
     meaning,
@@ -58,12 +57,14 @@ def sections_of(contents: Contents, pictures: Pictures) -> Iterator[tuple[str, s
         "What was spent" if done and not contents.simulated else "What would be spent",
         _privacy(contents),
     )
+    if contents.foreseen:
+        yield "foreseen", "Percentages, means and medians", foreseen(contents)
     if contents.points:
         yield "budget", "Error against budget", _budget(contents, pictures)
     yield "shares", "Where the budget went" if done else "Where the budget goes", _shares(contents, pictures)
     if contents.targets:
-        yield "targets", "What was asked for", _targets(contents)
-    yield "certificate", "Could it be better?", _certificate(contents)
+        yield "targets", "What was asked for", targets(contents)
+    yield "certificate", "Could it be better?", certificate(contents)
     yield "methods", "Methods paragraph", _methods(contents)
     yield "history", "How it came to be" if done else "What the plan is made of", _history(contents)
     yield "words", "Words used", _glossary()
@@ -232,46 +233,6 @@ def _shares(contents: Contents, pictures: Pictures) -> str:
     return f"{html.paragraphs(words)}\n{seen}"
 
 
-def _certificate(contents: Contents) -> str:
-    goal = contents.goal
-    proof = goal.certificate
-    rows = [
-        (f"{goal.words} as released", goal.achieved),
-        (f"{goal.words} with unrounded noise", goal.ideal),
-        ("proved lower bound", proof.lower_bound or math.nan),
-    ]
-    listed = [(words, f"{value:,.6g}") for words, value in rows if not math.isnan(value)]
-    words = [f"The plan makes the {goal.words} of its numbers as small as it can."]
-    other = "; one that does not may be better" if proof.scope == "this block structure" else ""
-    if math.isfinite(proof.gap):
-        listed.append(("gap", gap_text(proof.gap)))
-        words.append(
-            f"Its certificate: it is proved that none below {proof.lower_bound:,.6g} is possible at this "
-            f"budget, and this plan is {near_text(proof.gap)} above that. The bound holds for "
-            f"{SCOPES[proof.scope]}{other}."
-        )
-    else:
-        words.append("No lower bound is known for this plan.")
-    table = html.table(f"The {goal.words} of all numbers", ("what", "value"), listed) if listed else ""
-    return f"{html.paragraphs(words)}\n{table}"
-
-
-def _targets(contents: Contents) -> str:
-    rows = [
-        (
-            target.name,
-            target.target.describe(),
-            f"{target.queries:,}",
-            f"{target.ratio:.4f}",
-            f"up to {percent(target.saving())}" if target.binds else "nothing",
-        )
-        for target in contents.targets
-    ]
-    head = ("target", "asked", "numbers", "largest variance over target", "10% more variance saves")
-    words = "Accuracy was asked for; a target is met where the largest variance over the target is at most 1."
-    return html.paragraphs([words]) + html.table("Accuracy targets and their price", head, rows, left=(1,))
-
-
 def _picture(pictures: Pictures, name: str, label: str, caption: str) -> str:
     if name not in pictures:
         return ""
@@ -337,7 +298,7 @@ def page_of(contents: Contents, pictures: Pictures) -> str:
     """The whole page; `pictures` are SVG texts by name."""
     sections = list(sections_of(contents, pictures))
     links = "".join(f'<li><a href="#{place}">{html.text(heading)}</a></li>' for place, heading, _ in sections)
-    open_ = UNFOLDED if contents.released else (*UNFOLDED, "error")
+    open_ = UNFOLDED if contents.released else (*UNFOLDED, "error", "foreseen")
     body = "\n".join(html.section(*each) if each[0] in open_ else html.folded(*each) for each in sections)
     script = _asset("script.js")
     return (
