@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from residua.ledger import Ledger
     from residua.methods.registry import register_method
     from residua.noise import simulated
-    from residua.planning import choose_bounds, compare, plan
+    from residua.planning import choose_bounds, compare, compare_max_records, plan
     from residua.plans import Plan
     from residua.postprocess import Fact, Processed, PublicFactWarning, impossible, known
     from residua.release import Release
@@ -98,6 +98,7 @@ __all__ = [
     "circular",
     "combine",
     "compare",
+    "compare_max_records",
     "contributions",
     "engines",
     "gdp",
@@ -140,7 +141,7 @@ _ROOMS = {
     "residua.ledger": ("Ledger",),
     "residua.methods.registry": ("register_method",),
     "residua.noise": ("simulated",),
-    "residua.planning": ("choose_bounds", "compare", "plan"),
+    "residua.planning": ("choose_bounds", "compare", "compare_max_records", "plan"),
     "residua.plans": ("Plan",),
     "residua.postprocess": ("Fact", "Processed", "PublicFactWarning", "impossible", "known"),
     "residua.release": ("Release",),

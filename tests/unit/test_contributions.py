@@ -117,8 +117,34 @@ def test_a_report_says_whose_privacy_is_protected():
     assert json.loads(json.dumps(plan.unit.to_manifest()))["id"] == "household_id"
 
 
-def test_an_audit_says_that_it_invents_no_ids():
+def test_an_audit_invents_persons_with_ids():
     schema = rs.Schema(quarter=rs.Integer(0, 3))
     plan = rs.plan(rs.table(schema, ["quarter"]), rs.zcdp(1), unit=rs.Unit(id="household_id", max_records=2))
-    with pytest.raises(rs.Infeasible, match="plans for a household are not replayed"):
-        audit(plan)
+    found = audit(plan, rounds=1)
+    assert found.alarms == []
+    assert found.neighbours["one household of many records removed"] == 1
+
+
+WORK = rs.table(rs.Schema(quarter=rs.Integer(0, 7), sex=rs.Integer(0, 1)), ["quarter", "sex"])
+
+
+def test_what_each_bound_costs_in_noise_is_known_without_data():
+    anywhere = rs.compare_max_records(WORK, rs.zcdp(1), rs.Unit(id="who", max_records=8))
+    assert anywhere.names == ("at most 1", "at most 2", "at most 4", "at most 8")
+    errors = [plan.total_variance for plan in anywhere.plans]
+    assert np.allclose(np.array(errors) / errors[0], [1, 4, 16, 64])
+    assert [plan.unit.max_records for plan in anywhere.plans] == [1, 2, 4, 8]
+    apart = rs.compare_max_records(WORK, rs.zcdp(1), rs.Unit(id="who", max_records=6, one_per="quarter"))
+    assert apart.names[-1] == "at most 6"
+    assert [plan.unit.max_per for plan in apart.plans] == [{}, *[{"quarter": 1}] * 3]
+    errors = [plan.total_variance for plan in apart.plans]
+    assert np.allclose(np.array(errors) / errors[0], [1, 2, 4, 6])
+    assert "at most 6" in str(apart)
+
+
+def test_bounds_to_compare_may_be_given_and_one_alone_is_refused():
+    unit = rs.Unit(id="who", max_records=8, max_per={"quarter": 2})
+    found = rs.compare_max_records(WORK, rs.zcdp(1), unit, bounds=(2, 3))
+    assert [plan.unit.max_per for plan in found.plans] == [{}, {"quarter": 2}]
+    with pytest.raises(rs.WorkloadError, match="at least two plans"):
+        rs.compare_max_records(WORK, rs.zcdp(1), rs.Unit(id="who"))

@@ -2,7 +2,8 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import count, takewhile
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,9 @@ from residua._arrays import AnyArray
 from residua._notebook import shown
 from residua._text import visible
 from residua.errors import WorkloadError
+from residua.planning.request import plan
 from residua.plans import Plan
+from residua.privacy import Budget, Unit
 from residua.workload import Workload
 
 
@@ -33,10 +36,10 @@ class Comparison:
         """A line of headings, and one for each plan."""
         errors, counts = self._errors, self.plans[0].workload.counts
         rows = [("method", "rmse" if counts else "weighted rmse", "of best", "max stddev", "gap", "privacy")]
-        for name, error, plan in zip(self.names, errors, self.plans, strict=True):
-            largest = f"{math.sqrt(plan.max_variance):.6g}"
+        for name, error, own in zip(self.names, errors, self.plans, strict=True):
+            largest = f"{math.sqrt(own.max_variance):.6g}"
             rows.append(
-                (name, f"{error:.6g}", f"{error / min(errors):.3f}", largest, _gap(plan), repr(plan.budget))
+                (name, f"{error:.6g}", f"{error / min(errors):.3f}", largest, _gap(own), repr(own.budget))
             )
         return rows
 
@@ -87,6 +90,39 @@ def compare(*plans: Plan, **named: Plan) -> Comparison:
         name if names.count(name) == 1 else f"{name} ({place})" for place, name in enumerate(names, start=1)
     )
     return Comparison(found, tuple(own))
+
+
+def compare_max_records(
+    work: Workload, budget: Budget, unit: Unit, bounds: Sequence[int] | None = None
+) -> Comparison:
+    """What each bound on the records of a person costs in noise, known without data: a table of plans.
+
+    `bounds` are tried instead of the unit's `max_records`; 1, 2, 4, .. up to it by default. What a bound
+    leaves out is not known without data; `rs.contributions` has a look at that.
+
+    >>> import residua as rs
+    >>> work = rs.table(rs.Schema(quarter=rs.Integer(1, 8), sex=rs.Categorical("F", "M")), ["quarter", "sex"])
+    >>> unit = rs.Unit(id="patient_id", max_records=8, one_per="quarter")
+    >>> found = rs.compare_max_records(work, rs.zcdp("0.5"), unit)
+    >>> print("\\n".join(line[:37] for line in str(found).splitlines()))
+    method                  rmse  of best
+    at most 1                  1    1.000
+    at most 2            1.41421    1.414
+    at most 4                  2    2.000
+    at most 8            2.82843    2.828
+    """
+    most = unit.max_records
+    tried = [*takewhile(most.__gt__, (2**at for at in count())), most] if bounds is None else bounds
+    plans = {
+        f"at most {own}": plan(work, budget, unit=replace(unit, max_records=own, max_per=_below(unit, own)))
+        for own in tried
+    }
+    return compare(**plans)
+
+
+def _below(unit: Unit, most: int) -> dict[str, int]:
+    """The caps that say something where so many records are counted."""
+    return {name: own for name, own in unit.max_per.items() if own < most}
 
 
 def _refuse_incomparable(plans: Sequence[Plan]) -> None:
