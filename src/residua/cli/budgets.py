@@ -9,8 +9,10 @@ import typer
 
 from residua._text import columns, counted
 from residua.cli.output import AsJson, show, show_json
+from residua.cli.periods import drawn, schedule, spent_when, spoken
 from residua.errors import FileFormatError, LedgerError
 from residua.ledger import Finding, Ledger
+from residua.ledger.book import text_below
 from residua.ledger.postgres import PREFIXES
 from residua.privacy import Budget, MissingId, Neighbours, Unit, approx_dp, gdp, privacy_cost, pure_dp, zcdp
 from residua.privacy.conversions import text_above
@@ -52,6 +54,13 @@ def create(
         str | None, typer.Option("--id", help="Column that says whose record each is: a person, a household.")
     ] = None,
     missing_id: Annotated[MissingId, typer.Option(help="What becomes of records without an id.")] = "error",
+    periods: Annotated[
+        str | None,
+        typer.Option(metavar="STEP", help="Keep it by day, month, quarter or year; what is spent adds up."),
+    ] = None,
+    disjoint: Annotated[
+        bool, typer.Option(help="Each period has the whole total: a record is of one of them.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Create the ledger of a dataset, once, with all that may ever be spent on it.
@@ -61,10 +70,16 @@ def create(
       residua budget create budget.db --zcdp 1 --dataset people-2024
       residua budget create budget.db --approx-dp 2 1e-9 --dataset people-2024 --max-records 3
       residua budget create budget.db --zcdp 1 --dataset visits --id patient_id
+      residua budget create budget.db --zcdp 1 --dataset births --periods month --disjoint
     """
     total = _total(rho, mu, pair, epsilon, cost)
     ledger = Ledger.create(
-        path, total, dataset=dataset, unit=Unit(max_records, neighbours, id=id_, missing_id=missing_id)
+        path,
+        total,
+        dataset=dataset,
+        unit=Unit(max_records, neighbours, id=id_, missing_id=missing_id),
+        periods=periods,
+        disjoint=disjoint,
     )
     _show(ledger, as_json)
 
@@ -89,14 +104,22 @@ def open_ledger(path: str) -> Ledger:
 
 
 @app.command("show")
-def show_ledger(path: Annotated[str, typer.Argument(help=f"{PLACE}.")], as_json: AsJson = False) -> None:
-    """Show the total, what was spent by which release, and what is left.
+def show_ledger(
+    path: Annotated[str, typer.Argument(help=f"{PLACE}.")],
+    per_period: Annotated[
+        int | None,
+        typer.Option(min=1, max=1000, metavar="N", help="What each of the next N periods could have."),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show the total, what was spent by which release and when, and what is left.
 
     \b
-    Example:
+    Examples:
       residua budget show budget.db
+      residua budget show budget.db --per-period 12
     """
-    _show(open_ledger(path), as_json)
+    _show(open_ledger(path), as_json, per_period)
 
 
 @app.command()
@@ -166,10 +189,12 @@ def _checked(
         yield f"{missing} of {counted(len(entries), 'entry', 'entries')} {verb} no release here."
 
 
-def _show(ledger: Ledger, as_json: bool) -> None:
+def _show(ledger: Ledger, as_json: bool, per_period: int | None = None) -> None:
     entries = ledger.entries()
+    spent = spent_when(ledger)
+    coming = schedule(ledger, per_period) if per_period else []
     if as_json:
-        fields = ("id", "time", "state", "amount", "plan_hash", "release_hash", "note")
+        fields = ("id", "time", "state", "amount", "plan_hash", "release_hash", "note", "periods")
         show_json(
             {
                 "path": ledger.name,
@@ -180,13 +205,17 @@ def _show(ledger: Ledger, as_json: bool) -> None:
                 "total": ledger.total,
                 "spent": ledger.spent,
                 "remaining": ledger.remaining,
+                "periods": ledger.periods,
+                "disjoint": ledger.disjoint,
+                "by_period": dict(spent),
+                "schedule": dict(coming),
                 "entries": [{name: getattr(entry, name) for name in fields} for entry in entries],
             }
         )
         return
     show(ledger.describe().splitlines())
     if entries:
-        head = ("entry", "time", ledger.currency, "state", "plan", "note")
+        head = ("entry", "time", ledger.currency, "state", "plan", "note", "period")
         rows = [
             (
                 str(entry.id),
@@ -195,7 +224,17 @@ def _show(ledger: Ledger, as_json: bool) -> None:
                 entry.state,
                 entry.plan_hash[:12],
                 entry.note,
+                spoken(entry.periods),
             )
             for entry in entries
         ]
-        show(["", *columns(head, rows, left=(1, 3, 4, 5))])
+        used = len(head) if any(entry.periods for entry in entries) else len(head) - 1
+        show(["", *columns(head[:used], [row[:used] for row in rows], left=(1, 3, 4, 5, 6))])
+    if spent:
+        show(["", *drawn(ledger, spent)])
+    if coming:
+        rule = "each has the whole total" if ledger.disjoint else "what is left, in equal parts"
+        show(["", f"Next periods ({rule}):"])
+        show(
+            columns(("period", ledger.currency), [(when, text_below(own)) for when, own in coming], left=(0,))
+        )

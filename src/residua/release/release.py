@@ -23,6 +23,7 @@ from residua.errors import FileFormatError, ResiduaError, WorkloadError
 from residua.plans import Content, Plan
 from residua.privacy.statement import interval_margin
 from residua.release.asking import FIGURES, Asks
+from residua.release.changes import Compares
 from residua.release.crosstab import Tabulates
 from residua.release.intervals import Intervals, whole_ends
 from residua.release.measurements import Measurements, audit_record, checked_audit, fitted_measurements
@@ -44,7 +45,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Release(Asks, Relates, Derives, Tabulates):
+class Release(Asks, Relates, Compares, Derives, Tabulates):
     """Noisy measurements of one dataset under a plan; all its answers are post-processing of them.
 
     Made by `residua.measure`. `audit` says how it came to be, without a trace of the data.

@@ -24,6 +24,7 @@ from residua.errors import WorkloadError
 from residua.plans import Plan
 from residua.privacy.statement import interval_margin
 from residua.release.intervals import Intervals, fieller
+from residua.release.sources import refuse_shared_noise
 from residua.schema import Schema
 from residua.workload import Workload, linear, table
 from residua.workload.moments import cell_numbers, first_crossing, last_crossing, quantile_rows
@@ -187,13 +188,28 @@ def ratio_of(
     tops, bottoms = source.covariance(top, top), source.covariance(bottom, bottom)
     both = source.covariance(top, bottom)[:, owners]
     bottoms = bottoms[np.ix_(owners, owners)]
+    return ratio_figures(t, b, tops, bottoms, both, names, axes, source.plan.strategy.law, intervals)
+
+
+def ratio_figures(
+    t: Array,
+    b: Array,
+    tops: Array,
+    bottoms: Array,
+    both: Array,
+    names: tuple[str, ...],
+    axes: tuple[tuple[str, ...], ...],
+    law: Any,
+    intervals: Intervals,
+) -> Statistic:
+    """Ratios of numbers with these covariances: of numerators, of denominators, and of both."""
     with np.errstate(divide="ignore", invalid="ignore"):
         values = t / b
         whole = (
             tops - both * values - both.T * values[:, None] + bottoms * np.outer(values, values)
         ) / np.outer(b, b)
     whole = np.where(np.isfinite(whole), whole, 0.0)
-    z = intervals.margin(source.plan.strategy.law, whole)
+    z = intervals.margin(law, whole)
     vt, vb, c = np.diag(tops), np.diag(bottoms), np.diag(both)
     lower, upper, bounded = fieller(t, b, vt, vb, c, z)
     stddev = np.where(bounded, np.sqrt(np.diag(whole)), np.inf)
@@ -266,6 +282,7 @@ def difference(
     else:
         if second.plan.schema != source.plan.schema:
             raise WorkloadError("the two releases have different schemas; their tables cannot be compared")
+        refuse_shared_noise(source, second)
         values = source.values(first) - second.values(first)
         covariance = source.covariance(first, first) + second.covariance(first, first)
     labels = (tuple(str(at) for at in range(first.count)),)
