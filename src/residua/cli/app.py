@@ -12,7 +12,7 @@ import typer
 from typer.core import TyperGroup
 
 from residua._text import visible
-from residua.cli import budgets, drafting, evidence, planning, reading, releasing, studio
+from residua.cli import budgets, drafting, evidence, planning, reading, releasing, streams, studio
 from residua.errors import ResiduaError
 from residua.version import __version__
 
@@ -82,6 +82,7 @@ app.command("verify")(evidence.verify_release)
 app.command("audit")(evidence.audit_plans)
 app.command("evidence")(evidence.write_evidence)
 app.add_typer(budgets.app, name="budget")
+app.add_typer(streams.app, name="stream")
 app.command("demo")(reading.demo)
 
 

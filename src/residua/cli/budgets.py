@@ -235,6 +235,5 @@ def _show(ledger: Ledger, as_json: bool, per_period: int | None = None) -> None:
     if coming:
         rule = "each has the whole total" if ledger.disjoint else "what is left, in equal parts"
         show(["", f"Next periods ({rule}):"])
-        show(
-            columns(("period", ledger.currency), [(when, text_below(own)) for when, own in coming], left=(0,))
-        )
+        amounts = [(when, text_below(own)) for when, own in coming]
+        show(columns(("period", ledger.currency), amounts, left=(0,)))

@@ -44,6 +44,9 @@ def release(
         int | None, typer.Option(metavar="SEED", help="Simulated noise: spends and protects nothing.")
     ] = None,
     note: Annotated[str, typer.Option(help="Words for the ledger and the audit record.")] = "",
+    period: Annotated[
+        str | None, typer.Option(help="The period of the data: 2026-01, 2026-Q1, 2026, 2026-01/2026-06.")
+    ] = None,
     memory_limit: Annotated[
         str | None, typer.Option(metavar="AMOUNT", help="Most memory for counting, such as 2GB.")
     ] = None,
@@ -60,9 +63,9 @@ def release(
     """
     asked = load_spec(spec)
     reading = Reading(**asked.reading)
-    records = _data(asked, data, reading)
+    records = data_of(asked, data, reading)
     engine = DuckDB(memory_limit=memory_limit, reading=reading)
-    payer = None if simulate is not None else _payer(asked, ledger)
+    payer = None if simulate is not None else payer_of(asked, ledger)
     kept = plan or (asked.plan_file if asked.plan_file is not None and asked.plan_file.exists() else None)
     new_plan = asked.plan_file if kept is None else None
     targets = [asked.release_file, asked.answers_file]
@@ -82,8 +85,9 @@ def release(
                     chosen,
                     records,
                     ledger=payer,
-                    noise=_noise(simulate),
+                    noise=noise_of(simulate),
                     note=note,
+                    period=period,
                     progress=progress,
                     engine=engine,
                 )
@@ -97,7 +101,7 @@ def release(
                 level=asked.level,
             )
         if payer is not None:
-            _note_release(payer, made)
+            note_release(payer, made)
     if as_json:
         show_json(_document(asked, made, payer))
     else:
@@ -144,7 +148,7 @@ def saved_plan(asked: Spec, path: Path) -> Plan:
     return found
 
 
-def _data(asked: Spec, given: Path | None, reading: Reading) -> Path:
+def data_of(asked: Spec, given: Path | None, reading: Reading) -> Path:
     """The file of records, or the pattern of several; nothing is planned before they are there."""
     records = given or asked.data
     if records is None:
@@ -155,7 +159,7 @@ def _data(asked: Spec, given: Path | None, reading: Reading) -> Path:
     return records
 
 
-def _payer(asked: Spec, given: str | None) -> Ledger:
+def payer_of(asked: Spec, given: str | None) -> Ledger:
     """The ledger that pays for a release."""
     path = given or asked.ledger
     if path is None:
@@ -166,13 +170,13 @@ def _payer(asked: Spec, given: str | None) -> Ledger:
     return open_ledger(path)
 
 
-def _noise(seed: int | None) -> Any:
+def noise_of(seed: int | None) -> Any:
     from residua import simulated
 
     return None if seed is None else simulated(seed=seed)
 
 
-def _note_release(payer: Ledger, made: Release) -> None:
+def note_release(payer: Ledger, made: Release) -> None:
     """Note in the ledger which release its entry paid for."""
     number = int(made.audit["ledger"]["entry"])
     try:

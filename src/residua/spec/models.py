@@ -179,6 +179,7 @@ class OutputPart(Part):
     answers: Annotated[Text, AfterValidator(_table_file)] | None = None
     release: Text | None = None
     plan: Text | None = None
+    stream: Text | None = None
     level: Annotated[float, Field(gt=0, lt=1)] = 0.95
 
 
@@ -211,6 +212,8 @@ class SpecFile(Part):
     method: Annotated[str, AfterValidator(_method)] = "auto"
     objective: Text = "total_variance"
     effort: Literal["quick", "normal", "thorough"] = "normal"
+    over: Text | None = None
+    renew: Annotated[int, Field(ge=1)] | Literal["doubling"] | None = None
     output: OutputPart = OutputPart()
     ledger: Text | None = None
     data: Text | None = None

@@ -37,7 +37,8 @@ class Spec:
     `data` and `ledger` are None where the spec does not name them, `plan_file` where the plan is not kept,
     `budget` where targets say how much privacy it takes. `targets_from` says where targets are from that do
     not stand in the file, such as '--target'; `guess` is what relative ones are of, a release or a number.
-    `reading` says how data are written.
+    `reading` says how data are written. `over` is the attribute of periods of a publication that continues,
+    and `renew` after how many of them its plan starts anew; `stream_file` is where it is kept.
     """
 
     document: Document
@@ -59,6 +60,9 @@ class Spec:
     reading: Mapping[str, Any] = field(default_factory=dict)
     targets_from: str | None = None
     effort: str = "normal"
+    over: str | None = None
+    renew: int | str | None = None
+    stream_file: Path = Path()
 
     @property
     def path(self) -> Path:
@@ -89,9 +93,11 @@ class Spec:
                 method=self.method,
                 objective=self.objective,
                 effort=self.effort,
+                over=self.over,
+                renew=self.renew,
                 progress=progress,
             )
-        except (BudgetError, WorkloadError, Infeasible) as error:
+        except (BudgetError, SchemaError, WorkloadError, Infeasible) as error:
             place, words = self._place_of(error), str(error)
             if place == ("targets",):
                 words = words.removeprefix("targets: ")
@@ -103,6 +109,8 @@ class Spec:
         """Where the mistake that planning found stands in the spec."""
         if f"objective {self.objective!r}" in str(error) or f"objective={self.objective!r}" in str(error):
             return ("objective",)
+        if self.over is not None and (isinstance(error, SchemaError) or "instalments" in str(error)):
+            return ("over",)
         if self.targets is not None and any(word in str(error) for word in ("target", "guess")):
             return ("targets",)
         return ("privacy",) if isinstance(error, BudgetError) else ("tables",)
@@ -148,6 +156,9 @@ def load_spec(path: str | os.PathLike[str]) -> Spec:
         data=None if written.data is None else folder / written.data,
         reading=written.reading.model_dump(),
         effort=written.effort,
+        over=written.over,
+        renew=written.renew,
+        stream_file=folder / (written.output.stream or f"{stem}.stream"),
     )
 
 

@@ -142,6 +142,11 @@ class Stream:
         return plan
 
     @cached_property
+    def ledger(self) -> str | None:
+        """Where the ledger is that pays; None for a stream that is simulated."""
+        return self._fact("ledger") or None
+
+    @cached_property
     def over(self) -> str:
         """The attribute of periods, or a level of it."""
         return self._fact("over")
@@ -193,7 +198,7 @@ class Stream:
         """
         facts = self._facts()
         number = self._turn(period, facts)
-        source, book = source_and_ledger(noise, facts["ledger"].decode() or None)
+        source, book = source_and_ledger(noise, self.ledger)
         begun = f"begun.{number}"
         if begun not in facts:
             self._store.write(facts={begun: secrets.token_hex(16).encode()})
