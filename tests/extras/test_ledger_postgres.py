@@ -335,6 +335,28 @@ def test_without_its_driver_the_remedy_is_named(monkeypatch, address):
         rs.Ledger.open(address)
 
 
+def test_periods_and_streams_are_kept_as_in_a_file(address, tmp_path):
+    made = rs.Ledger.create(address, rs.zcdp("0.5"), dataset="births", periods="month", disjoint=True)
+    schema = rs.Schema(day=rs.Date("2026-01-01", "2026-03-31", by="month"))
+    plan = rs.plan(rs.table(schema, day=rs.prefix), rs.zcdp("0.5"), over="day")
+    stream = rs.Stream.create(tmp_path / "births.stream", plan, over="day", ledger=address)
+    (tmp_path / "copy.stream").write_bytes(stream.path.read_bytes())
+    for month in stream.periods:
+        stream.measure(month, {"day": [f"{month}-01"] * 9})
+    assert made.spent_by_period() == dict.fromkeys(stream.periods, Fraction(1, 2))
+    assert [each.state for each in made.check([stream.release()])] == ["paid"]
+    with pytest.raises(rs.LedgerError, match="another copy of the stream"):
+        rs.Stream.open(tmp_path / "copy.stream").measure("2026-01", {"day": ["2026-01-01"]})
+    with pytest.raises(rs.BudgetExceeded, match="left for 2026-03"):
+        made.spend(Privacy.from_rho("0.1"), plan_hash="p", period="2026-03/2026-04")
+    with pytest.raises(rs.BudgetError, match="may have records in two periods"):
+        unit = Unit(max_records=2)
+        rs.Ledger.create(f"{address}x", rs.zcdp(1), dataset="b", unit=unit, periods="month", disjoint=True)
+    secret = address.replace("postgres@", "postgres:password@")
+    with pytest.raises(rs.LedgerError, match="must not keep a password"):
+        rs.Stream.create(tmp_path / "other.stream", plan, over="day", ledger=secret)
+
+
 def test_the_command_line_takes_addresses(address, tmp_path):
     def command(*words: str) -> str:
         run = CliRunner().invoke(app, list(words))

@@ -128,6 +128,19 @@ def test_renewed_plans_know_nothing_of_the_end_and_state_their_loss(renew):
         assert ours / ours[0, 0] == pytest.approx(theirs / theirs[0, 0], abs=1e-4)
 
 
+@pytest.mark.parametrize("kind", ["moving", "to date"])
+def test_what_looks_back_little_loses_little_by_renewal(kind):
+    plan = rs.plan(asked(24, kind), COST, over="month", renew=12)
+    assert plan.certificate.gap < (1e-3 if kind == "to date" else 0.2)
+
+
+def test_a_block_of_time_that_nothing_is_asked_of_is_measured_cell_by_cell():
+    schema = months(6)
+    work = rs.linear(schema, ("month",), np.eye(6)[[0, 5]])
+    plan = rs.plan(work, COST, over="month", renew=2)
+    assert plan.rmse == pytest.approx(1, rel=1e-3)
+
+
 def test_with_groups_plans_are_renewed_too():
     plan = rs.plan(grouped(), COST, over="month", renew=3)
     assert Schedule.of(plan.batches, 1, np.arange(6)).whole

@@ -175,7 +175,7 @@ def _named(path: Path, period: str) -> Path:
 
 def _note(made: Release, stream: Stream) -> None:
     """Note the release in the ledger; one that was noted before for the same period stays."""
-    if stream.ledger is not None:
+    if stream.ledger:
         payer, number = open_ledger(stream.ledger), made.audit["ledger"]["entry"]
         waiting = {str(entry.id) for entry in payer.entries() if entry.release_hash is None}
         if number in waiting:
@@ -185,7 +185,7 @@ def _note(made: Release, stream: Stream) -> None:
 def _show(asked: Spec, stream: Stream, as_json: bool) -> None:
     done, every = stream.measured, stream.periods
     if as_json:
-        facts = {"path": stream.path, "over": stream.over, "ledger": stream.ledger, "periods": every}
+        facts = {"path": stream.path, "over": stream.over, "ledger": stream.ledger or None, "periods": every}
         show_json({**facts, "measured": done, "next": stream.next, "plan": stream.plan.hash})
         return
     lines = [f"Stream {asked.stream_file} over {stream.over}: {len(done)} of {len(every)} periods measured."]
@@ -194,4 +194,4 @@ def _show(asked: Spec, stream: Stream, as_json: bool) -> None:
     lines.append(
         "Finished." if stream.next is None else f"Next: residua stream measure {asked.path} {stream.next}"
     )
-    show([*([] if stream.ledger is not None else [SIMULATED]), *lines])
+    show([*([] if stream.ledger else [SIMULATED]), *lines])

@@ -16,14 +16,14 @@ import numpy as np
 from residua._arrays import Array
 from residua.answering.blocks import Shape
 from residua.decompose import decompose, uniform
-from residua.errors import WorkloadError
+from residua.errors import Infeasible, WorkloadError
 from residua.linalg.matrices import Measure, independent_rows
 from residua.methods.blocks import Optimal, solve_blocks
 from residua.methods.dense import dense, dense_work
 from residua.methods.draft import Draft, Progress
 from residua.methods.effort import Account
 from residua.methods.smasher import smasher
-from residua.methods.whole import demand, whole_draft
+from residua.methods.whole import whole_draft
 from residua.strategy.integers import FILL
 from residua.strategy.strategy import Domain, Strategy
 from residua.workload import Workload
@@ -64,13 +64,10 @@ def instalments(
         draft = _uncentred(asked, at, tolerance, progress, account)
     if renew is None:
         return triangular(draft, at)
-    rows = _renewed(demand(asked, at), _ends(asked.schema.sizes[at], renew), tolerance)
+    rows = _renewed(_time_queries(asked, at), _ends(asked.schema.sizes[at], renew), tolerance)
     found = whole_draft(asked, at, rows, partial(_others, tolerance=tolerance, progress=progress))
     if found is None:
-        raise WorkloadError(
-            f"some queries are on {work.schema.names[at]!r} and another attribute together, and cannot be "
-            "planned in blocks of time; leave out renew"
-        )
+        raise Infeasible("the other attributes are seen by classes of cells; leave out renew")
     return replace(found, value=None, lower_bound=draft.lower_bound, scope=draft.scope)
 
 
@@ -149,6 +146,21 @@ def _root(shape: Shape, axis: int) -> Shape:
     return Shape.independent(shape.sizes, rows / longest)
 
 
+def _time_queries(work: Workload, at: int) -> Array:
+    """The queries of all tables on one attribute, one by one, as heavily as they are asked."""
+    found = []
+    for table in work.groups():
+        queries = next((own.queries for own in table.factors if own.attributes == (at,)), None)
+        if queries is None:
+            raise WorkloadError(
+                f"some queries are on {work.schema.names[at]!r} and another attribute together, and cannot "
+                "be planned in blocks of time; leave out renew"
+            )
+        weights = np.ones(queries.count) if queries.weights is None else queries.weights
+        found.append(np.sqrt(table.weight * weights)[:, None] * queries.matrix())
+    return np.concatenate(found)
+
+
 def _ends(size: int, renew: Renewal) -> list[int]:
     """Where the blocks of time end."""
     ends: list[int] = []
@@ -167,7 +179,8 @@ def _renewed(asked: Array, ends: Sequence[int], tolerance: float) -> Array:
     starts = [0, *ends[:-1]]
     for start, end, after in zip(starts, ends, [*ends[1:], size], strict=True):
         own = asked[(last >= start) & (last < after)][:, start:end]
-        root = independent_rows(own[np.abs(own).sum(axis=1) > 0])
+        own = own[own.any(axis=1)]
+        root = independent_rows(own) if len(own) else np.eye(end - start)
         found = Optimal().solve(root, (end - start,), (0,), tolerance, "a block of time").strategy
         own_root = _root(Shape.independent((end - start,), found), 0).matrix
         rows[start:end, start:end] = own_root / math.sqrt(float(np.max(np.sum(own_root**2, axis=0))))

@@ -21,6 +21,7 @@ from residua.errors import BudgetError, FileFormatError, Infeasible, LedgerError
 from residua.kernel.instalments import Counts, Schedule, noisy_instalment
 from residua.kernel.measuring import refuse_unkept, source_and_ledger
 from residua.ledger import Instalment, Ledger
+from residua.ledger.postgres import PREFIXES
 from residua.noise import Source
 from residua.persons import Person
 from residua.planning import plan as planned
@@ -113,12 +114,10 @@ class Stream:
             payer.remaining_in(plan.schema.counted(over).labels()[0])  # whose periods the ledger must know
         content = io.BytesIO()
         plan.save(content)
-        facts = {"over": over, "ledger": "" if payer is None else str(payer.path)}
+        store = Store(Path(os.path.abspath(path)))
+        facts = {"over": over, "ledger": _ledger_from(store.path, payer)}
         facts |= {"id": secrets.token_hex(16), "counts": "", "keep": "yes" if keep else ""}
         facts["of"] = str(plan.schema.counted(over).size)
-        store = Store(Path(os.path.abspath(path)))
-        if payer is not None and store.path == payer.path:
-            raise FileFormatError(f"{store.path} is the ledger; choose another name for the stream")
         store.create({"plan": content.getvalue(), **{name: own.encode() for name, own in facts.items()}})
         if keep:
             _secret(store.path).create({}, secret=True)
@@ -142,9 +141,10 @@ class Stream:
         return plan
 
     @cached_property
-    def ledger(self) -> str | None:
-        """Where the ledger is that pays; None for a stream that is simulated."""
-        return self._fact("ledger") or None
+    def ledger(self) -> str:
+        """The path or address of the ledger that pays; empty for a stream that is simulated."""
+        found = self._fact("ledger")
+        return found if not found or found.startswith(PREFIXES) else str(self.path.parent / found)
 
     @cached_property
     def over(self) -> str:
@@ -198,7 +198,7 @@ class Stream:
         """
         facts = self._facts()
         number = self._turn(period, facts)
-        source, book = source_and_ledger(noise, self.ledger)
+        source, book = source_and_ledger(noise, self.ledger or None)
         begun = f"begun.{number}"
         if begun not in facts:
             self._store.write(facts={begun: secrets.token_hex(16).encode()})
@@ -310,6 +310,20 @@ class Stream:
 def _records(facts: Mapping[str, bytes]) -> list[dict[str, Any]]:
     names = sorted(name for name in facts if name.startswith("instalment."))
     return [json.loads(facts[name]) for name in names]
+
+
+def _ledger_from(path: Path, payer: Ledger | None) -> str:
+    """Where a ledger is, as seen from a stream: they may move together."""
+    if payer is None:
+        return ""
+    if payer.path == path:
+        raise FileFormatError(f"{path} is the ledger; choose another name for the stream")
+    if payer.name != str(payer.path):
+        raise LedgerError(
+            "a stream keeps the address of its ledger, and must not keep a password: leave it out, and give "
+            "it in PGPASSWORD or in a password file"
+        )
+    return payer.path if isinstance(payer.path, str) else os.path.relpath(payer.path, path.parent)
 
 
 def _secret(path: Path) -> Store:

@@ -101,7 +101,7 @@ def _checks(release: Release) -> Iterator[Check]:
 def _cost(plan: Plan) -> Check:
     """The exact cost of one person, or record, against what the budget allows (claims K-005, K-010)."""
     if plan.strategy.grain is None:
-        return Check("cost", "unchecked", "it combines releases: verify each, and their ledger")
+        return Check("cost", "unchecked", f"{_made_before(plan)}: verify {_whole_of(plan)}")
     batches, person = plan.batches, Person.of(plan.unit, plan.schema)
     refuse_few_records(batches)
     spent, allowed = person_cost(batches, person), person.allowance(plan.budget)
@@ -113,6 +113,14 @@ def _cost(plan: Plan) -> Check:
     return Check("cost", "holds", f"{_times(spent, allowed)} what {plan.budget!r} allows, never more")
 
 
+def _made_before(plan: Plan) -> str:
+    return "it is some instalments of a plan" if plan.method == "instalments" else "it combines releases"
+
+
+def _whole_of(plan: Plan) -> str:
+    return "the release of all" if plan.method == "instalments" else "each, and their ledger"
+
+
 def _times(spent: Fraction, allowed: Fraction) -> str:
     return f"{text_above(spent / allowed)} times"
 
@@ -120,7 +128,7 @@ def _times(spent: Fraction, allowed: Fraction) -> str:
 def _noise(plan: Plan) -> Check:
     """Errors rest on the variances that blocks state: those of the law with the exact parameter (N-021)."""
     if plan.strategy.grain is None:
-        return Check("noise", "unchecked", "it combines releases: their noise is stated, not its law")
+        return Check("noise", "unchecked", f"{_made_before(plan)}: their noise is stated, not its law")
     for (number, rows), batch in zip(plan.strategy.runs(), plan.batches, strict=True):
         layer = plan.strategy.layers[number]
         true = np.array([law.variance for law in batch.laws()])[batch.owners] / layer.multiplier**2
