@@ -349,8 +349,8 @@ def test_periods_and_streams_are_kept_as_in_a_file(address, tmp_path):
         rs.Stream.open(tmp_path / "copy.stream").measure("2026-01", {"day": ["2026-01-01"]})
     with pytest.raises(rs.BudgetExceeded, match="left for 2026-03"):
         made.spend(Privacy.from_rho("0.1"), plan_hash="p", period="2026-03/2026-04")
+    unit = Unit(max_records=2)
     with pytest.raises(rs.BudgetError, match="may have records in two periods"):
-        unit = Unit(max_records=2)
         rs.Ledger.create(f"{address}x", rs.zcdp(1), dataset="b", unit=unit, periods="month", disjoint=True)
     secret = address.replace("postgres@", "postgres:password@")
     with pytest.raises(rs.LedgerError, match="must not keep a password"):

@@ -119,8 +119,6 @@ class Stream:
         facts |= {"id": secrets.token_hex(16), "counts": "", "keep": "yes" if keep else ""}
         facts["of"] = str(plan.schema.counted(over).size)
         store.create({"plan": content.getvalue(), **{name: own.encode() for name, own in facts.items()}})
-        if keep:
-            _secret(store.path).create({}, secret=True)
         return cls(store.path)
 
     @property
@@ -205,6 +203,8 @@ class Stream:
         instalment = Instalment(facts["id"].decode(), number, self._fact(begun))
         attempt, secret = secrets.randbits(62), _secret(self.path)
         kept = bool(facts["keep"])
+        if kept and number == 0 and not secret.path.exists():
+            secret.create({}, secret=True)
         values, paid = noisy_instalment(
             self.plan,
             self._schedule,
