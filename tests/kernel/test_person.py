@@ -254,6 +254,23 @@ def test_blocks_within_places_cost_a_person_no_more_than_is_stated(law, neighbou
     assert person_cost(cells, spread) == person_cost(cells, anywhere)
 
 
+def test_replacing_a_person_costs_at_most_twice_what_adding_one_does_where_columns_do_not_oppose(monkeypatch):
+    """Claim K-016, with two months in each quarter, where K-013 says nothing."""
+    quarters, months = Cap(0, np.arange(16) // 2, 1), np.eye(16, dtype=np.int64)
+    monkeypatch.setattr(kernel_person, "PAIRED", 0)
+    assert kappa([months], (16,), quarters, 8, "replace_one") == 2 * 8
+    assert kappa([centred(16)], (16,), quarters, 8, "replace_one") == 4 * kappa(
+        [centred(16)], (16,), quarters, 8
+    )
+    random = np.random.default_rng(12)
+    cells = [within(random, "gaussian", blocks, [1], [np.eye(2, dtype=np.int64)]) for blocks in (1, 3)]
+    added, replaced = (
+        whom(2, [Cap(1, np.arange(2), 1)], neighbours) for neighbours in ("add_remove", "replace_one")
+    )
+    assert person_cost(cells, replaced) == 2 * person_cost(cells, added)
+    assert person_cost(cells, replaced) >= true_path_cost(cells, replaced)
+
+
 def planned(unit):
     schema = rs.Schema(quarter=rs.Integer(0, 1), place=rs.Integer(0, 1))
     return rs.plan(rs.table(schema, ["quarter", "place"]), rs.privacy_cost(10**6), unit=unit)

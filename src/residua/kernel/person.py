@@ -68,11 +68,19 @@ def _paths_cost(measurements: Sequence[Measurement], person: Person) -> Fraction
         return Fraction(0)
     power = cost_power(measurements[0].law)
     path = paths_cost(measurements, replaced=False)
-    if person.unit.replacing:
-        return int(person.records**power) * max(path, paths_cost(measurements, replaced=True))
-    if power == 1:
-        return person.records * path
-    return person.records * path * max(_row_ratio(each, person) for each in measurements)
+    ratio = 1 if power == 1 else max(_row_ratio(each, person) for each in measurements)
+    if not person.unit.replacing:
+        return person.records * path * ratio
+    whole = int(person.records**power) * max(path, paths_cost(measurements, replaced=True))
+    return min(whole, person.records * path * ratio * max(map(_times_replaced, measurements)))
+
+
+def _times_replaced(measurement: Measurement) -> int:
+    """What replacing a person costs at most, over what adding one does (claim K-016)."""
+    if measurement.law == "laplace":
+        return 2
+    small = all(own.shape[1] ** 2 <= LISTED for own in measurement.matrices)
+    return 2 if small and all(gram_rows(own, slice(None)).min() >= 0 for own in measurement.matrices) else 4
 
 
 def _row_ratio(measurement: Measurement, person: Person) -> Fraction:
@@ -129,8 +137,12 @@ def _dearest(measurement: Measurement, person: Person, caps: Sequence[tuple[Grou
         record = max(record, block_cost(measurement, replaced=False))
     least = int(person.records**power) * record
     for groups, axis, each in caps:
-        own = _capped(measurement, groups, axis, each, person.records, replaced=unit.replacing)
-        least = least if own is None else min(least, own * int(measurement.multiplier**power))
+        found = [_capped(measurement, groups, axis, each, person.records, replaced=unit.replacing)]
+        if unit.replacing:
+            added = _capped(measurement, groups, axis, each, person.records, replaced=False)
+            found.append(None if added is None else added * _times_replaced(measurement))
+        times = int(measurement.multiplier**power)
+        least = min([least, *(own * times for own in found if own is not None)])
     return least
 
 
