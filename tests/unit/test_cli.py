@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 import residua as rs
 from residua._text import columns
 from residua.cli import app
-from residua.cli.output import progress_bar
+from residua.cli.output import progress_bar, progress_lines
 from residua.report.budgets import scaled
 from residua.report.words import decimals_for
 
@@ -379,9 +379,16 @@ def test_data_that_cannot_be_read_are_one_line(place):
 # Around the commands
 
 
-def test_progress_is_drawn_for_a_terminal_only(monkeypatch):
-    with progress_bar() as silent:
-        assert silent is None
+def test_progress_is_drawn_for_a_terminal_and_told_now_and_then_elsewhere(monkeypatch, capsys):
+    with progress_bar() as told:
+        told("solving", 0.5)
+    assert capsys.readouterr().err == ""  # in less than ten seconds
+    times = iter([0.0, 1.0, 5.0, 11.0, 12.0, 400.0, 410.0])
+    lines = []
+    told = progress_lines(lines.append, lambda: next(times))
+    for words, fraction in (("a", 0.1), ("a", 0.5), ("a", 0.6), ("a", 0.8), ("b", 0.0), ("b", 0.05)):
+        told(words, fraction)
+    assert lines == ["a: 60%, about 7 s left", "b: 0%", "b: 5%, about 3 min left"]
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
     with progress_bar() as drawn:
         assert drawn is not None

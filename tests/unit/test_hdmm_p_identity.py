@@ -210,3 +210,9 @@ def test_an_attribute_of_a_nested_strategy_has_the_right_gradient(attribute):
         return around.value(numbers.reshape(start.shape))[1].reshape(-1)
 
     assert check_grad(flat, slope, start.reshape(-1)) < 1e-4 * value
+
+
+def test_a_column_of_too_many_cells_is_named_before_any_work():
+    work = rs.table(rs.Schema(speed=rs.Integer(0, 8_999)), speed=rs.prefix)
+    with pytest.raises(rs.Infeasible, match=r"bin 'speed': .* and 8,192 fit"):
+        rs.plan(work, rs.pure_dp(1))

@@ -1,7 +1,7 @@
 """The commands under one name, and what becomes of errors: one line, and an exit code.
 
 Exit codes: 0 all went well; 1 something in the files or the budget is not as it must be; 2 the command was
-not written as it must be.
+not written as it must be; 130 it was stopped by Ctrl-C.
 """
 
 import sys
@@ -29,6 +29,9 @@ class OneLineErrors(TyperGroup):
             raise  # the reader of our output has left, which is no mistake
         except OSError as error:
             message = f"{error.filename}: {error.strerror}" if error.filename else str(error)
+        except KeyboardInterrupt:
+            typer.echo("stopped", err=True)
+            raise typer.Exit(130) from None  # what shells say of a program that Ctrl-C ended
         except MemoryError:
             message = "there is not enough memory for this; ask for fewer or smaller tables"
         typer.echo("error: " + visible(" ".join(message.split())), err=True)

@@ -103,8 +103,7 @@ def audit_plans(
         else:
             for number, plan in enumerate(islice(invented_plans(seed), invented)):
                 found += audit(plan, rounds=rounds, seed=number)
-                if progress is not None:
-                    progress("replaying", (number + 1) / invented)
+                progress("replaying", (number + 1) / invented)
     page = found.page(about)
     if output is not None:
         write_text(output, page)

@@ -5,6 +5,7 @@ import json
 import math
 import re
 import sys
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import islice
@@ -90,24 +91,69 @@ def _jsonable(value: Any) -> Any:
     return value if value is None or isinstance(value, str | int) else str(value)
 
 
+LINES_EVERY = 10.0  # seconds between lines of progress, where they go to no terminal
+
+
 @contextmanager
-def progress_bar() -> Iterator[Progress | None]:
-    """A callback that draws on standard error where that is a terminal, otherwise None."""
+def progress_bar() -> Iterator[Progress]:
+    """A callback that shows on standard error how far it is, and how long this step will still take.
+
+    Where that is no terminal, a line now and then.
+    """
     if not sys.stderr.isatty():
-        yield None
+        yield progress_lines(lambda line: typer.echo(line, err=True))
         return
     from rich.console import Console
-    from rich.progress import BarColumn, TextColumn, TimeElapsedColumn
+    from rich.progress import BarColumn, TaskProgressColumn, TextColumn, TimeElapsedColumn
     from rich.progress import Progress as Bar
 
-    parts = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
+    parts = (BarColumn(), TaskProgressColumn(), TimeElapsedColumn(), TextColumn("{task.description}"))
     with Bar(*parts, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task("starting", total=1.0)
+        task, pace = bar.add_task("starting", total=1.0), Pace()
 
         def draw(words: str, fraction: float) -> None:
-            bar.update(task, description=words, completed=fraction)
+            bar.update(task, description=words + pace.left(words, fraction), completed=fraction)
 
         yield draw
+
+
+def progress_lines(show: Callable[[str], None], clock: Callable[[], float] = time.monotonic) -> Progress:
+    """A callback that shows a line every ten seconds: how far it is, and how long it will still take.
+
+    >>> times = iter([0.0, 2.0, 12.0])
+    >>> tell = progress_lines(print, lambda: next(times))
+    >>> tell("solving", 0.1), tell("solving", 0.6)
+    solving: 60%, about 7 s left
+    (None, None)
+    """
+    pace, last = Pace(clock), clock()
+
+    def tell(words: str, fraction: float) -> None:
+        nonlocal last
+        left = pace.left(words, fraction)
+        if pace.now - last >= LINES_EVERY:
+            last = pace.now
+            show(f"{words}: {fraction:.0%}{left}")
+
+    return tell
+
+
+class Pace:
+    """How long a step will still take, by how far it has come since it began."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self.clock, self.words, self.began, self.now = clock, "", 0.0, 0.0
+
+    def left(self, words: str, fraction: float) -> str:
+        """The time left in words, once something is known about it."""
+        self.now = self.clock()
+        if words != self.words:
+            self.words, self.began = words, self.now
+        passed = self.now - self.began
+        if not (0 < fraction < 1 and passed >= 1):
+            return ""
+        left = passed * (1 - fraction) / fraction
+        return f", about {left:.0f} s left" if left < 100 else f", about {left / 60:.0f} min left"
 
 
 def refuse_to_replace(paths: list[Path], force: bool) -> None:

@@ -88,6 +88,9 @@ def plan(
     effort: Annotated[
         str | None, typer.Option(help="Work that planning may take: quick, normal or thorough.")
     ] = None,
+    keep_best: Annotated[
+        bool, typer.Option("--keep-best", help="On Ctrl-C end with the best plan so far, not without one.")
+    ] = False,
     force: Force = False,
     as_json: AsJson = False,
 ) -> None:
@@ -113,7 +116,7 @@ def plan(
     kept = output or asked.plan_file
     refuse_to_replace([] if kept is None else [kept], force)
     with progress_bar() as progress:
-        found = asked.plan(progress)
+        found = asked.plan(progress, "best" if keep_best else "stop")
         others = {words: at_budget(found, factor) for words, factor in FACTORS.items()}
     if kept is not None:
         found.save(kept)

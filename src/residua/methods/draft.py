@@ -8,6 +8,7 @@ from typing import Literal, Protocol
 
 from residua._arrays import Array, Integers
 from residua.errors import Infeasible
+from residua.methods.interruption import interruption
 from residua.strategy.strategy import Strategy
 from residua.workload import Workload
 
@@ -66,21 +67,24 @@ Way = Callable[[], Draft | None]
 def best_of(work: Workload, ways: Iterable[Way], otherwise: Iterable[Way] = (), proved: float = 0.0) -> Draft:
     """The draft of the least total weighted variance; `otherwise` has ways for where no other one fits.
 
-    A draft within `proved` of what is possible for any mechanism is the last that is made.
+    A draft within `proved` of what is possible for any mechanism is the last that is made, as is the last one
+    before Ctrl-C where the best so far is asked for.
     """
     found: list[tuple[float, Draft]] = []
     refused: list[Infeasible] = []
-    for way in chain(ways, (way for way in otherwise if not found)):
-        try:
-            draft = way()
-            total = math.inf if draft is None else draft.total(work)
-        except Infeasible as error:  # one way does not fit; another may
-            refused.append(error)
-            continue
-        if draft is not None:
-            found.append((total, draft))
-            if draft.scope != "this block structure" and total <= draft.lower_bound * (1 + proved):
-                break
+    with interruption().settled(found):
+        for way in chain(ways, (way for way in otherwise if not found)):
+            try:
+                draft = way()
+                total = math.inf if draft is None else draft.total(work)
+            except Infeasible as error:  # one way does not fit; another may
+                refused.append(error)
+                continue
+            if draft is not None:
+                found.append((total, draft))
+                optimal = draft.scope != "this block structure" and total <= draft.lower_bound * (1 + proved)
+                if optimal or interruption().came:
+                    break
     if not found:
         raise refused[0]
     return min(found, key=lambda each: each[0])[1]

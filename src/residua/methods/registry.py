@@ -64,17 +64,17 @@ def _blocks(work: Workload, tolerance: float, progress: Progress | None, account
     return replace(smasher(work, tolerance, progress, account), undone=tuple(account.undone))
 
 
-def refuse_wide_columns(work: Workload) -> None:
+def refuse_wide_columns(work: Workload, most: int = DENSE_CELLS) -> None:
     """Infeasible where a column has more cells than a matrix may, and a table asks for more than counts."""
     for part in work.parts:
         for factor in () if isinstance(part, TableRun) and part.joint is not None else part.factors:
-            if factor is None or len(factor.attributes) > 1 or factor.queries.cells <= DENSE_CELLS:
+            if factor is None or len(factor.attributes) > 1 or factor.queries.cells <= most:
                 continue
             if not factor.queries.invariant:
                 name = work.schema.names[factor.attributes[0]]
                 raise Infeasible(
                     f"bin {name!r}: {factor.queries!r} on {factor.queries.cells:,} cells takes a matrix of "
-                    f"that many rows, and {DENSE_CELLS:,} fit; use rs.Binned, or ask for plain counts"
+                    f"that many rows, and {most:,} fit; use rs.Binned, or ask for plain counts"
                 )
 
 
@@ -193,6 +193,7 @@ def hdmm(work: Workload, law: NoiseLaw, progress: Progress | None = None) -> Dra
 
     For Laplace noise also of one strategy for all joint cells, where they are few.
     """
+    refuse_wide_columns(work, WIDEST)
     if one_wide_product(work) or len(work.attributes) == 1:
         return kron(work, law, progress)
     known: dict[bytes, Found] = {}

@@ -14,7 +14,14 @@ OBJECTIVES = ("total_variance", "max_variance")
 
 
 def check_arguments(
-    work: object, budget: object, unit: object, method: object, gap: object, *, without_budget: bool
+    work: object,
+    budget: object,
+    unit: object,
+    method: object,
+    gap: object,
+    interrupt: object,
+    *,
+    without_budget: bool,
 ) -> None:
     """Nothing, or the error for an argument that is not what it should be."""
     if not isinstance(work, Workload):
@@ -41,6 +48,8 @@ def check_arguments(
         raise WorkloadError(f"there is no method {short(method)}{where}; there are {', '.join(known)}")
     if not isinstance(gap, int | float) or not 0 < gap < 1:
         raise WorkloadError(f"gap must be between 0 and 1, such as 1e-4, not {short(gap)}")
+    if interrupt not in ("stop", "best"):
+        raise WorkloadError(f"interrupt is 'stop' or 'best', what Ctrl-C does, not {short(interrupt)}")
 
 
 def needed(budget: object) -> Budget:

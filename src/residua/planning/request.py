@@ -8,6 +8,7 @@ import math
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from fractions import Fraction
+from functools import partial
 
 from numpy.typing import ArrayLike
 
@@ -21,6 +22,7 @@ from residua.linalg.matrices import threads_for
 from residua.methods.coarsening import coarse_workload
 from residua.methods.draft import Draft, Progress
 from residua.methods.effort import Account
+from residua.methods.interruption import Interruption, interruptible, interruption
 from residua.methods.registry import loss_draft, residualplanner_plus, targets_draft
 from residua.methods.scales.priced import Loss, loss_at
 from residua.persons import Person
@@ -64,6 +66,7 @@ def plan(
     over: str | None = None,
     renew: int | str | None = None,
     progress: Progress | None = None,
+    interrupt: str = "stop",
 ) -> Plan:
     """The best plan found for these tables at this privacy, with its errors and its certificate.
 
@@ -108,7 +111,10 @@ def plan(
         With `over`: the plan starts anew after so many cells of the attribute, or after 1, 2, 4, .., so that
         it need not be known how many will come.
     progress: function, optional
-        Called with what is being done and the fraction of it that is done.
+        Called with what is being done and the fraction of it that is done, from the thread that plans.
+    interrupt: str
+        What Ctrl-C does: "stop" ends planning at once; "best" ends it with the best plan so far, or with that
+        of quick effort where there is none yet.
 
     >>> import residua as rs
     >>> schema = rs.Schema(age=rs.Integer(0, 9), sex=rs.Categorical("F", "M"))
@@ -119,7 +125,7 @@ def plan(
     >>> round(float(rs.plan(work, targets=rs.stddev(2)).privacy.cost), 2)
     0.62
     """
-    check_arguments(work, budget, unit, method, gap, without_budget=targets is not None)
+    check_arguments(work, budget, unit, method, gap, interrupt, without_budget=targets is not None)
     targets = None if targets is None else resolved(work, targets, guess)
     refuse_contradictions(budget, targets, objective, relax or refine)
     if budget is not None:
@@ -137,21 +143,48 @@ def plan(
         renew,
     )
     refuse_instalments(request, budget, plain=targets is None and objective == "total_variance")
+
+    def made(request: Request = request) -> Plan:
+        return _planned(request, budget, targets, objective, strategies, relax=relax, refine=refine)
+
+    own = Interruption(keeps=interrupt == "best")
+    try:
+        found = interruptible(made, own)
+    except KeyboardInterrupt:
+        if not own.keeps or effort == "quick":
+            raise
+        own.came = True
+        quick = replace(request, account=Account.of("quick"))
+        found = interruptible(partial(made, quick), Interruption(keeps=False))
+    undone = (*found.undone, "what was not tried before planning was ended") if own.came else found.undone
+    return replace(found, workload=work, undone=undone)
+
+
+def _planned(
+    request: Request,
+    budget: Budget | None,
+    targets: Targets | None,
+    objective: str | Loss,
+    strategies: Mapping[str, ArrayLike] | None,
+    *,
+    relax: bool,
+    refine: bool,
+) -> Plan:
+    """The plan of a request, before its tables are named as they were asked for."""
     with threads_for(0):  # solvers of large blocks take more for themselves
         if targets is None and objective == "total_variance":
-            return replace(_for_total(request, needed(budget), strategies), workload=work)
-        coarse = coarse_workload(asked) if request.tied else None
+            return _for_total(request, needed(budget), strategies)
+        coarse = coarse_workload(request.work) if request.tied else None
         if coarse is not None:  # whose attributes are others: records are bounded as if in one cell
             units = coarse.view.units(request.units)
-            request = replace(request, work=coarse.work, person=Person(unit), units=units)
+            request = replace(request, work=coarse.work, person=Person(request.unit), units=units)
         if targets is not None:
             found = _for_targets(request, budget, targets, relax=relax, refine=refine)
         elif isinstance(objective, str):
             found = _for_largest(request, needed(budget))
         else:
             found = _for_loss(request, needed(budget), objective)
-    strategy = found.strategy if coarse is None else coarse.strategy(found.strategy)
-    return replace(found, workload=work, strategy=strategy)
+    return found if coarse is None else replace(found, strategy=coarse.strategy(found.strategy))
 
 
 def _for_total(request: Request, budget: Budget, strategies: Mapping[str, ArrayLike] | None) -> Plan:
@@ -171,12 +204,13 @@ def _for_total(request: Request, budget: Budget, strategies: Mapping[str, ArrayL
 def _best_of(request: Request, budget: Budget, drafts: Iterator[Draft]) -> Plan:
     """The plan of the first draft, or a better one of another that can be measured."""
     found = _at_budget(request, budget, next(drafts))
-    for draft in drafts:
-        try:
-            other = _at_budget(request, budget, draft)
-        except Infeasible:  # a table of too many cells, or noise that 64 bits do not hold
-            continue
-        found = min(found, other, key=lambda plan: plan.total_variance)
+    with interruption().settled(found):
+        for draft in () if interruption().came else drafts:
+            try:
+                other = _at_budget(request, budget, draft)
+            except Infeasible:  # a table of too many cells, or noise that 64 bits do not hold
+                continue
+            found = min(found, other, key=lambda plan: plan.total_variance)
     return found
 
 

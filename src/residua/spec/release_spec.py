@@ -80,8 +80,8 @@ class Spec:
         exact = self.budget is not None or 1 - AS_NEEDED <= found.targets.factor <= 1
         return exact and found.targets.answers(resolved(self.workload, self.targets, self.guess))
 
-    def plan(self, progress: Progress | None = None) -> Plan:
-        """The plan for these tables at this privacy."""
+    def plan(self, progress: Progress | None = None, interrupt: str = "stop") -> Plan:
+        """The plan for these tables at this privacy; Ctrl-C stops it, or ends it with the best so far."""
         try:
             return plan(
                 self.workload,
@@ -96,6 +96,7 @@ class Spec:
                 over=self.over,
                 renew=self.renew,
                 progress=progress,
+                interrupt=interrupt,
             )
         except (BudgetError, SchemaError, WorkloadError, Infeasible) as error:
             place, words = self._place_of(error), str(error)
