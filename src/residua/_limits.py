@@ -100,6 +100,7 @@ PAIR_SHARED = 2_500  # dimensions of the total and all attributes, exchangeable 
 ALL_PAIRS_WORK = 4e10  # rank^2 * cells of all pairs, over all steps of the search
 
 # Accuracy targets
+CAPPED_KINDS = 64  # of queries of a table at one place that are told apart; more are taken for the worst
 LISTED_TABLES = 1_000  # tables of one run that may each have a variance per query
 TARGET_QUERIES = 8_192  # listed one by one
 TARGET_ENTRIES = 2**23  # of the listed queries: 64 MB

@@ -189,3 +189,55 @@ def test_answers_in_parts_are_all_answers(tmp_path):
         release.write_answers(tmp_path / "answers", by="place.l0")
     with pytest.raises(WorkloadError, match="written to a folder"):
         release.write_answers(io.BytesIO(), by="place.l0")
+
+
+TARGETS = {"states": rs.stddev(5), "counties": rs.stddev(20), "tracts": rs.stddev(60)}
+
+
+def levelled(schema: rs.Schema, *others: str) -> rs.Workload:
+    names = {"states": "place.l0", "counties": "place.l1", "tracts": "place"}
+    parts = [rs.table(schema, [level, *others], name=name) for name, level in names.items()]
+    return sum(parts[1:], parts[0])
+
+
+@pytest.mark.parametrize("others", [(), ("sex",)])
+def test_targets_for_levels_are_met_at_hardly_more_than_the_least_cost_of_all_mechanisms(others):
+    work = levelled(some_schema(12), *others)
+    plan = rs.plan(work, targets=TARGETS, method="places")
+    least = rs.plan(work, targets=TARGETS, method="dense").targets.least
+    assert plan.strategy.nested
+    for name, target in TARGETS.items():
+        assert plan.variances(work.select(name)).max() <= float(target.variances) * (1 + 1e-9)
+    cost = float(plan.budget.gaussian_cost())
+    assert least * (1 - 1e-4) <= cost <= least * 1.01
+    assert plan.targets.least <= least * (1 + 1e-4)
+    assert max(line.ratio for line in plan.targets.met) == pytest.approx(1, abs=1e-3)
+
+
+def test_targets_on_queries_that_differ_are_met_too():
+    schema = some_schema(13)
+    work = rs.table(schema, {"place.l0": rs.identity, "age": rs.prefix}, name="states")
+    work += rs.table(schema, ["place.l1", "sex"], name="counties") + rs.table(
+        schema, ["place"], name="tracts"
+    )
+    plan = rs.plan(work, targets=TARGETS, method="places")
+    assert max(line.ratio for line in plan.targets.met) <= 1
+    assert plan.certificate.scope == "this block structure"
+    assert plan.certificate.gap <= 0.05
+
+
+def test_the_largest_variance_of_places_is_near_the_least():
+    work = levelled(some_schema(14))
+    plan = rs.plan(work, rs.privacy_cost(1), objective="max_variance", method="places")
+    best = rs.plan(work, rs.privacy_cost(1), objective="max_variance", method="dense")
+    largest = [max(line.max_stddev for line in each.summary()) for each in (plan, best)]
+    assert largest[0] <= 1.05 * largest[1]
+
+
+def test_targets_for_each_query_are_left_to_other_methods():
+    schema = some_schema(15)
+    work = rs.table(schema, ["place.l0"], name="states")
+    each = {"states": rs.stddev(np.arange(1.0, 1.0 + work.count))}
+    with pytest.raises(Infeasible, match="for each query"):
+        rs.plan(work, targets=each, method="places")
+    assert max(line.ratio for line in rs.plan(work, targets=each).targets.met) <= 1

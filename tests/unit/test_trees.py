@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 import residua as rs
 from residua.bounds.trees import tree_bound
 from residua.linalg.trees import Nest, Tree, merged, passes, root_trace, slopes
-from residua.solve.trees import _Shares, bracket, solve_tree
+from residua.solve.trees import Capped, _Shares, bracket, solve_capped, solve_tree
 
 Array = NDArray[np.float64]
 
@@ -250,3 +250,20 @@ def test_the_bound_of_a_hierarchy_refuses_other_tables():
         rs.bounds.tree(rs.table(schema, ["place", "sex"]))
     with pytest.raises(rs.WorkloadError, match="asks no level of its hierarchy"):
         rs.bounds.tree(rs.table(schema, place=rs.prefix))
+
+
+@pytest.mark.parametrize("kinds", [[[1.0, 0.0]], [[1.0, 2.0], [2.0, 1.0]]])
+def test_the_largest_ratio_is_within_a_thousandth_of_its_bound(kinds):
+    tree, _ = merged(random_tree(np.random.default_rng(3), 4, 1, 4))
+    rows = np.array(kinds)
+    capped = [
+        Capped(level, np.arange(tree.sizes[level]), rows / cap)
+        for level, cap in enumerate((25, 400, 3600), start=1)
+    ]
+    found = solve_capped(tree, 2, capped)
+    final = passes(tree, found.precisions).final
+    asked = rows.any(axis=0)
+    ratios = [final[own.level][:, asked] @ own.rows[:, asked].T for own in capped]
+    assert max(float(own.max()) for own in ratios) == pytest.approx(found.value)
+    assert found.lower_bound <= found.value <= found.lower_bound * 1.001
+    assert sum(float(own.sum()) for own in found.prices) == pytest.approx(1)

@@ -24,7 +24,7 @@ from residua.methods.effort import Account
 from residua.methods.hdmm.kron import joint, kron, nested, union
 from residua.methods.hdmm.marginals import marginals
 from residua.methods.hdmm.p_identity import Found
-from residua.methods.places import places
+from residua.methods.places import places, places_targets
 from residua.methods.scales.loss import block_loss
 from residua.methods.scales.loss_rounds import by_rounds
 from residua.methods.scales.priced import Loss
@@ -34,7 +34,7 @@ from residua.privacy import NoiseLaw
 from residua.workload import Identity, TableRun, Total, Workload
 from residua.workload.union import common_product, one_wide_product
 
-TARGET_METHODS = ("auto", "dense", "smasher", "querysmasher", "residualplanner")
+TARGET_METHODS = ("auto", "dense", "places", "smasher", "querysmasher", "residualplanner")
 """Those that bound each query's error."""
 
 
@@ -95,7 +95,18 @@ def targets_draft(
         raise WorkloadError(
             "refine is for workloads on few cells, where all mechanisms can be compared; leave it out here"
         )
-    return block_targets(work, caps, tolerance, progress)
+    if method == "places":
+        return places_targets(work, caps, tolerance, progress)
+    blocks = partial(block_targets, work, caps, tolerance, progress)
+    if method != "auto" or not any(work.schema.attributes[at].levels for at in work.attributes):
+        return blocks()
+    try:
+        found = places_targets(work, caps, tolerance, progress)
+    except Infeasible:  # they ask for other things than places, or for each query by itself
+        return blocks()
+    if max(work.schema.sizes[at] for at in work.attributes) > COMPARED_PLACES:
+        return found
+    return min(found, blocks(), key=lambda draft: draft.strategy.cost())
 
 
 def loss_draft(

@@ -6,18 +6,22 @@ and every path is tight; the shares are found by L-BFGS on their logits. No choi
 nodes does better than the bound that the slopes prove (claim T-003).
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from residua._arrays import Array, Flags
+from residua._arrays import Array, Flags, Integers
 from residua.linalg.trees import Levels, Tree, passes, slopes
 
 ROUND = 60  # steps between two looks at the bracket
 LEAST_SHARE = 1e-6  # to start with: a share of nothing has no slope
 FARTHEST = -30.0  # logits further below the largest make no difference: squares of what is left must fit
 MEMORY = 12  # pairs of steps and slopes that L-BFGS keeps
+POWERS = (16.0, 40.0, 100.0, 250.0, 600.0, 1500.0, 4000.0)  # of the means that stand for the largest ratio
+
+Loss = Callable[[Sequence[Array]], tuple[float, list[Array]]]
+"""What variances of all nodes are worth, and its slopes in them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,34 +43,99 @@ def solve_tree(tree: Tree, weights: Sequence[Array], gap: float = 1e-4, steps: i
 
     `weights[l]`, (nodes, channels), are what the variance at a node counts, with all that it stands for.
     """
-    from scipy.optimize import minimize  # loading it takes longer than planning marginals
-
     problem = _Shares(tree, [np.asarray(each, dtype=float) for each in weights])
     at, best = problem.start(), None
     for _ in range(max(1, steps // ROUND)):
-        scale = problem.scale(at)
-        found = minimize(
-            problem.value,
-            at * scale,
-            args=(scale,),
-            jac=True,
-            method="L-BFGS-B",
-            options={"maxiter": ROUND, "maxcor": MEMORY, "ftol": 1e-15, "gtol": 1e-14},
-        )
-        at = found.x / scale
+        at, moved = problem.searched(at)
         solution = problem.solution(at)
         if best is None or solution.value < best.value:
-            best = (
-                solution
-                if best is None
-                else TreeSolution(
-                    solution.precisions, solution.value, max(solution.lower_bound, best.lower_bound)
-                )
-            )
-        if best.gap <= gap or found.nit < 2:
+            proved = solution.lower_bound if best is None else max(solution.lower_bound, best.lower_bound)
+            best = replace(solution, lower_bound=proved)
+        if best.gap <= gap or moved < 2:
             break
     assert best is not None
     return best
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Capped:
+    """Queries of nodes of a level whose variances must not exceed 1, in units of what each is allowed.
+
+    `rows`, (kinds, channels), has for each kind of query what variance 1 of each channel adds to its own.
+    """
+
+    level: int
+    nodes: Integers
+    rows: Array
+
+
+@dataclass(frozen=True, slots=True)
+class CappedSolution(TreeSolution):
+    """The largest ratio instead of a weighted sum; `prices` are weights of all queries that prove the bound.
+
+    They sum to 1, one array (nodes, kinds) for each of the capped, all counted that a node stands for.
+    """
+
+    prices: tuple[Array, ...]
+
+
+def solve_capped(
+    tree: Tree, channels: int, capped: Sequence[Capped], gap: float = 1e-3, rounds: int = 6
+) -> CappedSolution:
+    """Precisions at privacy cost 1 with the least largest ratio found, and a bound for this class (T-014)."""
+    weights = [np.zeros((size, channels)) for size in tree.sizes]
+    for own in capped:
+        weights[own.level][own.nodes] += tree.stands_for[own.level][own.nodes, None] * own.rows.sum(axis=0)
+    problem = _Shares(tree, weights)
+    at, best = problem.start(), None
+    for power in POWERS:
+        largest = _Largest(tree, channels, capped, power)
+        problem.loss = largest
+        for _ in range(rounds):
+            at, moved = problem.searched(at)
+            precisions = problem.precisions(at)[0]
+            value, weights, prices, _ = largest.looked(passes(tree, precisions).final)
+            bound = bracket(tree, weights, precisions).lower_bound
+            if best is None:
+                best = CappedSolution(tuple(precisions), value, bound, tuple(prices))
+            if value < best.value:
+                best = replace(best, precisions=tuple(precisions), value=value)
+            if bound > best.lower_bound:
+                best = replace(best, lower_bound=bound, prices=tuple(prices))
+            if best.gap <= gap or moved < 2:
+                break
+    assert best is not None
+    return best
+
+
+class _Largest:
+    """A power mean of all ratios, which stands for the largest, and its slopes in the variances."""
+
+    def __init__(self, tree: Tree, channels: int, capped: Sequence[Capped], power: float) -> None:
+        self.tree, self.channels, self.capped, self.power = tree, channels, capped, power
+
+    def looked(self, final: Sequence[Array]) -> tuple[float, list[Array], list[Array], float]:
+        """The largest ratio; weights of variances, (nodes, channels) a level; prices; their sum before."""
+        ratios, stands = [], []
+        for own in self.capped:
+            asked = own.rows.any(axis=0)
+            ratios.append(final[own.level][own.nodes][:, asked] @ own.rows[:, asked].T)
+            stands.append(self.tree.stands_for[own.level][own.nodes, None])
+        largest = max(float(own.max()) for own in ratios)
+        pairs = zip(ratios, stands, strict=True)
+        powers = [(own / largest) ** (self.power - 1) * many for own, many in pairs]
+        whole = sum(float(own.sum()) for own in powers)
+        weights = [np.zeros((size, self.channels)) for size in self.tree.sizes]
+        for own, power in zip(self.capped, powers, strict=True):
+            weights[own.level][own.nodes] += power @ own.rows / whole
+        return largest, weights, [own / whole for own in powers], whole
+
+    def __call__(self, final: Sequence[Array]) -> tuple[float, list[Array]]:
+        """The power mean, and its slopes."""
+        largest, weights, _, whole = self.looked(final)
+        summed = whole * _weighted(weights, final) / largest  # of p-th powers
+        slope = whole * summed ** (1 / self.power - 1)
+        return largest * summed ** (1 / self.power), [slope * own for own in weights]
 
 
 class _Shares:
@@ -74,6 +143,7 @@ class _Shares:
 
     def __init__(self, tree: Tree, weights: list[Array]) -> None:
         self.tree, self.weights = tree, weights
+        self.loss: Loss = lambda final: (_weighted(weights, final), weights)
         self.open = _open(tree, weights)
         self.masks = []  # (nodes, channels + 1)
         for level, own in enumerate(self.open):
@@ -82,6 +152,21 @@ class _Shares:
                 passed = np.logical_or.reduceat(self.open[level + 1].any(axis=1), tree.starts[level])
             self.masks.append(np.column_stack([own, passed]))
         self.ends = np.cumsum([mask.sum() for mask in self.masks])[:-1]
+
+    def searched(self, at: Array) -> tuple[Array, int]:
+        """Better logits after some steps, and how many those were."""
+        from scipy.optimize import minimize  # loading it takes longer than planning marginals
+
+        scale = self.scale(at)
+        found = minimize(
+            self.value,
+            at * scale,
+            args=(scale,),
+            jac=True,
+            method="L-BFGS-B",
+            options={"maxiter": ROUND, "maxcor": MEMORY, "ftol": 1e-15, "gtol": 1e-14},
+        )
+        return found.x / scale, int(found.nit)
 
     def start(self) -> Array:
         """Logits of the shares that are best on a regular tree of the same sizes."""
@@ -120,8 +205,8 @@ class _Shares:
         """Weighted variances and their slope in the scaled logits."""
         precisions, shares, left = self.precisions(scaled / scale)
         found = passes(self.tree, precisions)
-        value = _weighted(self.weights, found.final)
-        by_precision = slopes(self.tree, found, self.weights)
+        value, weights = self.loss(found.final)
+        by_precision = slopes(self.tree, found, weights)
         at_left: list[Array] = [np.empty(0)] * (self.tree.depth + 1)
         result: list[Array] = [np.empty(0)] * (self.tree.depth + 1)
         for level in range(self.tree.depth, -1, -1):
@@ -138,7 +223,8 @@ class _Shares:
         """Roots of what each share does to the value: the steps of large and small nodes become alike."""
         precisions, shares, _ = self.precisions(logits)
         found = passes(self.tree, precisions)
-        parts = [-a * b for a, b in zip(slopes(self.tree, found, self.weights), precisions, strict=True)]
+        by_precision = slopes(self.tree, found, self.loss(found.final)[1])
+        parts = [-a * b for a, b in zip(by_precision, precisions, strict=True)]
         below: list[Array] = [parts[-1].sum(axis=1)]
         for level in range(self.tree.depth - 1, -1, -1):
             below.insert(0, parts[level].sum(axis=1) + self.tree.plain_up(level, below[0]))
