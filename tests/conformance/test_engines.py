@@ -206,6 +206,20 @@ CASES = {
     "drop": _outside("drop"),
     "clip": _outside("clip"),
     "other": _outside("other"),
+    "missing": (
+        rs.Schema(
+            age=rs.Integer(0, 9, outside="missing"),
+            sex=rs.Categorical("F", "NA", outside="missing"),
+            pay=rs.Binned(0, 10, above=True, outside="missing"),
+            day=rs.Date("2024-01-01", "2024-12-31", by="month", outside="missing"),
+        ),
+        {
+            "age": pa.array([3, None, 9, None, 0], pa.int16()),
+            "sex": ["F", "NA", "", "n/a", None],
+            "pay": pa.array([1.5, float("nan"), None, 12.0, 10.0], pa.float64()),
+            "day": ["2024-02-29", "?", None, "2024-03", "2024-12-31T10:00"],
+        },
+    ),
     "other order and columns": (MANY, dict(reversed([("id", list(range(9))), *_many(9).items()]))),
     "odd names": (
         rs.Schema({name: rs.Integer(0, 1) for name in ODD_NAMES}),

@@ -19,7 +19,7 @@ WIDTHS = {
     "USMALLINT": (pa.uint16(), 0, 2**16 - 1),
     "UINTEGER": (pa.uint32(), 0, 2**32 - 1),
 }
-POLICIES = st.sampled_from(["error", "drop", "clip", "other"])
+POLICIES = st.sampled_from(["error", "drop", "clip", "other", "missing"])
 # Control characters, quotes, nulls, signs of other alphabets; a NUL is left to the attribute.
 TEXT = st.text(st.one_of(st.characters(codec="utf-8"), st.sampled_from("'\"\\\0\n %")), max_size=4)
 
@@ -40,12 +40,12 @@ def numbers(draw):
 def labels(draw):
     """An attribute of labels and a column of these and other texts."""
     words = draw(st.lists(TEXT, min_size=1, max_size=6, unique=True))
-    policy = draw(st.sampled_from(["error", "drop", "other"]))
+    policy = draw(st.sampled_from(["error", "drop", "other", "missing"]))
     if draw(st.booleans()) and all(words):
         attribute = rs.Hierarchy(("place",), [(word,) for word in words], outside=policy)
     else:
         attribute = rs.Categorical(*words, outside=policy)
-    column = draw(st.lists(st.one_of(st.sampled_from(words), st.none(), TEXT), max_size=12))
+    column = draw(st.lists(st.one_of(st.sampled_from([*words, "NA", ""]), st.none(), TEXT), max_size=12))
     return attribute, pa.array(column, pa.string())
 
 

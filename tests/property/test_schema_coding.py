@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from residua.errors import DataError
 from residua.schema import Attribute, Binned, Categorical, Hierarchy, Integer
+from residua.schema.columns import SPELT_MISSING
 
 Value = None | bool | int | float | str
 
@@ -107,6 +108,8 @@ def slow(kind: Attribute, value: Value) -> int | None:
             return -1
         case "other":
             return kind.size - 1
+        case "missing" if value is None or value != value or str(value) in SPELT_MISSING:
+            return kind.size - 1
         case "clip" if found != "nothing":
             return 0 if found == "below" else kind.size - 1
     return None
@@ -124,8 +127,8 @@ def check(kind: Attribute, values: list[Value], column: object) -> None:
     assert ("1 value is" if len(wrong) == 1 else f"{len(wrong)} values are") in str(caught.value)
 
 
-numeric_policy = st.sampled_from(["error", "drop", "clip", "other"])
-label_policy = st.sampled_from(["error", "drop", "other"])
+numeric_policy = st.sampled_from(["error", "drop", "clip", "other", "missing"])
+label_policy = st.sampled_from(["error", "drop", "other", "missing"])
 starts = st.sampled_from([0, -3, 2**53 - 2, -(2**63), 2**63 - 6]) | st.integers(-(2**63), 2**63 - 6)
 LABELS = [
     (0, 2, -3, 2**53 + 1),

@@ -11,8 +11,8 @@ from residua.schema import Attribute, Binned, Categorical, Hierarchy, Integer, S
 text = st.text(alphabet=st.characters(exclude_categories=["Cs"]), max_size=8)
 names = text.filter(bool)
 int64 = st.integers(-(2**63), 2**63 - 1)
-numeric_policy = st.sampled_from(["error", "drop", "clip", "other"])
-label_policy = st.sampled_from(["error", "drop", "other"])
+numeric_policy = st.sampled_from(["error", "drop", "clip", "other", "missing"])
+label_policy = st.sampled_from(["error", "drop", "other", "missing"])
 
 
 @st.composite

@@ -54,7 +54,7 @@ def test_five_commands_from_a_file_to_a_published_crosstab(place, name):
     found = rs.Release.load(f"{stem}.release").crosstab(rows, columns)
     for (down,), row in zip(found.rows[:-1], found.values, strict=False):
         for (across,), value in zip(found.columns[:-1], row, strict=False):
-            if "(other)" not in (down, across):
+            if "(missing)" not in (down, across):
                 same = (frame[rows].astype(str) == down) & (frame[columns].astype(str) == across)
                 assert value == pytest.approx(same.sum(), abs=0.1), (down, across)
     assert found.values[-1, -1] == pytest.approx(len(frame), abs=0.1)
@@ -66,7 +66,7 @@ def test_the_draft_of_a_survey_knows_dates_missing_values_and_numbers_of_persons
     text = (place / "survey.yaml").read_text()
     assert "# - name: id" in text
     assert "constraints: {minimum: 2022-01-01, maximum: 2023-12-31}" in text
-    assert "enum: [female, male]}\n    residua: {outside: other}" in text
+    assert "enum: [female, male]}\n    residua: {outside: missing}" in text
     run("init", "survey.csv", "--force")
     assert "type: date\n    constraints: {minimum: CONFIRM" in (place / "survey.yaml").read_text()
 

@@ -193,7 +193,7 @@ def test_counts_go_by_bins_and_numbers_without_bins_are_left_out():
         "pay in [0, 20)",
         "pay in [20, 50)",
         "pay in 50 and above",
-        "pay in (other)",
+        "pay in (missing)",
     ]
     (group,) = rs.table(SCHEMA, pay=rs.prefix).groups()
     assert group.factors[0].queries.matrix()[1].tolist() == [1, 1, 1, 1, 0, 0, 0]

@@ -51,7 +51,7 @@ def _any(chance: np.random.Generator, options: Any) -> Any:
 
 def _attribute(chance: np.random.Generator) -> Attribute:
     size = int(chance.integers(2, 6))
-    numeric = _any(chance, ("error", "drop", "clip", "other"))
+    numeric = _any(chance, ("error", "drop", "clip", "other", "missing"))
     kinds = (
         lambda: Integer(-1, size - 2, outside=numeric),
         lambda: Binned(*(10 * at for at in range(size + 1)), above=bool(size % 2), outside=numeric),

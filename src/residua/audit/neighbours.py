@@ -108,7 +108,7 @@ def strangers(attribute: Attribute) -> Iterator[tuple[str, object, int | None]]:
         return
     policy = attribute.outside
     fate = {"drop": None, "other": attribute.size - 1}.get(policy, -1)
-    yield f"a missing value, policy {policy}", None, fate
+    yield f"a missing value, policy {policy}", None, attribute.size - 1 if policy == "missing" else fate
     clipped = attribute.cell(_nearest(attribute)) if policy == "clip" else fate
     yield f"a value outside, policy {policy}", _stranger(attribute), clipped
 

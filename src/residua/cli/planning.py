@@ -135,7 +135,7 @@ def _no_place(found: Plan) -> Iterator[str]:
     if lost:
         yield ""
         yield f"No place for missing values in {listing(lost)}: one of them stops the release."
-        yield "  residua: {outside: other} counts them in a cell of its own, {outside: drop} leaves them out"
+        yield "  residua: {outside: missing} gives them a cell of their own, {outside: drop} leaves them out"
 
 
 def plan_screen(found: Plan, others: dict[str, Plan], guess: Guess | None = None) -> Iterator[str]:

@@ -23,6 +23,7 @@ from residua.engines.texts import PLAINLY, PlainText, Reading, header_of
 from residua.errors import DataError, Infeasible
 from residua.schema import Categorical, Hierarchy, Integer, Schema
 from residua.schema.coding import places_of
+from residua.schema.columns import SPELT_MISSING
 
 # UBIGINT and HUGEINT are left to the attribute: they do not fit the BIGINT that is computed with.
 INTEGERS = frozenset({"TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLINT", "UINTEGER"})
@@ -77,7 +78,11 @@ def code_in_sql(schema: Schema, position: int, column: str, type_name: str) -> s
     if code is None:
         return None
     kind = TYPES[narrowest(attribute.size)().itemsize]
-    if attribute.other is not None:
+    if attribute.outside == "missing":
+        spelt = ", ".join(map(quoted_text, sorted(SPELT_MISSING)))
+        says = f" OR {column} IN ({spelt})" if type_name == "VARCHAR" else ""
+        code = f"COALESCE({code}, CASE WHEN {column} IS NULL{says} THEN {attribute.other} END)"
+    elif attribute.other is not None:
         code = f"COALESCE({code}, {attribute.other})"
     return f"{code}::{kind}"
 

@@ -107,6 +107,8 @@ def _bits(attribute: Attribute) -> int:
 
 
 def _packs(attribute: Attribute, kind: str) -> bool:
+    if attribute.outside == "missing":
+        return False  # what is missing is known by more than its code
     if isinstance(attribute, Integer):
         return kind in INTEGERS
     if isinstance(attribute, Categorical):

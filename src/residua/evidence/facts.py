@@ -22,6 +22,7 @@ _POLICIES = {
     "drop": "their records were left out",
     "clip": "they were moved to the nearest value",
     "other": "they were counted in a cell of their own",
+    "missing": "missing ones were counted in a cell of their own; others were refused",
 }
 
 

@@ -204,6 +204,7 @@ def _attributes(schema: Schema) -> Iterator[tuple[str, str, int, str]]:
         "drop": "the record is left out",
         "clip": "the nearest value is taken",
         "other": "counted in a cell of their own",
+        "missing": "missing ones are counted in a cell of their own; others: the release is refused",
     }
     for name in schema.names:
         attribute = schema[name]

@@ -17,14 +17,15 @@ from residua.schema.coding import (
     hint,
     short,
 )
-from residua.schema.columns import Column, Mixed, Numbers, Undecodable, read_column
+from residua.schema.columns import Column, Mixed, Numbers, Undecodable, missing_in, read_column
 
-Policy = Literal["error", "drop", "clip", "other"]
+Policy = Literal["error", "drop", "clip", "other", "missing"]
 
-OTHER = "(other)"
+OTHER, MISSING = "(other)", "(missing)"
 LARGEST = 2**31  # cells; a cell number is an int32
 
 _SHOWN = 3
+_CELLS: dict[str, str] = {"other": OTHER, "missing": MISSING}  # policies that keep one more cell
 
 
 class Attribute(ABC):
@@ -35,7 +36,9 @@ class Attribute(ABC):
     - `error`: a DataError that names the column, the values and the rows;
     - `drop`: the record is left out;
     - `clip`: the nearest cell (numbers only; a null has no nearest cell and is an error);
-    - `other`: one more cell, the last, labelled `(other)`, which `size` includes.
+    - `other`: one more cell, the last, labelled `(other)`, which `size` includes;
+    - `missing`: one more cell, the last, labelled `(missing)`, for values that are missing: nulls, NaN, and
+      empty text or what people write instead (NA, n/a, null, -, ?); any other value is an error.
 
     A null is outside under every policy.
     """
@@ -47,8 +50,8 @@ class Attribute(ABC):
 
     @property
     def size(self) -> int:
-        """Number of cells, `(other)` included."""
-        return self.inner_size + (self.outside == "other")
+        """Number of cells, `(other)` or `(missing)` included."""
+        return self.inner_size + (self.outside in _CELLS)
 
     @property
     @abstractmethod
@@ -100,19 +103,24 @@ class Attribute(ABC):
 
     @property
     def other(self) -> int | None:
-        """The cell of everything outside the schema, or None where the policy keeps none."""
-        return self.inner_size if self.outside == "other" else None
+        """The cell of what is outside the schema or missing, or None where the policy keeps none."""
+        return self.inner_size if self.outside in _CELLS else None
+
+    @property
+    def other_label(self) -> str:
+        """What that cell is called."""
+        return _CELLS.get(self.outside, OTHER)
 
     def label(self, cell: int) -> str:
         """The text that names one cell."""
         if not 0 <= cell < self.size:
             raise SchemaError(f"{self!r} has cells 0 to {self.size - 1}, there is no cell {cell}")
-        return OTHER if cell == self.other else self._inner_label(int(cell))
+        return self.other_label if cell == self.other else self._inner_label(int(cell))
 
     def labels(self) -> tuple[str, ...]:
         """The texts that name the cells, in order; all different."""
         inner = tuple(self._inner_label(cell) for cell in range(self.inner_size))
-        return inner if self.other is None else (*inner, OTHER)
+        return inner if self.other is None else (*inner, self.other_label)
 
     def encode(self, values: object, *, column: str | None = None, first_row: int = 0) -> Cells:
         """The cell of each value, int32 of shape (records,); -1 for a record to drop.
@@ -147,7 +155,7 @@ class Attribute(ABC):
         found = self._locate(read_column(values, ""), nearest=False)
         for place in np.flatnonzero(found < 0).tolist():
             value = values[place]
-            if self.other is None or not isinstance(value, str) or value != OTHER:
+            if self.other is None or not isinstance(value, str) or value != self.other_label:
                 near = hint(value, self._inner_labels_to_suggest())
                 raise SchemaError(f"{short(value)} has no cell in {self!r}{near}")
             found[place] = self.other
@@ -206,6 +214,9 @@ class Attribute(ABC):
         missed = cells < 0
         if missed.any() and self.outside in ("drop", "other"):
             return np.where(missed, np.int32(-1 if self.outside == "drop" else self.size - 1), cells)
+        if missed.any() and self.outside == "missing":
+            cells = np.where(missed & missing_in(column), np.int32(self.size - 1), cells)
+            missed = cells < 0
         if missed.any() and self.outside == "clip":
             cells[cells == BELOW] = 0
             cells[cells == ABOVE] = self.codes - 1

@@ -10,7 +10,7 @@ import numpy as np
 
 from residua._arrays import AnyArray, Array
 from residua.errors import SchemaError
-from residua.schema.attribute import OTHER, Attribute, Policy, check_policy
+from residua.schema.attribute import MISSING, OTHER, Attribute, Policy, check_policy
 from residua.schema.coding import (
     OUTSIDE,
     Cells,
@@ -232,7 +232,7 @@ def check_labels(who: str, labels: Sequence[str]) -> None:
     seen: set[str] = set()
     for label in labels:
         if label in seen:
-            taken = "; outside='other' takes it" if label == OTHER else ""
+            taken = f"; outside={label.strip('()')!r} takes it" if label in (OTHER, MISSING) else ""
             raise SchemaError(
                 f"{who}: the label {short(label)} is there twice{taken}; labels must differ as text"
             )

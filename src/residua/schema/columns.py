@@ -74,6 +74,29 @@ class Mixed:
 
 Column = Numbers | Text | Undecodable | Mixed
 
+SPELT_MISSING = frozenset(
+    ("", "NA", "N/A", "n/a", "na", "NaN", "nan", "NULL", "null", "#N/A", "-", "--", ".", "?", "(missing)")
+)
+"""What people write where they have no value."""
+
+
+def missing_in(column: Column) -> Flags:
+    """Which records have no value: nulls, NaN, and text that says so, (records,)."""
+    if isinstance(column, Mixed):
+        found = np.zeros(sum(len(rows) for rows, _ in column.parts), dtype=np.bool_)
+        for rows, part in column.parts:
+            found[rows] = missing_in(part)
+        return found
+    if isinstance(column, Undecodable):
+        return np.zeros(len(column.values), dtype=np.bool_)
+    if isinstance(column, Numbers):
+        none = (
+            np.isnan(column.values) if column.values.dtype.kind == "f" else np.zeros(len(column.values), bool)
+        )
+        return np.asarray(none if column.nulls is None else none | column.nulls)
+    spelt = [text is None or text in SPELT_MISSING for text in column.distinct.to_pylist()]
+    return np.asarray(np.array([*spelt, True])[column.index])  # index -1 is the null
+
 
 def read_column(values: object, where: str) -> Column:
     """The values of a column (array, list, Series, Arrow array); `where` opens the words of a DataError."""

@@ -15,7 +15,7 @@ import numpy as np
 from residua._arrays import AnyArray, Arrays, Integers
 from residua._manifests import checked_array, fetch, listed, stash, text, texts
 from residua.errors import FileFormatError, SchemaError
-from residua.schema.attribute import OTHER, Attribute, Policy, check_policy
+from residua.schema.attribute import Attribute, Policy, check_policy
 from residua.schema.attributes import cells_of_numbers_as_words, check_labels, policy_text
 from residua.schema.coding import OUTSIDE, Cells, hint, is_unicode, listing, short
 
@@ -184,7 +184,7 @@ class Hierarchy(Attribute):
         if "labels" not in self._known:
             self._known["labels"] = tuple(self._paths().to_pylist())
         inner: tuple[str, ...] = self._known["labels"]
-        return inner if self.other is None else (*inner, OTHER)
+        return inner if self.other is None else (*inner, self.other_label)
 
     def to_manifest(self, arrays: dict[str, AnyArray] | None = None) -> dict[str, Any]:
         """The attribute as a dict for JSON; very many leaves go into `arrays`, where there are some."""
@@ -247,7 +247,8 @@ class Hierarchy(Attribute):
 
         ends = {0, len(self.levels) - 1}
         taken = self.other is not None and any(
-            pc.index(self._names[at], pa.scalar(OTHER, pa.large_string())).as_py() >= 0 for at in ends
+            pc.index(self._names[at], pa.scalar(self.other_label, pa.large_string())).as_py() >= 0
+            for at in ends
         )
         if not taken and not any(pc.any(pc.match_substring(names, "/")).as_py() for names in self._names):
             return
@@ -257,8 +258,9 @@ class Hierarchy(Attribute):
         for cell, label in enumerate(self._paths().to_pylist()):
             if keys.setdefault(label, cell) != cell:
                 raise SchemaError(f"{self!r}: {label!r} is the path of one leaf and the name of another")
-        if self.other is not None and OTHER in keys:
-            raise SchemaError(f"{self!r}: outside='other' takes the name {OTHER!r}; rename the leaf")
+        if self.other is not None and self.other_label in keys:
+            taken_by = f"outside={self.outside!r} takes the name {self.other_label!r}"
+            raise SchemaError(f"{self!r}: {taken_by}; rename the leaf")
 
 
 def _encoded(column: Sequence[str]) -> Any:

@@ -22,14 +22,13 @@ import numpy as np
 
 from residua._arrays import AnyArray, Array, Flags, Indices, Integers
 from residua.errors import SchemaError
-from residua.schema.attribute import Attribute, Policy, check_policy
+from residua.schema.attribute import MISSING, Attribute, Policy, check_policy
 from residua.schema.attributes import Binned
 from residua.schema.coding import ABOVE, BELOW, OUTSIDE, Cells, cells_of_number_text, short
 from residua.schema.columns import Column
 
 Real = int | float | Decimal
 
-MISSING = "(missing)"
 MOST_STEPS = 2**31 - 3  # a code is an int32, and one more is for missing values
 MOST_DEGREE = 8
 EXACT = 2.0**53  # below this floats that are whole are exact
@@ -92,8 +91,8 @@ class Number(Attribute):
         if isinstance(degree, bool) or not isinstance(degree, int) or not 1 <= degree <= MOST_DEGREE:
             raise SchemaError(f"{who}: degree={degree!r} is no power from 1 to {MOST_DEGREE}")
         check_policy(who, outside, numeric=True)
-        if outside == "other":
-            raise SchemaError(f"{who}: outside='other' has no value; use 'clip', 'drop' or missing=True")
+        if outside in ("other", "missing"):
+            raise SchemaError(f"{who}: outside={outside!r} has no value; use 'clip', 'drop' or missing=True")
         inner = [edge for edge in between if ends[0] < edge < ends[1]]
         edges = ends if bins is None else (ends[0], *inner, ends[1])
         names = ("low", "high", "step", "edges", "degree", "missing", "outside")
@@ -141,7 +140,9 @@ class Number(Attribute):
     def counted(self) -> Attribute | None:
         if not self.binned:
             return None
-        return Binned(*map(float, self.edges[:-1]), above=True, outside="other" if self.missing else "error")
+        return Binned(
+            *map(float, self.edges[:-1]), above=True, outside="missing" if self.missing else "error"
+        )
 
     @property
     def counted_by(self) -> Integers:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from residua.engines.sources import CSV, DELIMITERS
 from residua.errors import DataError
+from residua.schema.columns import SPELT_MISSING
 
 SAMPLE = 1 << 16  # bytes that show an encoding
 MARKS = {
@@ -20,23 +21,6 @@ MARKS = {
 }
 TAB = ("tab", "\\t")
 ROWS = 1_000  # that show how numbers are written
-MISSING = {
-    "",
-    "NA",
-    "N/A",
-    "n/a",
-    "na",
-    "NaN",
-    "nan",
-    "NULL",
-    "null",
-    "#N/A",
-    "-",
-    "--",
-    ".",
-    "?",
-    "(missing)",
-}
 _COMMA = re.compile(r"[+-]?(\d{1,3}(\.\d{3})+|\d+)(,\d+)?")
 
 
@@ -145,7 +129,7 @@ def _with_numbers(path: Path, found: Dialect) -> Dialect:
         except (csv.Error, UnicodeError):
             return found
     columns = {
-        name: {row[at] for row in records if len(row) > at} - MISSING for at, name in enumerate(header)
+        name: {row[at] for row in records if len(row) > at} - SPELT_MISSING for at, name in enumerate(header)
     }
     numbers = {
         name: values

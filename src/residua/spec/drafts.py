@@ -16,7 +16,8 @@ from residua._yaml import flow
 from residua.engines.sources import find_files, is_parquet
 from residua.engines.texts import Reading
 from residua.errors import DataError
-from residua.spec.dialects import MISSING, Dialect, dialect_of
+from residua.schema.columns import SPELT_MISSING
+from residua.spec.dialects import Dialect, dialect_of
 from residua.spec.language import read_document
 from residua.spec.release_spec import TO_CONFIRM
 
@@ -27,7 +28,7 @@ MOST_LABELS = 200
 MOST_INTEGERS = 1000
 MANY = 100  # records that show whether a column of whole numbers only tells them apart
 BINS = 10
-EMPTY = f"; missing values are counted as (other): {TO_CONFIRM} that, or leave them out (outside: drop)"
+EMPTY = f"; missing values are counted as (missing): {TO_CONFIRM} that, or leave them out (outside: drop)"
 _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_./-]*")
 _OTHER_TYPES = {"yes", "no", "y", "n", "true", "false", "on", "off", "null"}  # to YAML, these are not text
 
@@ -216,7 +217,7 @@ def _numbers(name: str, column: "pyarrow.ChunkedArray", dialect: Dialect | None)
         return column
     reading = Reading(decimal=dialect.decimal, thousands=dialect.thousands)
     try:
-        texts = (None if text in MISSING else reading.number(str(text)) for text in column.to_pylist())
+        texts = (None if text in SPELT_MISSING else reading.number(str(text)) for text in column.to_pylist())
         return pa.chunked_array([pa.array([None if text is None else float(text) for text in texts])])
     except ValueError:
         return column
@@ -260,7 +261,7 @@ def _from_values(name: str, column: "pyarrow.ChunkedArray") -> ColumnDraft:
         read = "that there are no others"
     elif draft.type == "string":
         values = {str(label) for label in compute.unique(present).to_pylist()}
-        labels, gaps = sorted(values - MISSING), gaps or bool(values & MISSING)
+        labels, gaps = sorted(values - SPELT_MISSING), gaps or bool(values & SPELT_MISSING)
         if len(labels) > MOST_LABELS:
             remark = f"{len(labels)} different values: left out; group them to publish any"
             return ColumnDraft(name, "string", draft.cells, remark, left_out=True)
@@ -281,7 +282,7 @@ def _from_values(name: str, column: "pyarrow.ChunkedArray") -> ColumnDraft:
         else:
             additions, read = [f"bins: {bins_by_quantiles(numbers)}", "above: true"], "these bins"
             to_sum = quantity_lines(*quantity(numbers), missing=gaps)
-    additions += ["outside: other"] * gaps
+    additions += ["outside: missing"] * gaps
     cells = [f"constraints: {constraints}"] * bool(constraints)
     cells += [f"residua: {{{', '.join(additions)}}}"] * bool(additions)
     remark = f"read from the data: {TO_CONFIRM} {read}{EMPTY if gaps else ''}"

@@ -12,7 +12,7 @@ import numpy as np
 from residua._arrays import Flags
 from residua._limits import MASK_CELLS
 from residua.errors import DataError, SchemaError, WorkloadError
-from residua.schema import OTHER, Attribute, Binned, Categorical, Date, Integer
+from residua.schema import Attribute, Binned, Categorical, Date, Integer
 from residua.schema.attributes import plain
 from residua.schema.coding import hint, listing, short
 from residua.schema.dates import day_of
@@ -33,17 +33,17 @@ def among(name: str, attribute: Attribute, values: Sequence[Value]) -> tuple[Fla
         if some:
             true[_cells(name, attribute, some)] = True
     false = ~true
-    if attribute.other is not None and OTHER not in values:
+    if attribute.other is not None and attribute.other_label not in values:
         false[attribute.other] = False
     return true, false
 
 
 def missing(name: str, attribute: Attribute) -> tuple[Flags, Flags]:
-    """Where a column has no value, the cell `(other)`, and where it has one."""
+    """Where a column has no value, the cell `(other)` or `(missing)`, and where it has one."""
     if attribute.other is None:
         raise Unfit(
             f"attribute {name!r} has no cell for missing values, which follow its policy "
-            f"{attribute.outside!r}; with outside='other' they are counted in the cell '(other)'"
+            f"{attribute.outside!r}; with outside='missing' they are counted in the cell '(missing)'"
         )
     none = np.arange(attribute.size) == attribute.other
     return none, ~none
