@@ -35,7 +35,8 @@ def main(version: str) -> None:
         subprocess.run(["make", tier], cwd=ROOT, check=True)
     changelog = ROOT / "CHANGELOG.md"
     changelog.write_text(
-        cut(changelog.read_text(encoding="utf-8"), version, datetime.now(UTC).date().isoformat())
+        cut(changelog.read_text(encoding="utf-8"), version, datetime.now(UTC).date().isoformat()),
+        encoding="utf-8",
     )
     for place, pattern in PLACES.items():
         path = ROOT / place

@@ -1,7 +1,8 @@
 """Few records of a person kept in memory, by DuckDB and by Spark: 5 million records, the same counts.
 
-Some of the 1.25 million ids have thousands of records and most have one or two. Spark needs its extra and
-Java 17: run this in .venv-extras, or only memory and DuckDB are compared.
+Some of the 1.25 million ids have thousands of records and most have one or two.
+
+Needs the extra `spark` and Java 17 (run it in .venv-extras); without them memory and DuckDB are compared.
 
 Fails if a count of any table of two attributes differs.
 """
