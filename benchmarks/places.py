@@ -1,8 +1,9 @@
-"""Places: planning by size, a state's redistricting tables from start to end, and the budget split of 2020.
+"""Places: planning by size, redistricting tables from start to end, and the budget split of 2020.
 
-Fails where planning takes longer than stated, grows faster than the number of places to the power 1.1, where
-a state of 25,000 blocks takes more than 3 CPU minutes or 3 GB, or where the split of 2020 is better than ours
-in total. Figures are of one run on one core. Give a number of blocks to try a smaller state.
+Fails where planning takes longer than stated, where planning or answering grows faster than the number of
+places to the power 1.1, where a state of 25,000 blocks takes more than 3 CPU minutes or 3 GB, a nation of
+85,000 tracts more than 20 CPU minutes or 4 GB, or where the split of 2020 is better than ours in total.
+Figures are of one run on one core. Give a number of blocks to try a smaller state.
 """
 
 import csv
@@ -146,20 +147,61 @@ def against_2020(plan: rs.Plan) -> None:
 
 
 def _at_shares(layers: Sequence[Layer], shares: dict[int, int]) -> Iterator[Layer]:
-    """Layers whose levels have these shares of the budget, each divided as the layers divide it."""
-    means: dict[int, float] = {}
+    """Layers whose levels have these shares of the budget, each divided among tables as the layers do it."""
+    whole: dict[int, np.ndarray] = {}  # of each place, or of all blocks on all places together
+    for layer in layers:
+        own = layer.costs.sum(keepdims=True) if layer.within is None else layer.costs
+        whole[len(own)] = whole.get(len(own), 0) + own
     for layer in layers:
         places = 1 if layer.within is None else len(layer.noise)
-        means[places] = means.get(places, 0.0) + float(layer.costs.sum()) / places
-    for layer in layers:
-        places = 1 if layer.within is None else len(layer.noise)
-        own = layer.costs if layer.within is None else np.full(places, layer.costs.mean())
-        costs = own * shares[places] / means[places] / sum(SPLIT)
+        costs = layer.costs / whole[places] * shares[places] / sum(SPLIT)
         yield replace(layer, noise=layer.noise * layer.costs / costs, costs=costs, shares=None)
+
+
+def answering() -> None:
+    """Growth of answering: estimates, values and errors of the counts of all places."""
+    print("answering")
+    taken = []
+    for size in (10_000, 1_000_000):
+        schema = rs.Schema(place=places((51, 500, size), LEVELS[:3]))
+        work = rs.table(schema, []) + rs.levels(schema, "place")
+        plan = rs.plan(work, rs.zcdp(1))
+        codes = np.arange(size, dtype=np.int32)[:, None]
+        release = rs.measure(plan, codes, ledger=None, noise=rs.simulated(seed=1))
+        release.plan.strategy.answerer.require_answerable(next(work.groups()))  # loads what has to be
+        start = time.process_time()
+        release.values(work)
+        plan.variances(work)
+        taken.append(timed(f"all answers and errors of {size:,} places", start))
+    exponent = np.log(taken[1] / taken[0]) / np.log(100)
+    print(f"  growth from 10,000 to 1,000,000 places: exponent {exponent:.2f}, at most {GROWTH}")
+    assert exponent <= GROWTH
+
+
+def nation(sizes: Sequence[int], records: int) -> None:
+    """The same tables for all tracts of a nation, answers written state by state."""
+    print(f"a nation of {sizes[-1]:,} tracts")
+    place = places(sizes, LEVELS[: len(sizes)])
+    schema = rs.Schema(place=place, race=rs.Integer(0, 62), hispanic=rs.Integer(0, 1), adult=rs.Integer(0, 1))
+    work, codes = redistricting(schema), people(schema, records)
+    whole = time.process_time()
+    plan = rs.plan(work, rs.zcdp(1))
+    timed(f"plan of {work.count:,} numbers", whole)
+    release = rs.measure(plan, codes, ledger=None, noise=rs.simulated(seed=1))
+    timed(f"measure {records:,} records", whole)
+    with tempfile.TemporaryDirectory() as folder:
+        release.write_answers(Path(folder) / "answers", by="place.state")
+        written = sum(path.stat().st_size for path in Path(folder).rglob("*.parquet"))
+    timed(f"all of it, {written / 2**20:,.0f} MB", whole, 1200)
+    held = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+    assert held <= 4, f"{held:.2f} GB were held"
 
 
 if __name__ == "__main__":
     blocks = int(sys.argv[1]) if len(sys.argv) > 1 else STATE[-1]
     if blocks == STATE[-1]:
         planning()
+        answering()
     state([max(1, size * blocks // STATE[-1]) for size in STATE], records=40 * blocks)
+    if blocks == STATE[-1]:
+        nation(NATION[:3], records=10_000_000)

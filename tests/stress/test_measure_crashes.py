@@ -1,8 +1,8 @@
 """Kill -9 at many moments of measuring and saving: no release without its debit, no file that is not whole.
 
-Run as a program (`python test_measure_crashes.py POINTS FOLDER`) it does the killing: it plans and reads the
-data once and forks, so that a point takes milliseconds. As a test it runs itself so, which keeps forks out
-of pytest.
+Run as a program (`python test_measure_crashes.py POINTS FOLDER PLAN`) it does the killing: it plans and reads
+the data once and forks, so that a point takes milliseconds. As a test it runs itself so, which keeps forks
+out of pytest.
 """
 
 import json
@@ -18,6 +18,7 @@ from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 import residua as rs
 from residua.kernel import measuring
@@ -26,12 +27,13 @@ POINTS_PER_LEDGER = 20
 RHO = Fraction(1, 1000)
 
 
-def test_a_thousand_kills_release_nothing_unpaid(tmp_path):
-    command = [sys.executable, __file__, "1000", str(tmp_path)]
+@pytest.mark.parametrize(("points", "which"), [(1000, "tables"), (200, "places")])
+def test_a_thousand_kills_release_nothing_unpaid(points, which, tmp_path):
+    command = [sys.executable, __file__, str(points), str(tmp_path), which]
     run = subprocess.run(command, capture_output=True, text=True, check=False)
     assert run.returncode == 0, run.stderr
     counts = json.loads(run.stdout)
-    assert counts["points"] == 1000
+    assert counts["points"] == points
     assert counts["returned"]
     assert counts["wasted"]  # kills between a debit and the file that it paid for
     assert counts["scratch"]  # kills while a file was being written
@@ -117,20 +119,28 @@ class _Opened:
         return self._engine
 
 
-def small_plan() -> rs.Plan:
+def small_plan(which: str) -> rs.Plan:
     """A plan, measured once: everything that loads late is loaded, and tables of quantiles are made."""
-    schema = rs.Schema.of_sizes([4, 3, 5])
-    plan = rs.plan(rs.all_tables(schema, (1, 2), rs.prefix), rs.zcdp(RHO), method="querysmasher")
-    codes = np.random.default_rng(0).integers(0, [4, 3, 5], (1000, 3))
+    if which == "tables":
+        schema = rs.Schema.of_sizes([4, 3, 5])
+        plan = rs.plan(rs.all_tables(schema, (1, 2), rs.prefix), rs.zcdp(RHO), method="querysmasher")
+    else:
+        paths = [(f"{at % 50}", f"{at % 500}", f"{at}") for at in range(5000)]
+        schema = rs.Schema(
+            place=rs.Hierarchy(("state", "county", "tract"), paths), sex=rs.Categorical("F", "M")
+        )
+        plan = rs.plan(rs.levels(schema, "place", ["sex"]), rs.zcdp(RHO))
+        assert plan.strategy.nested
+    codes = np.random.default_rng(0).integers(0, schema.sizes, (1000, len(schema)))
     engine = rs.engines.Memory().open(schema, codes)
     measuring.engine_for = lambda data: _Opened(engine)  # the data is read and recoded once
     return plan
 
 
-def main(points: int, folder: Path) -> None:
+def main(points: int, folder: Path, which: str) -> None:
     """Run so many points in a folder and print the counts as JSON."""
     chance = random.Random(points)
-    plan = small_plan()
+    plan = small_plan(which)
     rs.Ledger.create(folder / "pace.db", rs.zcdp(1), dataset="pace")
     rs.measure(plan, None, ledger=folder / "pace.db")
     start = time.perf_counter()
@@ -149,4 +159,4 @@ def main(points: int, folder: Path) -> None:
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]), Path(sys.argv[2]))
+    main(int(sys.argv[1]), Path(sys.argv[2]), sys.argv[3])

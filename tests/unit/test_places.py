@@ -140,6 +140,14 @@ def test_counts_of_places_replaced_cost_exactly_the_dearest_pair_of_paths():
     assert (np.diag(X)[:, None] + np.diag(X) - 2 * X).max() == pytest.approx(1, rel=1e-6)
 
 
+def test_a_plan_says_what_its_release_takes():
+    schema = some_schema(6)
+    plan = rs.plan(tables(schema)[0], rs.privacy_cost(1), method="places")
+    numbers = sum(len(batch.subsets) * batch.rows for batch in plan.batches)
+    assert f"{numbers:,} numbers in all: a release is a file of about 1 MB" in plan.explain()
+    assert "all places together: " in plan.explain()
+
+
 def test_every_block_measures_within_its_place():
     schema = some_schema(6)
     plan = rs.plan(tables(schema)[0], rs.privacy_cost(1), method="places")

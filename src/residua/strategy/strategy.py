@@ -38,6 +38,9 @@ from residua.workload import Table, TableRun
 from residua.workload.queries import spelled
 from residua.workload.views import View
 
+NUMBER_BYTES = 9  # of a file, for each measured number: itself, and its part of what the plan says
+NUMBERS_PER_SECOND = 3e6  # that are counted and get their noise, on one core
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Domain:
@@ -234,10 +237,11 @@ class Strategy:
         return replace(self, layers=layers, grain=None)
 
     def describe(self) -> Iterator[str]:
-        """Lines for people: what is measured, and its share of the privacy."""
+        """Lines for people: what is measured, its share of the privacy, and what a release takes."""
         whole = self.cost()
         if self.nested:
             yield from self._described_places(whole)
+            yield self._release_size()
             return
         for number, domain in enumerate(self.domains):
             mine = [layer for layer in self.layers if layer.domain == number]
@@ -255,16 +259,32 @@ class Strategy:
         """For each level what its places have in the mean, and how many numbers are measured there."""
         found: dict[int, list[Layer]] = {}
         for layer in self.layers:
-            found.setdefault(0 if layer.within is None else len(layer.noise), []).append(layer)
+            found.setdefault(len(layer.noise) if layer.within is not None else 1, []).append(layer)
         for places, own in sorted(found.items()):
-            share = math.fsum(float(layer.costs.sum()) / max(places, 1) for layer in own) / whole
-            what = f"each of {places:,} places" if places else "all places together"
-            numbers = sum(
-                math.prod(len(self.shapes[at].matrix) for at in row)
-                for layer in own
-                for row in (layer.shapes[:1] if places else layer.shapes).tolist()
-            )
+            share = math.fsum(float(layer.costs.sum()) / places for layer in own) / whole
+            what = f"each of {places:,} places" if places > 1 else "all places together"
+            numbers = sum(self._numbers(layer) for layer in own) // places
             yield f"{what}: {numbers:,} number{'s' * (numbers > 1)}, {share:.1%} of the privacy cost"
+
+    def _numbers(self, layer: Layer) -> int:
+        """How many numbers the blocks of a layer measure."""
+        rows = np.array([len(shape.matrix) for shape in self.shapes], dtype=np.int64)
+        return int(rows[layer.shapes].prod(axis=1).sum())
+
+    def _release_size(self) -> str:
+        """What a release takes, for people: numbers, bytes of its file, and minutes."""
+        numbers = sum(map(self._numbers, self.layers))
+        size = max(1, round(numbers * NUMBER_BYTES / 2**20))
+        seconds = math.ceil(numbers / NUMBERS_PER_SECOND)
+        taken = (
+            f"{seconds} CPU second{'s' * (seconds > 1)}"
+            if seconds < 60
+            else f"{seconds / 60:.1f} CPU minutes"
+        )
+        return (
+            f"{numbers:,} numbers in all: a release is a file of about {size:,} MB, and takes about {taken} "
+            "besides reading the data"
+        )
 
     def _described(self, layers: Sequence[Layer], whole: float) -> Iterator[str]:
         """How many blocks of which size, and their share of the privacy; of one block, its matrices."""
