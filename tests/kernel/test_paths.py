@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
@@ -97,6 +98,28 @@ def test_uneven_columns_cost_the_dearest_outcome_of_all_blocks_together():
     ]
     assert close(added_cost(several), true_cost(several, replaced=False))
     assert true_cost(several, replaced=True) <= replaced_cost(several)
+
+
+@pytest.mark.parametrize("size", [Fraction(1, 10**12), Fraction(10**12)])
+def test_costs_are_as_precise_where_they_are_tiny_or_huge(size):
+    draw = np.random.default_rng(6)
+    several = [within(draw, level, (0,), (CONTRAST,)) for level in LEVELS]
+    scaled = [replace(each, parameters=tuple(own / size for own in each.parameters)) for each in several]
+    for cost in (added_cost, replaced_cost):
+        assert close(cost(scaled), size * true_cost(several, replaced=cost is replaced_cost))
+
+
+@pytest.mark.parametrize("replaced", [False, True])
+def test_as_many_outcomes_as_are_compared_are_not_bounded_but_exact(replaced, monkeypatch):
+    draw = np.random.default_rng(2)
+    rows = ([[5, -5, 0]], [[0, 5, -5]]) if replaced else ([[5, 1, 1]], [[1, 1, 5]])
+    several = [within(draw, level, (0,), (own,)) for level, own in zip((7, 4), rows, strict=True)]
+    cost = replaced_cost if replaced else added_cost
+    exact = cost(several)
+    monkeypatch.setattr(paths, "JOINT_CELLS", 3 ** (1 + replaced))
+    assert cost(several) == exact
+    monkeypatch.setattr(paths, "JOINT_CELLS", 3 ** (1 + replaced) - 1)
+    assert cost(several) > exact
 
 
 def test_many_outcomes_are_bounded_by_the_dearest_of_each_block(monkeypatch):

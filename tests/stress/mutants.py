@@ -4,7 +4,8 @@
 number, a condition; or leaves out a statement) and runs the tests, quickest first, until one fails. A mutant
 that none notices must stand in survivors.txt, beside this file, with the reason why it does no harm. Each has
 a process of its own, forked after all modules are loaded, in which the code of the function is exchanged.
-What is computed when modules are loaded, such as their limits, is not changed.
+What is computed when modules are loaded, such as their limits, is not changed; nor is `strict` of zip, which
+guards against ourselves and never fires.
 
     python tests/stress/mutants.py                       all of them: an hour or two on one core
     python tests/stress/mutants.py kernel/cost.py        those of one file
@@ -114,6 +115,9 @@ def _changes(function: ast.FunctionDef) -> Iterator[Callable[[], tuple[int, str]
         for note in (getattr(node, "annotation", None), getattr(node, "returns", None))
         if note is not None
         for inner in ast.walk(note)
+    }
+    unused |= {
+        each.value for each in ast.walk(body) if isinstance(each, ast.keyword) and each.arg == "strict"
     }
     for node in ast.walk(body):
         if node not in unused:

@@ -46,23 +46,20 @@ def _dearest(measurements: Sequence[Measurement], replaced: bool) -> Fraction:
     if len({len(each) for each in cells}) > 1:
         raise BudgetError("blocks within the cells of one attribute disagree on how many it has; plan again")
     profiles = _profiles(measurements, replaced)
-    whole = Fraction(0)
-    for units, each in zip(profiles.max(axis=0).tolist(), measurements, strict=True):
-        whole += Fraction(2 * units[0] + units[1]) / min(each.parameters)
-    grain, dearest = grain_of(whole), 0
-    for profile in profiles:
-        levels = [
-            _Level(blocks, *(_in_grains(each, unit, grain) for unit in own))
-            for blocks, each, own in zip(cells, measurements, profile, strict=True)
-        ]
-        if replaced:
-            dearest = max(dearest, _dearest_pair(levels))
-        else:
-            costs = np.zeros(len(cells[0]), dtype=np.int64)
-            for level in levels:
-                costs += level.one[level.blocks]
-            dearest = max(dearest, int(costs.max()))
-    return grain * dearest
+    most = zip(profiles.max(axis=0).tolist(), measurements, strict=True)
+    grain = grain_of(
+        Fraction(sum(Fraction(2 * one + pair) / min(each.parameters) for (one, pair), each in most))
+    )
+    dearest = _dearest_pair if replaced else _dearest_path
+    return grain * max(
+        dearest(
+            [
+                _Level(blocks, *(_in_grains(each, unit, grain) for unit in own))
+                for blocks, each, own in zip(cells, measurements, profile, strict=True)
+            ]
+        )
+        for profile in profiles
+    )
 
 
 def _profiles(measurements: Sequence[Measurement], replaced: bool) -> Whole:
@@ -79,7 +76,7 @@ def _profiles(measurements: Sequence[Measurement], replaced: bool) -> Whole:
         sizes |= zip(each.subsets[0].tolist(), each.sizes, strict=True)
     cells = math.prod(sizes.values())
     others = any(part.attributes != (each.within,) for each in measurements for part in each.derived)
-    if others or not 1 < cells ** (1 + replaced) <= JOINT_CELLS or max(*ones, *pairs) >= FITS:
+    if others or cells ** (1 + replaced) > JOINT_CELLS or max(*ones, *pairs) >= FITS:
         return bound
     found: dict[object, Integers] = {}
     keys = [
@@ -126,6 +123,11 @@ def _in_grains(measurement: Measurement, unit: int, grain: Fraction) -> Integers
     """What a cost at noise of parameter 1 is with the noise of each block, rounded up to whole grains."""
     found = [math.ceil(int(unit) / (parameter * grain)) for parameter in measurement.parameters]
     return np.array(found, dtype=np.int64)[measurement.owners]
+
+
+def _dearest_path(levels: Sequence[_Level]) -> int:
+    """Largest cost of the blocks that a place is in."""
+    return int(np.sum([level.one[level.blocks] for level in levels], axis=0).max())
 
 
 def _dearest_pair(levels: Sequence[_Level]) -> int:
