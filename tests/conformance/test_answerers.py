@@ -24,6 +24,7 @@ from residua.answering.diagonal import Diagonal
 from residua.answering.independent.answerer import Independent
 from residua.answering.kronecker import Kronecker
 from residua.answering.nested import Nested
+from residua.answering.periods import Periods
 from residua.answering.protocol import Answerer, Estimator
 from residua.linalg.classes import Classes, JointClasses
 from residua.linalg.matrices import Measure, centred_columns
@@ -111,6 +112,26 @@ def centred_blocks(rng: Generator) -> Strategy:
     return Strategy((Domain(sizes, tuple(measures)),), tuple(shapes), tuple(layers))
 
 
+def periods(rng: Generator) -> Strategy:
+    """Centred blocks on different attributes, each beside all cells of one more attribute."""
+    others = centred_blocks(rng)
+    at, size = int(rng.integers(len(others.sizes) + 1)), int(rng.integers(1, 5))
+    even = others.domains[0]
+    sizes = (*even.sizes[:at], size, *even.sizes[at:])
+    measures = (*even.measures[:at], Measure(size), *even.measures[at:])
+    shapes, layers = list(others.shapes), []
+    for layer in others.layers:
+        root = np.tril(rng.integers(-3, 4, (size, size)), -1) + np.diag(rng.integers(1, 4, size))
+        shapes.append(Shape.of([size], root.astype(np.float64)))
+        subset = [own + (own >= at) for own in layer.subsets[0].tolist()]
+        place = sum(own < at for own in subset)
+        layout = [tuple(own + (own >= place) for own in places) for places in layer.layout]
+        numbers = [*layer.shapes[0].tolist(), len(shapes) - 1]
+        subset.insert(place, at)
+        layers.append(layer_of(subset, [*layout, (place,)], shapes, numbers, float(layer.costs[0])))
+    return Strategy((Domain(sizes, measures),), tuple(shapes), tuple(layers))
+
+
 def centred_shape(rng: Generator, sizes: Sequence[int], measures: Sequence[Measure]) -> Shape:
     common = math.prod(sum(measure.whole_numbers()) for measure in measures)
     centre = np.rint(common * centred_columns(np.eye(math.prod(sizes)), sizes, measures))
@@ -173,6 +194,7 @@ def any_blocks(rng: Generator) -> Strategy:
 STRUCTURES: dict[str, tuple[type, Callable[[Generator], Strategy]]] = {
     "one block": (Kronecker, one_block),
     "centred blocks": (Independent, centred_blocks),
+    "periods": (Periods, periods),
     "nested blocks": (Nested, nested_blocks),
     "products": (Diagonal, products),
     "any blocks": (Coupled, any_blocks),

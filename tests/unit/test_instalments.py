@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import residua as rs
+from residua.answering.periods import Periods
 from residua.errors import SchemaError, WorkloadError
 from residua.kernel.instalments import Schedule
 from residua.methods.effort import Account
@@ -179,3 +180,12 @@ def test_what_cannot_be_planned_in_instalments_is_refused():
     assert rs.plan(joint, COST, over="month").rmse > 0
     with pytest.raises(WorkloadError, match="leave out renew"):
         rs.plan(joint, COST, over="month", renew=2)
+
+
+def test_tables_of_many_attributes_are_planned_with_time_beside_them():
+    sizes = {f"a{at}": rs.Integer(0, 9) for at in range(6)}
+    schema = rs.Schema({"month": rs.Integer(0, 11), **sizes})
+    work = rs.marginals(schema, up_to=3) + rs.table(schema, month=rs.prefix, a0=rs.identity)
+    plan = rs.plan(work, COST, over="month")
+    assert isinstance(plan.strategy.answerer, Periods)
+    assert plan.total_variance <= 1.01 * rs.plan(work, COST).total_variance

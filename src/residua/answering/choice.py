@@ -8,6 +8,7 @@ from residua.answering.diagonal import Diagonal
 from residua.answering.independent.answerer import Independent
 from residua.answering.kronecker import Kronecker
 from residua.answering.nested import Nested, halves_of
+from residua.answering.periods import Periods, whole_attribute
 from residua.answering.protocol import Answerer
 from residua.linalg.matrices import distinct_rows
 
@@ -20,6 +21,9 @@ def answerer_for(blocks: Blocks) -> Answerer:
         return Independent(blocks)
     if all(map(blocks.centred, blocks.layers)):
         return Coupled(blocks)
+    at = whole_attribute(blocks)
+    if at is not None and _all_different(blocks):
+        return Periods(blocks, at)
     halves = halves_of(blocks)
     if halves is not None:
         return Nested(blocks, halves)
@@ -28,8 +32,11 @@ def answerer_for(blocks: Blocks) -> Answerer:
 
 def independent(blocks: Blocks) -> bool:
     """Whether all blocks are centred, and no two on the same attributes."""
-    if not all(map(blocks.centred, blocks.layers)):
-        return False
+    return all(map(blocks.centred, blocks.layers)) and _all_different(blocks)
+
+
+def _all_different(blocks: Blocks) -> bool:
+    """Whether no two blocks are on the same attributes."""
     for ways in {layer.subsets.shape[1] for layer in blocks.layers}:
         mine = [layer.subsets for layer in blocks.layers if layer.subsets.shape[1] == ways]
         subsets = np.concatenate(mine).astype(np.int64)
