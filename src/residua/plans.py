@@ -239,8 +239,8 @@ class Plan(Foresees):
             )
         if self.method in MEASURED:
             raise Infeasible(
-                "this plan describes releases that were combined, or instalments, and their noise is drawn "
-                "already; rescale the plans of those before measuring them"
+                "this plan describes releases that were combined, or some instalments of another plan, whose "
+                "noise is drawn already; rescale the plans of those releases before measuring them"
             )
         before, after = self.unit.allowance(self.budget), self.unit.allowance(budget)
         factor = variance_ratio(law, float(before / after))

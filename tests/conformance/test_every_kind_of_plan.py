@@ -61,6 +61,11 @@ PLANS: dict[str, tuple[str, Callable[[], rs.Plan]]] = {
     "nested strategies": ("nested", lambda: rs.plan(PREFIXES, GAUSS, method="hdmm-union")),
     "union": ("diagonal", lambda: rs.plan(CROSSED, GAUSS, method="hdmm-union")),
     "union of joint families": ("diagonal", lambda: rs.plan(JOINT, GAUSS, method="hdmm-union")),
+    "instalments": ("kronecker", lambda: rs.plan(PREFIXES, GAUSS, over="a1")),
+    "instalments of many attributes": (
+        "periods",
+        lambda: rs.plan(rs.all_tables(MANY, (1, 2), rs.prefix), GAUSS, over="a0"),
+    ),
     "by kinds": ("coarsened", lambda: rs.plan(CONDITIONS, GAUSS)),
     "by kinds beside cells": ("coarsened", lambda: rs.plan(BESIDE, GAUSS, method="querysmasher")),
     "places": ("places", lambda: rs.plan(PLACES, GAUSS, method="places")),

@@ -165,7 +165,7 @@ class TestReleases:
         assert loaded.audit["period"] == "2026-01/2026-02"
         assert "instalments" in loaded.plan.explain()
         assert release.nonnegative().table("sex").values.min() >= 0
-        with pytest.raises(rs.Infeasible, match="or instalments"):
+        with pytest.raises(rs.Infeasible, match="some instalments of another plan"):
             loaded.plan.rescale(rs.zcdp(1))
 
     def test_answers_are_unbiased_with_the_stated_variance(self, tmp_path, plan):
