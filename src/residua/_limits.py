@@ -86,7 +86,7 @@ EXCHANGED_PAIRS = 20_000  # of terms whose exchange is tried
 FILLED_WORK = 1e7  # rank^2 * cells of a filled block from which a coarse gap must do
 HELD_WORK = 2e7  # rank^2 * cells of a piece on several attributes from which its shape is held
 HEAVY_WORK = 5e7  # of one step of free splits from which there are fewer
-BOUND_CELLS = 1_500  # joint cells up to which the singular value bound takes seconds
+BOUND_CELLS = 2_000  # joint cells up to which the singular value bound takes seconds
 SPLIT_CELLS = 700  # of a block of several products that is solved at every step
 SPLIT_WORK = 4e8  # sum of cells^3 of all such blocks
 FREE_ATTRIBUTES = 5  # up to this many, pieces may also sit on blocks of other tables
@@ -96,6 +96,8 @@ STEP_WORK = 4e8  # rank^2 * cells of all distinct blocks that are solved at each
 HEAVY_STEP = 4e7  # the same in small schemas, where more steps are taken
 FREE_RANK = 200  # of a product table that is split freely, in a small schema
 PAIR_WORK = 2e10  # rank^2 * cells of the tables of a pair that are looked at
+QUICK_PAIRS = 2e9  # the same where a bound may take a second or two
+QUICK_SHARED = 700
 PAIR_SHARED = 2_500  # dimensions of the total and all attributes, exchangeable ones counted once
 ALL_PAIRS_WORK = 4e10  # rank^2 * cells of all pairs, over all steps of the search
 

@@ -247,9 +247,9 @@ class Plan(Foresees):
         strategy = rebudgeted(self.strategy, after, self._person)
         released = Figures.of(strategy, self.workload, totals_of(strategy, self.workload))
         lower = self.certificate.lower_bound * bound_divisor(law, before) / bound_divisor(law, after)
-        if self.objective == "loss":
-            lower = 0.0  # a loss need not scale with variances
         everywhere = self.certificate.everywhere and self.certificate.everywhere * factor
+        if self.objective == "loss":
+            lower, everywhere = 0.0, None  # a loss need not scale with variances
         targets, value = None, released.total_variance
         if self.targets is not None:
             targets = self.targets.at(self.workload, strategy, float(budget.gaussian_cost()))

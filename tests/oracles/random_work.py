@@ -26,19 +26,42 @@ LOSSES: dict[str, Callable[[Any], Any]] = {
 }
 
 
+WIDE = 512  # joint cells above which no attribute has more than a fourth of that many
+
+
 def random_sizes(rng: Generator, least: int, most: int) -> list[int]:
     """Sizes of one to four attributes with a number of joint cells in this range."""
     while True:
         ways = int(rng.integers(1, 5))
-        sizes = np.maximum(2, np.round(np.exp(rng.uniform(0, np.log(most), ways)))).astype(int).tolist()
+        widest = np.log(most if most <= WIDE else WIDE / 4)
+        sizes = np.maximum(2, np.round(np.exp(rng.uniform(0, widest, ways)))).astype(int).tolist()
         if least <= math.prod(sizes) <= most:
             return [int(size) for size in sizes]
 
 
-def random_work(rng: Generator, least: int, most: int) -> rs.Workload:
-    """One to four tables of random families, conditions and weights, on attributes of random sizes."""
-    schema = rs.Schema.of_sizes(random_sizes(rng, least, most))
+def random_work(rng: Generator, least: int, most: int, *, levels: bool = False) -> rs.Workload:
+    """One to four tables of random families, conditions and weights, on attributes of random sizes.
+
+    With `levels` the first attribute may be one of places in groups, with tables at both levels.
+    """
+    sizes = random_sizes(rng, least, most)
+    schema = rs.Schema.of_sizes(sizes)
     tables = [random_table(schema, rng) for _ in range(int(rng.integers(1, 5)))]
+    if levels and rng.random() < 0.2:
+        groups = rng.integers(0, max(sizes[0] // 3, 1), sizes[0])
+        tree = rs.Hierarchy(("group", "leaf"), [(f"g{own}", f"l{at}") for at, own in enumerate(groups)])
+        others = {f"a{at}": rs.Integer(0, size - 1) for at, size in enumerate(sizes) if at}
+        schema = rs.Schema({"place": tree, **others})
+        chosen = [name for name in others if rng.random() < 0.5]
+        tables = [
+            float(rng.choice([1.0, 3.0])) * rs.table(schema, [place, *chosen])
+            for place in ("place.group", "place.leaf", "place")
+        ]
+        tables += [rs.table(schema, dict.fromkeys(others, rs.prefix))] if others else []
+    elif levels and rng.random() < 0.15:
+        family = (rs.circular, rs.width(min(3, *sizes)), rs.identity)[int(rng.integers(3))]
+        ways = range(1, int(rng.integers(1, len(sizes) + 1)) + 1)
+        tables = [rs.all_tables(schema, ways=tuple(ways), family=family)]
     return reduce(lambda one, other: one + other, tables)
 
 

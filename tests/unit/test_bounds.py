@@ -8,10 +8,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
+from random_work import random_work
 
 import residua as rs
-from residua.bounds import svd_or_nothing
+from residua.bounds import product_weights, quick_bound, svd_or_nothing
 from residua.bounds.singular import EVERY_RANGE
+from residua.linalg.matrices import join
+from residua.solve.cells import bracket, solve_cells
+from residua.workload.union import joint_rows
 
 Array = NDArray[np.float64]
 COST = rs.privacy_cost(1)
@@ -208,8 +212,8 @@ def test_a_domain_that_is_too_large_is_refused_and_a_baseline_has_the_bound_of_o
         rs.bounds.svd(wide)
     assert svd_or_nothing(work) == 0.0
     plan = rs.plan(work, COST, method="identity")
-    alone = [svd_or_nothing(rs.Workload(schema, (table,))) for table in work.groups()]
-    assert plan.certificate.lower_bound == pytest.approx(max(alone))
+    alone = [rs.bounds.dual(rs.Workload(schema, (table,))) for table in work.groups()]
+    assert max(alone) < plan.certificate.lower_bound < rs.bounds.product_dual(work)
     assert math.isfinite(plan.certificate.gap)
 
 
@@ -217,3 +221,32 @@ def test_a_bound_is_on_a_workload():
     for bound in (rs.bounds.svd, rs.bounds.supreme_svd, rs.bounds.dual):
         with pytest.raises(rs.WorkloadError, match=r"such as rs.marginals\(schema, ways=2\), not Schema"):
             bound(SMALL)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_a_bound_that_takes_seconds_is_never_above_the_optimum(seed: int) -> None:
+    work = random_work(np.random.default_rng(seed), 2, 64, levels=True).without_totals()
+    best = rs.plan(work, COST, method="dense", gap=1e-6).ideal.total_variance
+    assert 0 < quick_bound(work) <= best * (1 + 1e-6)
+    whole = joint_rows(work).shape[1]
+    with pytest.MonkeyPatch.context() as patch:  # as where all cells do not fit one matrix
+        patch.setattr("residua.bounds.quick.BOUND_CELLS", whole - 1)
+        assert quick_bound(work) <= best * (1 + 1e-6)
+
+
+def test_product_weights_are_best_for_a_product_and_near_it_for_others() -> None:
+    schema = rs.Schema.of_sizes([12, 7])
+    product = rs.table(schema, a0=rs.prefix, a1=rs.ranges)
+    alone = [solve_cells(queries.root(), 1e-3).cell_weights for queries in product.families]
+    np.testing.assert_allclose(product_weights(product), join(own[None] for own in alone)[0], rtol=0.2)
+    assert bracket(joint_rows(product), product_weights(product)).lower > 0.998 * rs.bounds.dual(product)
+    others = product + 5 * rs.table(schema, ["a0", "a1"]) + rs.table(schema, {("a0", "a1"): rs.affine})
+    assert bracket(joint_rows(others), product_weights(others)).lower > 0.99 * rs.bounds.dual(others)
+
+
+def test_plain_cells_of_any_number_have_an_exact_bound() -> None:
+    wide = rs.table(rs.Schema.of_sizes([5000, 30]), a0=rs.identity, a1=rs.prefix)
+    narrow = rs.table(rs.Schema.of_sizes([50, 30]), a0=rs.identity, a1=rs.prefix)
+    assert quick_bound(wide) == pytest.approx(100 * rs.bounds.dual(narrow), rel=1e-4)
+    assert rs.plan(narrow, COST, method="hdmm-kron").certificate.gap < 0.1
+    assert rs.plan(narrow, COST).certificate.gap < 1e-4

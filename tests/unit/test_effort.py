@@ -2,6 +2,7 @@
 
 import math
 
+import cvxpy
 import numpy as np
 import pytest
 
@@ -52,6 +53,24 @@ def test_every_plan_says_what_is_known_about_all_mechanisms(tmp_path) -> None:
     assert rs.Plan.load(tmp_path / "a.plan").certificate == plan.certificate
     half = plan.rescale(rs.privacy_cost(4)).certificate.everywhere
     assert half == pytest.approx(plan.certificate.everywhere / 2)
+
+
+def test_plans_for_other_objectives_say_what_is_known_about_all_mechanisms() -> None:
+    cost, prefix = rs.privacy_cost(2), rs.table(PAIRS, a0=rs.prefix, a1=rs.prefix, name="prefix")
+    work = prefix + rs.table(PAIRS, ["a0", "a1"], name="cells")
+    for method in ("smasher", "querysmasher"):
+        plan = rs.plan(work, cost, objective="max_variance", method=method)
+        best = rs.plan(work, cost, objective="max_variance", method="dense").certificate.lower_bound
+        assert plan.certificate.everywhere_gap < 1
+        assert 0 < plan.certificate.everywhere <= best * (1 + 1e-4)
+    met = rs.plan(work, targets=rs.stddev(2), method="smasher")
+    least = rs.plan(work, targets=rs.stddev(2), method="dense").privacy.cost
+    assert 0 < met.certificate.everywhere <= float(least / met.privacy.cost) * (1 + 1e-4)
+    loss = rs.plan(work, cost, objective=cvxpy.max, method="querysmasher")
+    best = rs.plan(work, cost, objective=cvxpy.max).certificate.lower_bound
+    assert 0 < loss.certificate.everywhere <= best * (1 + 1e-3)
+    assert loss.certificate.everywhere_gap < 1
+    assert loss.rescale(rs.privacy_cost(1)).certificate.everywhere is None
 
 
 def test_hdmm_has_a_bound_where_all_cells_do_not_fit_one_matrix() -> None:

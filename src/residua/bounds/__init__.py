@@ -7,13 +7,15 @@ for another budget.
 """
 
 from residua.bounds.product import product_dual, product_dual_or_nothing
-from residua.bounds.singular import dual, quick_bound, supreme_svd, svd, svd_or_nothing
+from residua.bounds.quick import product_weights, quick_bound
+from residua.bounds.singular import dual, supreme_svd, svd, svd_or_nothing
 from residua.bounds.trees import tree
 
 __all__ = [
     "dual",
     "product_dual",
     "product_dual_or_nothing",
+    "product_weights",
     "quick_bound",
     "supreme_svd",
     "svd",

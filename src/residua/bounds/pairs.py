@@ -92,6 +92,11 @@ class Structure:
         return counts
 
     @property
+    def shared(self) -> int:
+        """Dimensions of the total and of all attributes, exchangeable ones counted once."""
+        return 1 + sum(self.sizes[kind] - 1 for kind in self.role_of)
+
+    @property
     def work(self) -> float:
         """Sum of `rank^2 * cells` over the pair kinds that are no products."""
         return sum(kind.work() for kind in self.pair_kinds if kind.factors() is None)

@@ -1,7 +1,7 @@
 """The trace of a square root under product weights, from below, and its slopes (claims B-006 and B-007)."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import chain
 
@@ -175,22 +175,40 @@ def product_dual(work: Workload) -> float:
     (8.9, 9.0)
     """
     refuse_other(work)
-    structure = structure_of(work, PAIR_WORK)
-    shared = 1 + sum(structure.sizes[kind] - 1 for kind in structure.role_of)
-    if shared > PAIR_SHARED:
-        raise Infeasible(
-            f"tables on up to two attributes share {shared:,} dimensions, more than the {PAIR_SHARED:,} that "
-            "fit; take fewer attributes at a time, or coarser ones"
-        )
-    wide = [part for part in work.parts if ways_of(part) > 2]
-    with threads_for(shared):
-        problem = Problem.of(structure)
-        uniform = [np.full(size, 1.0 / size) for size in structure.sizes]
-        values = []
-        for weights in (uniform, _Search(problem).best(uniform)):
-            axes = [Axis.of(each) for each in weights]
-            values.append(Evaluation(problem, axes).value + _wide_roots(wide, structure.roles, axes))
+    problem, wide = _posed(work, PAIR_WORK, PAIR_SHARED)
+    with threads_for(problem.structure.shared):
+        uniform = [np.full(size, 1.0 / size) for size in problem.structure.sizes]
+        values = [_root_at(problem, wide, weights) for weights in (uniform, _Search(problem).best(uniform))]
     return (max(values) * (1 - ROUNDING)) ** 2
+
+
+def product_dual_at(work: Workload, weights: Callable[[int], Array], pairs: float, most: int) -> float:
+    """The bound at given weights of each attribute: one evaluation.
+
+    Infeasible where a pair of attributes takes more work than `pairs`, or all share more dimensions than
+    `most`.
+    """
+    problem, wide = _posed(work, pairs, most)
+    first = {role: at for at, role in reversed(list(enumerate(problem.structure.roles)))}
+    given = [_scaled(np.log(weights(first[role]) + LEAST_WEIGHT)) for role in sorted(first)]
+    with threads_for(0):
+        return (_root_at(problem, wide, given) * (1 - ROUNDING)) ** 2
+
+
+def _posed(work: Workload, pairs: float, most: int) -> tuple[Problem, list[Table | TableRun]]:
+    """Tables on up to two attributes as a problem, and those on more."""
+    structure = structure_of(work, pairs)
+    if structure.shared > most:
+        raise Infeasible(
+            f"tables on up to two attributes share {structure.shared:,} dimensions, more than the {most:,} "
+            "that fit; take fewer attributes at a time, or coarser ones"
+        )
+    return Problem.of(structure), [part for part in work.parts if ways_of(part) > 2]
+
+
+def _root_at(problem: Problem, wide: Sequence[Table | TableRun], weights: Sequence[Array]) -> float:
+    axes = [Axis.of(each) for each in weights]
+    return Evaluation(problem, axes).value + _wide_roots(wide, problem.structure.roles, axes)
 
 
 def product_dual_or_nothing(work: Workload) -> float:

@@ -2,20 +2,17 @@
 
 import math
 from collections.abc import Callable, Iterable, Iterator
-from itertools import islice
 
 import numpy as np
 
 from residua._arrays import Array
-from residua._limits import BOUND_CELLS
 from residua.decompose import decompose
 from residua.errors import Infeasible, WorkloadError
 from residua.solve.cells import UNIT_ROUNDOFF, solve_cells
-from residua.workload import Table, Workload
+from residua.workload import Workload
 from residua.workload.union import common_product, joint_rows, refuse_many_cells
 
 DUAL_GAP = 1e-5
-MOST_ALONE = 2_000  # tables that are looked at one by one
 EVERY_RANGE = 64  # cells up to which every range is tried; above, ranges on a grid, then around the best
 
 
@@ -34,7 +31,7 @@ def svd(work: Workload) -> float:
     refuse_other(work)
     if work.invariant:
         return _invariant_svd(work)
-    return _over_factors(work, _svd_of_root)
+    return _over_factors(work, svd_of_root)
 
 
 def supreme_svd(work: Workload, sets: Iterable[Iterable[int]] | None = None) -> float:
@@ -70,24 +67,6 @@ def svd_or_nothing(work: Workload) -> float:
         return 0.0
 
 
-def quick_bound(work: Workload) -> float:
-    """A bound for all mechanisms that takes seconds: of all tables together, or of the hardest one alone.
-
-    Leaving out tables never raises the optimum (claim B-009). 0 where every table is too large.
-    """
-    cells = math.prod(work.schema.sizes[at] for at in work.attributes)
-    if work.invariant or common_product(work) is not None or cells <= BOUND_CELLS:
-        return svd_or_nothing(work)
-    alone: dict[object, Table] = {}
-    for table in islice(work.groups(), MOST_ALONE):
-        known = alone.setdefault(tuple(factor.queries for factor in table.factors), table)
-        if known.weight < table.weight:
-            alone[tuple(factor.queries for factor in table.factors)] = table
-    sizes = {id(each): max((f.queries.cells for f in each.factors), default=1) for each in alone.values()}
-    few = [each for each in alone.values() if sizes[id(each)] <= BOUND_CELLS]
-    return max((svd_or_nothing(Workload(work.schema, (each,))) for each in few), default=0.0)
-
-
 def _over_factors(work: Workload, bound: Callable[[Array], float]) -> float:
     """A bound of one root matrix, multiplied over the factors of a product or taken of the joint rows."""
     shared = common_product(work)
@@ -105,7 +84,8 @@ def refuse_other(work: object) -> None:
         raise WorkloadError(f"a bound is on a workload, such as rs.marginals(schema, ways=2), not {work!r}")
 
 
-def _svd_of_root(root: Array) -> float:
+def svd_of_root(root: Array) -> float:
+    """The singular value bound of queries with gram `root' root`, rounding taken off."""
     scales = np.linalg.svd(root, compute_uv=False)
     error = 4 * sum(root.shape) * UNIT_ROUNDOFF * float(scales[0])
     total = float(np.maximum(scales - error, 0.0).sum())
@@ -119,7 +99,7 @@ def _best_of_sets(work: Workload, sets: Iterable[Iterable[int]]) -> float:
         cells = np.unique(np.fromiter(chosen, dtype=np.int64))
         if not len(cells) or cells[0] < 0 or cells[-1] >= root.shape[1]:
             raise WorkloadError(f"a set of cells must name some of the cells 0..{root.shape[1] - 1}")
-        best = max(best, _svd_of_root(root[:, cells]))
+        best = max(best, svd_of_root(root[:, cells]))
     return best
 
 
@@ -130,7 +110,7 @@ def _best_range(root: Array) -> float:
 
     def value(start: int, stop: int) -> float:
         if (start, stop) not in tried:
-            tried[start, stop] = _svd_of_root(root[:, start:stop])
+            tried[start, stop] = svd_of_root(root[:, start:stop])
         return tried[start, stop]
 
     if cells <= EVERY_RANGE:

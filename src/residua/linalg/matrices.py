@@ -40,6 +40,7 @@ def processors() -> int:
 
 
 FULL_RANK_RATIO = 1e-9  # of the smallest to the largest diagonal of a QR factor: no doubt about the rank
+EVEN_LENGTHS = 100.0  # of the longest row to the shortest
 RANK_RATIO = 1e-11  # below this a pivot is what rounding leaves of zero
 
 
@@ -101,10 +102,13 @@ def _row_space(rows: Array) -> Array:
 
 
 def graded_root(rows: Array, scales: Array) -> Array:
-    """Triangular R with `R'R = rows' diag(scales^2) rows`: pivoted QR keeps small rows' digits if large rows
-    come first (Cox and Higham, 1998)."""
+    """R with `R'R = rows' diag(scales^2) rows`: pivoted QR keeps small rows' digits if large rows come first
+    (Cox and Higham, 1998); rows of about one length have none to lose, and a third of the work."""
     graded = rows * scales[:, None]
-    order = np.argsort(-np.linalg.norm(graded, axis=1), kind="stable")
+    lengths = np.linalg.norm(graded, axis=1)
+    if lengths.max() <= EVEN_LENGTHS * lengths.min():
+        return np.asarray(np.linalg.qr(graded, mode="r"))
+    order = np.argsort(-lengths, kind="stable")
     triangle, permutation = pivoted_qr(graded[order], mode="r")
     root = np.empty_like(triangle[: rows.shape[1]])
     root[:, permutation] = triangle[: rows.shape[1]]

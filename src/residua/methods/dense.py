@@ -11,8 +11,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from residua._arrays import Array, Integers
-from residua._limits import DENSE_CELLS, TARGET_ENTRIES, TARGET_QUERIES, TARGET_RANK
+from residua._limits import DENSE_CELLS, TARGET_ENTRIES, TARGET_QUERIES, TARGET_RANK, WIDEST
 from residua.answering.blocks import Placed, Shape
+from residua.bounds import product_weights
 from residua.errors import WorkloadError
 from residua.linalg.matrices import join, row_space, spread, threads_for
 from residua.methods.draft import Caps, Draft, Progress
@@ -23,7 +24,7 @@ from residua.solve.targets import TargetSolution, refined, solve_targets
 from residua.strategy.build import Spans, integer_span, of_blocks, product_span
 from residua.strategy.integers import independent_integers
 from residua.strategy.strategy import Strategy
-from residua.workload import Queries, Table, Workload
+from residua.workload import Identity, Queries, Table, Workload
 from residua.workload.queries import spelled
 from residua.workload.tables import Factor, choices
 from residua.workload.union import common_product, joint_rows, refuse_many_cells
@@ -33,7 +34,9 @@ def dense(work: Workload, tolerance: float, progress: Progress | None = None) ->
     """The optimal mechanism to a certified gap, for workloads on at most about 4,000 joint cells."""
     shared = common_product(work)
     if shared is None:
-        solution = _least_total(joint_rows(work), tolerance, progress, f"{len(work.attributes)} attributes")
+        root, what = joint_rows(work), f"{len(work.attributes)} attributes"
+        start = product_weights(work) if root.shape[1] > FEW_CELLS and len(work.attributes) > 1 else None
+        solution = _least_total(root, tolerance, progress, what, start)
         strategy, spans = one_block(work, solution.strategy)
         return Draft(strategy, solution.lower, "all mechanisms", spans=spans)
     weight, factors = shared
@@ -44,20 +47,24 @@ def dense(work: Workload, tolerance: float, progress: Progress | None = None) ->
     return Draft(strategy, lower, "all mechanisms", spans=spans)
 
 
-EVALUATIONS = 7.0  # of a solver, typically, those on fewer cells included
+EVALUATIONS = 3.5  # of a solver, typically, those on fewer cells included
+FULL, PARTIAL = 4.0, 12.0  # operations of gathering rows, in units of rows * rank * cells, by their rank
+FEW_CELLS = 512  # up to which equal weights do for a start
 
 
 def dense_work(work: Workload) -> float:
     """About how many operations `dense` takes; infinite where it is refused."""
     shared = common_product(work)
-    pairs = matrix_sizes(work, shared and shared[1])
+    pairs = matrix_sizes(work, shared and [factor for factor in shared[1] if not _plain(factor.queries)])
     if any(cells > DENSE_CELLS for _, cells in pairs):
         return math.inf
+    gathered = 0.0
     if shared is None:
         ((_, cells),) = pairs
-        ranks = (math.prod(min(f.queries.count, f.queries.cells) for f in g.factors) for g in work.groups())
+        ranks = [math.prod(min(f.queries.count, f.queries.cells) for f in g.factors) for g in work.groups()]
         pairs = [(min(sum(ranks), _residuals(work)), cells)]
-    return sum(EVALUATIONS * DECOMPOSED * float(min(pair)) ** 2 * pair[1] for pair in pairs)
+        gathered = (FULL if pairs[0][0] >= cells else PARTIAL) * sum(ranks) * min(pairs[0]) * float(cells)
+    return gathered + sum(EVALUATIONS * DECOMPOSED * float(min(pair)) ** 2 * pair[1] for pair in pairs)
 
 
 def _residuals(work: Workload) -> int:
@@ -114,7 +121,15 @@ def _over_joint_cells(work: Workload, group: Table, rows: Array) -> Array:
     return spread(rows, [sizes[place] for place in places], places, sizes)
 
 
+def _plain(queries: Queries) -> bool:
+    """Whether queries are plain counts of cells, which measuring them as they are is best for."""
+    return isinstance(queries, Identity) and queries.cells <= WIDEST
+
+
 def _least_total_of(queries: Queries, tolerance: float, progress: Progress | None) -> Solution:
+    if _plain(queries):
+        cells = float(queries.cells)
+        return Solution(np.eye(queries.cells), np.full(queries.cells, 1 / cells), cells, cells, 0)
     refuse_many_cells(queries.cells, repr(queries))
     if queries.circulant:
         closed = solve_circulant(queries.gram()[0])
@@ -123,9 +138,11 @@ def _least_total_of(queries: Queries, tolerance: float, progress: Progress | Non
     return _least_total(queries.root(), tolerance, progress, repr(queries))
 
 
-def _least_total(root: Array, tolerance: float, progress: Progress | None, what: str) -> Solution:
+def _least_total(
+    root: Array, tolerance: float, progress: Progress | None, what: str, start: Array | None = None
+) -> Solution:
     with threads_for(len(root)):
-        solution = solve_cells(root, tolerance, progress=_told(progress, what, tolerance))
+        solution = solve_cells(root, tolerance, start, progress=_told(progress, what, tolerance))
     return solution.require(tolerance, f"the solver for {what}")
 
 

@@ -33,10 +33,11 @@ class Draft:
     `scope` says for whom the bound holds: no mechanism at all can be better, or none that measures the
     same blocks independently and adds up what each costs at its own worst record (claim M-001). `spans`
     has integer rows for the numbered shapes that must be rounded within them (see `strategy.rounding`).
-    `uniform_total` is the value of uniform centring (QuerySmasher), where it was found on the way. `prices`
-    has, for each part of a workload with targets, one number per table (a group has one): its share of the
-    price, all adding up to 1. To first order, allowing a table's queries `1 + e` times the variance saves
-    `e * share` of the cost (claim G-003). `undone` says what was not tried for want of effort.
+    `everywhere` is a bound for all mechanisms where the scope is narrower; for total variance it is left to
+    planning. `uniform_total` is the value of uniform centring (QuerySmasher), where it was found on the way.
+    `prices` has, for each part of a workload with targets, one number per table (a group has one): its share
+    of the price, all adding up to 1. To first order, allowing a table's queries `1 + e` times the variance
+    saves `e * share` of the cost (claim G-003). `undone` says what was not tried for want of effort.
     """
 
     strategy: Strategy
@@ -47,6 +48,7 @@ class Draft:
     uniform_total: float | None = None
     prices: tuple[Array, ...] = ()
     undone: tuple[str, ...] = ()
+    everywhere: float = 0.0
 
     def total(self, work: Workload) -> float:
         """Total weighted variance of its strategy."""

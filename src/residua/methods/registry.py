@@ -123,15 +123,17 @@ def loss_draft(
         raise WorkloadError(f"method {method!r} does not plan for a loss of your own; use 'auto'")
     if method == "residualplanner":
         refuse_all_but_marginals(work)
-    if method != "auto" or work.invariant:  # blocks are as good as any mechanism
-        return block_loss(work, loss, tolerance, progress, cost=cost)
     first: Draft | ResiduaError
     try:
         first = block_loss(work, loss, tolerance, progress, cost=cost)
     except (Infeasible, NotConverged) as refused:  # what blocks cannot do another plan may
         first = refused
+    if work.invariant and isinstance(first, Draft):  # no mechanism is better than its blocks
+        return first
 
     def planner(own: Workload) -> Draft | None:
+        if method != "auto":
+            return None
         share = account.allowed if account.spent == 0 else account.allowed / 4
         dear = dense_work(own)
         dear = dear if dear <= share else account.allowed / FEWEST_ROUNDS

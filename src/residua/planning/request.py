@@ -329,8 +329,9 @@ def _finished(
     elif request.person.caps:
         lower, uniform = 0.0 if objective == "loss" else lower, None
     certificate = certified(value, lower, draft.scope, objective)
-    if lower > 0 and draft.scope == "this block structure" and objective == "total_variance":
-        everywhere = quick_bound(work) / bound_divisor(budget.law, most)
+    if lower > 0 and draft.scope == "this block structure":
+        known = quick_bound(work) if objective == "total_variance" else draft.everywhere
+        everywhere = known / (1.0 if objective == "loss" else bound_divisor(budget.law, most))
         certificate = replace(certificate, everywhere=everywhere if everywhere > 0 else None)
     plan = Plan(work, budget, unit, request.method, strategy, certificate, objective, ideal, released)
     return replace(plan, uniform_total=uniform, undone=tuple(request.account.undone))

@@ -16,7 +16,7 @@ from residua.bounds import quick_bound
 from residua.errors import Infeasible, NotConverged, ResiduaError
 from residua.linalg.matrices import independent_rows
 from residua.methods.dense import one_block
-from residua.methods.draft import Draft
+from residua.methods.draft import Draft, Scope
 from residua.methods.scales.loss import mean_variances, reshared, table_names, weighted_by_name
 from residua.methods.scales.priced import SOLVER_ERROR, Loss, Priced, cvxpy
 from residua.methods.scales.query_pieces import unweighted
@@ -67,6 +67,8 @@ def by_rounds(
         draft = planner(weighted_by_name(rounds.work, rounds.names, rounds.weights))
     if rounds.best is None and isinstance(first, ResiduaError):
         raise first
+    if not len(rounds.prices):
+        rounds.weigh()
     return rounds.result(rounds.best or rounds.plans[0], planner)
 
 
@@ -99,7 +101,7 @@ class _Rounds:
         """Whether this plan, and what can be made of it, is the last that is worth having."""
         before, left = self.value, self.value - self.bound
         self._add(draft)
-        self._weigh()
+        self.weigh()
         gained = before == math.inf or before - self.value > LEAST_GAIN * abs(before)
         gained = gained or self.value - self.bound < LEFT * left
         self.stale = 0 if gained else self.stale + 1
@@ -132,7 +134,7 @@ class _Rounds:
         if self.best in (None, self.plans[-1]):
             self.priced = priced  # the solver likes variances near 1
 
-    def _weigh(self) -> None:
+    def weigh(self) -> None:
         """Set the weights of the next plan, and keep the best mixture of plans that can be mixed."""
         mixing = self.plans[-1].matrix is not None
         try:
@@ -182,17 +184,18 @@ class _Rounds:
     def result(self, best: _Plan, planner: Planner) -> Draft:
         """The best plan, with the best bound: its own, or for all mechanisms."""
         own = best.draft.lower_bound
-        if own == self.bound == -math.inf and len(self.prices):
+        if self.bound == -math.inf and len(self.prices):
             asked = weighted_by_name(self.work, self.names, self.prices)  # what the loss sees alone
-            draft = planner(asked)
+            draft = planner(asked) if own == -math.inf else None
             known = draft is not None and draft.scope == "all mechanisms"
             self.bound = self._proved(
                 self.prices, draft.lower_bound if draft and known else quick_bound(asked)
             )
+        scope: Scope = best.draft.scope
         if self.bound >= own - self.tolerance * abs(own):
-            best = replace(best, draft=replace(best.draft, scope="all mechanisms", lower_bound=self.bound))
-        lower = min(best.draft.lower_bound, best.value)
-        return replace(best.draft, lower_bound=lower, value=best.value)
+            own, scope = self.bound, "all mechanisms"
+        lower, everywhere = min(own, best.value), max(self.bound, 0.0)
+        return replace(best.draft, lower_bound=lower, scope=scope, value=best.value, everywhere=everywhere)
 
 
 def _matrix(strategy: Strategy) -> Array | None:

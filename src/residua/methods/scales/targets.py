@@ -13,6 +13,7 @@ import numpy as np
 
 from residua._arrays import Array, Integers
 from residua._limits import WEIGHED_CLASSES
+from residua.bounds import quick_bound
 from residua.decompose import decompose
 from residua.linalg.matrices import Measure, threads_for
 from residua.methods.blocks import Optimal, solve_blocks
@@ -38,6 +39,7 @@ from residua.methods.scales.variance_rows import TableOrbits, table_orbits, weig
 from residua.strategy.strategy import Strategy
 from residua.workload import Table, TableRun, Workload
 
+MOST_PRICED = 2_000  # tables, the dearest ones, of which a mean is taken
 EXACT = 1e-9  # gap of shapes that symmetry determines
 
 
@@ -50,12 +52,12 @@ def block_targets(work: Workload, caps: Caps, tolerance: float, progress: Progre
             return problem.symmetric()
         first = problem.joined()
         if first is None:
-            return min(problem.apart(), key=_cost)
+            return problem.bounded(min(problem.apart(), key=_cost))
         measures = best_measures(problem.asked, progress) or problem.rough_measures()
         if measures == problem.strategy.measures:
-            return first
+            return problem.bounded(first)
         tilted = _Problem.of(work, caps, tolerance, progress, measures).joined()
-        return first if tilted is None else min((first, tilted), key=_cost)
+        return problem.bounded(first if tilted is None else min((first, tilted), key=_cost))
 
 
 def _cost(draft: Draft) -> float:
@@ -127,6 +129,23 @@ class _Problem:
             problem = _Problem.of(work, self.asked.caps, self.tolerance, self.progress, measures)
             tables, found = problem.shared_out()
             yield problem.draft(tables, found, problem.mean_bound(tables))
+
+    def bounded(self, draft: Draft) -> Draft:
+        """The draft with a bound for all mechanisms: no largest is below a mean, whatever its weights."""
+        alone = alone_on_attributes(self.asked, free_orbits(self.asked))
+        works = [self.asked.work, weighted(self.asked, alone)] if alone else [self.asked.work]
+        totals = [quick_bound(self._mean(work, draft.prices)) for work in works]
+        return replace(draft, everywhere=max(totals))
+
+    def _mean(self, work: Workload, prices: Sequence[Array]) -> Workload:
+        """Tables whose total variance is a mean of variances over their caps, by the prices of the tables."""
+        dearest = np.sort(np.concatenate(prices))[-MOST_PRICED:].min()
+        parts = []
+        for part, own, cap in zip(work.parts, prices, self.asked.caps, strict=True):
+            for table, price in zip(part, own.tolist(), strict=True):
+                if price >= dearest and price > 0:
+                    parts.append(replace(table, weight=price / (_weight(table) * float(np.max(cap)))))
+        return Workload(work.schema, tuple(parts))
 
     def rough_measures(self) -> tuple[Measure, ...]:
         """The weights that centre best where each attribute's shapes come from itself alone."""
