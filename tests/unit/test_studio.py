@@ -394,6 +394,26 @@ def test_the_code_plans_what_the_spec_plans(tmp_path, privacy):
     assert again["plan"].hash == names["plan"].hash
 
 
+def test_the_code_plans_sums_levels_and_relative_targets(tmp_path):
+    path = tmp_path / "people.yaml"
+    path.write_text(
+        "schema:\n  fields:\n"
+        "  - {name: sex, type: string, constraints: {enum: [F, M]}, residua: {outside: missing}}\n"
+        "  - {name: pay, type: number, constraints: {minimum: 0, maximum: 10}, "
+        "residua: {step: 0.5, degree: 2}}\n"
+        "  - {name: town, type: string, residua: {hierarchy: {levels: [r, t], rows: [[N, x], [S, y]]}}}\n"
+        "tables:\n"
+        "- {families: {sex: identity, pay: [total, sum, {moment: 2}]}, name: pay}\n"
+        "- {levels: town, columns: [sex], name: towns}\n"
+        "targets: {towns by t: {relative: 0.05}}\nguess: 5000\neffort: quick\n"
+    )
+    spec, names = load_spec(path), {}
+    exec(python_code(spec), names)
+    assert names["plan"].hash == spec.plan().hash
+    assert "effort='quick'" in python_code(spec)
+    assert "explain(guess=5000)" in python_code(spec)
+
+
 def test_a_table_schema_becomes_a_draft_with_questions(tmp_path):
     path = tmp_path / "schema.json"
     fields = [

@@ -43,7 +43,7 @@ class Answered(Protocol):
 Guess = Answered | Mapping[str, ArrayLike] | float
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Relative:
     """A target as a part of the number that is guessed; numbers below `least` count as that."""
 
@@ -55,6 +55,9 @@ class Relative:
             raise BudgetError(
                 f"a relative target is above zero, such as rs.relative(0.05), not {self.part!r}"
             )
+
+    def __repr__(self) -> str:
+        return f"relative({self.part!r}{f', least={self.least!r}' if self.least else ''})"
 
     def of(self, sizes: Array, who: str) -> Target:
         """The standard deviations that it allows for numbers of these sizes."""

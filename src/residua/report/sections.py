@@ -50,6 +50,8 @@ def sections_of(contents: Contents, pictures: Pictures) -> Iterator[tuple[str, s
         yield tables
     yield "short", "In short", _short(contents)
     yield error
+    if contents.foreseen:
+        yield "foreseen", "Percentages, means and medians", foreseen(contents)
     if not done:
         yield tables
     yield (
@@ -57,8 +59,6 @@ def sections_of(contents: Contents, pictures: Pictures) -> Iterator[tuple[str, s
         "What was spent" if done and not contents.simulated else "What would be spent",
         _privacy(contents),
     )
-    if contents.foreseen:
-        yield "foreseen", "Percentages, means and medians", foreseen(contents)
     if contents.points:
         yield "budget", "Error against budget", _budget(contents, pictures)
     yield "shares", "Where the budget went" if done else "Where the budget goes", _shares(contents, pictures)

@@ -72,12 +72,19 @@ def _entry(entry: dict[str, Any], schema: Schema) -> str:
         return _call("marginals", [_ways(entry["marginals"], entry, schema), *some, *name])
     if "all" in entry:
         return _call("all_tables", [_ways(entry["all"], entry, schema), *families, *some, *name])
+    if "levels" in entry:
+        return _call("levels", [repr(entry["levels"]), _asked(entry), *name])
+    return _call("table", [_asked(entry), *name])
+
+
+def _asked(entry: dict[str, Any]) -> str:
+    """The families of a table, or its columns."""
     if "families" in entry:
         pairs = ", ".join(f"{column!r}: {_family(each)}" for column, each in entry["families"].items())
-        return _call("table", [f"{{{pairs}}}", *name])
+        return f"{{{pairs}}}"
     if "family" in entry and len(entry["columns"]) == 2 and entry["family"] in ("affine", "abs_diff"):
-        return _call("table", [f"{{{tuple(entry['columns'])!r}: {_family(entry['family'])}}}", *name])
-    return _call("table", [_columns(entry), *name])
+        return f"{{{tuple(entry['columns'])!r}: {_family(entry['family'])}}}"
+    return _columns(entry)
 
 
 def _columns(entry: dict[str, Any]) -> str:
@@ -99,24 +106,33 @@ def _ways(written: Any, entry: dict[str, Any], schema: Schema) -> str:
 def _family(written: Any) -> str:
     if isinstance(written, str):
         return f"rs.{written}"
+    if isinstance(written, list):
+        return f"[{', '.join(map(_family, written))}]"
     ((word, value),) = written.items()
     inside = ", ".join(map(repr, value)) if isinstance(value, list) else repr(value)
     return f"rs.{word}({inside})"
 
 
 def _plan(spec: Spec) -> Iterator[str]:
-    arguments = ["work"]
+    arguments, value = ["work"], spec.document.value
+    written = value.get("guess") if isinstance(value, dict) else None
+    guess = f"guess=rs.Release.load({written!r})" if isinstance(written, str) else f"guess={written!r}"
     if spec.budget is not None:
         arguments.append(f"rs.{spec.budget!r}")
     if spec.targets is not None:
-        arguments.append(f"targets={_targets(spec.targets)}")
+        arguments += [f"targets={_targets(spec.targets)}", *([] if written is None else [guess])]
     if spec.unit != type(spec.unit)():
         arguments.append(f"unit=rs.{spec.unit!r}")
-    for name, usual in (("method", "auto"), ("objective", "total_variance"), ("relax", False)):
+    for name, usual in (
+        ("method", "auto"),
+        ("objective", "total_variance"),
+        ("relax", False),
+        ("effort", "normal"),
+    ):
         if getattr(spec, name) != usual:
             arguments.append(f"{name}={getattr(spec, name)!r}")
     yield f"plan = rs.plan({', '.join(arguments)})"
-    yield "print(plan.explain())"
+    yield f"print(plan.explain({'' if written is None else guess}))"
 
 
 def _targets(targets: Any) -> str:
