@@ -6,6 +6,10 @@ from functools import cache
 import numpy as np
 
 import residua as rs
+from residua.methods import Draft
+from residua.methods.effort import Account
+from residua.methods.instalments import _uncentred, triangular, with_time
+from residua.methods.registry import methods_for
 
 SMALL = rs.Schema.of_sizes([3, 4, 2])
 PREFIXES = rs.all_tables(SMALL, (1, 2), rs.prefix)
@@ -26,6 +30,20 @@ PLACES = rs.Schema(
     sex=rs.Categorical("F", "M"),
 )
 SUMS = rs.Schema(income=rs.Number(0, 200, step=50), sex=rs.Categorical("F", "M"))
+
+
+def beside_time(work: rs.Workload, at: int) -> rs.Plan:
+    """The plan for instalments over an attribute that there is where all joint cells are too many."""
+    name = f"blocks beside attribute {at}"
+
+    def draft(own: rs.Workload, gap: float, progress: object) -> Draft:
+        return triangular(_uncentred(with_time(own, at), at, gap, None, Account()), at)
+
+    if name not in methods_for("gaussian"):
+        rs.register_method(name, draft)
+    return rs.plan(work, GAUSS, method=name)
+
+
 PLANS: dict[str, Callable[[], rs.Plan]] = {
     "blocks": lambda: rs.plan(PREFIXES, GAUSS, method="querysmasher"),
     "best weights": lambda: rs.plan(PREFIXES, GAUSS, method="smasher"),
@@ -35,6 +53,8 @@ PLANS: dict[str, Callable[[], rs.Plan]] = {
     "nested": lambda: rs.plan(MARGINALS, GAUSS, method="hdmm-marginals"),
     "union": lambda: rs.plan(JOINT, GAUSS, method="hdmm-union"),
     "product": lambda: rs.plan(PREFIXES, GAUSS, method="hdmm-kron"),
+    "instalments": lambda: rs.plan(PREFIXES, GAUSS, over="a1"),
+    "time beside blocks": lambda: beside_time(MARGINALS, 1),
     "classes": lambda: rs.plan(CONDITIONS, GAUSS),
     "classes beside cells": lambda: rs.plan(BESIDE, GAUSS, method="querysmasher"),
     "targets": lambda: rs.plan(PREFIXES, targets=rs.stddev(3)),

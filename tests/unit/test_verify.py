@@ -55,7 +55,9 @@ def test_a_file_that_was_edited_or_is_none_is_rejected(tmp_path):
     assert not verify(tmp_path / "nowhere.release").holds
 
 
-@pytest.mark.parametrize("name", ["blocks", "best weights", "product", "dense", "fourier"])
+@pytest.mark.parametrize(
+    "name", ["blocks", "best weights", "product", "dense", "fourier", "time beside blocks"]
+)
 def test_pieces_give_what_one_matrix_over_all_cells_gives(name, monkeypatch):
     plan = released(name).plan
     joint = variances.way_for(plan.strategy, SMALL.sizes, (0, 1, 2))

@@ -91,7 +91,7 @@ def _contents(plan: SourcePlan, release: SourceRelease | None, level: float, tit
     counting = (group for group in groups if [*group.statistics()] == [COUNT])
     first = [Workload(work.schema, (group,)) for group in islice(counting, MOST_CURVES)]
     rmse, largest = overall(plan)
-    combined = release is not None and "combined" in release.audit
+    before = plan.strategy.grain is None  # releases that were combined, or some instalments
     return Contents(
         title=title,
         released=release is not None,
@@ -109,8 +109,8 @@ def _contents(plan: SourcePlan, release: SourceRelease | None, level: float, tit
         targets=() if plan.targets is None else plan.targets.met[:MOST_TABLES],
         law=plan.strategy.law,
         sheets=tuple(_sheets(plan, release, groups, float(level))),
-        # What was measured twice cannot be measured again at another budget.
-        points=() if combined else points_of(plan, first),
+        # What was measured cannot be measured again at another budget.
+        points=() if before else points_of(plan, first),
         shares=shares_of(plan),
         attributes=tuple(_attributes(plan.schema)),
         method=plan.method,
@@ -216,6 +216,11 @@ def _attributes(schema: Schema) -> Iterator[tuple[str, str, int, str]]:
 def _history(audit: Mapping[str, Any]) -> Facts:
     """How a release came to be, in words."""
     facts = [("measured", _spoken(str(audit["time"])))]
+    if "period" in audit:
+        facts.append(("period of the data", str(audit["period"])))
+    if isinstance(stream := audit.get("stream"), Mapping):
+        words = f"{stream.get('instalments')} of {stream.get('of')}; {stream.get('late')}"
+        facts.append(("instalments of one plan", words))
     if audit["ledger"] is not None:
         entry = audit["ledger"]
         facts.append(("paid by", f"entry {entry['entry']} of the ledger of dataset {entry['dataset']!r}"))

@@ -88,32 +88,45 @@ def way_for(strategy: Strategy, sizes: Sequence[int], attributes: Sequence[int])
     if strategy.coarsened or strategy.nested:
         return None
     if len(blocks) == 1:
-        return Pieces(blocks, strategy, centred=False)
+        return Pieces(blocks, _means(strategy), centred=False)
     return centred_pieces(strategy)
 
 
 def centred_pieces(strategy: Strategy) -> "Pieces | None":
-    """The way of centred blocks on different attributes, where a strategy has no others."""
+    """The way of centred blocks on different attributes, where a strategy has no others.
+
+    One attribute that all blocks have may be whole: under means that are all zero its rows are centred.
+    """
     blocks = list(blocks_of(strategy))
-    alone = len({frozenset(block.attributes) for block in blocks}) == len(blocks)
-    fits = not strategy.coarsened and not strategy.nested and alone and _centred(strategy)
-    return Pieces(blocks, strategy, centred=True) if fits else None
+    subsets = {frozenset(block.attributes) for block in blocks}
+    if strategy.coarsened or strategy.nested or len(subsets) < len(blocks):
+        return None
+    for whole in (None, *sorted(frozenset.intersection(*subsets))):
+        means = _means(strategy)
+        if whole is not None:
+            means[whole] = np.zeros(len(means[whole]))
+        if _centred(strategy, means):
+            return Pieces(blocks, means, centred=True, whole=whole)
+    return None
 
 
-def _centred(strategy: Strategy) -> bool:
+def _means(strategy: Strategy) -> list[Array]:
+    return [measure.vector() for measure in strategy.measures]
+
+
+def _centred(strategy: Strategy, means: Sequence[Array]) -> bool:
     """Whether every row has mean zero along every axis, exactly where matrices are integers (claim X-002)."""
     seen = set()
     for layer in strategy.layers:
         for subset, numbers in zip(layer.subsets.tolist(), layer.shapes.tolist(), strict=True):
             for number, places in zip(numbers, layer.layout, strict=True):
-                measures = tuple(strategy.measures[subset[at]] for at in places)
-                seen.add((number, measures))
-    for number, measures in seen:
+                seen.add((number, tuple(subset[at] for at in places)))
+    for number, attributes in seen:
         shape = strategy.shapes[number]
         tensor = shape.matrix.reshape(-1, *shape.sizes)
-        for axis, measure in enumerate(measures):
-            means = np.tensordot(tensor, measure.vector(), axes=(1 + axis, 0))
-            if np.abs(means).max(initial=0.0) > 1e-10 * np.abs(tensor).max():
+        for axis, at in enumerate(attributes):
+            left = np.tensordot(tensor, means[at], axes=(1 + axis, 0))
+            if np.abs(left).max(initial=0.0) > 1e-10 * np.abs(tensor).max():
                 return False
     return True
 
@@ -178,11 +191,16 @@ Tensor = tuple[tuple[int, ...], Array]
 
 
 class Pieces:
-    """One product block, or centred blocks on different attributes, whose variances add up (X-002, X-003)."""
+    """One product block, or centred blocks on different attributes, whose variances add up (X-002, X-003).
 
-    def __init__(self, blocks: Sequence[Block], strategy: Strategy, *, centred: bool) -> None:
+    A query that asks nothing of an attribute that is `whole` asks for the total of its cells (Y-002).
+    """
+
+    def __init__(
+        self, blocks: Sequence[Block], means: Sequence[Array], *, centred: bool, whole: int | None = None
+    ) -> None:
         self.blocks = {frozenset(block.attributes): block for block in blocks}
-        self.means, self.centred = [measure.vector() for measure in strategy.measures], centred
+        self.means, self.centred, self.whole = means, centred, whole
         self._inverses: dict[int, Array] = {}
         self.words = "the pieces of every query, block by block" if centred else "its one product block"
 
@@ -219,6 +237,8 @@ class Pieces:
                 [*own, *(((at,), np.ones((1, len(self.means[at])))) for at in rest)],
             )
             return
+        if self.whole is not None and all(self.whole not in attributes for attributes, _ in factors):
+            factors = [*factors, ((self.whole,), np.ones((1, len(self.means[self.whole]))))]
         choices = [list(product((False, True), repeat=len(attributes))) for attributes, _ in factors]
         for kept in product(*choices):
             parts = [self._part(factor, own) for factor, own in zip(factors, kept, strict=True)]
