@@ -478,7 +478,7 @@ CAPPED = Unit(id="person_id", max_records=4, one_per="age")
 
 @mutant
 def every_record_of_a_person_is_counted(patch):
-    patch.setattr(persons, "_kept", lambda person, whose, words, packing: np.arange(len(whose)))
+    patch.setattr(persons, "kept_at_once", lambda person, whose, words, packing: np.arange(len(whose)))
     return made(unit=ENFORCED)
 
 
@@ -490,7 +490,7 @@ def one_record_of_a_person_too_many(patch):
 
 @mutant
 def records_of_one_class_are_not_limited(patch):
-    around(patch, persons, "_kept", lambda own, person, *rest: own(replace(person, caps=()), *rest))
+    around(patch, persons, "kept_at_once", lambda own, person, *rest: own(replace(person, caps=()), *rest))
     return made(unit=CAPPED)
 
 

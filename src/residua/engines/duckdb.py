@@ -9,7 +9,6 @@ import os
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
-from itertools import chain
 from typing import TYPE_CHECKING, Any, Never
 
 import numpy as np
@@ -19,7 +18,8 @@ from residua._arrays import Integers
 from residua.engines.kernel import ROWS, Block, Set, Tally, block_of
 from residua.engines.marginals import Progress, Rereading, extended
 from residua.engines.memory import CELLS_AT_ONCE, Workers, counting
-from residua.engines.persons import Columns, Packing, Sorting, ids_inside
+from residua.engines.persons import Packing, ids_inside
+from residua.engines.piles import Columns, Sorting
 from residua.engines.sources import (
     Source,
     bytes_of,
@@ -194,9 +194,10 @@ class DuckDBEngine(Rereading):
         if self._kept is None:
             self._kept = self._sorted(self._person, progress)
         packing = Packing.of(self._schema.codes)
-        for batch in chain.from_iterable(self._kept.batches()):
-            for start in range(0, len(batch), ROWS):
-                yield packing.unpacked([each.to_numpy() for each in batch.slice(start, ROWS).columns])
+        for time in range(len(self._kept)):
+            words = self._kept.read(time, 0)
+            for start in range(0, len(words[0]), ROWS):
+                yield packing.unpacked([each[start : start + ROWS] for each in words])
 
     def _sorted(self, person: Person, progress: Progress | None) -> Columns:
         """What is kept of every person."""

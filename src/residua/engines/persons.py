@@ -6,11 +6,9 @@ engine, and different from person to person, so that no cell is preferred. Recor
 interchangeable. The mix need not be cryptographic: what it decides is protected as the records are.
 """
 
-import tempfile
-from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import islice, pairwise
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import numpy as np
@@ -28,7 +26,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 Words = NDArray[np.uint64]
-TWO_KINDS = "ids are numbers in one part of the data and text in another; write them alike"
 
 ODD = np.uint64(0x9E3779B97F4A7C15)  # the golden ratio, as is usual
 MIXED = np.uint64(0xD6E8FEB86659FD93)
@@ -37,7 +34,6 @@ DIGIT, TOP = np.uint64(16), np.uint64(48)
 WORD, ALL = 64, np.uint64(2**64 - 1)  # bits of a word, and the word that has them all
 AT_ONCE = 2**16  # records that are looked at together, about: caches hold them
 MOST_PILES = DIGITS = 2**16
-IN_MEMORY = 2**24  # bytes of columns that are written to no file
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,10 +79,10 @@ class Packing:
 def kept(person: Person, ids: "pa.Array", words: Sequence[Words], packing: Packing) -> Integers:
     """Positions of the records that are counted (claim E-010), some persons at a time: caches hold those."""
     persons = numbered(ids)
-    order, ends = _piled(_digits(_scrambled(persons)), piles_for(len(ids)))
+    order, ends = piled(digits_of(_scrambled(persons)), piles_for(len(ids)))
     parts = (order[start:end] for start, end in pairwise([0, *ends]))
     return np.concatenate(
-        [rows[_kept(person, persons[rows], [each[rows] for each in words], packing)] for rows in parts]
+        [rows[kept_at_once(person, persons[rows], [each[rows] for each in words], packing)] for rows in parts]
     )
 
 
@@ -95,19 +91,19 @@ def piles_for(records: int) -> int:
     return min(MOST_PILES, 1 + records // AT_ONCE)
 
 
-def _digits(mixes: Words) -> AnyArray:
+def digits_of(mixes: Words) -> AnyArray:
     """The highest 16 bits; numpy counts such digits instead of comparing them, in a fifth of the time."""
     return (mixes >> TOP).astype(np.uint16)
 
 
-def _piled(digits: AnyArray, piles: int) -> tuple[Integers, list[int]]:
+def piled(digits: AnyArray, piles: int) -> tuple[Integers, list[int]]:
     """An order of records by the highest digits of their mixes, and where in it each of the piles ends."""
     ends = np.cumsum(np.bincount(digits, minlength=DIGITS))
     last = (np.arange(1, piles + 1) * DIGITS + piles - 1) // piles - 1
     return np.argsort(digits, kind="stable"), ends[last].tolist()
 
 
-def _kept(person: Person, persons: Words, words: Sequence[Words], packing: Packing) -> Integers:
+def kept_at_once(person: Person, persons: Words, words: Sequence[Words], packing: Packing) -> Integers:
     """Positions of the records that are counted, of all records of some persons."""
     order = _together(persons)
     counts = _runs(persons[order])
@@ -266,11 +262,10 @@ def mixes_of(ids: "pa.Array") -> Words:
 
     if types.is_integer(ids.type) or not len(ids):
         return _scrambled(np.asarray(ids.to_numpy(zero_copy_only=False)).astype(np.uint64))
-    _, offsets, data = ids.buffers()
-    ends = np.frombuffer(offsets, np.int64)[ids.offset : ids.offset + len(ids) + 1]
-    padded = np.frombuffer(bytes(data[int(ends[0]) : int(ends[-1])]) + bytes(8), np.uint8)
-    texts: Words = np.ndarray((len(padded) - 7,), "<u8", padded, strides=(1,))  # 8 bytes from each byte on
-    starts, left = ends[:-1] - ends[0], np.diff(ends)
+    ends, letters = letters_of(ids)
+    padded = np.append(letters, np.zeros(8, np.uint8))
+    texts: Words = np.ndarray((len(letters) + 1,), "<u8", padded, strides=(1,))  # 8 letters from each on
+    starts, left = ends[:-1], np.diff(ends)
     found, rows = left.astype(np.uint64), np.arange(len(ids))
     while len(rows):
         own = texts[starts] & (ALL >> np.uint64(8) * (8 - np.minimum(left, 8)).astype(np.uint64))
@@ -280,101 +275,8 @@ def mixes_of(ids: "pa.Array") -> Words:
     return found
 
 
-class Columns:
-    """Batches of columns in memory or, where they are many, in a file that has no name.
-
-    The file is gone with the process, whatever becomes of it.
-    """
-
-    def __init__(self) -> None:
-        self._file = tempfile.SpooledTemporaryFile(IN_MEMORY)  # noqa: SIM115
-        self._writer: Any = None
-        self._schema: Any = None
-
-    def add(self, columns: Sequence[Any], ends: Sequence[int] = ()) -> None:
-        """Write columns, of the same types every time, as one batch or as several with these ends."""
-        import pyarrow as pa
-
-        arrays = [pa.array(column) if isinstance(column, np.ndarray) else column for column in columns]
-        batch = pa.RecordBatch.from_arrays(arrays, names=[f"c{at}" for at in range(len(arrays))])
-        if self.empty:
-            self._schema = batch.schema
-            self._writer = pa.ipc.new_file(self._file, batch.schema)
-        elif batch.schema != self._schema:
-            raise DataError(TWO_KINDS)
-        for start, end in pairwise([0, *(ends or [len(batch)])]):
-            self._writer.write_batch(batch.slice(start, end - start))
-
-    @property
-    def empty(self) -> bool:
-        """Whether nothing was written."""
-        return self._schema is None
-
-    def batches(self, step: int = 1) -> Iterator[list["pa.RecordBatch"]]:
-        """All that was written, again for every call: lists of every batch that is `step` after another."""
-        import pyarrow as pa
-
-        if self.empty:
-            return
-        self._writer.close()
-        with pa.ipc.open_file(self._file) as reader:
-            for first in range(step):
-                yield [reader.get_batch(at) for at in range(first, reader.num_record_batches, step)]
-
-    def __del__(self) -> None:
-        self._file.close()
-
-
-class Sorting:
-    """Records by person: each person's are all in one of several piles, which fit in memory one by one."""
-
-    def __init__(self, person: Person, packing: Packing, records: int, at_once: int) -> None:
-        self._person, self._packing, self._at_once = person, packing, at_once
-        self._piles = piles_for(records)
-        self._free, self._sorted = Columns(), Columns()
-        self._waiting: list[tuple[pa.Array, list[AnyArray]]] = []
-        self._rows = 0
-
-    def add(self, ids: "pa.Array", codes: Block) -> None:
-        """Put records where those of the same ids are."""
-        ids, codes, free = without_missing(self._person, ids, codes)
-        if len(free[0]):
-            self._free.add(self._packing.packed(free))
-        self._waiting.append((ids, [_digits(mixes_of(ids)), *self._packing.packed(codes)]))
-        self._rows += len(ids)
-        if self._rows >= self._at_once:
-            self._put_away()
-
-    def _put_away(self) -> None:
-        """Write what is waiting, one batch for each pile."""
-        import pyarrow as pa
-
-        if len({own.type for own, _ in self._waiting}) > 1:
-            raise DataError(TWO_KINDS)
-        ids = pa.chunked_array([own for own, _ in self._waiting]).combine_chunks()
-        digits, *words = map(np.concatenate, zip(*(own for _, own in self._waiting), strict=True))
-        order, ends = _piled(digits, self._piles)
-        self._sorted.add([ids.take(pa.array(order)), *(each[order] for each in words)], ends)
-        self._waiting, self._rows = [], 0
-
-    def kept(self, threads: int) -> Columns:
-        """The packed codes of all records that are counted."""
-        if self._sorted.empty:  # there are fewer than was thought, perhaps
-            self._piles = min(self._piles, piles_for(self._rows))
-        if self._rows:
-            self._put_away()
-        with ThreadPoolExecutor(threads) as pool:
-            piles = self._sorted.batches(self._piles)
-            while some := list(islice(piles, 4 * threads)):
-                for words in pool.map(self._kept, some):
-                    self._free.add(words)
-        return self._free
-
-    def _kept(self, batches: list["pa.RecordBatch"]) -> list[Words]:
-        """The packed codes of the records of a pile that are counted."""
-        import pyarrow as pa
-
-        ids, *columns = (column.combine_chunks() for column in pa.Table.from_batches(batches).columns)
-        words = [each.to_numpy() for each in columns]
-        rows = _kept(self._person, numbered(ids), words, self._packing)
-        return [each[rows] for each in words]
+def letters_of(ids: "pa.Array") -> tuple[Integers, AnyArray]:
+    """Where each text starts, and the last ends, in the letters of all: (ids + 1,), (letters,)."""
+    _, offsets, data = ids.buffers()
+    starts = np.frombuffer(offsets, np.int64)[ids.offset : ids.offset + len(ids) + 1]
+    return starts - starts[0], np.frombuffer(data, np.uint8)[starts[0] : starts[-1]]
