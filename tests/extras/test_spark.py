@@ -36,6 +36,18 @@ def test_a_spark_frame_is_measured_as_it_is(frame):
     assert all(map(np.array_equal, one.measurements.values, two.measurements.values))
 
 
+def test_levels_of_places_are_counted_as_in_memory(session):
+    places = rs.Hierarchy(("state", "tract"), [(f"{at % 7}", f"t{at}") for at in range(60)])
+    schema = rs.Schema(place=places, sex=rs.Categorical("F", "M"))
+    plan = rs.plan(rs.levels(schema, "place", ["sex"]), rs.zcdp(1), method="places")
+    draw = np.random.default_rng(1)
+    people = [(f"t{at}", "FM"[sex]) for at, sex in draw.integers(0, [60, 2], (500, 2)).tolist()]
+    columns = {name: [record[at] for record in people] for at, name in enumerate(schema.names)}
+    frame = session.createDataFrame(people, ["place", "sex"])
+    one, two = (rs.measure(plan, data, ledger=None, noise=rs.simulated(seed=1)) for data in (frame, columns))
+    assert all(map(np.array_equal, one.measurements.values, two.measurements.values))
+
+
 def test_a_partition_without_records_counts_nothing(frame):
     engine = engine_for(frame).open(SCHEMA, frame.repartition(9).where("age < 0"))
     assert engine.tally([(0, 1), ()])[1].tolist() == [0]
