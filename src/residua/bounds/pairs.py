@@ -316,10 +316,10 @@ class _Sums:
 
 def bordered(corner: float, edges: Sequence[Array], first: Array, cross: Array, second: Array) -> Array:
     """The symmetric matrix over the total and two attributes."""
-    return np.block(
-        [
-            [np.array([[corner]]), edges[0][None], edges[1][None]],
-            [edges[0][:, None], first, cross],
-            [edges[1][:, None], cross.T, second],
-        ]
-    )
+    split = 1 + len(first)
+    found = np.empty((split + len(second),) * 2)  # np.block takes several times as long for small ones
+    found[0, 0] = corner
+    found[0, 1:] = found[1:, 0] = np.concatenate(edges)
+    found[1:split, 1:split], found[split:, split:] = first, second
+    found[1:split, split:], found[split:, 1:split] = cross, cross.T
+    return found
