@@ -23,6 +23,7 @@ def contributions(
     ledger: Ledger | str | os.PathLike[str] | None,
     most: int = 20,
     missing_id: MissingId = "error",
+    period: str | None = None,
     noise: Source | None = None,
 ) -> Release:
     """A release of how many persons have 1, 2, .. records; the last number is of those with `most` or more.
@@ -34,6 +35,8 @@ def contributions(
         A file, a table, a relation or a DataFrame, as for `rs.measure`.
     id: str
         The column that says whose record each is.
+    period: str, optional
+        That of the data, which a ledger that is kept by periods needs.
 
     >>> import residua as rs
     >>> visits = {"patient_id": [1, 1, 1, 2, 3, 3]}
@@ -46,4 +49,4 @@ def contributions(
     schema = Schema(records=Integer(1, most, outside="clip"))
     work = table(schema, records=identity, name="records") + table(schema, records=prefix, name="at most")
     found = plan(work, budget, unit=Unit(id=id, missing_id=missing_id))
-    return measure(found, data, ledger=ledger, noise=noise, engine=RecordsPerPerson())
+    return measure(found, data, ledger=ledger, noise=noise, period=period, engine=RecordsPerPerson())

@@ -148,3 +148,13 @@ def test_bounds_to_compare_may_be_given_and_one_alone_is_refused():
     assert [plan.unit.max_per for plan in found.plans] == [{}, {"quarter": 2}]
     with pytest.raises(rs.WorkloadError, match="at least two plans"):
         rs.compare_max_records(WORK, rs.zcdp(1), rs.Unit(id="who"))
+
+
+def test_a_ledger_of_periods_pays_for_a_look_at_one(tmp_path):
+    unit = rs.Unit(id="patient_id")
+    rs.Ledger.create(tmp_path / "l.db", rs.zcdp(1), dataset="visits", unit=unit, periods="month")
+    look = {"data": {"patient_id": [1, 1, 2]}, "budget": rs.zcdp("0.1"), "id": "patient_id"}
+    with pytest.raises(rs.LedgerError, match="say of which period"):
+        rs.contributions(**look, ledger=tmp_path / "l.db")
+    found = rs.contributions(**look, ledger=tmp_path / "l.db", period="2026-01")
+    assert found.audit["period"] == "2026-01"

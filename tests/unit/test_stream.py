@@ -13,6 +13,8 @@ import pytest
 
 import residua as rs
 from residua.errors import BudgetError, DataError, FileFormatError, LedgerError, SchemaError, WorkloadError
+from residua.evidence.facts import Facts
+from residua.report import release_contents
 from residua.stream import storage
 from residua.stream import stream as streams
 from residua.stream.so_far import shortened
@@ -187,6 +189,18 @@ class TestReleases:
         assert np.abs(z).max() < 4.5
         ratio = found.var(axis=0, ddof=1) / stddev**2
         assert np.abs(ratio - 1).max() < 6 * np.sqrt(2 / runs)
+
+    def test_statements_and_reports_name_the_period_and_the_instalments(self, begun):
+        release = begun[0].release()
+        facts = Facts(release)
+        assert "records of 2026-01/2026-02 over" in facts.domain()
+        assert (
+            "measured in 4 instalments, one for each period, of which this release has 2"
+            in facts.composition()
+        )
+        told = dict(release_contents(release).history)
+        assert told["period of the data"] == "2026-01/2026-02"
+        assert told["instalments of one plan"].startswith("2 of 4; records of earlier periods")
 
 
 class TestSecrets:

@@ -80,7 +80,9 @@ class Facts:
         """The data that could be measured."""
         sizes = zip(self.plan.schema.names, self.plan.schema.sizes, strict=True)
         cells = ", ".join(f"{name} ({counted(size, 'cell', 'cells')})" for name, size in sizes)
-        return f"Any number of records over the public attributes {cells}, fixed before any data were read."
+        when = f" of {self.audit['period']}" if "period" in self.audit else ""
+        over = f"over the public attributes {cells}, fixed before any data were read."
+        return f"Any number of records{when} {over}"
 
     def policies(self) -> Iterator[str]:
         """What became of values outside the schema, attribute by attribute."""
@@ -125,6 +127,11 @@ class Facts:
     def composition(self) -> str:
         """How spending adds up, with what the ledger says."""
         parts = "Costs of all blocks are added up exactly for the dearest record (sequential composition)."
+        if (stream := self.audit.get("stream")) is not None:
+            parts += (
+                f" The plan is measured in {stream['of']} instalments, one for each period, of which this "
+                f"release has {stream['instalments']}; the cost stated is that of all of them together."
+            )
         if self.ledger is None:
             paid = self.audit["ledger"]
             ledger = (
