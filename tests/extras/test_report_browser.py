@@ -1,6 +1,8 @@
 """Reports in a real browser: quick to open, nothing asked of any network, readable and accessible."""
 
+import base64
 import os
+import re
 from pathlib import Path
 
 import numpy as np
@@ -87,6 +89,19 @@ def test_a_report_of_500_tables_is_accessible(browser, pages):
 def test_a_report_is_never_wider_than_a_phone(browser, pages, name):
     browser.show(pages[name], PHONE)
     assert browser.ask("document.documentElement.scrollWidth") <= PHONE[0]
+
+
+def test_a_report_on_paper_has_everything_and_nothing_to_click(browser, pages):
+    browser.show(pages["release"], (672, 950))  # what is left of A4 between its margins
+    browser.call("Emulation.setEmulatedMedia", media="print")
+    shown = "[...document.querySelectorAll({})].filter(each => each.checkVisibility()).length"
+    assert browser.ask(shown.format("'nav, .tools, #copy'")) == 0
+    assert browser.ask("document.documentElement.scrollWidth") <= 672
+    folds = "[...document.querySelectorAll('details > div')]"
+    assert browser.ask(f"{folds}.every(each => each.getBoundingClientRect().height > 0)")
+    pdf = base64.b64decode(browser.call("Page.printToPDF", preferCSSPageSize=True)["data"])
+    browser.call("Emulation.setEmulatedMedia", media="")
+    assert 4 <= len(re.findall(rb"/Type\s*/Page\b", pdf)) <= 14
 
 
 def test_pictures_follow_the_theme(browser, pages):
