@@ -138,16 +138,24 @@ def _runs(ordered: AnyArray) -> Integers:
 
 
 def _lowest(groups: Integers, marks: Words, most: int) -> Integers:
-    """Positions of the records with the `most` lowest marks of their group."""
+    """Positions of the records with the `most` lowest marks of their group; only large groups are sorted."""
+    places = groups & ((1 << len(groups).bit_length() + 1) - 1)  # some share one, which does no harm
+    many = np.bincount(places)[places] > most
+    rows = np.flatnonzero(many)
+    order = rows[_order(groups[rows], marks[rows])]
+    ordered = groups[order]
+    first = np.append(np.full(min(most, len(order)), True), ordered[most:] != ordered[:-most])
+    return np.concatenate([np.flatnonzero(~many), order[first]])
+
+
+def _order(groups: Integers, marks: Words) -> Integers:
+    """The order of records by their groups, and by their marks within these."""
     bits = np.uint64(WORD - int(groups.max(initial=0)).bit_length())
     keys = (groups.astype(np.uint64) << bits) | (marks >> (np.uint64(WORD) - bits))
     order = np.argsort(keys)
     ordered, exact = keys[order], marks[order]
-    if np.any((ordered[1:] == ordered[:-1]) & (exact[1:] != exact[:-1])):  # the bits left do not tell
-        order = np.lexsort((marks, groups))
-    ordered = groups[order]
-    first = np.append(np.full(min(most, len(order)), True), ordered[most:] != ordered[:-most])
-    return np.asarray(order[first])
+    confused = np.any((ordered[1:] == ordered[:-1]) & (exact[1:] != exact[:-1]))  # by the bits that are left
+    return np.lexsort((marks, groups)) if confused else order
 
 
 def refused(person: Person) -> DataError:
