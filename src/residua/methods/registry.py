@@ -21,6 +21,7 @@ from residua.methods.blocks import Fourier, Given, querysmasher, solve_blocks, w
 from residua.methods.dense import dense, dense_targets, dense_work, quick_for_targets
 from residua.methods.draft import Caps, Draft, Method, Progress, Way, best_of
 from residua.methods.effort import Account
+from residua.methods.hdmm.demand import lower_bound
 from residua.methods.hdmm.kron import joint, kron, nested, union
 from residua.methods.hdmm.marginals import marginals
 from residua.methods.hdmm.p_identity import Found
@@ -210,9 +211,10 @@ def hdmm(work: Workload, law: NoiseLaw, progress: Progress | None = None) -> Dra
     if one_wide_product(work) or len(work.attributes) == 1:
         return kron(work, law, progress)
     known: dict[bytes, Found] = {}
-    ways: list[Way] = [partial(way, work, law, progress, known) for way in (kron, nested)]
+    bound = lower_bound(work, law)  # of all of them
+    ways: list[Way] = [partial(way, work, law, progress, bound, known) for way in (kron, nested)]
     others = (union, joint) if law == "laplace" else (union,)
-    return best_of(work, [*ways, *(partial(way, work, law, progress) for way in others)])
+    return best_of(work, [*ways, *(partial(way, work, law, progress, bound) for way in others)])
 
 
 def _hdmm_union(work: Workload, law: NoiseLaw, progress: Progress | None = None) -> Draft:

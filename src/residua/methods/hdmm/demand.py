@@ -216,7 +216,11 @@ def closed_form(demand: Mapping[Subset, float], spreads: Mapping[int, float]) ->
     return {term: square for term, square in squares.items() if square > ROUNDING * precision[term]}
 
 
-def lower_bound(work: Workload, law: NoiseLaw) -> tuple[float, Scope]:
+Bound = tuple[float, Scope]
+"""A bound at cost 1, and for whom it holds."""
+
+
+def lower_bound(work: Workload, law: NoiseLaw) -> Bound:
     """A bound at Gaussian cost 1 and for whom it holds; for Laplace noise see claim H-003."""
     return quick_bound(work), scope_of(law)
 

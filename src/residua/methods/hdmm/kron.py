@@ -16,7 +16,7 @@ from residua.answering.blocks import Placed, Shape
 from residua.errors import Infeasible
 from residua.linalg.matrices import along_axes, inverse_gram
 from residua.methods.draft import Draft, Progress, best_of
-from residua.methods.hdmm.demand import Kernel, lower_bound
+from residua.methods.hdmm.demand import Bound, Kernel, lower_bound
 from residua.methods.hdmm.marginals import plain_kernels, weighted_terms
 from residua.methods.hdmm.p_identity import Found, opt0
 from residua.methods.hdmm.products import TOTAL, Around, Axis, Products, better_kernel, gram_of
@@ -34,7 +34,11 @@ TOTALS = 1e-6  # of what is asked of an attribute: its total, which every nested
 
 
 def nested(
-    work: Workload, law: NoiseLaw, progress: Progress | None = None, known: dict[bytes, Found] | None = None
+    work: Workload,
+    law: NoiseLaw,
+    progress: Progress | None = None,
+    bound: Bound | None = None,
+    known: dict[bytes, Found] | None = None,
 ) -> Draft:
     """The best nested strategy found, at cost 1; `known` has what was found for one attribute."""
     plain = plain_kernels(work)
@@ -47,7 +51,7 @@ def nested(
             other, found = _refined(work, kernels, other, found, progress)
         if found < value:
             best = other
-    return Draft(best, *lower_bound(work, law))
+    return Draft(best, *(bound or lower_bound(work, law)))
 
 
 def _own_families(work: Workload) -> dict[int, dict[Queries, float]]:
@@ -124,14 +128,18 @@ ROUND_GAIN = 1e-5  # relative; axes are improved in turn until a round gains les
 
 
 def kron(
-    work: Workload, law: NoiseLaw, progress: Progress | None = None, known: dict[bytes, Found] | None = None
+    work: Workload,
+    law: NoiseLaw,
+    progress: Progress | None = None,
+    bound: Bound | None = None,
+    known: dict[bytes, Found] | None = None,
 ) -> Draft:
     """The best product of one strategy per axis that was found, at cost 1; `known` has those of one axis."""
     asked = Products.of(work)
     found = best_product(asked, law, progress, known)
     spans = class_spans(found) if law == "gaussian" else {}
     strategy = of_blocks(work.schema.sizes, [(_placed(asked, found), unit_variance(law))], law)
-    return Draft(strategy, *lower_bound(work, law), spans=spans)
+    return Draft(strategy, *(bound or lower_bound(work, law)), spans=spans)
 
 
 def class_spans(found: Sequence[Found]) -> dict[int, Integers | None]:
@@ -155,7 +163,9 @@ def _placed(asked: Products, found: Sequence[Found]) -> list[Placed]:
     return [Placed(axis.attributes, Shape.of(axis.sizes, each.matrix)) for axis, each in pairs]
 
 
-def joint(work: Workload, law: NoiseLaw, progress: Progress | None = None) -> Draft | None:
+def joint(
+    work: Workload, law: NoiseLaw, progress: Progress | None = None, bound: Bound | None = None
+) -> Draft | None:
     """One strategy for all joint cells, at cost 1 (claim H-014); none for many cells or plain counts."""
     sizes = work.schema.sizes
     cells = math.prod(sizes[at] for at in work.attributes)
@@ -170,7 +180,7 @@ def joint(work: Workload, law: NoiseLaw, progress: Progress | None = None) -> Dr
     found = opt0(gram, law, times=_by_axes(work))
     placed = [Placed(axis.attributes, Shape.of(axis.sizes, found.matrix))]
     strategy = of_blocks(sizes, [(placed, unit_variance(law))], law)
-    return Draft(strategy, *lower_bound(work, law))
+    return Draft(strategy, *(bound or lower_bound(work, law)))
 
 
 def _by_axes(work: Workload) -> Callable[[Array], Array] | None:
@@ -258,7 +268,9 @@ def _products(asked: Products, traces: Sequence[Array], without: int | None = No
 MOST_CLUSTERS = 40
 
 
-def union(work: Workload, law: NoiseLaw, progress: Progress | None = None) -> Draft:
+def union(
+    work: Workload, law: NoiseLaw, progress: Progress | None = None, bound: Bound | None = None
+) -> Draft:
     """The best union of products found, at cost 1."""
     asked = Products.of(work)
     if not asked.axes:
@@ -266,11 +278,12 @@ def union(work: Workload, law: NoiseLaw, progress: Progress | None = None) -> Dr
     clusterings = list(_clusterings(asked))
     if not clusterings:
         raise Infeasible("all tables ask about the same attributes, so that there is nothing to unite")
-    bound = lower_bound(work, law)  # of several ways some may take too many products for these cells
+    proved = bound or lower_bound(work, law)
 
     def united(clusters: list[list[int]]) -> Draft:
-        return Draft(_united(work, asked, clusters, law, progress), *bound)
+        return Draft(_united(work, asked, clusters, law, progress), *proved)
 
+    # Some ways may take too many products for these cells.
     return best_of(work, [partial(united, clusters) for clusters in clusterings])
 
 
