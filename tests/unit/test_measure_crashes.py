@@ -5,13 +5,16 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 CRASHES = Path(__file__).parents[1] / "stress" / "test_measure_crashes.py"
 
 
-def test_fifty_kills_release_nothing_unpaid(tmp_path):
-    command = [sys.executable, str(CRASHES), "50", str(tmp_path)]
+@pytest.mark.parametrize(("points", "which"), [(50, "tables"), (20, "places")])
+def test_some_kills_release_nothing_unpaid(points, which, tmp_path):
+    command = [sys.executable, str(CRASHES), str(points), str(tmp_path), which]
     run = subprocess.run(command, capture_output=True, text=True, check=False)
     assert run.returncode == 0, run.stderr
     counts = json.loads(run.stdout)
-    assert counts["points"] == 50
+    assert counts["points"] == points
     assert counts["returned"]
