@@ -108,6 +108,7 @@ TARGET_QUERIES = 8_192  # listed one by one
 TARGET_ENTRIES = 2**23  # of the listed queries: 64 MB
 TARGET_RANK = 1_100  # rows of a strategy that a minute or two suffice for
 WEIGHED_CLASSES = 300  # classes of tables for whose weights blocks are solved again
+REWEIGHED_QUERIES = 2_000_000  # whose variances are listed to choose weights
 CENTRING_WORK = 1e8  # of one product with the Hessian; above, the search would take minutes
 JOINT_ENTRIES = 2_000_000  # of the query matrix of one attribute: 16 MB
 JOINT_WORK = 2e9  # multiplications of one product with the Hessian

@@ -254,3 +254,20 @@ def test_tables_with_unlike_queries_are_all_candidates_for_the_least_accurate():
     work = rs.all_tables(sizes([3, 4, 5]), ways=2, family=rs.prefix)
     mechanism = rs.plan(work, rs.privacy_cost(1), method="querysmasher").strategy
     assert len(list(mechanism.answerer.least_accurate(work.parts[0]))) == 3
+
+
+def test_weights_that_follow_the_largest_variances_lower_the_cost(monkeypatch):
+    schema = sizes([14, 9, 5])
+    work = rs.all_tables(schema, ways=2, family=rs.prefix) + rs.table(schema, ["a0", "a2"])
+    caps = [1.0] * len(work.parts)
+    least = dense_optimum(work, caps).upper
+    monkeypatch.setattr("residua.methods.scales.single_attribute.JOINT_WORK", 0.0)  # as of large tables
+    found = block_targets(work, caps, 1e-4)
+    monkeypatch.setattr("residua.methods.scales.targets.ROUNDS", 0)
+    before = block_targets(work, caps, 1e-4)
+    assert found.strategy.cost() < 0.99 * before.strategy.cost()
+    for draft in (found, before):
+        assert 0 < draft.everywhere <= least * (1 + 1e-4) <= draft.strategy.cost() * (1 + 2e-4)
+        assert draft.lower_bound <= draft.strategy.cost()
+        for group in work.groups():
+            assert draft.strategy.largest(group) <= 1 + 1e-6

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from residua._arrays import Array, Integers
-from residua._limits import WEIGHED_CLASSES
+from residua._limits import REWEIGHED_QUERIES, WEIGHED_CLASSES
 from residua.bounds import quick_bound
 from residua.decompose import decompose
 from residua.linalg.matrices import Measure, threads_for
@@ -28,6 +28,7 @@ from residua.methods.scales.cutting_planes import (
 from residua.methods.scales.query_pieces import Capped, Orbits, unweighted
 from residua.methods.scales.single_attribute import (
     PARTS,
+    Alone,
     alone_on_attributes,
     best_measures,
     free_orbits,
@@ -36,9 +37,13 @@ from residua.methods.scales.single_attribute import (
     weighted,
 )
 from residua.methods.scales.variance_rows import TableOrbits, table_orbits, weight_of
+from residua.methods.smasher import centred, roles_in
+from residua.methods.splits.blocks import is_joint
 from residua.strategy.strategy import Strategy
 from residua.workload import Table, TableRun, Workload
 
+ROUNDS = 3  # of plans whose weights follow the largest variances
+NEGLIGIBLE = 1e-9  # price of a table that is planned all the same
 MOST_PRICED = 2_000  # tables, the dearest ones, of which a mean is taken
 EXACT = 1e-9  # gap of shapes that symmetry determines
 
@@ -52,7 +57,7 @@ def block_targets(work: Workload, caps: Caps, tolerance: float, progress: Progre
             return problem.symmetric()
         first = problem.joined()
         if first is None:
-            return problem.bounded(min(problem.apart(), key=_cost))
+            return problem.reweighed(min(problem.apart(), key=_cost))
         measures = best_measures(problem.asked, progress) or problem.rough_measures()
         if measures == problem.strategy.measures:
             return problem.bounded(first)
@@ -137,14 +142,59 @@ class _Problem:
         totals = [quick_bound(self._mean(work, draft.prices)) for work in works]
         return replace(draft, everywhere=max(totals))
 
-    def _mean(self, work: Workload, prices: Sequence[Array]) -> Workload:
+    def reweighed(self, best: Draft) -> Draft:
+        """The best of some rounds of plans for means of all variances, whose weights follow the largest.
+
+        Weights of a table's queries are products of those of each attribute's (J-010).
+        """
+        alone, work = alone_on_attributes(self.asked, free_orbits(self.asked)), self.asked.work
+        few = work.tables <= WEIGHED_CLASSES and all(table.listable for table in work.groups())
+        if not alone or not few or work.count > REWEIGHED_QUERIES or any(map(is_joint, work.parts)):
+            return self.bounded(best)
+        draft, everywhere = best, 0.0
+        for _ in range(ROUNDS):
+            mean = self._mean(weighted(self.asked, alone), draft.prices, NEGLIGIBLE)
+            total = centred(mean, roles_in(mean, by_weight=True), self.tolerance, self.progress)
+            asked = replace(self.asked, orbits=Orbits.of_blocks(work, self.marks, total.strategy.layers))
+            shaped = replace(self, asked=asked, strategy=total.strategy, spans=total.spans)
+            draft = shaped.draft(*shaped.shared_out(), total.lower_bound)
+            best = min(best, draft, key=_cost)
+            alone = self._followed(alone, draft)
+        for own in (best, draft):
+            everywhere = max(everywhere, quick_bound(self._mean(weighted(self.asked, alone), own.prices)))
+        return replace(best, everywhere=everywhere)
+
+    def _followed(self, alone: Mapping[int, Alone], draft: Draft) -> dict[int, Alone]:
+        """Weights of each attribute's queries times the largest variance that each has in a table."""
+        largest = {(orbit, own): np.zeros(own.count) for orbit, each in alone.items() for own in each.queries}
+        for part, prices, cap in zip(self.asked.work.parts, draft.prices, self.asked.caps, strict=True):
+            for table, price in zip(part, prices.tolist(), strict=True):
+                if price <= NEGLIGIBLE:
+                    continue
+                ratios = (draft.strategy.variances(table) / cap).reshape(
+                    [f.queries.count for f in table.factors]
+                )
+                for place, factor in enumerate(table.factors):
+                    key = (int(self.asked.orbits.attributes[factor.attributes[0]]), factor.queries)
+                    if key in largest:
+                        others = tuple(at for at in range(ratios.ndim) if at != place)
+                        largest[key] = np.maximum(largest[key], ratios.max(axis=others))
+        moved = {}
+        for orbit, each in alone.items():
+            raw = {own: weights * largest[orbit, own] ** 2 for own, weights in each.queries.items()}
+            kept = {own: new / new.sum() if new.any() else each.queries[own] for own, new in raw.items()}
+            moved[orbit] = replace(each, queries=kept)
+        return moved
+
+    def _mean(self, work: Workload, prices: Sequence[Array], least: float = 0.0) -> Workload:
         """Tables whose total variance is a mean of variances over their caps, by the prices of the tables."""
         dearest = np.sort(np.concatenate(prices))[-MOST_PRICED:].min()
-        parts = []
+        chosen: list[tuple[Table, float, float]] = []
         for part, own, cap in zip(work.parts, prices, self.asked.caps, strict=True):
-            for table, price in zip(part, own.tolist(), strict=True):
-                if price >= dearest and price > 0:
-                    parts.append(replace(table, weight=price / (_weight(table) * float(np.max(cap)))))
+            shares = np.where(own >= dearest, np.maximum(own, least), 0.0).tolist()
+            chosen += [(t, share, float(np.max(cap))) for t, share in zip(part, shares, strict=True) if share]
+        whole = math.fsum(share for _, share, _ in chosen)
+        parts = [replace(t, weight=share / whole / (_weight(t) * cap)) for t, share, cap in chosen]
         return Workload(work.schema, tuple(parts))
 
     def rough_measures(self) -> tuple[Measure, ...]:
