@@ -73,7 +73,7 @@ def test_releases_that_share_noise_are_not_compared(tmp_path):
     plan = rs.plan(rs.table(SCHEMA, ["month", "sex"]), rs.zcdp("0.1"), over="month")
     stream = rs.Stream.create(tmp_path / "a.stream", plan, over="month", ledger=None)
     for month in ("1", "2"):
-        stream.measure(month, {"month": [int(month)] * 9, "sex": ["F"] * 9}, noise=rs.simulated(seed=1))
+        stream.measure(int(month), {"month": [int(month)] * 9, "sex": ["F"] * 9}, noise=rs.simulated(seed=1))
     now, before = stream.release(), stream.release("1")
     with pytest.raises(WorkloadError, match="share their noise"):
         now.change("sex", since=before)

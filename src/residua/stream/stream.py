@@ -180,7 +180,7 @@ class Stream:
 
     def measure(
         self,
-        period: str,
+        period: str | int,
         data: object,
         *,
         noise: Source | None = None,
@@ -194,7 +194,7 @@ class Stream:
         which every release states. Cut off at any moment, it can be called again: nothing is measured twice,
         and nothing is paid for twice (claim Y-003).
         """
-        facts = self._facts()
+        facts, period = self._facts(), str(period)
         number = self._turn(period, facts)
         source, book = source_and_ledger(noise, self.ledger or None)
         begun = f"begun.{number}"
@@ -264,6 +264,7 @@ class Stream:
         """All that was measured so far, or through a period, as one release about those periods.
 
         Its errors are exact, and it uses no later instalment; what it says of a period is never revised.
+        Its schema, `release.plan.schema`, ends with the last of those periods: ask for tables of that one.
         After the last period it is the release of the whole plan.
         """
         records = self._records()
