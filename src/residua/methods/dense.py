@@ -47,8 +47,9 @@ def dense(work: Workload, tolerance: float, progress: Progress | None = None) ->
     return Draft(strategy, lower, "all mechanisms", spans=spans)
 
 
-EVALUATIONS = 3.5  # of a solver, typically, those on fewer cells included
-FULL, PARTIAL = 4.0, 12.0  # operations of gathering rows, in units of rows * rank * cells, by their rank
+EVALUATIONS = 7.0  # of a solver, typically, those on fewer cells included
+STARTED = 3.5  # the same of full rank, from product weights
+GATHERED = 4.0  # operations of gathering rows, in units of rows * rank * cells
 FEW_CELLS = 512  # up to which equal weights do for a start
 
 
@@ -58,13 +59,13 @@ def dense_work(work: Workload) -> float:
     pairs = matrix_sizes(work, shared and [factor for factor in shared[1] if not _plain(factor.queries)])
     if any(cells > DENSE_CELLS for _, cells in pairs):
         return math.inf
-    gathered = 0.0
     if shared is None:
         ((_, cells),) = pairs
         ranks = [math.prod(min(f.queries.count, f.queries.cells) for f in g.factors) for g in work.groups()]
         pairs = [(min(sum(ranks), _residuals(work)), cells)]
-        gathered = (FULL if pairs[0][0] >= cells else PARTIAL) * sum(ranks) * min(pairs[0]) * float(cells)
-    return gathered + sum(EVALUATIONS * DECOMPOSED * float(min(pair)) ** 2 * pair[1] for pair in pairs)
+        if pairs[0][0] >= cells:
+            return (STARTED * DECOMPOSED * cells + GATHERED * sum(ranks)) * float(cells) ** 2
+    return sum(EVALUATIONS * DECOMPOSED * float(min(pair)) ** 2 * pair[1] for pair in pairs)
 
 
 def _residuals(work: Workload) -> int:
