@@ -15,6 +15,7 @@ import residua as rs
 from residua.errors import BudgetError, DataError, FileFormatError, LedgerError, SchemaError, WorkloadError
 from residua.evidence.facts import Facts
 from residua.report import release_contents
+from residua.report.words import methods_paragraph
 from residua.stream import storage
 from residua.stream import stream as streams
 from residua.stream.so_far import shortened
@@ -200,6 +201,8 @@ class TestReleases:
         )
         told = dict(release_contents(release).history)
         assert told["period of the data"] == "2026-01/2026-02"
+        paragraph = methods_paragraph(release_contents(release))
+        assert "measured in instalments, each period once, with" in paragraph
         assert told["instalments of one plan"].startswith("2 of 4; records of earlier periods")
 
 

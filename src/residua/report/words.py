@@ -257,7 +257,9 @@ def methods_paragraph(contents: Contents) -> str:
     program = contents.identity["report written by"]
     if contents.method != "auto":
         program += f", method \u201c{contents.method}\u201d"
-    times = "twice" if "combined from" in dict(contents.history) else "once"
+    history = dict(contents.history)
+    times = "twice" if "combined from" in history else "once"
+    times = "in instalments, each period once," if "instalments of one plan" in history else times
     hashes = ", ".join(
         f"{name} {contents.identity[name]}" for name in ("plan", "release") if name in contents.identity
     )
