@@ -150,7 +150,6 @@ def _starts(gram: Array, chain: Chain | None) -> Iterator[Array]:
         return
     if cells > MANY_CELLS and chain is None:
         yield FLAT * random.random((p // 2, cells))
-        return
     yield HEIGHT * _tree(cells)
     if cells > MANY_CELLS:
         return
