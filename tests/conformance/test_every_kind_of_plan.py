@@ -87,7 +87,7 @@ PLANS: dict[str, tuple[str, Callable[[], rs.Plan]]] = {
     "replaced unlike": ("vectorplaces", lambda: rs.plan(UNLIKE, GAUSS, method="places", unit=REPLACED)),
     "replaced union": ("diagonal", lambda: rs.plan(CROSSED, GAUSS, method="hdmm-union", unit=REPLACED)),
     "replaced by kinds": ("coarsened", lambda: rs.plan(CONDITIONS, GAUSS, unit=REPLACED)),
-    "laplace": ("nested", lambda: rs.plan(PREFIXES, LAPLACE)),
+    "laplace": ("kronecker", lambda: rs.plan(PREFIXES, LAPLACE)),
     "laplace marginals": ("kronecker", lambda: rs.plan(MARGINALS, LAPLACE, method="hdmm-marginals")),
     "laplace nested strategies": ("nested", lambda: rs.plan(PREFIXES, LAPLACE, method="hdmm-union")),
     "laplace union": ("diagonal", lambda: rs.plan(JOINT, LAPLACE, method="hdmm-union")),
