@@ -22,7 +22,7 @@ HEIGHT = 0.3  # of weights in starts that are not random
 FLAT = 0.1  # of random weights on many cells that are in no line, half as many sums as usual
 TRIALS = ((30, 4), (100, 2))  # evaluations that every start gets, and how many of them go on
 TRIALS_OF_MANY = ((30, 3), (60, 1))  # the same above FEW_CELLS
-MOST_STEPS, STEPS_TIMES_CELLS = 800, 512_000  # evaluations of the search that is followed to its end
+MOST_STEPS, LEAST_STEPS, STEPS_TIMES_CELLS = 800, 300, 512_000  # evaluations of the search that goes on
 LARGEST = 1e4  # weight of a cell in a sum: beyond it the cell itself is hardly measured any more
 STEP_GAIN = 1e-7  # relative; the search ends where a step gains less
 ALIKE = 1e-12  # relative difference of grams that is rounding
@@ -180,7 +180,7 @@ def descended(
     """The weights that quasi-Newton steps reach from `start`, rows of zeros left out."""
     if not len(start):
         return start
-    steps = steps or min(MOST_STEPS, STEPS_TIMES_CELLS // start.shape[1])
+    steps = steps or min(MOST_STEPS, max(LEAST_STEPS, STEPS_TIMES_CELLS // start.shape[1]))
     weights = downhill(value_of, start, steps=steps, gain=STEP_GAIN, most=LARGEST)
     return np.asarray(weights[weights.max(axis=1) > 0])
 
