@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from residua import bounds, engines
     from residua._measure import measure
     from residua.accuracy import half_width, relative, stddev, variance
-    from residua.contributions import contributions
+    from residua._contributions import contributions
     from residua.ledger import Ledger
     from residua.methods.registry import register_method
     from residua.noise import simulated
@@ -136,7 +136,7 @@ _ROOMS = {
     "residua": ("bounds", "engines"),
     "residua.release.combining": ("DifferentDataWarning", "combine"),
     "residua._measure": ("measure",),
-    "residua.contributions": ("contributions",),
+    "residua._contributions": ("contributions",),
     "residua.accuracy": ("half_width", "relative", "stddev", "variance"),
     "residua.ledger": ("Ledger",),
     "residua.methods.registry": ("register_method",),

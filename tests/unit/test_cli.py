@@ -301,7 +301,7 @@ def test_a_draft_uses_no_values_unless_told(place):
     run("init", "odd.csv", "--read-values", "--force")
     read = (place / "odd.yaml").read_text()
     assert read.count("read from the data: CONFIRM") == 3
-    assert "missing values are counted as (other): CONFIRM that" in read
+    assert "missing values are counted as (missing): CONFIRM that" in read
     assert "4 columns" not in run("plan", "odd.yaml").stdout
 
 

@@ -4,9 +4,9 @@ import grimp
 import pytest
 
 MAY_OPEN = {
-    "engines": {"_measure", "contributions", "kernel", "cli", "spec", "stream"},
-    "noise": {"_measure", "contributions", "kernel", "audit", "stream"},
-    "ledger": {"_measure", "contributions", "kernel", "cli", "audit", "evidence", "stream"},
+    "engines": {"_contributions", "_measure", "kernel", "cli", "spec", "stream"},
+    "noise": {"_contributions", "_measure", "kernel", "audit", "stream"},
+    "ledger": {"_contributions", "_measure", "kernel", "cli", "audit", "evidence", "stream"},
 }
 
 
