@@ -44,9 +44,9 @@ from residua.workload.sql import sql
 
 if TYPE_CHECKING:
     from residua import bounds, engines
+    from residua._contributions import contributions
     from residua._measure import measure
     from residua.accuracy import half_width, relative, stddev, variance
-    from residua._contributions import contributions
     from residua.ledger import Ledger
     from residua.methods.registry import register_method
     from residua.noise import simulated

@@ -31,6 +31,10 @@ def test_persons_are_counted_by_how_many_records_they_have(tmp_path):
     assert looked(VISITS, most=2) == [1, 2]
 
 
+def test_ids_may_be_any_whole_numbers():
+    assert looked({"patient_id": [7, 7, 7, 9, 2**62, 2**62, -5]}) == [2, 1, 1]
+
+
 def test_text_that_python_reads_is_counted_too(tmp_path):
     (tmp_path / "visits.csv").write_bytes("patient_id,day\né,1\né,2\n\xff,3\n".encode("latin-1"))
     assert looked(tmp_path / "visits.csv") == [1, 1, 0]

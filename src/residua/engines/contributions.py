@@ -41,7 +41,8 @@ def _counts(data: object, person: Person) -> Integers:
     known = ids.is_valid().to_numpy(zero_copy_only=False)
     if not known.all() and person.unit.missing_id == "error":
         raise refused(person)
-    found = np.bincount(numbered(ids.filter(known)), weights=counts[known]).astype(np.int64)
+    _, whose = np.unique(numbered(ids.filter(known)), return_inverse=True)
+    found = np.bincount(whose, weights=counts[known]).astype(np.int64)
     free = int(counts[~known].sum()) if person.unit.missing_id == "own" else 0
     return np.concatenate([found, np.ones(free, dtype=np.int64)])
 
