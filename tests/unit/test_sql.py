@@ -235,7 +235,7 @@ REFUSED_CONDITIONS = [
     ("sex < 'M'", "attribute 'sex' holds labels, which have no order"),
     ("place = 'NY'", "'NY' has no cell"),
     ("age IS NULL", "column 30: attribute 'age' has no cell for missing values"),
-    ("age IS NOT NULL", "with outside='other' they are counted in the cell '(other)'"),
+    ("age IS NOT NULL", "with outside='missing' they are counted in the cell '(missing)'"),
     ("age IS TRUE", "is not supported in a condition"),
     ("age = NULL", "no comparison with NULL is ever true"),
     ("age = kids", "'kids' is not a constant"),
