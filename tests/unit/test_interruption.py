@@ -42,6 +42,14 @@ except KeyboardInterrupt:
 """Planning it takes many decompositions of 4,000 x 4,000 matrices, ten seconds each."""
 
 
+@pytest.fixture(autouse=True)
+def ctrl_c_is_pythons_own():
+    """Whatever other tests have left, and though a shell starts tests in the background without it."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before if before is not None else signal.default_int_handler)
+
+
 def sent() -> None:
     os.kill(os.getpid(), signal.SIGINT)
     time.sleep(0.01)
