@@ -166,3 +166,10 @@ def test_levels_that_measure_different_pieces_are_no_plan():
     forged = Strategy(strategy.domains, strategy.shapes, tuple(layers), strategy.law, strategy.grain)
     with pytest.raises(FileFormatError, match="different things"):
         refuse_unfit(forged, plan.schema.sizes)
+
+
+def test_noise_that_leaves_nothing_to_tell_is_refused_in_words():
+    work, plan = some("one after another")
+    far = tuple(replace(layer, noise=np.full_like(layer.noise, np.inf)) for layer in plan.strategy.layers)
+    with pytest.raises(NotInSpan, match="noise so unequal"):
+        replace(plan.strategy, layers=far).variances(next(iter(work.groups())))

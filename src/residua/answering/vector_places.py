@@ -13,6 +13,7 @@ from residua._arrays import Array, Integers, Subsets
 from residua.answering.blocks import Layer, Measured, Shape, outer, rows_over
 from residua.answering.places import Asked, finer, nest_of, without_place
 from residua.answering.protocol import Answerer, Estimates, Estimator, apply_queries, not_in_span
+from residua.errors import NotInSpan
 from residua.linalg.classes import Classes
 from residua.linalg.vector_trees import VectorPasses, nested_bases, vector_passes, vector_solved
 from residua.workload import Factor, Identity, Partition, Table, TableRun
@@ -56,7 +57,13 @@ class VectorPlaces(Answerer):
             rows = [self.matrices[at] @ basis for at in members]
             precisions.append(own)
             squares.append(np.array([each.T @ each for each in rows]).reshape(-1, *[basis.shape[1]] * 2))
-        return vector_passes(self.nest.tree, precisions, squares)
+        try:
+            return vector_passes(self.nest.tree, precisions, squares)
+        except np.linalg.LinAlgError:  # a file may say anything
+            told = (
+                "places are measured with noise so unequal that floats do not tell what is known; plan again"
+            )
+            raise NotInSpan(told) from None
 
     def split(self, group: Table) -> tuple[int, Asked, Table, Array]:
         """Position of the factor on places, what it asks, the rest, and its rows over the other cells."""
