@@ -247,6 +247,8 @@ _METHODS: dict[NoiseLaw, dict[str, Method]] = {
     "laplace": _of_either_law("laplace"),
 }
 _METHODS["laplace"] = {"auto": _METHODS["laplace"]["hdmm"], **_METHODS["laplace"]}
+BUILT_IN = {law: tuple(sorted(own)) for law, own in _METHODS.items()}
+"""The names of those that are there whatever is registered."""
 
 
 def methods_for(noise: NoiseLaw) -> Mapping[str, Method]:
