@@ -285,6 +285,8 @@ def _filled(matrix: Array, cells: int, rank: int) -> Array:
 
 def with_budget(strategy: Strategy, allowed: Fraction) -> Strategy:
     """The integer strategy with its costs scaled to use up `allowed`, exactly accounted."""
+    if not float(allowed):
+        raise Infeasible("floats do not hold so small a budget; give more")
     whole, law = strategy.cost(), strategy.law
     grain = GRAINS - math.ceil(math.log2(allowed))
     most = math.floor(allowed * Fraction(2) ** grain)
