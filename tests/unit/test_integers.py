@@ -604,7 +604,8 @@ def test_levelling_ends_where_no_row_of_the_basis_reaches():
     assert np.array_equal(balanced_within(wanted, rounded, basis), rounded)
 
 
-def test_a_budget_that_no_float_holds_is_refused_in_words():
+@pytest.mark.parametrize("allowed", [Fraction(1, 10**400), Fraction(-1)])
+def test_a_budget_that_no_float_holds_is_refused_in_words(allowed):
     plan = rs.plan(rs.marginals(rs.Schema.of_sizes([2, 3]), up_to=1), rs.zcdp(1))
     with pytest.raises(Infeasible, match="so small a budget"):
-        rounding.with_budget(plan.strategy, Fraction(1, 10**400))
+        rounding.with_budget(plan.strategy, allowed)

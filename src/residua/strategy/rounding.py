@@ -285,7 +285,7 @@ def _filled(matrix: Array, cells: int, rank: int) -> Array:
 
 def with_budget(strategy: Strategy, allowed: Fraction) -> Strategy:
     """The integer strategy with its costs scaled to use up `allowed`, exactly accounted."""
-    if not float(allowed):
+    if float(allowed) <= 0:
         raise Infeasible("floats do not hold so small a budget; give more")
     whole, law = strategy.cost(), strategy.law
     grain = GRAINS - math.ceil(math.log2(allowed))
