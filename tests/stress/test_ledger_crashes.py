@@ -5,16 +5,16 @@ forks, so that a point takes milliseconds. As a test it runs itself so, which ke
 """
 
 import json
-import os
 import random
-import signal
 import subprocess
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
+
+from forked import Child
 
 from residua.ledger import Ledger
 from residua.privacy import Privacy, zcdp
@@ -42,34 +42,6 @@ class Counts:
     unacknowledged: int = 0
     hot_journals: int = 0
     created: int = 0
-
-
-@dataclass
-class Child:
-    """A forked process that runs `work(report)`; what it reports arrives through a pipe."""
-
-    work: Callable[[Callable[[str], None]], None]
-    pid: int = field(init=False)
-    pipe: int = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.pipe, far_end = os.pipe()
-        self.pid = os.fork()
-        if self.pid == 0:
-            try:
-                self.work(lambda line: os.write(far_end, f"{line}\n".encode()))
-            finally:
-                os._exit(1)  # only reached where the work ended or failed before the kill
-        os.close(far_end)
-
-    def kill(self) -> None:
-        os.kill(self.pid, signal.SIGKILL)
-        _, status = os.waitpid(self.pid, 0)
-        assert os.WIFSIGNALED(status), "the child ended by itself, so its work failed"
-
-    def reports(self) -> list[str]:
-        with open(self.pipe) as stream:
-            return stream.read().splitlines()
 
 
 def spend_for_ever(path: Path, report: Callable[[str], None]) -> None:

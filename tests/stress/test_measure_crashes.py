@@ -6,19 +6,18 @@ out of pytest.
 """
 
 import json
-import os
 import random
-import signal
 import subprocess
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
 import pytest
+from forked import Child
 
 import residua as rs
 from residua.kernel import measuring
@@ -48,34 +47,6 @@ class Counts:
     saved: int = 0
     wasted: int = 0
     scratch: int = 0
-
-
-@dataclass
-class Child:
-    """A forked process that runs `work(report)`; what it reports arrives through a pipe."""
-
-    work: Callable[[Callable[[str], None]], None]
-    pid: int = field(init=False)
-    pipe: int = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.pipe, far_end = os.pipe()
-        self.pid = os.fork()
-        if self.pid == 0:
-            try:
-                self.work(lambda line: os.write(far_end, f"{line}\n".encode()))
-            finally:
-                os._exit(1)  # only reached where the work ended or failed before the kill
-        os.close(far_end)
-
-    def kill(self) -> None:
-        os.kill(self.pid, signal.SIGKILL)
-        _, status = os.waitpid(self.pid, 0)
-        assert os.WIFSIGNALED(status), "the child ended by itself, so its work failed"
-
-    def reports(self) -> list[str]:
-        with open(self.pipe) as stream:
-            return stream.read().splitlines()
 
 
 def release_for_ever(plan: rs.Plan, ledger: Path, folder: Path, report: Callable[[str], None]) -> None:

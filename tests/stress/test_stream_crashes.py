@@ -6,18 +6,17 @@ so that a point takes milliseconds. As a test it runs itself so, which keeps for
 
 import hashlib
 import json
-import os
 import random
-import signal
 import subprocess
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
+from forked import Child
 
 import residua as rs
 from residua.stream.storage import Store
@@ -46,36 +45,6 @@ class Counts:
     returned: int = 0
     begun: int = 0
     finished: int = 0
-
-
-@dataclass
-class Child:
-    """A forked process that runs `work(report)`; what it reports arrives through a pipe."""
-
-    work: Callable[[Callable[[str], None]], None]
-    pid: int = field(init=False)
-    pipe: int = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.pipe, far_end = os.pipe()
-        self.pid = os.fork()
-        if self.pid == 0:
-            code = 1
-            try:
-                self.work(lambda line: os.write(far_end, f"{line}\n".encode()))
-                code = 0
-            finally:
-                os._exit(code)
-        os.close(far_end)
-
-    def kill(self) -> None:
-        os.kill(self.pid, signal.SIGKILL)
-        _, status = os.waitpid(self.pid, 0)
-        assert os.WIFSIGNALED(status) or os.WEXITSTATUS(status) == 0, "the child's work failed"
-
-    def reports(self) -> list[str]:
-        with open(self.pipe) as stream:
-            return stream.read().splitlines()
 
 
 def digest(stream: rs.Stream, number: int) -> str:
@@ -144,7 +113,7 @@ def main(points: int, folder: Path) -> None:
             ledger = rs.Ledger.create(folder / f"{number}.db", rs.zcdp(1), dataset="crashes")
             path = folder / f"{number}.stream"
             stream = rs.Stream.create(path, plan, over="month", ledger=folder / f"{number}.db")
-        child = Child(lambda report, own=stream.path: measure_on(own, codes, report))
+        child = Child(lambda report, own=stream.path: measure_on(own, codes, report), ends=True)
         time.sleep(chance.uniform(0, 2 * step))
         child.kill()
         reported = dict(line.split() for line in child.reports())
