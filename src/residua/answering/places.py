@@ -12,9 +12,9 @@ by itself, and figures are sums over R of products: of the places that a query a
 """
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 
 import numpy as np
 
@@ -359,15 +359,7 @@ class PlacesEstimator(Estimator):
         return np.moveaxis(found, 0, number).reshape(-1)
 
     def by_classes(self, subsets: Subsets, classes: Sequence[Classes]) -> Array:
-        rows = []
-        for subset in subsets.tolist():
-            factors = tuple(
-                Factor((at,), Identity(own.size) if own.trivial else Partition(own.classes))
-                for at, own in zip(subset, classes, strict=True)
-            )
-            found = self._answers(Table("", factors), strict=False)
-            rows.append(found.reshape([own.count for own in classes]))
-        return np.stack(rows)
+        return marginals_by(partial(self._answers, strict=False), subsets, classes)
 
     def _spread(self, cells: Array, depth: int) -> Array:
         """Residuals of the classes of a level, (classes, ..), shared out evenly among those of the last."""
@@ -380,3 +372,15 @@ class PlacesEstimator(Estimator):
     def run(self, tables: TableRun) -> Iterator[tuple[Integers, Array]]:
         for index, group in enumerate(tables):
             yield np.array([index]), self.answers(group)[None]
+
+
+def marginals_by(answers: Callable[[Table], Array], subsets: Subsets, classes: Sequence[Classes]) -> Array:
+    """Marginals of one shape added up by classes of cells, each answered as a table: (k, classes...)."""
+    rows = []
+    for subset in subsets.tolist():
+        factors = tuple(
+            Factor((at,), Identity(own.size) if own.trivial else Partition(own.classes))
+            for at, own in zip(subset, classes, strict=True)
+        )
+        rows.append(answers(Table("", factors)).reshape([own.count for own in classes]))
+    return np.stack(rows)

@@ -11,12 +11,12 @@ import numpy as np
 
 from residua._arrays import Array, Integers, Subsets
 from residua.answering.blocks import Layer, Measured, Shape, outer, rows_over
-from residua.answering.places import Asked, finer, nest_of, without_place
+from residua.answering.places import Asked, finer, marginals_by, nest_of, without_place
 from residua.answering.protocol import Answerer, Estimates, Estimator, apply_queries, not_in_span
 from residua.errors import NotInSpan
 from residua.linalg.classes import Classes
 from residua.linalg.vector_trees import VectorPasses, nested_bases, vector_passes, vector_solved
-from residua.workload import Factor, Identity, Partition, Table, TableRun
+from residua.workload import Table, TableRun
 
 OUTSIDE = 1e-9  # of a query's length: what is more is not in the span
 
@@ -198,14 +198,7 @@ class VectorPlacesEstimator(Estimator):
         return np.moveaxis(found, 0, number).reshape(-1)
 
     def by_classes(self, subsets: Subsets, classes: Sequence[Classes]) -> Array:
-        rows = []
-        for subset in subsets.tolist():
-            factors = tuple(
-                Factor((at,), Identity(own.size) if own.trivial else Partition(own.classes))
-                for at, own in zip(subset, classes, strict=True)
-            )
-            rows.append(self.answers(Table("", factors)).reshape([own.count for own in classes]))
-        return np.stack(rows)
+        return marginals_by(self.answers, subsets, classes)
 
     def run(self, tables: TableRun) -> Iterator[tuple[Integers, Array]]:
         for index, group in enumerate(tables):

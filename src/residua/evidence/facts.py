@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from residua._text import counted
-from residua.errors import NotInSpan, ResiduaError
+from residua.errors import ResiduaError
 from residua.ledger import Ledger
 from residua.plans import Plan
 from residua.release import Release
@@ -150,7 +150,7 @@ class Facts:
         """About how many records there are, as released with noise; None where that cannot be answered."""
         try:
             total = float(self.release.values(marginals(self.plan.schema, ways=0))[0])
-        except (NotInSpan, ResiduaError):
+        except ResiduaError:
             return None
         return max(0, round(total / self.plan.unit.max_records))
 
