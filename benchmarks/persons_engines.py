@@ -21,7 +21,7 @@ from _timing import Limits
 
 import residua as rs
 from residua.engines import DuckDB, Memory, Spark
-from residua.persons import Person
+from residua.privacy.unit import Person
 
 UNITS = (rs.Unit(id="who", max_records=4), rs.Unit(id="who", max_records=6, max_per={"a3": 1, "a5": 2}))
 PAIRS = list(combinations(range(len(SCHEMA)), 2))

@@ -29,9 +29,9 @@ from residua.accuracy.guesses import FORESEEN, Foresees, Guess
 from residua.accuracy.summaries import TableSummary, rows_of, summary_of
 from residua.errors import BudgetError, FileFormatError, Infeasible, NotInSpan, ResiduaError, WorkloadError
 from residua.kernel.measurement import Measurement, record_limit, refuse_few_records
-from residua.persons import Person
 from residua.privacy import Budget, Privacy, Unit, budget_from_manifest
-from residua.privacy.statement import bound_divisor, variance_ratio
+from residua.privacy.budgets import bound_divisor, variance_ratio
+from residua.privacy.unit import Person
 from residua.schema import Schema
 from residua.strategy.costs import batches_of
 from residua.strategy.format_1 import strategy_of_format_1

@@ -28,7 +28,7 @@ from residua.answering.periods import Periods
 from residua.answering.protocol import Answerer, Estimator
 from residua.linalg.classes import Classes, JointClasses
 from residua.linalg.matrices import Measure, centred_columns
-from residua.persons import Person
+from residua.privacy.unit import Person
 from residua.strategy.build import of_blocks, seen_by, whole_span
 from residua.strategy.integers import independent_integers
 from residua.strategy.joining import as_cells

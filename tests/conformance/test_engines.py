@@ -24,7 +24,7 @@ from shares import weights
 import residua as rs
 from residua import _measure
 from residua.engines import Derived, DuckDB, Memory, counts, engine_for, engine_with
-from residua.persons import Person
+from residua.privacy.unit import Person
 
 
 def _parquet(columns, folder):

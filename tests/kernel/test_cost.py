@@ -11,10 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from residua.kernel import block, cost
-from residua.kernel.block import block_cost, dearest_pair
+from residua.kernel import cost, measurement
 from residua.kernel.cost import added_cost, replaced_cost, separate_cost
-from residua.kernel.measurement import Measurement
+from residua.kernel.measurement import Measurement, block_cost, dearest_pair
 from residua.linalg.classes import Classes, JointClasses
 
 SIZES = (3, 2, 4, 1)
@@ -137,10 +136,10 @@ def test_with_less_room_the_cost_is_bounded_all_the_same(data, law, replaced, li
     with pytest.MonkeyPatch.context() as patch:
         for name in ("OWN", "TOGETHER", "CLUSTER", "APART", "AT_ONCE"):
             patch.setattr(cost, name, max(1, limit))
-        patch.setattr(block, "COMPARED", limit)
-        patch.setattr(block, "FRONT", limit // 6)
+        patch.setattr(measurement, "COMPARED", limit)
+        patch.setattr(measurement, "FRONT", limit // 6)
         patch.setattr(cost, "DEAREST", limit // 6)
-        patch.setattr(block, "CHUNK", limit)
+        patch.setattr(measurement, "CHUNK", limit)
         stated = (replaced_cost if replaced else added_cost)(found)
         assert stated <= separate_cost(found, replaced=replaced)
     most = (2 if law == "laplace" else 4) if replaced else 1
@@ -229,7 +228,7 @@ def test_laplace_noise_on_too_many_numbers_is_bounded_by_the_sum_of_two_cells():
     ]
     assert replaced_cost(found) == true_cost(found, replaced=True) == 8
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(block, "COMPARED", 8)
+        patch.setattr(measurement, "COMPARED", 8)
         assert replaced_cost(found[:1]) == 6
         assert replaced_cost(found) == 8  # 4 and 4: the first cell becomes the last
 
@@ -251,8 +250,8 @@ def test_products_of_columns_are_exact_whatever_their_size(bits, rows):
     matrix = generator.integers(-(2**bits), 2**bits, (rows, 5), endpoint=True)
     matrix[0, 0], matrix[-1, -1] = 2**bits, -(2**bits)
     wide = matrix.astype(object)
-    assert np.array_equal(block.gram_rows(matrix, slice(None)), wide.T @ wide)
-    assert np.array_equal(block.gram_rows(matrix, slice(1, 3)), (wide.T @ wide)[1:3])
+    assert np.array_equal(measurement.gram_rows(matrix, slice(None)), wide.T @ wide)
+    assert np.array_equal(measurement.gram_rows(matrix, slice(1, 3)), (wide.T @ wide)[1:3])
 
 
 def test_a_product_of_many_factors_is_compared_pair_by_pair_without_listing_its_cells():

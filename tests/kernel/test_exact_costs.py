@@ -8,11 +8,10 @@ import pytest
 
 import residua as rs
 from residua.errors import FileFormatError
-from residua.kernel.block import matrix_cost
 from residua.kernel.cost import added_cost, separate_cost
-from residua.kernel.measurement import largest_size
-from residua.persons import Person
-from residua.privacy.statement import noise_law
+from residua.kernel.measurement import largest_size, matrix_cost
+from residua.privacy.budgets import noise_law
+from residua.privacy.unit import Person
 from residua.strategy.costs import batches_of
 from residua.strategy.manifest import strategy_from_manifest, strategy_to_manifest
 from residua.strategy.rounding import rebudgeted

@@ -15,8 +15,8 @@ from residua.kernel.measuring import counted_answers
 from residua.kernel.person import person_cost
 from residua.ledger import Instalment, Ledger, book, sqlite
 from residua.ledger.periods import covered, following
-from residua.persons import Person
 from residua.privacy import Privacy, Unit, zcdp
+from residua.privacy.unit import Person
 
 RHO = Privacy.from_rho("0.4")
 MONTHS = {"periods": "month", "disjoint": True}

@@ -26,7 +26,7 @@ from residua.kernel import measuring
 from residua.kernel.measurement import Measurement
 from residua.ledger import sqlite
 from residua.noise import RoundedGaussian, SystemSource
-from residua.persons import Person
+from residua.privacy.unit import Person
 from residua.strategy.build import seen_by
 from residua.strategy.costs import record_cost
 from residua.strategy.rounding import rebudgeted

@@ -11,7 +11,7 @@ import pytest
 
 from residua.errors import BudgetError
 from residua.noise import DiscreteLaplace, RoundedGaussian, draw, laws, simulated
-from residua.privacy.statement import integer_variances
+from residua.privacy.budgets import integer_variances
 
 LAST = 1200  # probabilities beyond it do not matter
 KINDS = [RoundedGaussian, DiscreteLaplace]

@@ -14,8 +14,8 @@ from residua.kernel.cost import added_cost
 from residua.kernel.measurement import Measurement
 from residua.kernel.person import person_cost
 from residua.linalg.classes import Classes, JointClasses
-from residua.persons import Cap, Person
 from residua.privacy import Unit
+from residua.privacy.unit import Cap, Person
 
 SIZES = (3, 2, 2)
 CELLS = np.indices(SIZES).reshape(len(SIZES), -1)

@@ -19,7 +19,7 @@ from residua.errors import NotInSpan
 from residua.kernel.cost import added_cost, separate_cost
 from residua.kernel.measurement import Measurement
 from residua.linalg.matrices import Measure, centred_columns
-from residua.persons import Person
+from residua.privacy.unit import Person
 from residua.release import Measurements
 from residua.strategy.build import whole_span
 from residua.strategy.costs import batches_of, record_cost

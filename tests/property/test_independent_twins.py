@@ -19,8 +19,8 @@ from residua.linalg.matrices import Measure
 from residua.methods.blocks import Optimal, solve_blocks
 from residua.methods.draft import Draft
 from residua.methods.registry import methods_for, residualplanner_plus
-from residua.persons import Person
 from residua.privacy import Budget
+from residua.privacy.unit import Person
 from residua.schema import Attribute
 from residua.strategy.costs import record_cost
 from residua.strategy.strategy import Strategy

@@ -12,7 +12,7 @@ import residua as rs
 from residua.engines import Memory, persons
 from residua.engines.persons import Packing, ids_of, plain_ids
 from residua.engines.persons import kept as kept_of
-from residua.persons import Person
+from residua.privacy.unit import Person
 
 SCHEMA = rs.Schema(month=rs.Integer(0, 5), place=rs.Integer(0, 2), sex=rs.Integer(0, 1))
 QUARTERS = np.arange(6) // 3

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 import residua as rs
-from residua.persons import Person
+from residua.privacy.unit import Person
 from residua.strategy.costs import record_cost
 from residua.workload import Family, Table
 

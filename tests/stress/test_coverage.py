@@ -12,7 +12,7 @@ import pytest
 from pyarrow import csv
 
 import residua as rs
-from residua.privacy.statement import interval_margin
+from residua.privacy.budgets import interval_margin
 from residua.release.intervals import Intervals, whole_ends
 from residua.release.statistics import difference, mean, quantile, ratio, share
 

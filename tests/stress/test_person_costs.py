@@ -9,7 +9,7 @@ from random_plans import columns, random_workload
 import residua as rs
 from residua.kernel.person import person_cost
 from residua.methods.registry import methods_for
-from residua.persons import Person
+from residua.privacy.unit import Person
 
 PLANS = 1_000
 MOST_PATTERNS = 3_000

@@ -15,9 +15,9 @@ from residua.errors import Infeasible, NotInSpan
 from residua.kernel import measuring
 from residua.kernel.cost import added_cost, separate_cost
 from residua.kernel.measurement import record_limit
-from residua.persons import Person
 from residua.plans import Plan
 from residua.privacy import Unit
+from residua.privacy.unit import Person
 from residua.strategy import rounding
 from residua.strategy.costs import batches_of
 from residua.strategy.integers import independent_integers

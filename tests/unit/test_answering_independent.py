@@ -12,7 +12,7 @@ from residua.decompose import decompose
 from residua.linalg.matrices import Measure
 from residua.methods.blocks import Optimal, querysmasher, solve_blocks
 from residua.methods.registry import fourier, residualplanner_plus
-from residua.persons import Person
+from residua.privacy.unit import Person
 from residua.strategy.costs import record_cost
 from residua.strategy.format_1 import strategy_of_format_1
 from residua.strategy.manifest import strategy_from_manifest, strategy_to_manifest

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 import residua as rs
 from residua.answering.blocks import Placed, Shape
 from residua.answering.kronecker import Kronecker
-from residua.persons import Person
+from residua.privacy.unit import Person
 from residua.strategy.build import of_blocks
 from residua.strategy.costs import record_cost
 from residua.strategy.manifest import strategy_from_manifest, strategy_to_manifest

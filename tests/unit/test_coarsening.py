@@ -14,7 +14,7 @@ from residua.linalg.classes import Classes, common_refinement
 from residua.linalg.matrices import Measure
 from residua.methods import blocks, coarsening
 from residua.methods.blocks import Optimal
-from residua.persons import Person
+from residua.privacy.unit import Person
 from residua.strategy.rounding import measurable
 from residua.workload.views import View, classes_of, coarsened
 

@@ -10,7 +10,7 @@ from scipy import stats
 
 import residua as rs
 from residua.noise import DiscreteLaplace
-from residua.privacy.statement import bound_divisor
+from residua.privacy.budgets import bound_divisor
 from residua.release import Measurements, combining
 
 pytestmark = pytest.mark.filterwarnings(

@@ -17,7 +17,7 @@ import residua as rs
 from residua import engines
 from residua.engines import DuckDB, Memory
 from residua.engines.sources import bytes_of
-from residua.persons import Person
+from residua.privacy.unit import Person
 
 TEXT = rs.Schema(
     a=rs.Categorical(

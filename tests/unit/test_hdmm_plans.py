@@ -12,7 +12,7 @@ from residua.errors import BudgetError, NotInSpan, WorkloadError
 from residua.kernel.cost import added_cost, separate_cost
 from residua.methods.registry import methods_for
 from residua.noise import DiscreteLaplace
-from residua.privacy.statement import interval_margin
+from residua.privacy.budgets import interval_margin
 
 SCHEMA = rs.Schema(a=rs.Integer(0, 4), b=rs.Categorical("F", "M"), c=rs.Integer(0, 3))
 CODES = np.random.default_rng(5).integers(0, [5, 2, 4], (60, 3))

@@ -14,8 +14,8 @@ from flint import fmpz_mat
 import residua as rs
 from residua.decompose import decompose
 from residua.errors import Infeasible
-from residua.kernel.block import matrix_cost
 from residua.kernel.cost import added_cost, separate_cost
+from residua.kernel.measurement import matrix_cost
 from residua.linalg.matrices import Measure, project
 from residua.methods.blocks import Optimal, solve_blocks
 from residua.strategy import build, integers, rounding

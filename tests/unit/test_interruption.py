@@ -14,7 +14,7 @@ import residua as rs
 from residua.errors import Infeasible
 from residua.methods import registry
 from residua.methods.draft import best_of
-from residua.methods.interruption import Interruption, interruptible, interruption
+from residua.methods.effort import Interruption, interruptible, interruption
 
 SPEC = """
 schema:

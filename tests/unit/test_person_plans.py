@@ -9,7 +9,7 @@ import residua as rs
 from residua.kernel.person import person_cost
 from residua.methods.registry import methods_for
 from residua.methods.whole import whole_draft
-from residua.persons import Person
+from residua.privacy.unit import Person
 from residua.strategy.costs import record_cost, shared_for
 
 SCHEMA = rs.Schema(quarter=rs.Integer(0, 7), region=rs.Integer(0, 4), age=rs.Integer(0, 5))

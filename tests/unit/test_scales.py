@@ -12,7 +12,7 @@ from residua.methods.scales import cutting_planes as scales_rounds
 from residua.methods.scales import variance_rows as scales_tables
 from residua.methods.scales.cutting_planes import best_scales
 from residua.methods.scales.targets import block_targets
-from residua.persons import Person
+from residua.privacy.unit import Person
 from residua.solve.targets import solve_targets
 from residua.strategy.rounding import measurable
 from residua.workload import TableRun

@@ -7,8 +7,8 @@ import numpy as np
 
 from residua.audit.expected import Cells, dearest
 from residua.audit.neighbours import FEW, Neighbour, cells_of, codes, columns_of, strangers
-from residua.persons import Person
 from residua.plans import Plan
+from residua.privacy.unit import Person
 from residua.schema import Schema
 
 MOST = 12  # records of a person that has many

@@ -32,7 +32,7 @@ from residua.kernel.measuring import refuse_unkept
 from residua.ledger import Ledger
 from residua.noise import SystemSource
 from residua.plans import Plan
-from residua.privacy.statement import integer_variances
+from residua.privacy.budgets import integer_variances
 from residua.version import __version__
 
 DOUBT = 7.0  # standard errors from which on noise has another variance than its law

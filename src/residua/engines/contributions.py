@@ -10,7 +10,7 @@ import numpy as np
 from residua._arrays import Integers
 from residua.engines.memory import MemoryEngine
 from residua.engines.persons import ids_of, numbered, plain_ids, refused
-from residua.persons import Person
+from residua.privacy.unit import Person
 from residua.schema import Categorical, Schema
 from residua.schema.coding import is_a
 

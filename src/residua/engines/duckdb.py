@@ -32,7 +32,7 @@ from residua.engines.sources import (
 from residua.engines.texts import PLAINLY, Reading, is_utf8
 from residua.errors import DataError, Infeasible
 from residua.linalg.matrices import processors
-from residua.persons import Person
+from residua.privacy.unit import Person
 from residua.schema import Schema
 from residua.schema.coding import is_a
 

@@ -26,7 +26,7 @@ from residua.engines.marginals import Derived, Progress, extended, shares_of
 from residua.engines.persons import Packing, counted, ids_of
 from residua.errors import DataError, Infeasible
 from residua.linalg.matrices import processors
-from residua.persons import Person
+from residua.privacy.unit import Person
 from residua.schema import Schema
 from residua.schema.coding import is_a, shape_of
 

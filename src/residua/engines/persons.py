@@ -18,7 +18,7 @@ from residua._arrays import AnyArray, Integers
 from residua.engines.kernel import Block, narrowest
 from residua.engines.marginals import Engine
 from residua.errors import DataError
-from residua.persons import Person
+from residua.privacy.unit import Person
 from residua.schema import Schema
 from residua.schema.coding import columns_of
 

@@ -22,7 +22,7 @@ from residua.engines.persons import (
     without_missing,
 )
 from residua.errors import DataError
-from residua.persons import Person
+from residua.privacy.unit import Person
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -23,7 +23,7 @@ from residua.engines.marginals import Derived, Progress, Rereading, extended, sh
 from residua.engines.persons import Packing, counted, plain_ids, refused
 from residua.engines.sources import CSV, UNKNOWN, bytes_of, delimiter_of, is_parquet
 from residua.errors import DataError
-from residua.persons import Person
+from residua.privacy.unit import Person
 from residua.schema import Attribute, Categorical, Integer, Schema
 from residua.schema.coding import is_a, places_of
 

@@ -15,8 +15,15 @@ from fractions import Fraction
 import numpy as np
 
 from residua._arrays import Integers
-from residua.kernel.block import GRAIN_BITS, block_cost, column_costs, cost_power, costs_by_cell, grain_of
-from residua.kernel.measurement import Measurement
+from residua.kernel.measurement import (
+    GRAIN_BITS,
+    Measurement,
+    block_cost,
+    column_costs,
+    cost_power,
+    costs_by_cell,
+    grain_of,
+)
 from residua.kernel.paths import paths_cost
 from residua.linalg.classes import JointClasses
 

@@ -21,8 +21,8 @@ from residua.kernel.person import person_cost
 from residua.ledger import Instalment, Ledger
 from residua.linalg.classes import JointClasses
 from residua.noise import Law, Source, SystemSource, draw, simulated
-from residua.persons import Person
 from residua.privacy import Budget, Privacy, Unit
+from residua.privacy.unit import Person
 from residua.schema import Schema
 
 NUMBERS_AT_ONCE = 2**16  # that noise is drawn for

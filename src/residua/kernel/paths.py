@@ -14,8 +14,15 @@ import numpy as np
 
 from residua._arrays import Integers
 from residua.errors import BudgetError
-from residua.kernel.block import FITS, Whole, block_cost, cost_power, costs_by_cell, grain_of
-from residua.kernel.measurement import Measurement
+from residua.kernel.measurement import (
+    FITS,
+    Measurement,
+    Whole,
+    block_cost,
+    cost_power,
+    costs_by_cell,
+    grain_of,
+)
 
 JOINT_CELLS = 2**20  # of the attributes beside the places, or pairs of them, that are compared
 MOST_PROFILES = 2**8  # of joint cells, or pairs, that none outdoes: each is one pass through the tree

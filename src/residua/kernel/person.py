@@ -15,8 +15,10 @@ from operator import mul
 import numpy as np
 
 from residua._arrays import Integers
-from residua.kernel.block import (
+from residua.kernel.cost import added_cost, replaced_cost
+from residua.kernel.measurement import (
     FITS,
+    Measurement,
     Whole,
     block_cost,
     column_costs,
@@ -24,13 +26,12 @@ from residua.kernel.block import (
     dearest_pair,
     gram_rows,
     kron,
+    largest_size,
     matrix_cost,
 )
-from residua.kernel.cost import added_cost, replaced_cost
-from residua.kernel.measurement import Measurement, largest_size
 from residua.kernel.paths import paths_cost
-from residua.persons import Cap, Person
 from residua.privacy import NoiseLaw
+from residua.privacy.unit import Cap, Person
 
 Groups = Sequence[Integers]
 """For each class of a cap the cells that its records may be in."""

@@ -14,7 +14,7 @@ from residua._arrays import Array, Integers
 from residua._limits import BASELINE_CELLS, BASELINE_ENTRIES
 from residua.answering.blocks import Placed, Shape
 from residua.errors import Infeasible
-from residua.kernel.block import column_costs
+from residua.kernel.measurement import column_costs
 from residua.linalg.matrices import inverse_gram
 from residua.methods.draft import Draft
 from residua.methods.hdmm.demand import lower_bound
@@ -22,7 +22,7 @@ from residua.methods.hdmm.marginals import Weighing, plain_kernels, weighing_of,
 from residua.methods.hdmm.marginals import at_cost_one as weights_at_cost_one
 from residua.methods.hdmm.products import Products
 from residua.privacy import NoiseLaw
-from residua.privacy.statement import unit_variance
+from residua.privacy.budgets import unit_variance
 from residua.solve.newton import quasi_newton
 from residua.strategy.build import Spans, integer_span, of_blocks
 from residua.strategy.integers import independent_integers

@@ -8,7 +8,7 @@ from typing import Literal, Protocol
 
 from residua._arrays import Array, Integers
 from residua.errors import Infeasible
-from residua.methods.interruption import interruption
+from residua.methods.effort import interruption
 from residua.strategy.strategy import Strategy
 from residua.workload import Workload
 

@@ -14,7 +14,7 @@ from residua.errors import BudgetError
 from residua.noise.samplers import discrete_laplace, rounded_gaussian
 from residua.noise.source import Source
 from residua.privacy import NoiseLaw
-from residua.privacy.statement import integer_variances
+from residua.privacy.budgets import integer_variances
 
 _CHUNK = 2**14  # values drawn at once: their arrays stay in the processor's cache
 _LOG_2_ABOVE = Fraction(693_147_180_560, 10**12)

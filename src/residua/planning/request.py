@@ -1,52 +1,32 @@
-"""From work to plan, one way for every request.
+"""What `plan` is called with: each argument by itself, all together, and what Ctrl-C does."""
 
-A method drafts a real strategy and a bound; the draft is rounded to integers and scaled to the budget, which
-targets may leave open; the plan states its errors and its certificate.
-"""
-
-import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
-from fractions import Fraction
 from functools import partial
 
 from numpy.typing import ArrayLike
 
-from residua._limits import COUNTED_CELLS
-from residua.accuracy.figures import Figures, Fitness, Totals, certified, fitness_of, totals_of
+from residua._limits import COUNTABLE
+from residua._text import short
 from residua.accuracy.guesses import AnyTargets, Guess, resolved
-from residua.accuracy.targets import Asked, Targets, asked_of, largest_ratio, ratios_of, weighted_caps
-from residua.bounds import quick_bound
-from residua.errors import Infeasible, WorkloadError
-from residua.linalg.matrices import threads_for
-from residua.methods.coarsening import coarse_workload
-from residua.methods.draft import Draft, Progress
-from residua.methods.effort import Account
-from residua.methods.interruption import Interruption, interruptible, interruption
-from residua.methods.registry import loss_draft, residualplanner_plus, targets_draft
-from residua.methods.scales.priced import Loss, loss_at
-from residua.persons import Person
-from residua.planning.arguments import check_arguments, needed, refuse_contradictions
-from residua.planning.drafts import Request, total_draft, total_drafts
-from residua.planning.instalments import refuse_instalments, time_attribute
+from residua.accuracy.targets import Targets
+from residua.errors import BudgetError, SchemaError, WorkloadError
+from residua.methods.draft import Progress
+from residua.methods.effort import Account, Interruption, interruptible
+from residua.methods.registry import methods_for
+from residua.methods.scales.priced import Loss
+from residua.planning.drafts import Request, needed, planned
 from residua.plans import Plan
-from residua.privacy import Budget, Unit, privacy_cost
-from residua.privacy.conversions import text_above
-from residua.privacy.statement import bound_divisor, variance_ratio
-from residua.strategy.costs import ideal_scale, record_cost
-from residua.strategy.rounding import measurable, rebudgeted
-from residua.strategy.strategy import Strategy, refuse_uncounted
-from residua.workload import Table, Workload
+from residua.privacy import Budget, Unit
+from residua.privacy.unit import Person
+from residua.schema import Schema
+from residua.workload import Workload
+from residua.workload.queries import spelled
+from residua.workload.union import refuse_extremes
 
 DEFAULT_GAP = 1e-4
 ONE_RECORD = Unit()
-DIGITS = 7  # of the privacy cost that targets turn out to need
-MARGIN = Fraction(1) + Fraction(1, 10**9)  # more than floats lose between two ways to add up a variance
-SETTLING = 6  # times that the noise is set again: rounding it to integers is all that is left to settle
-INNER = 0.8  # of the gap, for the solver; the rest is for rounding to integers
-PROTECTS_NOBODY = 1e15  # a privacy cost that even 64-bit integers could not hold the noise of
-DROWNS_ALL = 1e-24  # and one whose noise would leave them no room
-ROUNDING = 1e-9  # a cost this much smaller than another is what rounding leaves of zero
+OBJECTIVES = ("total_variance", "max_variance")
 
 
 def plan(
@@ -145,7 +125,7 @@ def plan(
     refuse_instalments(request, budget, plain=targets is None and objective == "total_variance")
 
     def made(request: Request = request) -> Plan:
-        return _planned(request, budget, targets, objective, strategies, relax=relax, refine=refine)
+        return planned(request, budget, targets, objective, strategies, relax=relax, refine=refine)
 
     own = Interruption(keeps=interrupt == "best")
     try:
@@ -160,231 +140,103 @@ def plan(
     return replace(found, workload=work, undone=undone)
 
 
-def _planned(
-    request: Request,
-    budget: Budget | None,
-    targets: Targets | None,
-    objective: str | Loss,
-    strategies: Mapping[str, ArrayLike] | None,
+def check_arguments(
+    work: object,
+    budget: object,
+    unit: object,
+    method: object,
+    gap: object,
+    interrupt: object,
     *,
-    relax: bool,
-    refine: bool,
-) -> Plan:
-    """The plan of a request, before its tables are named as they were asked for."""
-    with threads_for(0):  # solvers of large blocks take more for themselves
-        if targets is None and objective == "total_variance":
-            return _for_total(request, needed(budget), strategies)
-        coarse = coarse_workload(request.work) if request.tied else None
-        if coarse is not None:  # whose attributes are others: records are bounded as if in one cell
-            units = coarse.view.units(request.units)
-            request = replace(request, work=coarse.work, person=Person(request.unit), units=units)
-        if targets is not None:
-            found = _for_targets(request, budget, targets, relax=relax, refine=refine)
-        elif isinstance(objective, str):
-            found = _for_largest(request, needed(budget))
-        else:
-            found = _for_loss(request, needed(budget), objective)
-    return found if coarse is None else replace(found, strategy=coarse.strategy(found.strategy))
-
-
-def _for_total(request: Request, budget: Budget, strategies: Mapping[str, ArrayLike] | None) -> Plan:
-    """The plan with the least total weighted variance."""
-    if strategies is None:
-        found = _best_of(request, budget, total_drafts(request, budget))
-    elif request.method != "residualplanner+":
+    without_budget: bool,
+) -> None:
+    """Nothing, or the error for an argument that is not what it should be."""
+    if not isinstance(work, Workload):
         raise WorkloadError(
-            f"strategies are for method 'residualplanner+'; method {request.method!r} finds its own"
+            f"plan needs a workload first, such as rs.marginals(schema, ways=2), not {short(work)}"
         )
-    else:
-        draft = residualplanner_plus(request.work, request.gap, request.progress, strategies)
-        found = _at_budget(request, budget, draft)
-    return _or_plain_cells(request, found) if request.method == "auto" and budget.law == "laplace" else found
-
-
-def _best_of(request: Request, budget: Budget, drafts: Iterator[Draft]) -> Plan:
-    """The plan of the first draft, or a better one of another that can be measured."""
-    found = _at_budget(request, budget, next(drafts))
-    with interruption().settled(found):
-        for draft in () if interruption().came else drafts:
-            try:
-                other = _at_budget(request, budget, draft)
-            except Infeasible:  # a table of too many cells, or noise that 64 bits do not hold
-                continue
-            found = min(found, other, key=lambda plan: plan.total_variance)
-    return found
-
-
-def _or_plain_cells(request: Request, found: Plan) -> Plan:
-    """The plan, or that of all joint cells where they can be counted and its answers are better.
-
-    Methods weigh real noise; integer noise on plain counts is narrower, at large epsilons by far (H-002).
-    """
-    work = request.work
-    if math.prod(work.schema.sizes[at] for at in work.attributes) > COUNTED_CELLS:
-        return found
-    try:
-        plain = _at_budget(request, found.budget, total_draft(request, found.budget, "identity"))
-    except Infeasible:  # some attribute has too many cells
-        return found
-    return min(found, plain, key=lambda each: each.total_variance)
-
-
-def _for_targets(
-    request: Request, budget: Budget | None, targets: Targets, *, relax: bool, refine: bool
-) -> Plan:
-    """The plan that meets every target with the least privacy, or by the widest margin at a budget.
-
-    A budget that cannot meet them is refused, unless `relax` allows all targets the same factor.
-    """
-    asked = asked_of(request.work, targets)
-    inner = INNER * request.gap
-    draft = targets_draft(request.method, *asked.with_free(), inner, request.progress, refine)
-    own = _record_cost(request, draft)
-    _refuse_extremes(own)
-    if budget is None:
-        budget, strategy = _cheapest(request, draft, own, asked)
-    else:
-        strategy = _rounded(request, draft, request.unit.allowance(budget))
-    cost = float(request.unit.allowance(budget) * request.unit.factor)
-    least = 0.0 if request.unit.replacing else draft.lower_bound * request.person.alike**2
-    fitness = fitness_of(asked, strategy, draft.prices, cost, least)
-    if fitness.factor > 1 and not relax:
-        raise _too_small(budget, fitness)
-    found = _finished(request, budget, draft, strategy, "targets", fitness.factor)
-    return replace(found, targets=fitness)
-
-
-def _for_largest(request: Request, budget: Budget) -> Plan:
-    """The plan with the least largest variance (each times the query's weight)."""
-    work, caps = request.work, weighted_caps(request.work)
-    draft = targets_draft(request.method, work, caps, INNER * request.gap, request.progress, False)
-    strategy = _rounded(request, draft, request.unit.allowance(budget))
-    largest = max(largest_ratio(strategy, part, cap) for part, cap in zip(work.parts, caps, strict=True))
-    return _finished(request, budget, draft, strategy, "max_variance", largest)
-
-
-def _for_loss(request: Request, budget: Budget, loss: Loss) -> Plan:
-    """The plan with the least loss of one mean variance per name of tables."""
-    work, allowed = request.work, request.unit.allowance(budget)
-    inner, account = INNER * request.gap, request.account
-    draft = loss_draft(request.method, work, loss, inner, request.progress, float(allowed), account)
-    strategy = _rounded(request, draft, allowed)
-    named = {name: work.select(name) for name in work.names}
-    means = [totals_of(strategy, own)[1] / own.count for own in named.values()]
-    return _finished(request, budget, draft, strategy, "loss", loss_at(loss, list(named), means))
-
-
-def _record_cost(request: Request, draft: Draft) -> float:
-    """About what a strategy costs one record; Infeasible where replacing one changes nothing measured."""
-    own = record_cost(draft.strategy, request.person)
-    if own <= ROUNDING * draft.strategy.cost():
-        raise Infeasible(
-            "the workload asks only for the number of records, which replacing one record cannot change: "
-            "publish it as it is, or protect adding and removing records (neighbours='add_remove')"
+    if work.count > COUNTABLE:
+        largest = max(work.groups(), key=lambda group: group.count)
+        raise WorkloadError(
+            f"table {largest.name!r} has {spelled(largest.count)} queries, more than a float can count; "
+            "ask fewer queries, or put them in tables of fewer attributes"
         )
-    return own
-
-
-def _rounded(request: Request, draft: Draft, allowed: Fraction) -> Strategy:
-    """The draft in integers, with noise that uses up what one record may cost."""
-    _record_cost(request, draft)  # there must be something to scale
-    refuse_uncounted(draft.strategy, request.work.schema.names)
-    return measurable(draft.strategy, draft.spans, allowed, request.person, units=request.units)
-
-
-def _at_budget(request: Request, budget: Budget, draft: Draft) -> Plan:
-    allowed = request.unit.allowance(budget)
-    try:
-        strategy = _rounded(request, draft, allowed)
-    except Infeasible:
-        scale = float(allowed) / _record_cost(request, draft)
-        totals_of(draft.strategy.scaled(scale), request.work)  # sums that overflow are the better reason
-        raise
-    return _finished(request, budget, draft, strategy, "total_variance")
-
-
-def _finished(
-    request: Request,
-    budget: Budget,
-    draft: Draft,
-    strategy: Strategy,
-    objective: str,
-    value: float | None = None,
-) -> Plan:
-    """The plan of an integer strategy: its errors, those of the draft that it was made of, its certificate.
-
-    `value` is what it makes of the objective, if that is not the total variance.
-    """
-    work, unit, allowed = request.work, request.unit, request.unit.allowance(budget)
-    scale = ideal_scale(draft.strategy, strategy, allowed, request.person)
-    real = draft.strategy.scaled(scale)
-    ideal = Figures.of(real, work, _ideal_totals(draft, real, scale, work) if value is None else None)
-    released = Figures.of(strategy, work, totals_of(strategy, work))
-    value = released.total_variance if value is None else value
-    most = request.person.most_for_one(budget)
-    lower = draft.lower_bound / (1.0 if objective == "loss" else bound_divisor(budget.law, most))
-    uniform = None if draft.uniform_total is None else draft.uniform_total / float(allowed)
-    if request.unit.replacing:  # of which a bound for adding or removing a record says nothing
-        lower, uniform = 0.0, None
-    elif request.person.caps:
-        lower, uniform = 0.0 if objective == "loss" else lower, None
-    certificate = certified(value, lower, draft.scope, objective)
-    if lower > 0 and draft.scope == "this block structure":
-        known = quick_bound(work) if objective == "total_variance" else draft.everywhere
-        everywhere = known / (1.0 if objective == "loss" else bound_divisor(budget.law, most))
-        certificate = replace(certificate, everywhere=everywhere if everywhere > 0 else None)
-    plan = Plan(work, budget, unit, request.method, strategy, certificate, objective, ideal, released)
-    return replace(plan, uniform_total=uniform, undone=tuple(request.account.undone))
-
-
-def _ideal_totals(draft: Draft, real: Strategy, scale: float, work: Workload) -> Totals:
-    """Weighted and unweighted sum of all ideal variances, from the method itself where it knows them."""
-    weights = {part.weight for part in work.parts}
-    own = (part for part in work.parts if isinstance(part, Table))
-    uneven = any(factor.queries.weights is not None for part in own for factor in part.factors)
-    if draft.value is None or len(weights) > 1 or uneven:
-        return totals_of(real, work)
-    weighted = draft.value / variance_ratio(real.law, scale)
-    return weighted, weighted / weights.pop()
-
-
-def _refuse_extremes(own: float) -> None:
-    if own > PROTECTS_NOBODY:
-        raise Infeasible(
-            f"the targets need a privacy cost of {own:.1e}, which protects nobody; allow variances "
-            f"{own:.1e} times as large for a cost of 1"
+    refuse_extremes(work)
+    spent = None if budget is None and without_budget else needed(budget)
+    if not isinstance(unit, Unit):
+        raise BudgetError(
+            f"unit is whose privacy is protected, such as rs.Unit(max_records=3), not {short(unit)}"
         )
-    if own < DROWNS_ALL:
-        raise Infeasible(
-            f"the targets allow so much noise (a privacy cost of {own:.1e}) that 64-bit integers do not hold "
-            f"it; ask for variances {DROWNS_ALL / own:.1e} times smaller"
+    known = methods_for("gaussian" if spent is None else spent.law)
+    if not isinstance(method, str) or method not in known:
+        where = ""
+        if spent is not None and isinstance(method, str) and method in methods_for("gaussian"):
+            where = f" with {spent.law} noise, which {spent!r} needs"
+        raise WorkloadError(f"there is no method {short(method)}{where}; there are {', '.join(known)}")
+    if not isinstance(gap, int | float) or not 0 < gap < 1:
+        raise WorkloadError(f"gap must be between 0 and 1, such as 1e-4, not {short(gap)}")
+    if interrupt not in ("stop", "best"):
+        raise WorkloadError(f"interrupt is 'stop' or 'best', what Ctrl-C does, not {short(interrupt)}")
+
+
+def refuse_contradictions(
+    budget: Budget | None, targets: Targets | None, objective: object, for_targets: bool
+) -> None:
+    """Nothing, or the error for arguments that do not go together."""
+    if objective not in OBJECTIVES and not callable(objective):
+        raise WorkloadError(
+            f"there is no objective {short(objective)}; there are {', '.join(OBJECTIVES)}, and functions of "
+            "variances"
         )
+    if targets is not None and objective != "total_variance":
+        raise WorkloadError(
+            "targets already say what matters, the least privacy that meets them; leave out "
+            f"objective={objective!r}, or leave out targets"
+        )
+    each_query = targets is not None or objective != "total_variance"
+    if each_query and budget is not None and budget.law == "laplace":
+        raise BudgetError(
+            f"targets and largest variances are planned with Gaussian noise, which cannot give {budget!r}; "
+            "give zcdp(rho) or approx_dp(epsilon, delta)"
+        )
+    if targets is None and for_targets:
+        raise WorkloadError("relax and refine go with targets, and there are none; leave them out")
 
 
-def _cheapest(request: Request, draft: Draft, own: float, asked: Asked) -> tuple[Budget, Strategy]:
-    """The least budget, to a few digits, at which what is released meets every target (claim G-001)."""
-    allowed = Fraction(own)
-    strategy = _rounded(request, draft, allowed)
-    for _ in range(SETTLING):
-        worst = Fraction(max(ratios_of(asked, strategy)))
-        needed = allowed * worst * MARGIN * request.unit.factor
-        budget = privacy_cost(text_above(needed, DIGITS))
-        allowed = request.unit.record_cost(budget)
-        strategy = rebudgeted(strategy, allowed, request.person)
-        if max(ratios_of(asked, strategy)) <= 1:
-            return budget, strategy
-    raise Infeasible(
-        "rounded to integers, the noise cannot be set so that every target holds; plan with targets that "
-        "differ less"
-    )
+def time_attribute(schema: Schema, over: str) -> int:
+    """The place of an attribute whose cells come in order, by its name or that of a level of it."""
+    at, _ = schema.resolve(over)
+    attribute = schema.attributes[at]
+    classes = schema.classes(over)
+    if schema.units[at] > 1 or attribute.other is not None or (classes[1:] < classes[:-1]).any():
+        raise SchemaError(
+            f"{over!r} is no run of periods: name an attribute whose cells come one after the other, such as "
+            "rs.Date(..., by='month'), without a cell for everything else"
+        )
+    return at
 
 
-def _too_small(budget: Budget, fitness: Fitness) -> Infeasible:
-    """The error for a budget that cannot meet the targets, which says by how much."""
-    worst = max(fitness.met, key=lambda line: line.ratio)
-    return Infeasible(
-        f"{budget!r} is a privacy cost of {float(budget.gaussian_cost()):.4g}, and these targets need "
-        f"{fitness.needed:.4g}, {fitness.factor:.4g} times that: at this budget the variances of "
-        f"{worst.name!r} would reach {fitness.factor:.4g} times their target ({worst.target.describe()}). "
-        "Give no budget to spend what it takes, or relax=True to allow all targets the same factor"
-    )
+def refuse_instalments(request: Request, budget: Budget | None, *, plain: bool) -> None:
+    """Nothing, or the error for what cannot be planned in instalments."""
+    if request.over is None:
+        if request.renew is not None:
+            raise WorkloadError("renew goes with over, the attribute of periods; give over= too")
+        return
+    if not plain or request.method != "auto":
+        raise WorkloadError(
+            "instalments are planned for the least total variance, by method 'auto'; leave out targets, "
+            "objective and method, or over"
+        )
+    if budget is not None and budget.law == "laplace":
+        raise WorkloadError(
+            f"instalments need Gaussian noise, which cannot give {budget!r}; give zcdp(rho) or "
+            "approx_dp(epsilon, delta)"
+        )
+    if request.tied:
+        raise WorkloadError(
+            "conditions joined across attributes are planned by classes of cells, which are not measured in "
+            "instalments; ask for them as rs.linear, or leave out over"
+        )
+    renew = request.renew
+    if renew is not None and renew != "doubling" and (type(renew) is not int or renew < 1):
+        raise WorkloadError(f"renew is a number of periods from 1 on, or 'doubling', not {renew!r}")

@@ -8,7 +8,7 @@ from scipy import sparse
 
 from residua._arrays import Array
 from residua.errors import WorkloadError
-from residua.privacy.statement import interval_margin
+from residua.privacy.budgets import interval_margin
 from residua.release.intervals import Intervals, fieller
 from residua.release.statistics import MOST_FIGURES, Answers
 from residua.workload import Workload

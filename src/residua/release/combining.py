@@ -22,7 +22,7 @@ from residua.errors import Infeasible, SchemaError, WorkloadError
 from residua.linalg.matrices import along_axes
 from residua.plans import Plan
 from residua.privacy import privacy_cost, pure_dp
-from residua.privacy.statement import bound_divisor
+from residua.privacy.budgets import bound_divisor
 from residua.release.measurements import Measurements
 from residua.release.release import Release
 from residua.strategy.joining import Numbers, as_cells, joined

@@ -17,7 +17,7 @@ from residua._arrays import Array, Flags
 from residua._files import whole_file
 from residua.accuracy.reliability import Reliability, Rule
 from residua.errors import WorkloadError
-from residua.privacy.statement import interval_margin
+from residua.privacy.budgets import interval_margin
 from residua.release import printing
 from residua.release.intervals import Intervals
 from residua.release.printing import TOTAL

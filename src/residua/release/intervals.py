@@ -8,7 +8,7 @@ import numpy as np
 
 from residua._arrays import Array, Flags
 from residua.errors import WorkloadError
-from residua.privacy.statement import interval_margin
+from residua.privacy.budgets import interval_margin
 
 DRAWS = 20_000  # of the largest of all errors, for simultaneous intervals
 

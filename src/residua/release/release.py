@@ -21,7 +21,7 @@ from residua.answering.protocol import Estimates, Estimator
 from residua.answers import Answers, asked_cells
 from residua.errors import FileFormatError, ResiduaError, WorkloadError
 from residua.plans import Content, Plan
-from residua.privacy.statement import interval_margin
+from residua.privacy.budgets import interval_margin
 from residua.release.asking import FIGURES, Asks
 from residua.release.changes import Compares
 from residua.release.crosstab import Tabulates

@@ -22,7 +22,7 @@ from residua._arrays import Array, Integers
 from residua.answers import Cells
 from residua.errors import WorkloadError
 from residua.plans import Plan
-from residua.privacy.statement import interval_margin
+from residua.privacy.budgets import interval_margin
 from residua.release.intervals import Intervals, fieller
 from residua.release.sources import refuse_shared_noise
 from residua.schema import Schema

@@ -13,7 +13,7 @@ from residua.accuracy.figures import OBJECTIVE_WORDS
 from residua.accuracy.guesses import Guess
 from residua.accuracy.reliability import Reliability
 from residua.errors import NotInSpan, WorkloadError
-from residua.privacy.statement import interval_margin
+from residua.privacy.budgets import interval_margin
 from residua.report.budgets import budget_words, overall, points_of, shares_of
 from residua.report.contents import (
     NO_RULE,

@@ -46,6 +46,12 @@ class Schema:
 
     names: tuple[str, ...]
     attributes: tuple[Attribute, ...]
+    sizes: tuple[int, ...] = field(compare=False)
+    """Number of cells of each attribute."""
+
+    units: tuple[int, ...] = field(compare=False)
+    """What the whole numbers add up to by which a record counts in the cells of each attribute."""
+
     _positions: dict[str, int] = field(compare=False)
 
     def __init__(self, attributes: Mapping[str, Attribute] | None = None, /, **named: Attribute) -> None:
@@ -62,6 +68,8 @@ class Schema:
             _check_attribute(name, attribute)
         object.__setattr__(self, "names", tuple(given))
         object.__setattr__(self, "attributes", tuple(given.values()))
+        object.__setattr__(self, "sizes", tuple(attribute.size for attribute in self.attributes))
+        object.__setattr__(self, "units", tuple(attribute.unit for attribute in self.attributes))
         object.__setattr__(self, "_positions", {name: number for number, name in enumerate(given)})
 
     @classmethod
@@ -105,19 +113,9 @@ class Schema:
         files.save_attributes(path, dict(zip(self.names, self.attributes, strict=True)))
 
     @property
-    def sizes(self) -> tuple[int, ...]:
-        """Number of cells of each attribute."""
-        return tuple(attribute.size for attribute in self.attributes)
-
-    @property
     def codes(self) -> tuple[int, ...]:
         """Number of codes that the values of each attribute are told apart by."""
         return tuple(attribute.codes for attribute in self.attributes)
-
-    @property
-    def units(self) -> tuple[int, ...]:
-        """What the whole numbers add up to by which a record counts in the cells of each attribute."""
-        return tuple(attribute.unit for attribute in self.attributes)
 
     @property
     def cells(self) -> int:

@@ -13,11 +13,11 @@ from residua._limits import SPAN_ENTRIES
 from residua.answering.blocks import Layer, Placed, Shape, whole_growth, whole_project
 from residua.answering.coarsened import QuerySplit
 from residua.errors import WorkloadError
-from residua.kernel.block import column_costs
+from residua.kernel.measurement import column_costs
 from residua.linalg.classes import spread_over
 from residua.linalg.matrices import Measure
 from residua.privacy import NoiseLaw
-from residua.privacy.statement import parameter_of
+from residua.privacy.budgets import parameter_of
 from residua.schema import Schema
 from residua.strategy.integers import completed, independent_integers
 from residua.strategy.strategy import Domain, Strategy

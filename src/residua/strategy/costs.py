@@ -10,12 +10,11 @@ import numpy as np
 from residua._arrays import Array, Integers
 from residua.answering.blocks import Layer
 from residua.errors import BudgetError, Infeasible
-from residua.kernel.block import block_cost, column_costs, cost_power, matrix_cost
 from residua.kernel.cost import MOST_BLOCKS
-from residua.kernel.measurement import Measurement
+from residua.kernel.measurement import Measurement, block_cost, column_costs, cost_power, matrix_cost
 from residua.kernel.person import block_costs, person_cost, separate_person_cost
-from residua.persons import Person
-from residua.privacy.statement import variance_ratio
+from residua.privacy.budgets import variance_ratio
+from residua.privacy.unit import Person
 from residua.strategy.strategy import Strategy
 
 Costs = Callable[[int, Integers], tuple[list[Fraction], Integers]]

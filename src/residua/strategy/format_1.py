@@ -20,7 +20,7 @@ from residua._manifests import (
 from residua.answering.blocks import Placed
 from residua.errors import FileFormatError
 from residua.privacy import NoiseLaw
-from residua.privacy.statement import noise_law
+from residua.privacy.budgets import noise_law
 from residua.strategy.build import Spans, of_blocks, runs_of, seen_by
 from residua.strategy.manifest import (
     grain_of,

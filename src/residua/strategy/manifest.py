@@ -27,7 +27,7 @@ from residua.kernel.measurement import LARGEST_ENTRY
 from residua.linalg.classes import Classes, JointClasses
 from residua.linalg.matrices import Measure
 from residua.linalg.trees import Nest
-from residua.privacy.statement import noise_law
+from residua.privacy.budgets import noise_law
 from residua.strategy.strategy import Domain, Strategy
 from residua.workload.explicit import classes_from_array
 from residua.workload.views import View

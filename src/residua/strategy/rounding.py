@@ -17,11 +17,11 @@ from residua._arrays import Array, Integers
 from residua._limits import FILLED_ROWS
 from residua.answering.blocks import Layer, Memory, Shape, shape_uses
 from residua.errors import Infeasible
-from residua.kernel.block import matrix_cost
+from residua.kernel.measurement import matrix_cost
 from residua.linalg.matrices import Measure
-from residua.persons import Person
 from residua.privacy import NoiseLaw
-from residua.privacy.statement import integer_variances
+from residua.privacy.budgets import integer_variances
+from residua.privacy.unit import Person
 from residua.strategy.build import Spans
 from residua.strategy.costs import proved_cost
 from residua.strategy.integers import (

@@ -30,10 +30,10 @@ from residua.answering.places import Places
 from residua.answering.protocol import Answerer, Estimates
 from residua.answering.vector_places import VectorPlaces
 from residua.errors import Infeasible
-from residua.kernel.block import column_costs
+from residua.kernel.measurement import column_costs
 from residua.linalg.matrices import Measure
 from residua.privacy import NoiseLaw
-from residua.privacy.statement import variance_ratio
+from residua.privacy.budgets import variance_ratio
 from residua.workload import Table, TableRun
 from residua.workload.queries import spelled
 from residua.workload.views import View

@@ -8,9 +8,9 @@ import numpy as np
 from residua._arrays import Array, Integers
 from residua._limits import COMPARED_CELLS, UNSPENT_CELLS, UNSPENT_COSTS
 from residua.errors import WorkloadError
-from residua.kernel.block import column_costs
+from residua.kernel.measurement import column_costs
 from residua.linalg.matrices import join, spread
-from residua.persons import Person
+from residua.privacy.unit import Person
 from residua.strategy.joining import joint_cells
 from residua.strategy.strategy import Strategy, refuse_places
 from residua.workload import Table, Workload

@@ -23,10 +23,10 @@ from residua.kernel.measuring import refuse_unkept, source_and_ledger
 from residua.ledger import Instalment, Ledger
 from residua.ledger.postgres import PREFIXES
 from residua.noise import Source
-from residua.persons import Person
 from residua.planning import plan as planned
-from residua.planning.instalments import time_attribute
+from residua.planning.request import time_attribute
 from residua.plans import Plan
+from residua.privacy.unit import Person
 from residua.release import Measurements, Release, audit_record
 from residua.schema.coding import hint
 from residua.strategy.strategy import refuse_uncounted

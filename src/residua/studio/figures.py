@@ -13,8 +13,8 @@ from residua.accuracy.figures import OBJECTIVE_WORDS
 from residua.errors import NotInSpan, ResiduaError, WorkloadError
 from residua.plans import Plan
 from residua.privacy import Budget, Privacy, Unit, budget_from_manifest
+from residua.privacy.budgets import interval_margin
 from residua.privacy.conversions import text_above
-from residua.privacy.statement import interval_margin
 from residua.report.budgets import DELTA, budget_words, overall, shares_of
 from residua.report.gather import asked_words
 from residua.report.words import (

@@ -14,11 +14,11 @@ from residua.accuracy.figures import Figures
 from residua.errors import NotInSpan, ResiduaError
 from residua.kernel.measurement import refuse_few_records
 from residua.kernel.person import person_cost
-from residua.persons import Person
 from residua.plans import Plan
 from residua.privacy import Privacy
+from residua.privacy.budgets import bound_divisor
 from residua.privacy.conversions import text_above
-from residua.privacy.statement import bound_divisor
+from residua.privacy.unit import Person
 from residua.release import Release
 from residua.verify.bound import Bracket, over_all_cells, over_blocks
 from residua.verify.variances import Found, Recomputed, centred_pieces, way_for, weights_of

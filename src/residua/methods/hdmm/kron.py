@@ -21,7 +21,7 @@ from residua.methods.hdmm.marginals import plain_kernels, weighted_terms
 from residua.methods.hdmm.p_identity import Found, opt0
 from residua.methods.hdmm.products import TOTAL, Around, Axis, Products, better_kernel, gram_of
 from residua.privacy import NoiseLaw
-from residua.privacy.statement import unit_variance
+from residua.privacy.budgets import unit_variance
 from residua.strategy.build import of_blocks
 from residua.strategy.strategy import Strategy
 from residua.workload import Queries, Workload

@@ -29,7 +29,7 @@ from residua.linalg.matrices import subsets_of
 from residua.methods.draft import Draft, Progress
 from residua.methods.hdmm.demand import Kernel, asked_by, closed_form, demands, given, lower_bound, precisions
 from residua.privacy import NoiseLaw
-from residua.privacy.statement import unit_variance
+from residua.privacy.budgets import unit_variance
 from residua.solve.descent import downhill
 from residua.solve.newton import quasi_newton
 from residua.strategy.build import of_blocks
