@@ -5,11 +5,22 @@ from itertools import product
 
 import numpy as np
 import pytest
-from places_twin import dense_queries, dense_rows, hierarchy, joint_optimum
+from places_twin import (
+    UNEVEN,
+    dense_queries,
+    dense_rows,
+    excess,
+    hierarchy,
+    joint_optimum,
+    places_of,
+    weighed,
+)
 from pyarrow import parquet
 
 import residua as rs
 from residua.errors import DataError, Infeasible, NotInSpan, WorkloadError
+from residua.linalg.trees import Nest
+from residua.methods.placed import by_half
 from residua.strategy.costs import batches_of
 from residua.verify import verify
 
@@ -88,6 +99,27 @@ def test_plans_of_counts_are_within_a_thousandth_of_the_least_rmse_of_all_mechan
     assert plan.ideal.rmse <= 1.001 * joint_optimum(work)
     assert plan.certificate.scope == "all mechanisms"
     assert plan.certificate.gap <= 0.01
+
+
+@pytest.mark.parametrize(
+    "which", ["one large", "large beside small", "powers of two at two levels", "chains"]
+)
+@pytest.mark.parametrize("weights", [(1,) * 5, (100, 30, 5, 1, 0.3)])
+def test_plans_of_counts_on_uneven_trees_are_within_a_thousandth_of_the_least_rmse(which, weights):
+    assert excess(weighed(rs.Schema(place=places_of(UNEVEN[which])), [], weights)) <= 1e-3
+
+
+def test_plans_on_uneven_trees_with_other_attributes_are_within_a_thousandth_of_the_least_rmse():
+    schema = rs.Schema(place=places_of([[1], [1], [12], [1, 1, 20]]), sex=rs.Categorical("F", "M", "X"))
+    assert excess(weighed(schema, ["sex"], (100, 30, 5, 1))) <= 1.5e-3
+
+
+def test_siblings_are_in_two_groups_with_about_half_of_the_leaves():
+    place = places_of([[1, 2, 4], [3, 3], [1, 1, 5]])
+    tree = Nest.of([place.level_of(level) for level in place.levels]).tree
+    assert by_half(tree, 0).tolist() == [1, 0, 1]
+    assert by_half(tree, 1).tolist() == [0, 0, 1, 2, 2, 3, 3, 4]
+    assert by_half(tree, 2).tolist() == np.repeat(np.arange(8), [1, 2, 4, 3, 3, 1, 1, 5]).tolist()
 
 
 @pytest.mark.parametrize("seed", [1, 2])

@@ -65,6 +65,25 @@ class Placed:
         )
         return cls(place, nest, kept) if len(depths) > 1 else None
 
+    def grouped(self) -> "Placed | None":
+        """The same with a level between every two, on which siblings are in two groups by size.
+
+        Nobody asks for the groups; measured, they help where siblings are uneven (claim T-015). None where
+        all siblings are alike.
+        """
+        depths, classes = [0], []
+        for level, finer in enumerate(self.nest.classes[1:]):
+            groups = by_half(self.nest.tree, level)
+            if self.nest.tree.sizes[level] <= groups.max() < self.nest.tree.sizes[level + 1] - 1:
+                classes.append(groups[self.nest.ranks[level + 1][finer]])
+            classes.append(finer)
+            depths.append(len(classes))
+        if len(classes) == self.nest.tree.depth:
+            return None
+        nest, moved = Nest.of(classes), np.array(depths)
+        tables = ((group, replace(own, nest=nest, depths=moved[own.depths])) for group, own in self.tables)
+        return Placed(self.place, nest, tuple(tables))
+
     def others(self, schema_work: Workload) -> Workload:
         """The tables without places, each as heavy as all its nodes together."""
         groups = (replace(group, weight=group.weight * asked.count) for group, asked in self.tables)
@@ -112,6 +131,31 @@ class Placed:
             else:
                 numbers.append(0)
         return tuple(found), numbers
+
+
+def by_half(tree: Tree, level: int) -> Integers:
+    """For each child of the nodes of a level a number of its group: two a node, or one of equal siblings.
+
+    A group has about half of the leaves; siblings with equally many are in one.
+    """
+    leaves = np.ones(tree.sizes[-1])
+    for above in range(tree.depth - 1, level, -1):
+        leaves = tree.plain_up(above, leaves)
+    parents, starts = tree.parents[level], tree.starts[level]
+    order = np.lexsort((leaves, parents))
+    running = np.cumsum(leaves[order])
+    below = running - (running - leaves[order])[starts][parents]  # of the siblings that are no larger
+    half = np.add.reduceat(leaves, starts)[parents] / 2
+    last = np.append(np.diff(parents) > 0, True)
+    uneven = np.append(np.diff(leaves[order]) > 0, False) & ~last  # where a group may end
+    distance = np.where(uneven, np.abs(below - half), np.inf)
+    nearest = np.minimum.reduceat(distance, starts)[parents]
+    ends = np.flatnonzero((distance == nearest) & uneven)
+    cut = np.full(tree.sizes[level], -1)
+    cut[parents[ends[::-1]]] = ends[::-1]  # the first of several
+    numbers = np.empty(len(order), dtype=np.int64)
+    numbers[order] = 2 * parents + (np.arange(len(order)) > cut[parents])
+    return np.unique(numbers, return_inverse=True)[1].reshape(-1).astype(np.int64)
 
 
 def marks(weights: Sequence[Array]) -> list[Integers] | None:

@@ -6,14 +6,14 @@ a place. What every node gets is found for all blocks at once (claims T-003, T-0
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cached_property
 
 import numpy as np
 
 from residua._arrays import Array
-from residua._limits import BOUND_CELLS, CAPPED_KINDS
+from residua._limits import BOUND_CELLS, CAPPED_KINDS, GROUPED_PLACES
 from residua.answering.blocks import Layer, outer
 from residua.answering.independent.answerer import Independent
 from residua.bounds.trees import product_bound
@@ -36,14 +36,24 @@ NEAR = 1e-3  # of the value: a distance from the bound at which nothing else is 
 def places(work: Workload, tolerance: float, progress: Progress | None = None) -> Draft:
     """Nodes of a hierarchy measured, each with its own precision; the other attributes split as always."""
     found = _placed(work)
-    split = _by_subsets(found, work, tolerance, progress)
-    proved = split.scope == "all mechanisms" and split.total(work) <= (1 + NEAR) * split.lower_bound
-    joint = None if proved else vector_places(found, work.schema.sizes, tolerance)
-    if joint is None:
-        return split
-    best = min(split, joint, key=lambda draft: draft.total(work))
-    known = [draft.lower_bound for draft in (split, joint) if draft.scope == "all mechanisms"]
-    return replace(best, lower_bound=max(known), scope="all mechanisms")
+    ways: list[Callable[[], Draft | None]] = [
+        lambda: _by_subsets(found, work, tolerance, progress),
+        lambda: None if (own := _grouped(found)) is None else _by_subsets(own, work, tolerance, progress),
+        lambda: vector_places(found, work.schema.sizes, tolerance),
+    ]
+    drafts: list[Draft] = []
+    for way in ways:
+        drafts += [] if (draft := way()) is None else [draft]
+        best = min(drafts, key=lambda each: each.total(work))
+        bounds = [each.lower_bound for each in drafts if each.scope == "all mechanisms"]
+        if bounds and best.total(work) <= (1 + NEAR) * max(bounds):
+            break
+    return replace(best, lower_bound=max(bounds), scope="all mechanisms") if bounds else best
+
+
+def _grouped(found: Placed) -> Placed | None:
+    """The same with groups of siblings, where those are uneven and not too many."""
+    return found.grouped() if sum(found.nest.tree.sizes) <= GROUPED_PLACES else None
 
 
 def _placed(work: Workload) -> Placed:
