@@ -51,6 +51,7 @@ KEPT_FIGURES = 4_000_000  # numbers kept of a class of tables, for the next tabl
 COVARIANCE_CELLS = 2_600  # of a table whose variances are read off the covariance of its cells
 
 NOISE_LEVELS = 4_096  # different amounts of noise at the places of one level; more take long to draw
+GIVEN_NUMBERS = 2_000  # publicly known ones that any plan's answers are conditioned on, by a dense inverse
 GROUPED_PLACES = 20_000  # of all levels, in trees whose uneven siblings are also measured in two groups
 PLACE_QUERIES = 2_000_000_000  # times places, of sets that are no places of a level: a minute
 

@@ -38,10 +38,14 @@ Pieces = Iterator[tuple[Subset, list[Part]]]
 
 @dataclass(eq=False)
 class Channel:
-    """What is measured of one subset of the other attributes: its precisions, (nodes, 1) a level."""
+    """What is measured of one subset of the other attributes: its precisions, (nodes, 1) a level.
+
+    Totals with infinite precision are `known`, (nodes, rows) a level.
+    """
 
     nest: Nest
     precisions: list[Array]
+    known: list[Array] | None = None
 
     @property
     def depth(self) -> int:
@@ -53,11 +57,11 @@ class Channel:
         """Variances of all node totals."""
         return passes(self.nest.tree.cut(self.depth), self.precisions)
 
-    def solved(self, sides: Sequence[Array | None]) -> Array:
+    def solved(self, sides: Sequence[Array | None], known: list[Array] | None = None) -> Array:
         """Totals of the classes of the last level, (classes, k), for sides by classes of each level."""
         pairs = zip(sides, self.nest.ranks[: len(sides)], strict=True)
         order = [None if own is None else own[np.argsort(rank)] for own, rank in pairs]
-        found = solved(self.nest.tree.cut(self.depth), self.precisions, self.passes, order)
+        found = solved(self.nest.tree.cut(self.depth), self.precisions, self.passes, order, known)
         return found[-1][self.nest.ranks[self.depth]]
 
 
@@ -169,7 +173,7 @@ class Places(Answerer):
                 own = numbers[at] if at in numbers else plain[at, row][None]
                 noise = self.layers[at].noise if at in numbers else self.layers[at].noise[row : row + 1]
                 sides[self.depths[at]] = own / noise[:, None]
-            totals = channel.solved(sides)
+            totals = channel.solved(sides, channel.known)
             number = self.blocks.layers.index(layer)
             ((_, cells),) = residuals_of(
                 self.blocks, [(number, np.zeros(len(totals), dtype=np.int64), totals)]

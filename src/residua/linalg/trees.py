@@ -15,7 +15,7 @@ from functools import cached_property
 
 import numpy as np
 
-from residua._arrays import Array, Integers
+from residua._arrays import Array, Flags, Integers
 
 Levels = tuple[Array, ...]
 
@@ -192,7 +192,10 @@ class Passes:
 
 
 def passes(tree: Tree, precisions: Sequence[Array]) -> Passes:
-    """Variances of the best estimates of all node totals: one pass up, one down (claim T-001)."""
+    """Variances of the best estimates of all node totals: one pass up, one down (claim T-001).
+
+    Totals that are known have infinite precision (claim T-016).
+    """
     below = [_reciprocal(precisions[-1])]
     sums: list[Array] = []
     for level in range(tree.depth - 1, -1, -1):
@@ -201,7 +204,7 @@ def passes(tree: Tree, precisions: Sequence[Array]) -> Passes:
     final = [below[0]]
     for level, parents in enumerate(tree.parents):
         total, own = sums[level][parents], below[level + 1]
-        share = np.divide(own, total, out=np.zeros_like(own), where=np.isfinite(total))
+        share = np.divide(own, total, out=np.zeros_like(own), where=np.isfinite(total) & (total > 0))
         missing = np.subtract(total, final[-1][parents], out=np.zeros_like(own), where=np.isfinite(total))
         final.append(own - share**2 * missing)
     return Passes(tuple(below), tuple(sums), tuple(final))
@@ -212,25 +215,40 @@ def _reciprocal(values: Array) -> Array:
 
 
 def solved(
-    tree: Tree, precisions: Sequence[Array], found: Passes, sides: Sequence[Array | None]
+    tree: Tree,
+    precisions: Sequence[Array],
+    found: Passes,
+    sides: Sequence[Array | None],
+    known: Sequence[Array] | None = None,
 ) -> list[Array]:
     """Totals of all nodes of the solution y of `X y = sum of sides`, each node's spread over its leaves.
 
     `X` is the sum over nodes of precision times `1_u 1_u'`; precisions are (nodes, 1), sides (nodes, k) a
     level, None for nothing. With sides of precision times measured number, these are the best estimates of
     node totals; with that of one node, their covariances with it (claim T-007). The tree has no copies.
+    Where precisions are infinite, totals are those `known`, (nodes, k) a level, or zero (claim T-016).
     """
-    totals = [(0.0 if sides[-1] is None else sides[-1]) * found.below[-1]]
+    fixed = [np.isinf(own) for own in precisions]
+    totals = [_fixed((0.0 if sides[-1] is None else sides[-1]) * found.below[-1], fixed, known, -1)]
     added: list[Array] = []
     for level in range(tree.depth - 1, -1, -1):
         sums, side = found.sums[level], sides[level]
         added.insert(0, tree.plain_up(level, totals[0]))
         own = added[0] + (0.0 if side is None else side * sums)
-        totals.insert(0, own / (1.0 + precisions[level] * sums))
+        weight = np.where(fixed[level], 0.0, precisions[level])
+        totals.insert(0, _fixed(own / (1.0 + weight * sums), fixed, known, level))
     for level, parents in enumerate(tree.parents):
-        share = found.below[level + 1] / found.sums[level][parents]
+        sums = found.sums[level][parents]
+        share = np.divide(found.below[level + 1], sums, out=np.zeros_like(sums), where=sums > 0)
         totals[level + 1] = totals[level + 1] + share * (totals[level] - added[level])[parents]
     return totals
+
+
+def _fixed(totals: Array, fixed: Sequence[Flags], known: Sequence[Array] | None, level: int) -> Array:
+    """Totals of a level with those that are known put in their place."""
+    if not fixed[level].any():
+        return totals
+    return np.where(fixed[level], 0.0 if known is None else known[level], totals)
 
 
 def slopes(tree: Tree, found: Passes, weights: Sequence[Array]) -> list[Array]:

@@ -11,7 +11,7 @@ from residua._arrays import AnyArray, Array, Flags, Subset
 from residua.errors import DataError, SchemaError, WorkloadError
 from residua.linalg.classes import Classes, JointClasses
 from residua.schema import Schema
-from residua.workload import Identity, Table, Workload
+from residua.workload import Factor, Identity, Partition, Queries, Table, Total, Workload
 from residua.workload.views import View
 
 AGREEMENT = 1e-6  # records by which two facts may differ
@@ -26,13 +26,16 @@ class Fact:
     """Something that is publicly known about tables; made by `residua.known` and `residua.impossible`.
 
     For each table its attributes, ascending, and an array (sizes...): the counts of a known table, or for
-    cells that cannot occur True.
+    cells that cannot occur True; None for a known table of places of a level, whose counts `values` has.
+    `groups` are the tables as they were given.
     """
 
     schema: Schema
-    tables: tuple[tuple[Subset, NDArray[np.generic]], ...]
+    tables: tuple[tuple[Subset, NDArray[np.generic] | None], ...]
     impossible: bool
     words: str
+    groups: tuple[Table, ...] = ()
+    values: tuple[Array, ...] = ()
 
 
 def known(work: Workload, counts: ArrayLike) -> Fact:
@@ -55,18 +58,26 @@ def known(work: Workload, counts: ArrayLike) -> Fact:
         raise DataError(f"{work.count:,} known counts are needed, one for each query, not {values.size:,}")
     if not np.isfinite(values).all() or values.min() < 0:
         raise DataError("known counts are finite and not negative")
-    tables, start = [], 0
-    for group in work.groups():
-        if not all(isinstance(factor.queries, Identity) for factor in group.factors):
+    tables: list[tuple[Subset, NDArray[np.generic] | None]] = []
+    parts = np.split(values, np.cumsum([group.count for group in work.groups()])[:-1])
+    for group, part in zip(work.groups(), parts, strict=True):
+        levels = [factor for factor in group.factors if _of_places(work.schema, factor)]
+        if not all(isinstance(factor.queries, Identity) or factor in levels for factor in group.factors):
             raise WorkloadError(
-                f"table {group.name!r} asks for {group.title}; only tables that ask for every cell can be "
-                "given as known, such as rs.table(schema, ['age', 'sex'])"
+                f"table {group.name!r} asks for {group.title}; only tables that ask for every cell, or for "
+                "the places of a level, can be given as known, such as rs.table(schema, ['age', 'sex'])"
             )
-        shape = [factor.queries.cells for factor in group.factors]
-        part = values[start : start + group.count].reshape(shape)
-        tables.append(_ascending(group, part))
-        start += group.count
-    return Fact(work.schema, tuple(tables), False, _words(work))
+        if levels:
+            tables.append((tuple(sorted(group.attributes)), None))
+        else:
+            tables.append(_ascending(group, part.reshape([each.queries.cells for each in group.factors])))
+    return Fact(work.schema, tuple(tables), False, _words(work), tuple(work.groups()), tuple(parts))
+
+
+def _of_places(schema: Schema, factor: Factor) -> bool:
+    """Whether a factor asks for nodes of an attribute with levels, all of a level or some."""
+    levels = schema.attributes[factor.attributes[0]].levels if len(factor.attributes) == 1 else ()
+    return bool(levels) and isinstance(factor.queries, Partition)
 
 
 def impossible(work: Workload) -> Fact:
@@ -84,14 +95,21 @@ def impossible(work: Workload) -> Fact:
     for group in work.groups():
         cells = np.ones((), dtype=bool)
         for factor in group.factors:
-            rows = factor.queries.matrix()
-            if rows.min() < 0:
-                raise WorkloadError(
-                    f"table {group.name!r} subtracts cells; an impossible query only adds them"
-                )
-            cells = np.multiply.outer(cells, (rows > 0).any(axis=0).reshape(factor.queries.sizes))
+            cells = np.multiply.outer(cells, asked_at_all(factor.queries, group.name))
         tables.append(_ascending(group, cells))
-    return Fact(work.schema, tuple(tables), True, _words(work))
+    return Fact(work.schema, tuple(tables), True, _words(work), tuple(work.groups()))
+
+
+def asked_at_all(queries: Queries, name: str) -> Flags:
+    """Which cells some query adds, shape (sizes...)."""
+    if isinstance(queries, Identity | Total):
+        return np.ones(queries.sizes, dtype=bool)
+    if isinstance(queries, Partition):
+        return np.asarray(queries.classes >= 0)
+    rows = queries.matrix()
+    if rows.min() < 0:
+        raise WorkloadError(f"table {name!r} subtracts cells; an impossible query only adds them")
+    return np.asarray((rows > 0).any(axis=0).reshape(queries.sizes))
 
 
 def _ascending(group: Table, cells: NDArray[np.generic]) -> tuple[Subset, NDArray[np.generic]]:
@@ -126,24 +144,19 @@ class Facts:
     @classmethod
     def of(cls, given: Fact | Iterable[Fact], schema: Schema) -> "Facts":
         """The facts put together, with a warning of what they mean for privacy."""
-        facts = [given] if isinstance(given, Fact) else list(given)
+        facts = facts_of(given, schema)
         counts: dict[Subset, Array] = {}
         allowed: dict[Subset, Flags] = {}
         for fact in facts:
-            if not isinstance(fact, Fact):
-                raise WorkloadError(f"a fact is made by rs.known or rs.impossible, not {fact!r}")
-            if fact.schema != schema:
-                raise SchemaError("a fact and the release have different schemas; build both from one schema")
             for subset, cells in fact.tables:
+                if cells is None:
+                    raise DataError(f"{fact.words}: facts about levels are kept by plans of method 'places'")
                 if fact.impossible:
                     before = allowed.get(subset, np.ones(cells.shape, dtype=bool))
                     allowed[subset] = before & ~cells.astype(bool)
                 else:
                     counts[subset] = cells.astype(np.float64)
-        words = "; ".join(("impossible: " if fact.impossible else "known: ") + fact.words for fact in facts)
-        if facts:
-            _warn(words)
-        found = cls(counts, allowed, words)
+        found = cls(counts, allowed, told(facts))
         found._refuse_contradictions(schema)
         return found
 
@@ -195,11 +208,30 @@ class Facts:
                 raise DataError(f"known counts of {names} are in cells that are said to be impossible")
 
 
+def facts_of(given: Fact | Iterable[Fact], schema: Schema) -> list[Fact]:
+    """The facts as a list; refused unless they are facts about this schema."""
+    facts = [given] if isinstance(given, Fact) else list(given)
+    for fact in facts:
+        if not isinstance(fact, Fact):
+            raise WorkloadError(f"a fact is made by rs.known or rs.impossible, not {fact!r}")
+        if fact.schema != schema:
+            raise SchemaError("a fact and the release have different schemas; build both from one schema")
+    return facts
+
+
+def told(facts: Sequence[Fact]) -> str:
+    """The facts in words, with a warning of what they mean for privacy."""
+    words = "; ".join(("impossible: " if fact.impossible else "known: ") + fact.words for fact in facts)
+    if facts:
+        _warn(words)
+    return words
+
+
 def _warn(words: str) -> None:
     warnings.warn(
         f"these public facts are taken as exactly true and shown as they are ({words}). The privacy of the "
         "release does not cover them: use only what anyone may know without this data. A count taken from "
         "the records themselves would be published without any protection.",
         PublicFactWarning,
-        stacklevel=6,
+        stacklevel=7,
     )

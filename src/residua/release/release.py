@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from functools import cached_property, partial
 from itertools import chain
 from types import MappingProxyType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -19,7 +19,7 @@ from residua._notebook import shown
 from residua.accuracy.reliability import Reliability, Rule
 from residua.answering.protocol import Estimates, Estimator
 from residua.answers import Answers, asked_cells
-from residua.errors import FileFormatError, ResiduaError, WorkloadError
+from residua.errors import DataError, FileFormatError, ResiduaError, WorkloadError
 from residua.plans import Content, Plan
 from residua.privacy.budgets import interval_margin
 from residua.release.asking import FIGURES, Asks
@@ -231,6 +231,24 @@ class Release(Asks, Relates, Compares, Derives, Tabulates):
         """Covariance of the answers to two workloads, shape (left.count, right.count)."""
         return self.plan.covariance(left, right)
 
+    def with_facts(self, facts: "Fact | Iterable[Fact]") -> "InformedRelease":
+        """The release given what is publicly known: unbiased answers that agree with it, with less error.
+
+        Facts are made by `residua.known` and `residua.impossible`: totals of places, or of anything else that
+        the plan measures, and places where nobody can be. They are taken as exactly true, are shown as they
+        are, and are not protected by the privacy of the release.
+        """
+        from residua.postprocess.facts import facts_of, told
+        from residua.postprocess.informed import informed
+
+        given = facts_of(facts, self.plan.schema)
+        if not given:
+            raise DataError("give a public fact, made by rs.known or rs.impossible")
+        words = told(given)
+        found = InformedRelease(informed(self.plan, given), self.measurements, self.audit, words, self.hash)
+        assert found._estimator  # refuses what contradicts itself
+        return found
+
     def nonnegative(self, facts: "Fact | Iterable[Fact]" = (), *, replicates: int = 20) -> "Processed":
         """The nearest tables without negative numbers, which agree on every margin; biased.
 
@@ -345,3 +363,37 @@ def rehearsal(plan: Plan, note: str = "") -> Release:
     zeros = [np.zeros((len(batch.subsets), batch.rows), dtype=np.int64) for batch in plan.batches]
     audit = audit_record(plan, datetime.now(UTC), None, note, simulated=True)
     return Release(plan, Measurements(tuple(zeros)), audit)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class InformedRelease(Release):
+    """Answers of a release given public facts; made by `release.with_facts`.
+
+    They are unbiased, and their errors right, if the facts are true. The privacy is that of the release: it
+    covers what was measured, not the facts.
+    """
+
+    told: str
+    of: str
+
+    def facts(self) -> list[tuple[str, str]]:
+        """What readers of its tables should know, the public facts included."""
+        return [*super().facts(), ("Public facts", f"taken as exactly true, without protection: {self.told}")]
+
+    @property
+    def marks(self) -> dict[str, str]:
+        """What every table of answers carries along."""
+        return {**super().marks, "residua.facts": self.told}
+
+    @cached_property
+    def hash(self) -> str:
+        """The hash of the release that these answers come from."""
+        return self.of
+
+    def save(self, path: _files.Target) -> None:
+        """Refused: a release is what was measured."""
+        raise DataError("facts are not kept in files; save the release itself, and give it the facts again")
+
+    def report(self, path: str | os.PathLike[str], **options: Any) -> None:
+        """Refused: a report is about what was measured."""
+        raise DataError("reports are of the release itself, without facts")

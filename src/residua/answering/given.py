@@ -1,0 +1,187 @@
+"""Answers given what is publicly known: totals that have no error, and what follows from them.
+
+For places measured by subsets of the other attributes, known totals are nodes of infinite precision in the
+same two passes, at any size (claim T-016). For anything else the few known numbers are conditioned on.
+"""
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from residua._arrays import Array, Indices, Integers, Subset, Subsets
+from residua._limits import GIVEN_NUMBERS
+from residua.answering.blocks import Measured, outer
+from residua.answering.places import Channel, Places, marginals_by
+from residua.answering.protocol import Answerer, Asked, Estimates, Estimator
+from residua.errors import DataError, Infeasible
+from residua.linalg.classes import Classes
+from residua.linalg.matrices import along_axes
+from residua.linalg.trees import Nest, first_places
+from residua.workload import Table, TableRun
+
+DEPENDENT = 1e-11  # of the largest eigenvalue: what rounding leaves of a fact that follows from others
+AGREEMENT = 1e-6  # of the numbers: how far facts may contradict each other
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class KnownPlaces:
+    """Cells of the marginal on some other attributes that are known of some nodes of a level of places.
+
+    `level`, (places,), has the node of each place; `others` are attributes, ascending, None where everything
+    is known to be zero; `cells` is (known nodes, sizes...).
+    """
+
+    level: Integers
+    nodes: Integers
+    others: Subset | None
+    cells: Array
+
+    @property
+    def classes(self) -> Integers:
+        """The number among the known nodes of each place's, -1 for places of which nothing is known."""
+        found = np.full(int(self.level.max()) + 1, -1)
+        found[self.nodes] = np.arange(len(self.nodes))
+        return found[self.level]
+
+    def by_nodes(self, owners: Integers) -> tuple[Integers, Array]:
+        """Nodes of a level all of whose places are known, and their cells; `owners`, (places,)."""
+        classes = self.classes
+        inside = classes >= 0
+        whole = np.bincount(owners[inside], minlength=int(owners.max()) + 1) == np.bincount(owners)
+        theirs = owners[first_places(classes)]
+        beyond = owners[inside] != theirs[classes[inside]]  # of a known node that is larger
+        whole[owners[inside][beyond]] = False
+        whole[theirs[classes[inside][beyond]]] = False
+        sums = np.zeros((len(whole), *self.cells.shape[1:]))
+        np.add.at(sums, theirs, self.cells)
+        nodes = np.flatnonzero(whole)
+        return nodes, sums[nodes]
+
+
+class GivenPlaces(Places):
+    """Places of which something is known: the same passes with infinite precisions."""
+
+    def __init__(self, own: Places, known: Sequence[KnownPlaces]) -> None:
+        self.__dict__.update(own.__dict__)
+        self.nest, moved = _with_levels(own.nest, known)
+        self.depths = [moved[depth] for depth in own.depths]
+        rows = self._rows()
+        self.channels = {
+            subset: self._given(subset, self._channel(rows[subset]), known) for subset in own.channels
+        }
+
+    def _given(self, subset: Subset, channel: Channel, known: Sequence[KnownPlaces]) -> Channel:
+        """The channel with what is known of its nodes."""
+        mine = [own for own in known if own.others is None or {*subset} <= {*own.others}]
+        rows = self._rows_of(subset, np.zeros((1, *(self.blocks.sizes[at] for at in subset)))).shape[1]
+        precisions = [own.copy() for own in channel.precisions]
+        values = [np.zeros((len(own), rows)) for own in precisions]
+        for own in mine:
+            for depth, ranks in enumerate(self.nest.ranks[: channel.depth + 1]):
+                nodes, cells = own.by_nodes(self.nest.classes[depth])
+                if own.others is not None:
+                    gone = tuple(1 + axis for axis, at in enumerate(own.others) if at not in subset)
+                    values[depth][ranks[nodes]] = self._rows_of(subset, cells.sum(axis=gone))
+                precisions[depth][ranks[nodes]] = np.inf
+        return Channel(self.nest, precisions, values)
+
+    def _rows_of(self, subset: Subset, cells: Array) -> Array:
+        """What the block on a subset measures of marginals (nodes, sizes...), (nodes, rows)."""
+        layer = self.blocks.layers[list(self._rows()).index(subset)]
+        shapes = [self.blocks.shapes[at].matrix for at in layer.shapes[0].tolist()]
+        turned = cells.transpose(0, *(1 + place for place in layer.order))
+        return np.asarray(along_axes(turned.reshape(len(cells), math.prod(turned.shape[1:])), shapes))
+
+
+def _with_levels(nest: Nest, known: Sequence[KnownPlaces]) -> tuple[Nest, list[int]]:
+    """The nest with the levels that facts are about, down to its last one, and where its own levels are."""
+    levels = {len(rank): own for rank, own in zip(nest.ranks, nest.classes, strict=True)}
+    finest = len(nest.ranks[-1])
+    for own in known:
+        count = int(own.level.max()) + 1
+        if count < finest:
+            levels.setdefault(count, own.level)
+    order = sorted(levels)
+    return Nest.of([levels[count] for count in order[1:]]), [order.index(len(rank)) for rank in nest.ranks]
+
+
+class Given(Answerer):
+    """Any blocks, given a few known numbers: Gaussian conditioning, and least squares whatever the law."""
+
+    def __init__(self, own: Answerer, known: Sequence[tuple[Table, Array]]) -> None:
+        numbers = sum(group.count for group, _ in known)
+        if numbers > GIVEN_NUMBERS:
+            raise Infeasible(
+                f"{numbers:,} known numbers are more than the {GIVEN_NUMBERS:,} that this plan's answers are "
+                "worked out with; plan with method 'places', or give fewer"
+            )
+        self.own, self.known = own, tuple(known)
+        self.measures, self.shared, self.most_listed = own.measures, own.shared, own.most_listed
+
+    @cached_property
+    def weights(self) -> Array:
+        """The inverse covariance of the known numbers as the blocks estimate them, (numbers, numbers)."""
+        groups = [group for group, _ in self.known]
+        square = np.block([[self.own.covariance(left, right) for right in groups] for left in groups])
+        values, vectors = np.linalg.eigh((square + square.T) / 2)
+        kept = values > DEPENDENT * values[-1]
+        return np.asarray((vectors[:, kept] / values[kept]) @ vectors[:, kept].T)
+
+    def cross(self, group: Table) -> Array:
+        """Covariances of a table's answers with the known numbers, (count, numbers)."""
+        return np.concatenate([self.own.covariance(group, known) for known, _ in self.known], axis=1)
+
+    def variances(self, group: Table) -> Array:
+        cross = self.cross(group)
+        found = self.own.variances(group) - np.einsum(
+            "qi,ij,qj->q", cross, self.weights, cross, optimize=True
+        )
+        return np.asarray(np.maximum(found, 0.0))
+
+    def summed(self, group: Table, *, weighted: bool) -> float:
+        found = self.variances(group)
+        if not weighted:
+            return float(found.sum())
+        factors = [factor.queries for factor in group.factors]
+        own = [np.ones(each.count) if each.weights is None else each.weights for each in factors]
+        return float(found @ outer(own).reshape(-1))
+
+    def covariances(self, left: Table, right: Table) -> Array:
+        return self.own.covariance(left, right) - self.cross(left) @ self.weights @ self.cross(right).T
+
+    def estimates(self, measured: Measured) -> Estimates:
+        return self.own.estimates(measured)
+
+    def asked(self, group: Table) -> Asked:
+        return self.own.asked(group)
+
+    def estimator(self, estimates: Estimates) -> Estimator:
+        return _GivenEstimator(self, estimates)
+
+
+class _GivenEstimator(Estimator):
+    """Estimates moved by what the known numbers differ from theirs."""
+
+    def __init__(self, source: Given, estimates: Estimates) -> None:
+        super().__init__(estimates)
+        self.source, self.own = source, source.own.estimator(estimates)
+        off = [values - self.own.answers(group) for group, values in source.known]
+        self.moves = source.weights @ np.concatenate(off)
+        for group, values in source.known:
+            if np.abs(values - self.answers(group)).max() > AGREEMENT * max(1.0, float(values.max())):
+                raise DataError(
+                    f"public facts contradict each other: {group.name!r} does not add up to another"
+                )
+
+    def answers(self, group: Table) -> Array:
+        return np.asarray(self.own.answers(group) + self.source.cross(group) @ self.moves)
+
+    def by_classes(self, subsets: Subsets, classes: Sequence[Classes]) -> Array:
+        return marginals_by(self.answers, subsets, classes)
+
+    def run(self, tables: TableRun) -> Iterator[tuple[Indices, Array]]:
+        for index, group in enumerate(tables):
+            yield np.array([index]), self.answers(group)[None]

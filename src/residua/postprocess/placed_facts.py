@@ -1,0 +1,137 @@
+"""Public facts about places: known totals of the nodes of any level, and places where nobody can be."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from residua._arrays import Array, Flags, Integers, Subset
+from residua.answering.given import AGREEMENT, KnownPlaces
+from residua.answering.places import Asked, without_place
+from residua.errors import DataError, WorkloadError
+from residua.linalg.trees import Nest
+from residua.postprocess.facts import Fact, asked_at_all
+from residua.schema import Schema
+from residua.workload import Identity, Partition, Table
+
+
+@dataclass(frozen=True, eq=False)
+class PlacedFacts:
+    """All facts by places: what is known of nodes, and cells of the others that cannot occur anywhere."""
+
+    known: tuple[KnownPlaces, ...]
+    masks: tuple[tuple[Subset, Flags], ...]
+
+    @classmethod
+    def of(cls, facts: Sequence[Fact], schema: Schema, place: int) -> "PlacedFacts":
+        """The facts; refused where they tie places to cells that cannot occur, or contradict each other."""
+        nest = every_level(schema, place)
+        known: list[KnownPlaces] = []
+        masks: list[tuple[Subset, Flags]] = []
+        for fact in facts:
+            for number, group in enumerate(fact.groups):
+                if not fact.impossible:
+                    known += _known(nest, place, group, fact.values[number])
+                elif place in group.attributes:
+                    known.append(_empty(schema, place, group))
+                else:
+                    cells = fact.tables[number][1]
+                    assert cells is not None  # an impossible table has its cells
+                    masks.append((fact.tables[number][0], ~cells.astype(bool)))
+        found = cls(tuple(known), tuple(masks))
+        found._refuse_contradictions(nest, schema)
+        return found
+
+    def _refuse_contradictions(self, nest: Nest, schema: Schema) -> None:
+        """Facts about nodes, and those below or above them, must add up."""
+        for level in nest.classes:
+            for subset in {own.others for own in self.known if own.others is not None}:
+                first: dict[int, Array] = {}
+                for own in self.known:
+                    shared = _margin(own, subset)
+                    if shared is None:
+                        continue
+                    nodes, cells = KnownPlaces(own.level, own.nodes, subset, shared).by_nodes(level)
+                    for node, counts in zip(nodes.tolist(), cells, strict=True):
+                        before = first.setdefault(node, counts)
+                        if np.abs(before - counts).max() > AGREEMENT * max(1.0, float(before.sum())):
+                            names = " x ".join(schema.names[at] for at in subset) or "counts of places"
+                            raise DataError(f"public facts contradict each other: {names} do not add up")
+
+
+def _margin(own: KnownPlaces, subset: Subset) -> Array | None:
+    """What is known of nodes on some attributes, (nodes, sizes...); None where that is not known."""
+    if own.others is None or not {*subset} <= {*own.others}:
+        return None
+    gone = tuple(1 + axis for axis, at in enumerate(own.others) if at not in subset)
+    return np.asarray(own.cells.sum(axis=gone))
+
+
+def every_level(schema: Schema, place: int) -> Nest:
+    """The tree of all levels of an attribute."""
+    attribute = schema.attributes[place]
+    levels = [attribute.level_of(level) for level in attribute.levels]
+    return Nest.of(levels or [np.arange(schema.sizes[place])])
+
+
+def _known(nest: Nest, place: int, group: Table, values: Array) -> Iterator[KnownPlaces]:
+    """What a known table says of the nodes that it asks for."""
+    number, queries, rest = without_place(place, group)
+    asked = Asked.of(nest, queries)
+    if not asked.of_nodes:
+        raise WorkloadError(f"table {group.name!r} asks for sets of places; give known totals of places")
+    sizes = [factor.queries.count for factor in rest.factors]
+    shape = [*sizes[:number], asked.count, *sizes[number:]] if queries is not None else [1, *sizes]
+    cells = np.moveaxis(values.reshape(shape), number if queries is not None else 0, 0)
+    cells = cells.transpose(0, *(1 + np.argsort(rest.attributes)))
+    others = tuple(sorted(rest.attributes))
+    for depth in np.unique(asked.depths).tolist():
+        here = asked.depths == depth
+        yield KnownPlaces(nest.classes[depth], asked.nodes[here], others, cells[here])
+
+
+def _empty(schema: Schema, place: int, group: Table) -> KnownPlaces:
+    """Places where nobody can be."""
+    _, queries, rest = without_place(place, group)
+    if not all(asked_at_all(factor.queries, group.name).all() for factor in rest.factors):
+        raise WorkloadError(
+            f"table {group.name!r} ties places to cells of other attributes; of places it can be said that "
+            "nobody is there, and of cells of the others that they occur nowhere"
+        )
+    inside = np.ones(schema.sizes[place], dtype=bool)
+    if queries is not None:
+        inside = asked_at_all(queries, group.name)
+    nodes = np.flatnonzero(inside)
+    return KnownPlaces(np.arange(schema.sizes[place]), nodes, None, np.zeros(len(nodes)))
+
+
+def known_tables(facts: Sequence[Fact], sets: Sequence[Subset]) -> Iterator[tuple[Table, Array]]:
+    """The facts as tables and their numbers: what cannot occur is zero in every cell of the tables `sets`."""
+    for fact in facts:
+        for number, group in enumerate(fact.groups):
+            if fact.impossible:
+                yield from _zeros(group, fact.schema, sets)
+            else:
+                yield group, fact.values[number]
+
+
+def _zeros(group: Table, schema: Schema, sets: Sequence[Subset]) -> Iterator[tuple[Table, Array]]:
+    """The cells that cannot occur of all tables that have the attributes, each to be zero."""
+    from residua.workload import Factor
+
+    cells: dict[int, Integers] = {}
+    for factor in group.factors:
+        if len(factor.attributes) > 1:
+            raise WorkloadError(
+                f"table {group.name!r} ties attributes in one condition; give it by attribute"
+            )
+        inside = asked_at_all(factor.queries, group.name)
+        cells[factor.attributes[0]] = np.where(inside, np.cumsum(inside) - 1, -1)
+    for subset in sets:
+        if {*cells} <= {*subset}:
+            factors = (
+                Factor((at,), Partition(cells[at]) if at in cells else Identity(schema.sizes[at]))
+                for at in subset
+            )
+            found = Table(group.name, tuple(factors))
+            yield found, np.zeros(found.count)
