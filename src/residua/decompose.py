@@ -284,7 +284,7 @@ def decompose(
     """
     refuse_wide_tables(work.parts)
     measures = uniform(work) if measures is None else tuple(measures)
-    tags = (0,) * len(work.schema) if tags is None else tuple(tags)
+    tags = (0,) * len(measures) if tags is None else tuple(tags)
     marks = list(zip(measures, tags, strict=True))
     classes = {mark: number for number, mark in enumerate(dict.fromkeys(marks))}
     asked = gather(work.parts, [classes[mark] for mark in marks])

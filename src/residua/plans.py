@@ -33,7 +33,7 @@ from residua.privacy import Budget, Privacy, Unit, budget_from_manifest
 from residua.privacy.budgets import bound_divisor, variance_ratio
 from residua.privacy.unit import Person
 from residua.schema import Schema
-from residua.strategy.costs import batches_of
+from residua.strategy.batches import batches_of
 from residua.strategy.format_1 import strategy_of_format_1
 from residua.strategy.manifest import refuse_unfit, strategy_from_manifest, strategy_to_manifest
 from residua.strategy.rounding import rebudgeted

@@ -12,7 +12,7 @@ from residua.kernel.cost import added_cost, separate_cost
 from residua.kernel.measurement import largest_size, matrix_cost
 from residua.privacy.budgets import noise_law
 from residua.privacy.unit import Person
-from residua.strategy.costs import batches_of
+from residua.strategy.batches import batches_of
 from residua.strategy.manifest import strategy_from_manifest, strategy_to_manifest
 from residua.strategy.rounding import rebudgeted
 

@@ -28,8 +28,7 @@ from residua.ledger import sqlite
 from residua.noise import RoundedGaussian, SystemSource
 from residua.privacy.unit import Person
 from residua.strategy.build import seen_by
-from residua.strategy.costs import record_cost
-from residua.strategy.rounding import rebudgeted
+from residua.strategy.rounding import rebudgeted, record_cost
 from residua.workload.views import View
 
 REPLACED = Person(rs.Unit(neighbours="replace_one"))

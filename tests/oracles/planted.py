@@ -26,7 +26,7 @@ from residua.noise import SystemSource, laws, samplers
 from residua.privacy import Privacy, Unit
 from residua.release import Measurements, Release
 from residua.schema.attribute import Attribute
-from residua.strategy import costs
+from residua.strategy.batches import batches_of
 
 SCHEMA = rs.Schema(
     age=rs.Integer(0, 4, outside="clip"),
@@ -662,7 +662,7 @@ def a_replaced_record_costs_no_more_than_an_added_one(patch):
 @mutant
 def a_column_norm_left_out(patch):
     unchecked(patch)
-    own = costs.batches_of
+    own = batches_of
 
     def cheap(strategy):
         return [

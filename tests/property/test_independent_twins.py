@@ -22,7 +22,7 @@ from residua.methods.registry import methods_for, residualplanner_plus
 from residua.privacy import Budget
 from residua.privacy.unit import Person
 from residua.schema import Attribute
-from residua.strategy.costs import record_cost
+from residua.strategy.rounding import record_cost
 from residua.strategy.strategy import Strategy
 from residua.workload import Family, Table
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 import residua as rs
 from residua.privacy.unit import Person
-from residua.strategy.costs import record_cost
+from residua.strategy.rounding import record_cost
 from residua.workload import Family, Table
 
 REPLACED = Person(rs.Unit(neighbours="replace_one"))

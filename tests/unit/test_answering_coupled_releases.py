@@ -18,8 +18,8 @@ from residua.kernel.measurement import record_limit
 from residua.plans import Plan
 from residua.privacy import Unit
 from residua.privacy.unit import Person
-from residua.strategy import rounding
-from residua.strategy.costs import batches_of
+from residua.strategy import integers
+from residua.strategy.batches import batches_of
 from residua.strategy.integers import independent_integers
 from residua.strategy.rounding import measurable
 from residua.strategy.strategy import Domain, Strategy
@@ -224,7 +224,7 @@ def test_a_block_without_a_span_in_whole_numbers_measures_everything_a_little():
 
 
 def test_a_large_block_without_a_span_is_refused(monkeypatch):
-    monkeypatch.setattr(rounding, "FILLED_ROWS", 15)
+    monkeypatch.setattr(integers, "FILLED_ROWS", 15)
     with pytest.raises(Infeasible, match="16 cells are more than 15"):
         measurable(ideal_strategy(), {}, Fraction(1), Person(rs.Unit()))
 

@@ -13,9 +13,9 @@ from residua.linalg.matrices import Measure
 from residua.methods.blocks import Optimal, querysmasher, solve_blocks
 from residua.methods.registry import fourier, residualplanner_plus
 from residua.privacy.unit import Person
-from residua.strategy.costs import record_cost
 from residua.strategy.format_1 import strategy_of_format_1
 from residua.strategy.manifest import strategy_from_manifest, strategy_to_manifest
+from residua.strategy.rounding import record_cost
 from residua.strategy.strategy import Strategy
 from residua.workload import Table, TableRun
 

@@ -11,8 +11,8 @@ from residua.answering.blocks import Placed, Shape
 from residua.answering.kronecker import Kronecker
 from residua.privacy.unit import Person
 from residua.strategy.build import of_blocks
-from residua.strategy.costs import record_cost
 from residua.strategy.manifest import strategy_from_manifest, strategy_to_manifest
+from residua.strategy.rounding import record_cost
 from residua.strategy.strategy import Strategy
 from residua.workload import Table
 

@@ -26,13 +26,13 @@ from residua.strategy.integers import (
     centred_rows,
     combined_rows,
     completed,
-    contrast_rows,
     enough_bits,
     has_rank,
     independent_integers,
     rounded_rows,
     short_basis,
 )
+from residua.strategy.rounding import contrast_rows
 
 ONE = rs.privacy_cost(1)
 SMALL = rs.Schema.of_sizes([3, 2, 4])
@@ -415,7 +415,6 @@ def test_completed_rows_answer_everything_and_cost_hardly_more():
 @pytest.mark.parametrize("method", ["querysmasher", "dense"])
 def test_real_valued_queries_on_too_many_cells_are_refused(monkeypatch, method):
     monkeypatch.setattr(integers, "FILLED_ROWS", 5)
-    monkeypatch.setattr("residua.strategy.rounding.FILLED_ROWS", 5)
     with pytest.raises(Infeasible, match="round the queries, or use coarser attributes"):
         rs.plan(PLANS["real numbers"][0], ONE, method=method)
 

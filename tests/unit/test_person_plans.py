@@ -10,7 +10,8 @@ from residua.kernel.person import person_cost
 from residua.methods.registry import methods_for
 from residua.methods.whole import whole_draft
 from residua.privacy.unit import Person
-from residua.strategy.costs import record_cost, shared_for
+from residua.strategy.batches import shared_for
+from residua.strategy.rounding import record_cost
 
 SCHEMA = rs.Schema(quarter=rs.Integer(0, 7), region=rs.Integer(0, 4), age=rs.Integer(0, 5))
 QUARTERLY = rs.table(SCHEMA, ["quarter", "region"]) + rs.table(SCHEMA, ["quarter", "age"])

@@ -198,6 +198,21 @@ class Blocks:
         uses = shape_uses(self.measures, layer)
         return all(self.shapes[number].is_centred(own, whole=self.whole) for number, own in uses)
 
+    @property
+    def different(self) -> bool:
+        """Whether no two blocks are on the same attributes."""
+        for ways in {layer.subsets.shape[1] for layer in self.layers}:
+            mine = [layer.subsets for layer in self.layers if layer.subsets.shape[1] == ways]
+            subsets = np.concatenate(mine).astype(np.int64)
+            if len(distinct_rows(subsets)[0]) < len(subsets):
+                return False
+        return True
+
+    @property
+    def independent(self) -> bool:
+        """Whether all blocks are centred, and no two on the same attributes."""
+        return all(map(self.centred, self.layers)) and self.different
+
     def each(self) -> Iterator[tuple[tuple[int, ...], tuple["Placed", ...], float]]:
         """Every block: its attributes, ascending, its factors and its noise."""
         for layer in self.layers:

@@ -212,9 +212,9 @@ class Coarsened(Answerer):
         found = self.asked(group).parts
         return math.fsum(self.answerers[at].summed(asked, weighted=weighted) for at, asked, _ in found)
 
-    def totals(self, part: Table | TableRun) -> tuple[float, float]:
-        seen = self.run(part) if isinstance(part, TableRun) else None
-        return super().totals(part) if seen is None else self.answerers[0].totals(seen)
+    def run_total(self, tables: TableRun) -> float | None:
+        seen = self.run(tables)
+        return None if seen is None or seen.joint is not None else self.answerers[0].run_total(seen)
 
     def largest(self, group: Table) -> float:
         found = self.asked(group).parts

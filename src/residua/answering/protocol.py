@@ -266,17 +266,6 @@ class Answerer(ABC):
         """Sum of the variances of a run of tables at once; None where each has to be asked."""
         return None
 
-    def totals(self, part: Table | TableRun) -> tuple[float, float]:
-        """Weighted and unweighted sum of the variances of one table, or of a run of tables."""
-        at_once = self.run_total(part) if isinstance(part, TableRun) and part.joint is None else None
-        if at_once is not None:
-            return part.weight * at_once, at_once
-        weighted = plain = 0.0
-        for group in part:
-            weighted += self.total(group, weighted=True)
-            plain += self.total(group, weighted=False)
-        return weighted, plain
-
     def largest(self, group: Table) -> float:
         """Largest variance of the table's queries; nan if there are too many to go through."""
         self.require_answerable(group)

@@ -26,8 +26,9 @@ from residua.linalg.matrices import (
 )
 from residua.methods.draft import Draft, Progress
 from residua.solve.cells import Solution, bracket, solve_cells
-from residua.strategy.build import kept_in_span, product_span, with_best_noise
-from residua.strategy.strategy import Domain
+from residua.strategy.build import product_span
+from residua.strategy.rounding import kept_in_span
+from residua.strategy.strategy import Domain, with_best_noise
 from residua.workload import Workload
 
 

@@ -31,8 +31,7 @@ from residua.methods.splits.free import FreeTables
 from residua.methods.splits.sum import BlockSum
 from residua.solve.cells import solve_cells
 from residua.solve.newton import quasi_newton
-from residua.strategy.build import with_best_noise
-from residua.strategy.strategy import Domain
+from residua.strategy.strategy import Domain, with_best_noise
 from residua.workload import Workload
 from residua.workload.symmetry import roles
 from residua.workload.views import combined_factors

@@ -276,7 +276,7 @@ class Person:
                     "attribute whose values are cells"
                 )
             caps.append(Cap(at, schema.classes(name), most))
-        if unit.id in schema:
+        if unit.id in schema.names:
             raise SchemaError(
                 f"{unit.id!r} says whose records are whose and cannot be published: take it out of the schema"
             )

@@ -1,7 +1,7 @@
 """Strategies from lists of blocks, and from strategies that see different domains."""
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import reduce
 
@@ -19,7 +19,6 @@ from residua.linalg.matrices import Measure
 from residua.privacy import NoiseLaw
 from residua.privacy.budgets import parameter_of
 from residua.schema import Schema
-from residua.strategy.integers import completed, independent_integers
 from residua.strategy.strategy import Domain, Strategy
 from residua.workload import Combined, Queries
 from residua.workload.views import View
@@ -191,41 +190,6 @@ def product_span(spans: Sequence[Integers | None]) -> Integers | None:
     if len(known) < len(spans) or math.prod(int(np.abs(span).max()) for span in known) >= EXACT:
         return None
     return np.asarray(reduce(np.kron, known, np.ones((1, 1), dtype=np.int64)), dtype=np.int64)
-
-
-def with_best_noise(
-    domain: Domain, shapes: Sequence[Shape], layers: Sequence[tuple[Layer, Array]]
-) -> Strategy:
-    """The strategy of cost 1 with the best noise for blocks with these roots of optima (claim M-001)."""
-    total = math.fsum(float(roots.sum()) for _, roots in layers)
-    shared = tuple(replace(layer, noise=total / roots, costs=roots / total) for layer, roots in layers)
-    return Strategy((domain,), tuple(shapes), shared)
-
-
-def kept_in_span(
-    shape: Shape,
-    number: int,
-    spans: dict[int, Integers | None],
-    span: Callable[[], Integers | None],
-    measures: Sequence[Measure],
-) -> Shape:
-    """The shape, with integer rows in `spans` if it must not be rounded in any other way.
-
-    A shape that is not complete keeps to what is asked (unless the solver measures more than that, as Fourier
-    coefficients do); a complete one under another measure than the uniform to what that centres. One that is
-    neither, for queries without a small integer form, is completed first.
-    """
-    tilted = any(measure.numerators is not None for measure in measures)
-    if not shape.complete:
-        asked = independent_integers(span(), shape.rank)
-        if asked is not None or not tilted:
-            spans[number] = asked
-            return shape
-        matrix = completed(shape.matrix, [measure.vector() for measure in measures])
-        shape = Shape.independent(shape.sizes, matrix)
-    if tilted:
-        spans[number] = whole_span(measures)
-    return shape
 
 
 def integer_kernel(vector: tuple[int, ...]) -> Integers:

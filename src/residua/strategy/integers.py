@@ -12,12 +12,12 @@ Each takes as many bits as it needs, up to what fits 64-bit arithmetic (claim I-
 
 import math
 from collections.abc import Callable, Sequence
-from fractions import Fraction
 
 import numpy as np
 
 from residua._arrays import Array, Integers
 from residua._limits import BALANCED_ENTRIES, BALANCED_PAIRS, FILLED_ROWS, REDUCED_ENTRIES
+from residua.answering.blocks import Shape
 from residua.errors import Infeasible
 from residua.linalg.matrices import join, pivoted_qr, pseudo_inverse
 from residua.privacy import NoiseLaw
@@ -26,14 +26,15 @@ SURE_RANK = 1e-9  # ratio of singular values above which rounding cannot hide a 
 FILL = 1e-5  # share of the cost that measures directions nobody asked, to make a block complete
 FAITHFUL = 1e-3  # relative change of what is measured that more bits would not be spent on
 BIT_STEP = 4
-EVEN_BITS = 10
-LEAST_VARIANCE = 1.0
 LARGEST_SCALE = 2.0**39  # of Laplace noise that is drawn; leaves room for counts in 64 bits
-WIDEST_NOISE = 2.0**56  # standard deviation that 64 bits hold with room for the counts
 LARGEST_ENTRY = 2**42  # of a whole matrix: leaves room for two million records
 LOOKS = 40
 PRIME = 2**31 - 1
 EXACT = 2**50  # integers below this are exact in floating point, and so are small multiples of them
+PRIMES = (2, 3, 5, 7, 11, 13, 17, 19, 23, 29, 31, 37, 41, 43, 47)  # common in numbers of cells
+FEW_LOOSE_BITS = 20  # of the entries of a matrix that is not centred
+SMALL = 2**10  # entries of a matrix that is measured as it is
+WHOLE = 1e-9  # how far from a whole number a multiple of such an entry may be, by rounding
 
 
 def rounded_rows(matrix: Array, bits: int) -> Integers:
@@ -56,12 +57,6 @@ def centred_rows(matrix: Array, sizes: tuple[int, ...], bits: int) -> Integers:
     return np.asarray(tensor.reshape(len(matrix), -1), dtype=np.int64)
 
 
-def contrast_rows(size: int, bits: int) -> Integers:
-    """A multiple of `n I - 11'`: measures all centred cells alike, with no rounding at all."""
-    multiple = max(1, 2**bits // size)
-    return np.asarray(multiple * (size * np.eye(size, dtype=np.int64) - 1), dtype=np.int64)
-
-
 def combined_rows(matrix: Array, span: Integers, bits: int) -> Integers:
     """`round(s K) C` for integer rows C = `span` with the same row space as the matrix (claim I-003)."""
     basis = span.astype(np.float64)
@@ -74,6 +69,53 @@ def combined_rows(matrix: Array, span: Integers, bits: int) -> Integers:
             "attributes"
         )
     return balanced_within(matrix * scale_of(matrix, bits), weights @ basis, basis).astype(np.int64)
+
+
+def loose_rows(law: NoiseLaw, shape: Shape, span: Integers | None, bits: int) -> tuple[Integers, int]:
+    """A multiple of rows over all cells in integers of at most so many bits, and their rank.
+
+    Of less than full rank, `span` has integer rows with the same row space (claim I-003). Without it, entries
+    are rounded one by one, so that equal columns stay equal: the rows answer the same queries if they have
+    full rank on the distinct columns (claim H-005). Else every other direction is measured too (claim I-004).
+    """
+    matrix, rank, cells = shape.matrix, shape.rank, shape.matrix.shape[1]
+
+    def entries(fit: int) -> Integers:
+        return np.rint(matrix * scale_of(matrix, fit)).astype(np.int64)
+
+    if rank < cells and span is not None:
+        basis = short_basis(span)
+        few = FEW_LOOSE_BITS
+        return enough_bits(lambda b: combined_rows(matrix, basis, b), matrix, rank, few=few, most=bits), rank
+    if law == "laplace" or rank < cells:
+        distinct = np.unique(matrix[:, np.abs(matrix).max(axis=0) > 0], axis=1).shape[1]
+        if rank == distinct:
+            return enough_bits(entries, matrix, rank, few=FEW_LOOSE_BITS, most=bits), rank
+    whole = _filled(matrix, cells, rank) if rank < cells else matrix
+    rows = enough_bits(lambda b: rounded_rows(whole, b), whole, cells, few=FEW_LOOSE_BITS, most=bits)
+    return rows, cells
+
+
+def _filled(matrix: Array, cells: int, rank: int) -> Array:
+    """The strategy with every other direction added, measured with very little of the privacy (I-004)."""
+    if cells > FILLED_ROWS:
+        raise Infeasible(
+            "queries that are not small multiples of whole numbers need every direction measured, and "
+            f"{cells:,} cells are more than {FILLED_ROWS:,}; round the queries, or use coarser attributes"
+        )
+    extra = np.linalg.svd(matrix)[2][rank:]
+    longest = math.sqrt(float(np.max(np.sum(matrix * matrix, axis=0))))
+    return np.concatenate([matrix, math.sqrt(FILL) * longest * extra])
+
+
+def small_multiple(matrix: Array) -> Array | None:
+    """The rows multiplied so that all entries are small whole numbers, which need no rounding; or None."""
+    sizes = np.abs(matrix[matrix != 0])
+    rows = matrix / sizes.min()
+    whole = np.rint(rows)
+    if np.abs(whole).max() > SMALL or np.abs(rows - whole).max() > WHOLE:
+        return None
+    return np.asarray(whole)
 
 
 def enough_bits(
@@ -154,32 +196,6 @@ def has_rank(matrix: Integers, rank: int) -> bool:
     return len(scales) >= rank and bool(scales[rank - 1] > SURE_RANK * scales[0])
 
 
-def even_bits(allowed: Fraction) -> int:
-    """Bits of the entries that make noise of the whole budget span about a thousand units, or more."""
-    return EVEN_BITS + max(0, math.ceil(0.5 * math.log2(allowed)))
-
-
-def refuse_unfit(law: NoiseLaw, least: float, widest: float, entry: int) -> None:
-    """Infeasible if 64-bit integers cannot hold noise of these parameters, or counts times this entry.
-
-    Of Gaussian noise narrower than a unit, the variance after rounding would not be what is stated (I-005).
-    """
-    if law == "laplace":
-        low, high, what = 1 / LARGEST_SCALE, LARGEST_SCALE, "the Laplace noise of this plan"
-    else:
-        low, high, what = LEAST_VARIANCE, WIDEST_NOISE**2, "the noise of a block"
-    if not low <= least <= widest <= high:
-        raise Infeasible(
-            f"{what} does not fit 64-bit integers; plan for this budget (a plan made for another may not "
-            "stretch so far), or with weights that differ less"
-        )
-    if entry > LARGEST_ENTRY:
-        raise Infeasible(
-            f"a block has entries of {entry.bit_length()} bits, too large to measure more than a few records "
-            "in 64-bit integers; use fewer attributes in one table, or a coarser step of its numbers"
-        )
-
-
 def scale_of(matrix: Array, bits: int) -> float:
     """What a real matrix is multiplied by before rounding to so many bits."""
     return float(2**bits - 1) / float(np.abs(matrix).max())
@@ -254,9 +270,6 @@ def balanced_within(wanted: Array, rounded: Array, basis: Array) -> Array:
 def _change(excess: Array, products: Array, price: float, errors: Array) -> Array:
     """What moving an entry by one changes: the squared excess of its column, and its squared error."""
     return np.asarray((excess + 2 * products + 1) ** 2 - excess**2 + price * (1 + 2 * errors))
-
-
-PRIMES = (2, 3, 5, 7, 11, 13, 17, 19, 23, 29, 31, 37, 41, 43, 47)  # common in numbers of cells
 
 
 def short_basis(rows: Integers) -> Integers:

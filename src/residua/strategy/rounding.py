@@ -7,52 +7,55 @@ sum is exact whatever the number of blocks; the parameter of a block's noise is 
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
 
 from residua._arrays import Array, Integers
-from residua._limits import FILLED_ROWS
 from residua.answering.blocks import Layer, Memory, Shape, shape_uses
 from residua.errors import Infeasible
-from residua.kernel.measurement import matrix_cost
+from residua.kernel.cost import MOST_BLOCKS
+from residua.kernel.measurement import column_costs, matrix_cost
+from residua.kernel.person import person_cost, separate_person_cost
 from residua.linalg.matrices import Measure
 from residua.privacy import NoiseLaw
 from residua.privacy.budgets import integer_variances
 from residua.privacy.unit import Person
-from residua.strategy.build import Spans
-from residua.strategy.costs import proved_cost
+from residua.strategy.batches import batches_of, real_measurements
+from residua.strategy.build import Spans, whole_span
 from residua.strategy.integers import (
-    FILL,
+    FEW_LOOSE_BITS,
     LARGEST_ENTRY,
     LARGEST_SCALE,
     centred_rows,
     combined_rows,
     completed,
-    contrast_rows,
     enough_bits,
-    even_bits,
-    refuse_unfit,
-    rounded_rows,
-    scale_of,
+    independent_integers,
+    loose_rows,
     short_basis,
+    small_multiple,
 )
 from residua.strategy.strategy import Strategy
 
 ALL_BITS = 36  # of the entries of a product: leaves room for a hundred million records in 64 bits
 FEW_BITS = 14  # of the entries of a centred factor; more only where these change what is measured
-FEW_LOOSE_BITS = 20  # of one that is not centred
 LEAST_BITS = 3
 SOME_BITS = 12  # of a factor, beside the bits of numbers, even where that leaves room for fewer records
 FEWEST_BITS = 7  # of one, beside numbers: with fewer, what is measured would be far from what is planned
 NOISE_BITS = 52  # the standard deviation of Gaussian noise stays below 2 to this
-SMALL = 2**10  # entries of a matrix that is measured as it is
-WHOLE = 1e-9  # how far from a whole number a multiple of such an entry may be, by rounding
 GRAINS = 62  # the whole budget is about 2 to this many grains
 LEAST_GRAINS = 2**10  # of any block: a weight that vanishes never makes noise that overflows
 SLACK = 2.0**-40  # of the budget, left over so that rounding can never overspend it
+NEGLIGIBLE = Fraction(1, 2**32)  # of a budget: noise that is wider by so little is not set again
+EVEN_BITS = 10
+LEAST_VARIANCE = 1.0
+WIDEST_NOISE = 2.0**56  # standard deviation that 64 bits hold with room for the counts
+UNNOTICED = 1e-9  # relative difference of costs that is not looked for
+ROUNDING = 1e-3  # relative difference of costs that rounding to integers may make
+FEW_BLOCKS = 64  # of which less than that is looked for
 
 
 def integer_strategy(ideal: Strategy, spans: Spans, allowed: Fraction, units: Sequence[int] = ()) -> Strategy:
@@ -212,14 +215,9 @@ def entry_bits(law: NoiseLaw, cost: float, columns: float, factors: int, unit: i
     return max(LEAST_BITS, bits)
 
 
-def small_multiple(matrix: Array) -> Array | None:
-    """The rows multiplied so that all entries are small whole numbers, which need no rounding; or None."""
-    sizes = np.abs(matrix[matrix != 0])
-    rows = matrix / sizes.min()
-    whole = np.rint(rows)
-    if np.abs(whole).max() > SMALL or np.abs(rows - whole).max() > WHOLE:
-        return None
-    return np.asarray(whole)
+def even_bits(allowed: Fraction) -> int:
+    """Bits of the entries that make noise of the whole budget span about a thousand units, or more."""
+    return EVEN_BITS + max(0, math.ceil(0.5 * math.log2(allowed)))
 
 
 def centred_shape(shape: Shape, span: Integers | None, bits: int, few: int) -> Shape:
@@ -246,41 +244,64 @@ def _is_contrast(matrix: Array) -> bool:
     return bool(np.abs(gram - wanted).max() <= 1e-9 * np.abs(gram).max())
 
 
-def loose_rows(law: NoiseLaw, shape: Shape, span: Integers | None, bits: int) -> tuple[Integers, int]:
-    """A multiple of rows over all cells in integers of at most so many bits, and their rank.
+def contrast_rows(size: int, bits: int) -> Integers:
+    """A multiple of `n I - 11'`: measures all centred cells alike, with no rounding at all."""
+    multiple = max(1, 2**bits // size)
+    return np.asarray(multiple * (size * np.eye(size, dtype=np.int64) - 1), dtype=np.int64)
 
-    Of less than full rank, `span` has integer rows with the same row space (claim I-003). Without it, entries
-    are rounded one by one, so that equal columns stay equal: the rows answer the same queries if they have
-    full rank on the distinct columns (claim H-005). Else every other direction is measured too (claim I-004).
+
+def kept_in_span(
+    shape: Shape,
+    number: int,
+    spans: dict[int, Integers | None],
+    span: Callable[[], Integers | None],
+    measures: Sequence[Measure],
+) -> Shape:
+    """The shape, with integer rows in `spans` if it must not be rounded in any other way.
+
+    A shape that is not complete keeps to what is asked (unless the solver measures more than that, as Fourier
+    coefficients do); a complete one under another measure than the uniform to what that centres. One that is
+    neither, for queries without a small integer form, is completed first.
     """
-    matrix, rank, cells = shape.matrix, shape.rank, shape.matrix.shape[1]
-
-    def entries(fit: int) -> Integers:
-        return np.rint(matrix * scale_of(matrix, fit)).astype(np.int64)
-
-    if rank < cells and span is not None:
-        basis = short_basis(span)
-        few = FEW_LOOSE_BITS
-        return enough_bits(lambda b: combined_rows(matrix, basis, b), matrix, rank, few=few, most=bits), rank
-    if law == "laplace" or rank < cells:
-        distinct = np.unique(matrix[:, np.abs(matrix).max(axis=0) > 0], axis=1).shape[1]
-        if rank == distinct:
-            return enough_bits(entries, matrix, rank, few=FEW_LOOSE_BITS, most=bits), rank
-    whole = _filled(matrix, cells, rank) if rank < cells else matrix
-    rows = enough_bits(lambda b: rounded_rows(whole, b), whole, cells, few=FEW_LOOSE_BITS, most=bits)
-    return rows, cells
+    tilted = any(measure.numerators is not None for measure in measures)
+    if not shape.complete:
+        asked = independent_integers(span(), shape.rank)
+        if asked is not None or not tilted:
+            spans[number] = asked
+            return shape
+        matrix = completed(shape.matrix, [measure.vector() for measure in measures])
+        shape = Shape.independent(shape.sizes, matrix)
+    if tilted:
+        spans[number] = whole_span(measures)
+    return shape
 
 
-def _filled(matrix: Array, cells: int, rank: int) -> Array:
-    """The strategy with every other direction added, measured with very little of the privacy (I-004)."""
-    if cells > FILLED_ROWS:
-        raise Infeasible(
-            "queries that are not small multiples of whole numbers need every direction measured, and "
-            f"{cells:,} cells are more than {FILLED_ROWS:,}; round the queries, or use coarser attributes"
-        )
-    extra = np.linalg.svd(matrix)[2][rank:]
-    longest = math.sqrt(float(np.max(np.sum(matrix * matrix, axis=0))))
-    return np.concatenate([matrix, math.sqrt(FILL) * longest * extra])
+def measurable(
+    ideal: Strategy, spans: Spans, allowed: Fraction, person: Person, *, units: Sequence[int] = ()
+) -> Strategy:
+    """The integer form of a real strategy, which the kernel proves to cost at most `allowed`.
+
+    What it costs is what it costs a person, over `unit.factor`. `units` are those of the attributes that the
+    strategy is for.
+    """
+    whole = integer_strategy(ideal, spans, allowed, units)
+    spent = proved_cost(whole, person)
+    if (1 - NEGLIGIBLE) * allowed <= spent <= allowed:
+        return whole
+    return _at(whole, spent, allowed, person)
+
+
+def rebudgeted(strategy: Strategy, allowed: Fraction, person: Person) -> Strategy:
+    """The same integer measurements with noise that uses up `allowed`, as far as the kernel can prove."""
+    return _at(strategy, proved_cost(strategy, person), allowed, person)
+
+
+def _at(strategy: Strategy, spent: Fraction, allowed: Fraction, person: Person) -> Strategy:
+    """The strategy, which is proved to cost `spent`, with all its costs scaled to cost `allowed`."""
+    found = with_budget(strategy, allowed * strategy.exact_cost() / spent)
+    if proved_cost(found, person) > allowed:
+        raise Infeasible("the blocks are too many to share this budget")
+    return found
 
 
 def with_budget(strategy: Strategy, allowed: Fraction) -> Strategy:
@@ -316,32 +337,60 @@ def _norm(law: NoiseLaw, shape: Shape) -> int:
     return matrix_cost(law, shape.matrix.astype(np.int64))
 
 
-NEGLIGIBLE = Fraction(1, 2**32)  # of a budget: noise that is wider by so little is not set again
+def refuse_unfit(law: NoiseLaw, least: float, widest: float, entry: int) -> None:
+    """Infeasible if 64-bit integers cannot hold noise of these parameters, or counts times this entry.
 
-
-def measurable(
-    ideal: Strategy, spans: Spans, allowed: Fraction, person: Person, *, units: Sequence[int] = ()
-) -> Strategy:
-    """The integer form of a real strategy, which the kernel proves to cost at most `allowed`.
-
-    What it costs is what it costs a person, over `unit.factor`. `units` are those of the attributes that the
-    strategy is for.
+    Of Gaussian noise narrower than a unit, the variance after rounding would not be what is stated (I-005).
     """
-    whole = integer_strategy(ideal, spans, allowed, units)
-    spent = proved_cost(whole, person)
-    if (1 - NEGLIGIBLE) * allowed <= spent <= allowed:
-        return whole
-    return _at(whole, spent, allowed, person)
+    if law == "laplace":
+        low, high, what = 1 / LARGEST_SCALE, LARGEST_SCALE, "the Laplace noise of this plan"
+    else:
+        low, high, what = LEAST_VARIANCE, WIDEST_NOISE**2, "the noise of a block"
+    if not low <= least <= widest <= high:
+        raise Infeasible(
+            f"{what} does not fit 64-bit integers; plan for this budget (a plan made for another may not "
+            "stretch so far), or with weights that differ less"
+        )
+    if entry > LARGEST_ENTRY:
+        raise Infeasible(
+            f"a block has entries of {entry.bit_length()} bits, too large to measure more than a few records "
+            "in 64-bit integers; use fewer attributes in one table, or a coarser step of its numbers"
+        )
 
 
-def rebudgeted(strategy: Strategy, allowed: Fraction, person: Person) -> Strategy:
-    """The same integer measurements with noise that uses up `allowed`, as far as the kernel can prove."""
-    return _at(strategy, proved_cost(strategy, person), allowed, person)
+def proved_cost(strategy: Strategy, person: Person) -> Fraction:
+    """What an integer strategy is proved to cost a person, over `unit.factor`: one record's cost, or less."""
+    if person.simple and not _may_save(strategy):
+        return strategy.exact_cost()
+    return person_cost(batches_of(strategy), person) / person.unit.factor_of(strategy.law)
 
 
-def _at(strategy: Strategy, spent: Fraction, allowed: Fraction, person: Person) -> Strategy:
-    """The strategy, which is proved to cost `spent`, with all its costs scaled to cost `allowed`."""
-    found = with_budget(strategy, allowed * strategy.exact_cost() / spent)
-    if proved_cost(found, person) > allowed:
-        raise Infeasible("the blocks are too many to share this budget")
-    return found
+def _may_save(strategy: Strategy) -> bool:
+    """Whether adding up costs cell by cell might be less than the sum of what the blocks cost alone."""
+    blocks = sum(len(layer.noise) for layer in strategy.layers)
+    if strategy.nested or not 1 < blocks <= MOST_BLOCKS:
+        return False
+    costs = [column_costs(strategy.law, shape.matrix) for shape in strategy.shapes]
+    level = np.array([float(own.min() / own.max()) for own in costs])
+    least = sum(float(np.sum(layer.costs * level[layer.shapes].prod(axis=1))) for layer in strategy.layers)
+    return least < (1 - (UNNOTICED if blocks <= FEW_BLOCKS else ROUNDING)) * strategy.cost()
+
+
+def record_cost(strategy: Strategy, person: Person) -> float:
+    """About what a real strategy costs, as `proved_cost`: the sum of what its blocks cost alone."""
+    if person.simple:
+        return strategy.cost()
+    found = separate_person_cost(list(real_measurements(strategy)), person)
+    return float(found / person.unit.factor_of(strategy.law))
+
+
+def ideal_scale(ideal: Strategy, released: Strategy, allowed: Fraction, person: Person) -> float:
+    """What the costs of a real strategy are multiplied by to be compared with its integer form at a budget.
+
+    Both then cost the same, block by block added up: as much as the integer one is proved to afford. Where
+    that is no more than the budget, but for rounding, it is the budget.
+    """
+    spent = released.exact_cost()
+    if person.simple and spent <= allowed * Fraction(1 + ROUNDING):
+        spent = allowed
+    return float(spent) / ideal.cost()

@@ -23,9 +23,22 @@ import numpy as np
 
 from residua._arrays import AnyArray, Array, Integers
 from residua._limits import COUNTED_CELLS
-from residua.answering.blocks import Blocks, Layer, Measured, Memory, Placed, Shape, block_classes
-from residua.answering.choice import answerer_for
+from residua.answering.blocks import (
+    Blocks,
+    Layer,
+    Measured,
+    Memory,
+    Placed,
+    Shape,
+    block_classes,
+)
 from residua.answering.coarsened import Coarsened, QuerySplit
+from residua.answering.coupled.answerer import Coupled
+from residua.answering.diagonal import Diagonal
+from residua.answering.independent.answerer import Independent
+from residua.answering.kronecker import Kronecker
+from residua.answering.nested import Nested, halves_of
+from residua.answering.periods import Periods, whole_attribute
 from residua.answering.places import Places
 from residua.answering.protocol import Answerer, Estimates
 from residua.answering.vector_places import VectorPlaces
@@ -54,6 +67,23 @@ class Domain:
     def of(cls, sizes: Sequence[int], view: View | None = None) -> "Domain":
         """The domain with even weights everywhere."""
         return cls(tuple(sizes), tuple(Measure(size) for size in sizes), view or View())
+
+
+def answerer_for(blocks: Blocks) -> Answerer:
+    """The quickest answerer that suits the blocks of one domain; all give the same figures."""
+    if len(blocks) == 1:
+        return Kronecker(blocks)
+    if blocks.independent:
+        return Independent(blocks)
+    if all(map(blocks.centred, blocks.layers)):
+        return Coupled(blocks)
+    at = whole_attribute(blocks)
+    if at is not None and blocks.different:
+        return Periods(blocks, at)
+    halves = halves_of(blocks)
+    if halves is not None:
+        return Nested(blocks, halves)
+    return Diagonal.of(blocks) or Coupled(blocks)
 
 
 @dataclass(frozen=True, eq=False)
@@ -156,7 +186,15 @@ class Strategy:
 
     def totals(self, part: Table | TableRun) -> tuple[float, float]:
         """Weighted and unweighted sum of the variances of one table, or of a run of tables at once."""
-        return self.answerer.totals(part)
+        answerer = self.answerer
+        at_once = answerer.run_total(part) if isinstance(part, TableRun) and part.joint is None else None
+        if at_once is not None:
+            return part.weight * at_once, at_once
+        weighted = plain = 0.0
+        for group in part:
+            weighted += answerer.total(group, weighted=True)
+            plain += answerer.total(group, weighted=False)
+        return weighted, plain
 
     def largest(self, group: Table) -> float:
         """Largest variance of the table's queries; nan if there are too many to go through."""
@@ -325,3 +363,12 @@ def refuse_places(strategy: Strategy, what: str) -> None:
             f"{what} not worked out for plans by places; plan with method 'smasher', which sees all places "
             "as the cells of one attribute"
         )
+
+
+def with_best_noise(
+    domain: Domain, shapes: Sequence[Shape], layers: Sequence[tuple[Layer, Array]]
+) -> Strategy:
+    """The strategy of cost 1 with the best noise for blocks with these roots of optima (claim M-001)."""
+    total = math.fsum(float(roots.sum()) for _, roots in layers)
+    shared = tuple(replace(layer, noise=total / roots, costs=roots / total) for layer, roots in layers)
+    return Strategy((domain,), tuple(shapes), shared)

@@ -24,7 +24,7 @@ from residua.workload.tables import choices, splits
 def _families(known: PartCache, tables: TableRun) -> Integers:
     """For each attribute of the schema a number, equal where families and measures are."""
     numbers: dict[object, int] = {}
-    found = np.zeros(len(tables.schema), dtype=np.int64)
+    found = np.zeros(len(known.measures), dtype=np.int64)
     for at in tables.attributes:
         found[at] = numbers.setdefault((tables.queries_of(at), known.measures[at]), len(numbers))
     return found
@@ -124,7 +124,7 @@ class _RunTotal:
         self.known, self.tables = known, tables
         self.subsets: Subsets = np.sort(tables.subsets, axis=1)
         self.factors = {at: Factor((at,), tables.queries_of(at)) for at in tables.attributes}
-        width = len(tables.schema)
+        width = len(known.measures)
         self.families = _families(known, tables)
         self.means = np.zeros(width)
         self.vanishing = np.zeros((2, width), dtype=bool)  # what is left out, and what is kept
@@ -145,7 +145,7 @@ class _RunTotal:
         """
         if not self.even():
             return None
-        counts = np.zeros(len(self.tables.schema))
+        counts = np.zeros(len(self.known.measures))
         for at, factor in self.factors.items():
             counts[at] = float(factor.queries.count)
         return int(np.argmax(self.found()[1] / counts[self.subsets].prod(axis=1)))

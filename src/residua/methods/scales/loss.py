@@ -13,7 +13,6 @@ import numpy as np
 
 from residua._arrays import Array
 from residua._limits import LOSS_BLOCKS, LOSS_NAMES
-from residua.answering.choice import independent
 from residua.decompose import decompose
 from residua.errors import Infeasible, NotConverged, WorkloadError
 from residua.linalg.matrices import threads_for
@@ -133,7 +132,7 @@ def mean_variances(work: Workload, names: Sequence[str], strategy: Strategy) -> 
 def reshared(work: Workload, loss: Loss, draft: Draft, tolerance: float, cost: float) -> Draft | None:
     """The blocks of a draft with the best noise for the loss; None where they are coupled, or many."""
     strategy = draft.strategy
-    if strategy.nested or strategy.coarsened or not independent(strategy.blocks()):
+    if strategy.nested or strategy.coarsened or not strategy.blocks().independent:
         return None
     try:
         return _LossProblem.of(work, table_names(work), draft).solved(loss, cost, tolerance)

@@ -21,7 +21,7 @@ from residua.methods.draft import Progress
 from residua.methods.scales.query_pieces import Block, Capped, Entry, Orbits, permuted, total_work
 from residua.solve.newton import LogLandscape, Search, quasi_newton
 from residua.solve.targets import Sight, sight_of, solve_targets
-from residua.strategy.build import kept_in_span
+from residua.strategy.rounding import kept_in_span
 from residua.strategy.strategy import Strategy
 from residua.workload import Explicit, Factor, Queries, Table, TableRun, Workload
 

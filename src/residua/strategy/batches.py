@@ -1,4 +1,4 @@
-"""What a strategy measures, as the kernel has it, and what that costs a record or a person."""
+"""What a strategy measures, as the kernel has it, and how to share a budget among that for a person."""
 
 import math
 from collections.abc import Callable, Iterator, Sequence
@@ -10,9 +10,8 @@ import numpy as np
 from residua._arrays import Array, Integers
 from residua.answering.blocks import Layer
 from residua.errors import BudgetError, Infeasible
-from residua.kernel.cost import MOST_BLOCKS
-from residua.kernel.measurement import Measurement, block_cost, column_costs, cost_power, matrix_cost
-from residua.kernel.person import block_costs, person_cost, separate_person_cost
+from residua.kernel.measurement import Measurement, block_cost, cost_power, matrix_cost
+from residua.kernel.person import block_costs
 from residua.privacy.budgets import variance_ratio
 from residua.privacy.unit import Person
 from residua.strategy.strategy import Strategy
@@ -20,9 +19,6 @@ from residua.strategy.strategy import Strategy
 Costs = Callable[[int, Integers], tuple[list[Fraction], Integers]]
 """The distinct costs of some blocks of a layer, all above zero, and which of them each block has."""
 
-NEGLIGIBLE = 1e-9  # relative difference of costs that is not looked for
-ROUNDING = 1e-3  # relative difference of costs that rounding to integers may make
-FEW_BLOCKS = 64  # of which less than that is looked for
 MANY_BITS, FEW_BITS = 45, 24  # of the entries of a real matrix; sums of products of the few fit 64 bits
 FEW_ENTRIES = 2**12  # that many bits are taken for
 
@@ -82,21 +78,6 @@ def _whole(matrix: Array) -> Integers:
     return matrix.astype(np.int64)
 
 
-def proved_cost(strategy: Strategy, person: Person) -> Fraction:
-    """What an integer strategy is proved to cost a person, over `unit.factor`: one record's cost, or less."""
-    if person.simple and not _may_save(strategy):
-        return strategy.exact_cost()
-    return person_cost(batches_of(strategy), person) / person.unit.factor_of(strategy.law)
-
-
-def record_cost(strategy: Strategy, person: Person) -> float:
-    """About what a real strategy costs, as `proved_cost`: the sum of what its blocks cost alone."""
-    if person.simple:
-        return strategy.cost()
-    found = separate_person_cost(list(_real_measurements(strategy)), person)
-    return float(found / person.unit.factor_of(strategy.law))
-
-
 def shared_for(strategy: Strategy, person: Person) -> Strategy:
     """A real strategy whose shares are the best ones for a record, with the best ones for a person.
 
@@ -105,7 +86,7 @@ def shared_for(strategy: Strategy, person: Person) -> Strategy:
     """
     layers = list(strategy.layers)
     power = 1 / 2 if strategy.law == "gaussian" else 1 / 3
-    for (number, rows), measurement in zip(strategy.runs(), _real_measurements(strategy), strict=True):
+    for (number, rows), measurement in zip(strategy.runs(), real_measurements(strategy), strict=True):
         record = block_cost(measurement, replaced=False)
         costs, noise = layers[number].costs.copy(), layers[number].noise.copy()
         for cost, blocks in block_costs(measurement, person):
@@ -116,7 +97,7 @@ def shared_for(strategy: Strategy, person: Person) -> Strategy:
     return replace(strategy, layers=tuple(layers))
 
 
-def _real_measurements(strategy: Strategy) -> Iterator[Measurement]:
+def real_measurements(strategy: Strategy) -> Iterator[Measurement]:
     """The measurements of a real strategy with its matrices rounded, for what they cost about."""
 
     def costs(number: int, rows: Integers) -> tuple[list[Fraction], Integers]:
@@ -125,29 +106,6 @@ def _real_measurements(strategy: Strategy) -> Iterator[Measurement]:
 
     matrices = [_to_bits(shape.matrix) for shape in strategy.shapes]
     return _measurements(strategy, matrices, costs)
-
-
-def ideal_scale(ideal: Strategy, released: Strategy, allowed: Fraction, person: Person) -> float:
-    """What the costs of a real strategy are multiplied by to be compared with its integer form at a budget.
-
-    Both then cost the same, block by block added up: as much as the integer one is proved to afford. Where
-    that is no more than the budget, but for rounding, it is the budget.
-    """
-    spent = released.exact_cost()
-    if person.simple and spent <= allowed * Fraction(1 + ROUNDING):
-        spent = allowed
-    return float(spent) / ideal.cost()
-
-
-def _may_save(strategy: Strategy) -> bool:
-    """Whether adding up costs cell by cell might be less than the sum of what the blocks cost alone."""
-    blocks = sum(len(layer.noise) for layer in strategy.layers)
-    if strategy.nested or not 1 < blocks <= MOST_BLOCKS:
-        return False
-    costs = [column_costs(strategy.law, shape.matrix) for shape in strategy.shapes]
-    level = np.array([float(own.min() / own.max()) for own in costs])
-    least = sum(float(np.sum(layer.costs * level[layer.shapes].prod(axis=1))) for layer in strategy.layers)
-    return least < (1 - (NEGLIGIBLE if blocks <= FEW_BLOCKS else ROUNDING)) * strategy.cost()
 
 
 def _to_bits(matrix: Array) -> Integers:
