@@ -376,7 +376,7 @@ def check_table(answerer: Answerer, estimator: Estimator, twin: Twin, group: Tab
 
 def check_refused(answerer: Answerer, group: Table, others: Sequence[Table]) -> None:
     words = f"table '{group.name}'"
-    for figure in (answerer.variances, answerer.largest, answerer.totals):
+    for figure in (answerer.variances, answerer.largest, answerer.require_answerable):
         with pytest.raises(rs.NotInSpan, match=words):
             figure(group)
     for weighted in (False, True):

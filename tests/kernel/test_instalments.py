@@ -15,6 +15,7 @@ from residua.kernel.measuring import counted_answers
 from residua.kernel.person import person_cost
 from residua.ledger import Instalment, Ledger, book, sqlite
 from residua.ledger.periods import covered, following
+from residua.linalg.classes import Classes, JointClasses
 from residua.privacy import Privacy, Unit, zcdp
 from residua.privacy.unit import Person
 
@@ -75,6 +76,29 @@ class TestSchedule:
     def test_a_plan_that_waits_for_the_end_is_not_whole(self):
         work = rs.table(rs.Schema(month=rs.Integer(0, 3)), month=rs.ranges)
         assert not Schedule.of(rs.plan(work, rs.zcdp(1)).batches, 0, np.arange(4)).whole
+
+    def test_one_period_at_the_end_is_part_of_the_last_matrix(self):
+        owners, one = np.zeros(1, np.int64), (Fraction(1),)
+        cells = np.eye(2, dtype=np.int64)
+        batch = Measurement(np.array([[4, 7]], np.int32), (2, 1), (cells,), 1, "gaussian", one, owners)
+        found = Schedule.of([batch], 7, np.array([0]))
+        assert (found.periods, found.rows[0].tolist(), found.cells[0].tolist()) == (1, [0, 0], [0, 0])
+
+    @pytest.mark.parametrize("hidden", ["derived", "within"])
+    def test_blocks_that_see_the_periods_by_classes_or_are_within_cells_are_refused(self, hidden):
+        owners, one = np.zeros(2, np.int64), (Fraction(1),)
+        part = JointClasses.of_one(1, Classes.of([0, 0, 1, 1]))
+        cells = np.eye(2, dtype=np.int64)
+        if hidden == "derived":
+            batch = Measurement(
+                np.array([[1]], np.int32), (2,), (cells,), 1, "gaussian", one, owners[:1], (part,)
+            )
+            assert Schedule.of([replace(batch, derived=())], 1, np.arange(2)).periods == 2
+        else:
+            subsets = np.array([[1], [1]], np.int32)
+            batch = Measurement(subsets, (2,), (cells,), 1, "gaussian", one, owners, (), 0)
+        with pytest.raises(BudgetError, match="do not look at the periods"):
+            Schedule.of([batch], 1, np.arange(2))
 
     def test_blocks_that_do_not_see_the_periods_are_refused(self, plan):
         schema = rs.Schema(month=rs.Integer(0, 3), age=rs.Integer(0, 9))

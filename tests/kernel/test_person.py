@@ -1,6 +1,7 @@
 """What a person with several records costs, against every pattern of records (claims K-010 to K-013)."""
 
 import math
+from dataclasses import replace
 from fractions import Fraction
 from functools import reduce
 from itertools import combinations_with_replacement
@@ -269,6 +270,107 @@ def test_replacing_a_person_costs_at_most_twice_what_adding_one_does_where_colum
     )
     assert person_cost(cells, replaced) == 2 * person_cost(cells, added)
     assert person_cost(cells, replaced) >= true_path_cost(cells, replaced)
+
+
+# --- how far each way of proving a cost goes: limits, and figures worked out by hand ------------------------
+
+
+CELL = [np.array([at]) for at in range(3)]  # groups of one cell each
+
+
+def as_objects(rows):
+    return np.array(rows, dtype=object)
+
+
+def test_several_blocks_cost_a_person_each_by_the_axis_that_is_capped():
+    subsets = np.array([[0, 1], [1, 0], [1, 2]], dtype=np.int32)
+    cells, owners = np.eye(3, dtype=np.int64), np.array([0, 1, 0])
+    person = whom(3, [Cap(0, np.arange(3), 1)])
+    found = Measurement(subsets, (3, 3), (cells, cells), 3, "gaussian", (Fraction(1), Fraction(2)), owners)
+    costs = [(cost, rows.tolist()) for cost, rows in kernel_person.block_costs(found, person)]
+    assert sorted(costs) == [(9 * 3, [0]), (9 * 3, [1]), (9 * 9, [2])]
+    alone = [replace(found, subsets=subsets[[at]], owners=owners[[at]]) for at in range(3)]
+    assert person_cost([found], person) == sum(person_cost([each], person) for each in alone)
+
+
+def test_blocks_within_places_cost_a_person_with_laplace_noise_as_many_times_as_there_are_records():
+    random = np.random.default_rng(13)
+    [path] = [within(random, "laplace", 3, [1], [np.eye(2, dtype=np.int64)])]
+    person = whom(2, [Cap(1, np.arange(2), 1)])
+    assert person_cost([path], person) == 2 * person_cost([path], Person(Unit()))
+    replaced = whom(2, [Cap(1, np.arange(2), 1)], "replace_one")
+    assert person_cost([path], replaced) == 2 * person_cost([path], person)
+
+
+def test_replacing_costs_twice_what_adding_does_where_few_cells_show_that_columns_do_not_oppose(monkeypatch):
+    cells = block("gaussian", [0], [np.eye(3)])
+    assert kernel_person._times_replaced(block("laplace", [0], [np.eye(3)])) == 2
+    monkeypatch.setattr(kernel_person, "LISTED", 9)
+    assert kernel_person._times_replaced(cells) == 2
+    monkeypatch.setattr(kernel_person, "LISTED", 8)
+    assert kernel_person._times_replaced(cells) == 4
+
+
+def test_what_a_record_costs_beside_others_is_known_of_matrices_of_few_cells(monkeypatch):
+    cells, person = block("gaussian", [0], [np.eye(3)]), whom(3, [Cap(0, np.arange(3), 1)])
+    for listed, ratio, bound in ((9, 1, 3), (8, 3, None)):
+        monkeypatch.setattr(kernel_person, "LISTED", listed)
+        monkeypatch.setattr(kernel_person, "PATTERNS", 0)
+        monkeypatch.setattr(kernel_person, "PAIRED", 0)
+        assert kernel_person._row_ratio(cells, person) == ratio
+        assert kernel_person._capped(cells, CELL, 0, 1, 3, replaced=False) == bound
+        assert kernel_person._capped(cells, CELL, 0, 1, 3, replaced=True) == (bound and 2 * bound)
+
+
+def test_cells_of_derived_attributes_are_looked_at_up_to_a_limit(monkeypatch):
+    part = JointClasses.of_one(0, Classes.of([0, 0, 1, 1]))
+    halves = block("gaussian", [0], [np.eye(2)], sizes=(2,), derived=(part,))
+    for listed, place in ((4, 0), (3, kernel_person.NOWHERE)):
+        monkeypatch.setattr(kernel_person, "LISTED", listed)
+        assert kernel_person._groups(halves, Cap(0, np.arange(4), 1))[0] == place
+
+
+@pytest.mark.parametrize(
+    ("matrix", "groups", "most", "patterns", "numbers"),
+    [
+        ([[1, 1]], [[0]], 1, 2, 2),
+        (np.eye(2), [[0], [1]], 2, 4, 8),
+        (np.eye(3)[:2], [[0, 1], [2]], 2, 6, 12),
+    ],
+)
+def test_patterns_of_a_person_are_listed_up_to_a_limit(matrix, groups, most, patterns, numbers, monkeypatch):
+    rows = np.asarray(matrix, dtype=np.int64)
+    cells = [np.array(each) for each in groups]
+
+    def listed():
+        return kernel_person._listed([rows], cells, 1, most, False)
+
+    for limit, least in (("PATTERNS", patterns), ("LISTED", numbers)):
+        with monkeypatch.context() as patch:
+            patch.setattr(kernel_person, limit, least)
+            assert len(listed()) == patterns
+            patch.setattr(kernel_person, limit, least - 1)
+            assert listed() is None
+
+
+@pytest.mark.parametrize(("largest", "kind"), [(2**28, object), (2**28 - 1, np.int64)])
+def test_patterns_whose_squares_would_not_fit_64_bits_are_objects(largest, kind):
+    rows = np.eye(2, dtype=np.int64) * largest  # (2 * 2 records * 2^28)^2 * 2 rows = 2^61
+    assert kernel_person._listed([rows], CELL[:2], 1, 2, False).dtype == kind
+
+
+def test_records_of_a_group_are_all_in_one_cell_and_shared_out_from_the_dearest_on():
+    sizes = as_objects([[1, 3, 9], [3, 4, 0], [9, 0, 9]])
+    assert kernel_person._rows(sizes, [np.array([0, 1]), np.array([2])], 1, 2) == [1 + 9, 9 + 9]
+    assert kernel_person._shared_out(as_objects([[3, 5, 1]]), 2, 3).tolist() == [2 * 5 + 3]
+
+
+def test_the_bound_on_replacing_a_person_is_for_groups_of_one_cell_each():
+    sizes = as_objects([[4, 2, 1], [2, 4, 1], [1, 1, 4]])
+    assert kernel_person._replaced_bound(sizes, CELL, 1, 1, 2) == (4 + 2) * 2
+    assert kernel_person._replaced_bound(sizes, CELL, 2, 3, 2) == (4 + 2 + 1) * 3 * 2 * 2
+    assert kernel_person._replaced_bound(sizes, [np.array([0, 1]), *CELL[1:]], 1, 1, 2) is None
+    assert kernel_person._replaced_bound(sizes, CELL[:2], 1, 1, 2) is None
 
 
 def planned(unit):

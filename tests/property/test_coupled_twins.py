@@ -213,7 +213,7 @@ def test_a_query_is_answered_exactly_where_it_is_in_the_span_of_all_blocks(probl
                 answerer.total(group, weighted=True)
             else:
                 assert twin.outside(group) > 1e-6
-                for figure in (answerer.variances, answerer.largest, answerer.totals):
+                for figure in (answerer.variances, answerer.largest, answerer.require_answerable):
                     with pytest.raises(NotInSpan, match="add the table to the workload"):
                         figure(group)
 
