@@ -137,5 +137,7 @@ SIMULATED_CELLS = 400_000_000  # of all simulated tables together
 SYNTHETIC_ROWS = 100_000_000  # that are drawn
 JOINT_COVARIANCE = 3_000  # cells of a piece whose covariance is decomposed as a whole
 STACKED_CELLS = 50_000_000  # of all tables together: 400 MB
+TREE_CELLS = 100_000_000  # of one table of all places of a level: 800 MB, held a few times
+SHARED_CELLS = 2_000_000  # of places that are shared out among their parts at a time
 MODEL_MEGABYTES = 256.0  # of a model's tables; fitting takes several times as much
 ROUNDED_CELLS = 4_000  # of a table for which whole numbers with all margins are looked for

@@ -156,7 +156,7 @@ class Facts:
                     allowed[subset] = before & ~cells.astype(bool)
                 else:
                     counts[subset] = cells.astype(np.float64)
-        found = cls(counts, allowed, told(facts))
+        found = cls(counts, allowed, told(facts, 6))
         found._refuse_contradictions(schema)
         return found
 
@@ -219,19 +219,19 @@ def facts_of(given: Fact | Iterable[Fact], schema: Schema) -> list[Fact]:
     return facts
 
 
-def told(facts: Sequence[Fact]) -> str:
-    """The facts in words, with a warning of what they mean for privacy."""
+def told(facts: Sequence[Fact], frames: int) -> str:
+    """The facts in words, with a warning of what they mean for privacy to who called so many frames ago."""
     words = "; ".join(("impossible: " if fact.impossible else "known: ") + fact.words for fact in facts)
     if facts:
-        _warn(words)
+        _warn(words, frames + 1)
     return words
 
 
-def _warn(words: str) -> None:
+def _warn(words: str, frames: int) -> None:
     warnings.warn(
         f"these public facts are taken as exactly true and shown as they are ({words}). The privacy of the "
         "release does not cover them: use only what anyone may know without this data. A count taken from "
         "the records themselves would be published without any protection.",
         PublicFactWarning,
-        stacklevel=7,
+        stacklevel=frames,
     )

@@ -45,30 +45,34 @@ def with_total(cells: Array, totals: Array) -> Array:
     return np.asarray(np.where(totals[:, None] > 0, np.maximum(cells - chosen, 0.0), 0.0))
 
 
-def with_margins(cells: Array, rows: Array, columns: Array, allowed: Flags | None = None) -> Array:
+def with_margins(
+    cells: Array, rows: Array, columns: Array, allowed: Flags | None = None, spread: Array | None = None
+) -> Array:
     """Nearest non-negative tables with these margins: (tables, n, m), (tables, n) and (tables, m).
 
-    The margins must be non-negative, with equal sums. Cells that are not `allowed` stay zero.
+    The margins must be non-negative, with equal sums. Cells that are not `allowed` stay zero. Near is by
+    variances in proportion to `spread`, (tables, n, m); without, all alike.
 
     >>> with_margins(np.array([[[3.0, -1.0], [0.0, 0.0]]]), np.array([[2.0, 1.0]]), np.array([[2.0, 1.0]]))
     array([[[2., 0.],
             [0., 1.]]])
     """
-    step = max(1, CHUNK // (cells.shape[1] + cells.shape[2]) ** 2)
+    step = max(1, CHUNK // (cells[0].size + min(cells.shape[1:]) ** 2))
+    spread = np.ones((len(cells), 1, 1)) if spread is None else spread
     open_cells = (rows > 0)[:, :, None] & (columns > 0)[:, None, :]
     if allowed is not None:
         open_cells &= allowed
     parts = [slice(start, start + step) for start in range(0, len(cells), step)]
     return np.concatenate(
-        [_Transport(cells[at], rows[at], columns[at], open_cells[at]).solve() for at in parts]
+        [_Transport(cells[at], rows[at], columns[at], open_cells[at], spread[at]).solve() for at in parts]
     )
 
 
 class _Transport:
     """Newton's method on the numbers per row and per column, for several tables at once."""
 
-    def __init__(self, cells: Array, rows: Array, columns: Array, open_cells: Flags) -> None:
-        self.cells, self.open = cells, open_cells
+    def __init__(self, cells: Array, rows: Array, columns: Array, open_cells: Flags, spread: Array) -> None:
+        self.cells, self.open, self.spread = cells, open_cells, spread
         self.goal = np.concatenate([rows, columns], axis=1)
         self.limit = np.maximum(TOLERANCE, ROUNDING * rows.sum(axis=1))
         self.duals = np.zeros_like(self.goal)
@@ -81,7 +85,7 @@ class _Transport:
             if not wrong.any():
                 return self._at(np.arange(len(self.cells)), self.duals)[0]
             left, tables, slopes = left[wrong], tables[wrong], slopes[wrong]
-            self._move(left, _newton(tables > 0, slopes), slopes)
+            self._move(left, _newton((tables > 0) * self.spread[left], slopes), slopes)
         raise Infeasible(
             f"no non-negative table with the given margins was found in {MOST_STEPS} steps: the impossible "
             "cells, if any, leave no room for them"
@@ -90,7 +94,7 @@ class _Transport:
     def _at(self, which: Indices, duals: Array) -> tuple[Array, Array]:
         """The tables at these numbers, and the excess of their margins, which is the slope."""
         n = self.cells.shape[1]
-        tables = self.cells[which] + duals[:, :n, None] + duals[:, None, n:]
+        tables = self.cells[which] + self.spread[which] * (duals[:, :n, None] + duals[:, None, n:])
         tables = np.where(self.open[which], np.maximum(tables, 0.0), 0.0)
         margins = np.concatenate([tables.sum(axis=2), tables.sum(axis=1)], axis=1)
         return tables, margins - self.goal[which]
@@ -108,18 +112,23 @@ class _Transport:
         self.duals[which] += length[:, None] * steps
 
 
-def _newton(active: Flags, slopes: Array) -> Array:
-    """Newton steps, damped where the problem is flat."""
-    count, n, m = active.shape
-    square = np.zeros((count, n + m, n + m))
-    square[:, :n, n:] = active
-    square[:, n:, :n] = active.transpose(0, 2, 1)
-    ends = np.arange(n + m)
-    errors = np.abs(slopes).max(axis=1)
-    damping = 1e-3 * np.minimum(1.0, errors) + 1e-10
-    own = np.concatenate([active.sum(axis=2), active.sum(axis=1)], axis=1)
-    square[:, ends, ends] = own + damping[:, None]
-    return -np.asarray(np.linalg.solve(square, slopes[:, :, None]))[:, :, 0]
+def _newton(active: Array, slopes: Array) -> Array:
+    """Newton steps, damped where the problem is flat; the longer side is eliminated."""
+    n, m = active.shape[1:]
+    if n < m:
+        turned = np.concatenate([slopes[:, n:], slopes[:, :n]], axis=1)
+        found = _newton(active.transpose(0, 2, 1), turned)
+        return np.concatenate([found[:, m:], found[:, :m]], axis=1)
+    damping = (1e-3 * np.minimum(1.0, np.abs(slopes).max(axis=1)) + 1e-10)[:, None]
+    rows, columns = active.sum(axis=2) + damping, active.sum(axis=1) + damping
+    shares = active / rows[:, :, None]
+    square = -(shares.transpose(0, 2, 1) @ active)
+    ends = np.arange(m)
+    square[:, ends, ends] += columns
+    right = np.einsum("tnm,tn->tm", shares, slopes[:, :n]) - slopes[:, n:]
+    along = np.asarray(np.linalg.solve(square, right[:, :, None]))[:, :, 0]
+    across = -(slopes[:, :n] + np.einsum("tnm,tm->tn", active, along)) / rows
+    return np.concatenate([across, along], axis=1)
 
 
 def rounded_tables(tables: TableSet, facts: Facts, shared: Collection[int] = ()) -> TableSet:

@@ -19,6 +19,7 @@ import numpy as np
 
 from residua._arrays import Array, Subset, Subsets
 from residua._limits import JOINT_COVARIANCE, STACKED_CELLS
+from residua.answering.protocol import apply_queries
 from residua.errors import Infeasible, NotInSpan
 from residua.schema import Schema
 from residua.strategy.strategy import Strategy
@@ -86,6 +87,22 @@ class TableSet:
         stack = self.stacks[number]
         gone = tuple(axis for axis, at in enumerate(stack.subsets[place].tolist()) if at not in subset)
         return np.asarray(stack.cells[place].sum(axis=gone))
+
+    @property
+    def cells(self) -> int:
+        """Number of all cells."""
+        return sum(stack.cells.size for stack in self.stacks)
+
+    @property
+    def count(self) -> int:
+        """Number of tables."""
+        return sum(len(stack.subsets) for stack in self.stacks)
+
+    def answers(self, group: Table) -> Array:
+        """Answers of one table, shape (count,), from a marginal that covers its attributes."""
+        order = np.argsort(group.attributes)
+        cells = self.marginal(tuple(sorted(group.attributes))).transpose(np.argsort(order))
+        return apply_queries(cells, group.factors).reshape(-1)
 
     def with_cells(self, cells: Iterable[Array]) -> "TableSet":
         """The same attribute sets with other cells, (tables, sizes...) for each stack."""

@@ -10,9 +10,10 @@ from residua.answering.given import AGREEMENT, KnownPlaces
 from residua.answering.places import Asked, without_place
 from residua.errors import DataError, WorkloadError
 from residua.linalg.trees import Nest
+from residua.plans import Plan
 from residua.postprocess.facts import Fact, asked_at_all
 from residua.schema import Schema
-from residua.workload import Identity, Partition, Table
+from residua.workload import Factor, Identity, Partition, Table
 
 
 @dataclass(frozen=True, eq=False)
@@ -117,8 +118,6 @@ def known_tables(facts: Sequence[Fact], sets: Sequence[Subset]) -> Iterator[tupl
 
 def _zeros(group: Table, schema: Schema, sets: Sequence[Subset]) -> Iterator[tuple[Table, Array]]:
     """The cells that cannot occur of all tables that have the attributes, each to be zero."""
-    from residua.workload import Factor
-
     cells: dict[int, Integers] = {}
     for factor in group.factors:
         if len(factor.attributes) > 1:
@@ -135,3 +134,21 @@ def _zeros(group: Table, schema: Schema, sets: Sequence[Subset]) -> Iterator[tup
             )
             found = Table(group.name, tuple(factors))
             yield found, np.zeros(found.count)
+
+
+def place_of(plan: Plan, facts: Sequence[Fact]) -> int | None:
+    """The attribute whose places tables are made by, from the nation down; None where there is none."""
+    within = [layer.within for layer in plan.strategy.layers if layer.within is not None]
+    for fact in facts:
+        for group, (_, cells) in zip(fact.groups, fact.tables, strict=True):
+            if cells is None:
+                within += [
+                    factor.attributes[0]
+                    for factor in group.factors
+                    if plan.schema.attributes[factor.attributes[0]].levels
+                ]
+    if len({*within}) > 1:
+        raise DataError(
+            "facts about levels are kept of one attribute, that which the plan measures by places"
+        )
+    return within[0] if within else None

@@ -5,8 +5,7 @@ again. The differences estimate bias and noise together (parametric bootstrap, c
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from hashlib import sha256
 from typing import TYPE_CHECKING
@@ -17,17 +16,20 @@ from residua._arrays import Array
 from residua._files import Target
 from residua._limits import MOST_ANSWERS, SIMULATED_CELLS
 from residua.answering.blocks import Measured
-from residua.answering.protocol import Asked, Estimates, Estimator, apply_queries
+from residua.answering.protocol import Asked, Estimates, Estimator
 from residua.answers import Answers, Cells, asked_cells
 from residua.errors import DataError, Infeasible, NotInSpan, WorkloadError
 from residua.plans import Plan
-from residua.postprocess.facts import Fact, Facts
+from residua.postprocess.basis import Basis
+from residua.postprocess.facts import Fact, Facts, facts_of, told
 from residua.postprocess.margins import rounded_tables
 from residua.postprocess.nonnegative import nonnegative_tables
 from residua.postprocess.pieces import PieceErrors, Stack, TableSet, as_subsets, shaped
+from residua.postprocess.placed_facts import PlacedFacts, place_of
+from residua.postprocess.placed_tables import PlacedTables
 from residua.postprocess.splitting import nonnegative_whole, tied_attributes
-from residua.schema import Schema
-from residua.strategy.strategy import Domain, Strategy
+from residua.postprocess.top_down import TopDown
+from residua.strategy.strategy import Strategy
 from residua.workload import Table, Workload
 from residua.workload.queries import spelled
 from residua.workload.union import refuse_foreign
@@ -36,61 +38,7 @@ if TYPE_CHECKING:
     import pyarrow
 
 FIGURES = ("value", "error")
-
-
-@dataclass(frozen=True, eq=False)
-class Basis:
-    """A plan as post-processing sees it: tables of the cells, or classes of cells, that its blocks measure.
-
-    Of a plan that measures some conditions by classes beside tables of cells, these are the tables of cells
-    and all that they answer; the conditions are answered by the release only (claim P-110).
-    """
-
-    plan: Plan
-
-    @cached_property
-    def strategy(self) -> Strategy:
-        """The blocks that see the first domain, as if its classes were cells."""
-        own, seen = self.plan.strategy, self.plan.strategy.domains[0]
-        if not own.coarsened:
-            return own
-        layers = tuple(layer for layer in own.layers if layer.domain == 0)
-        return replace(own, domains=(Domain(seen.sizes, seen.measures),), layers=layers, query_splits=())
-
-    @cached_property
-    def schema(self) -> Schema:
-        """The schema as the blocks see it."""
-        return self.plan.strategy.domains[0].view.schema(self.plan.schema)
-
-    def asked(self, group: Table) -> Asked:
-        """A table as the blocks see it; refused where they do not answer it."""
-        with self.plan.naming():
-            found = self.plan.strategy.answerer.asked(group)
-        if any(domain for domain, _, _ in found.parts):
-            raise WorkloadError(
-                f"table {group.name!r} asks for what is measured by classes of cells beside the tables that "
-                "are post-processed; the release itself answers it"
-            )
-        return found
-
-    @cached_property
-    def workload(self) -> Workload:
-        """Those tables of the plan that can be answered after post-processing."""
-        if len(self.plan.strategy.domains) == 1:
-            return self.plan.workload
-        kept = []
-        for group in self.plan.workload.groups():
-            with suppress(WorkloadError):
-                self.asked(group)
-                kept.append(group)
-        return Workload(self.plan.schema, tuple(kept))
-
-    def seen(self, work: Workload) -> Workload:
-        """A workload as the blocks see it."""
-        if not self.plan.strategy.coarsened:
-            return work
-        groups = tuple(part for group in work.groups() for _, part, _ in self.asked(group).parts)
-        return Workload(self.schema, groups)
+Tables = TableSet | PlacedTables
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -120,12 +68,12 @@ class Processed:
 
     kind: str
     basis: Basis
-    tables: TableSet
+    tables: Tables
     release_hash: str
     simulated: bool
     facts: str
     replicates: int
-    again: Callable[[int], TableSet]
+    again: Callable[[int], Tables]
     """The tables of a simulated release, by number."""
 
     @property
@@ -206,8 +154,8 @@ class Processed:
         }
 
     @cached_property
-    def _simulations(self) -> tuple[TableSet, ...]:
-        cells = sum(stack.cells.size for stack in self.tables.stacks)
+    def _simulations(self) -> tuple[Tables, ...]:
+        cells = self.tables.cells
         if cells * self.replicates > SIMULATED_CELLS:
             raise Infeasible(
                 f"{self.replicates} simulations of {cells:,} cells do not fit in memory; ask for fewer "
@@ -247,20 +195,14 @@ class Processed:
 
     def __repr__(self) -> str:
         mark = "SIMULATED " if self.simulated else ""
-        tables = sum(len(stack.subsets) for stack in self.tables.stacks)
+        tables = self.tables.count
         many = "1 marginal" if tables == 1 else f"{tables:,} marginals"
         return f"{mark}Processed({self.kind}, biased, {many} of release {self.release_hash[:12]})"
 
 
-def answers_from(tables: TableSet, asked: Asked) -> Array:
+def answers_from(tables: Tables, asked: Asked) -> Array:
     """Answers of one table, shape (count,), from a marginal that covers its attributes."""
-
-    def answers(_: int, group: Table) -> Array:
-        order = np.argsort(group.attributes)
-        cells = tables.marginal(tuple(sorted(group.attributes))).transpose(np.argsort(order))
-        return apply_queries(cells, group.factors).reshape(-1)
-
-    return asked.added_up(answers)
+    return asked.added_up(lambda _, group: tables.answers(group))
 
 
 def noise_of(strategy: Strategy, generator: np.random.Generator) -> Measured:
@@ -320,14 +262,27 @@ class Unbiased:
         drawn = (noise.marginals(each.subsets, each.sizes) for each in tables.stacks)
         return tables.with_cells(own.cells + more for own, more in zip(tables.stacks, drawn, strict=True))
 
+    def top_down(self, facts: Sequence[Fact], place: int, replicates: int, *, whole: bool) -> Processed:
+        """Tables of places that add up along the tree, from the nation down."""
+        plan, strategy = self.basis.plan, self.basis.strategy
+        walk = TopDown(strategy, self.basis.workload, place, PlacedFacts.of(facts, plan.schema, place), whole)
+        tables = walk.tables(walk.estimated(self._estimator))
+
+        def again(number: int) -> PlacedTables:
+            noise = walk.estimated(self.noise(number))
+            return walk.tables(lambda depth, subset: tables.at(depth, subset) + noise(depth, subset))
+
+        words, kind = told(facts, 5), "whole" if whole else "non-negative"
+        return Processed(
+            kind, self.basis, tables, self.release_hash, self.simulated, words, replicates, again
+        )
+
 
 class Nearest:
     """Makes the nearest non-negative tables, in the way that suits the plan's measurements, and its facts."""
 
     def __init__(self, source: Unbiased, given: Fact | Iterable[Fact], replicates: object) -> None:
-        if not isinstance(replicates, int) or isinstance(replicates, bool) or replicates < 0:
-            raise DataError(f"replicates is a number of simulations, such as 20, not {replicates!r}")
-        self.source, self.replicates = source, replicates
+        self.source, self.replicates = source, _checked(replicates)
         self.strategy, plan = source.basis.strategy, source.basis.plan
         self.facts = Facts.of(given, plan.schema).seen(plan.strategy.domains[0].view, plan.schema)
         self._refuse_without_total(plan)
@@ -360,8 +315,12 @@ class Nearest:
 
 def processed(source: Unbiased, given: Fact | Iterable[Fact], replicates: int, *, whole: bool) -> Processed:
     """The nearest non-negative tables that agree with each other, or whole numbers near them."""
-    nearest = Nearest(source, given, replicates)
     plan = source.basis.plan
+    facts = facts_of(given, plan.schema)
+    place = place_of(plan, facts)
+    if place is not None:
+        return source.top_down(facts, place, _checked(replicates), whole=whole)
+    nearest = Nearest(source, facts, replicates)
     units = plan.strategy.domains[0].view.units(plan.schema.units)
     shared = {at for at, unit in enumerate(units) if unit > 1}
 
@@ -371,3 +330,9 @@ def processed(source: Unbiased, given: Fact | Iterable[Fact], replicates: int, *
     tables = made(source.tables())
     kind = "whole" if whole else "non-negative"
     return nearest.processed(kind, tables, lambda number: made(source.noisy(tables, number)))
+
+
+def _checked(replicates: object) -> int:
+    if not isinstance(replicates, int) or isinstance(replicates, bool) or replicates < 0:
+        raise DataError(f"replicates is a number of simulations, such as 20, not {replicates!r}")
+    return replicates

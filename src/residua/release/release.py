@@ -244,7 +244,7 @@ class Release(Asks, Relates, Compares, Derives, Tabulates):
         given = facts_of(facts, self.plan.schema)
         if not given:
             raise DataError("give a public fact, made by rs.known or rs.impossible")
-        words = told(given)
+        words = told(given, 3)
         found = InformedRelease(informed(self.plan, given), self.measurements, self.audit, words, self.hash)
         assert found._estimator  # refuses what contradicts itself
         return found

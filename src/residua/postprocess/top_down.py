@@ -1,0 +1,294 @@
+"""Non-negative and whole tables of places that add up along the tree, from the nation down.
+
+Of the nation one table of all attributes asked together is made, as for any plan. Then every place's numbers
+are shared out among its parts, level by level: first the totals, then by one attribute more at a time. Each
+step is a table of parts by cells whose margins are settled: the parts' own numbers so far, and the cells of
+the place. The nearest such table without negative numbers is taken, in proportion to the variances of the
+estimates, and rounded to whole numbers with the same margins (claim P-111). So all tables of a place are
+margins of one, and those of its parts add up to them.
+"""
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from functools import cached_property
+
+import numpy as np
+
+from residua._arrays import Array, Flags, Integers, Subset
+from residua._limits import JOINT_COVARIANCE, SHARED_CELLS
+from residua.answering.protocol import Estimator
+from residua.errors import Infeasible, NotInSpan, WorkloadError
+from residua.linalg.classes import Classes
+from residua.linalg.trees import first_places
+from residua.postprocess.facts import Facts
+from residua.postprocess.margins import WHOLE, rounded_tables, with_margins
+from residua.postprocess.nonnegative import nonnegative_tables
+from residua.postprocess.pieces import PieceErrors, Stack, TableSet
+from residua.postprocess.placed_facts import PlacedFacts
+from residua.postprocess.placed_tables import Chain, Layout, Limits, PlacedTables
+from residua.postprocess.sharing import rounded_among, rounded_tables_of, shared_among
+from residua.strategy.strategy import Strategy
+from residua.workload import Explicit, Factor, Identity, Partition, Table, Workload
+
+Estimated = Callable[[int, Subset], Array]
+"""Estimates of the nodes of a level by some attributes: (nodes in the order of the tree, sizes...)."""
+
+
+class TopDown:
+    """Makes tables of places from estimates of them, given facts."""
+
+    def __init__(
+        self, strategy: Strategy, work: Workload, place: int, facts: PlacedFacts, whole: bool
+    ) -> None:
+        self.strategy, self.schema, self.facts, self.whole = strategy, work.schema, facts, whole
+        self.layout = Layout.of(work, place, facts.known)
+        self._refuse_unfit()
+
+    def _refuse_unfit(self) -> None:
+        prefixes = [
+            {*chain.attributes[:count]}
+            for chain in self.layout.chains
+            for count in range(len(chain.attributes) + 1)
+        ]
+        for own in self.facts.known:
+            if own.others is not None and {*own.others} not in prefixes:
+                names = " x ".join(self.schema.names[at] for at in own.others)
+                raise WorkloadError(
+                    f"known tables of places by {names} are not kept along with the other facts; give them "
+                    "by fewer attributes, or those of one table only"
+                )
+            if self.whole and np.abs(own.cells - np.rint(own.cells)).max(initial=0.0) > WHOLE:
+                raise Infeasible("a known table is not whole, so that nothing whole adds up to it")
+        beside = {at for chain in self.layout.chains for at in chain.attributes}
+        if any(self.schema.units[at] > 1 for at in beside):
+            raise Infeasible(
+                "tables of places with sums of numbers are not post-processed; plan counts alone"
+            )
+
+    def estimated(self, estimator: Estimator) -> Estimated:
+        """Estimates of nodes, in the order of the tree, from an estimator of marginals."""
+
+        def found(depth: int, subset: Subset) -> Array:
+            own = self.layout.nest.classes[depth]
+            every = sorted((*subset, self.layout.place))
+            sizes = self.schema.sizes
+            seen = Classes(own)
+            classes = [seen if at == self.layout.place else Classes.every(sizes[at]) for at in every]
+            cells = estimator.by_classes(np.array([every], dtype=np.int32), classes)[0]
+            cells = np.moveaxis(
+                cells, [every.index(at) for at in (self.layout.place, *subset)], range(cells.ndim)
+            )
+            renumbered = seen.classes[first_places(own)]  # classes are numbered as they first occur
+            return np.asarray(cells[renumbered[np.argsort(self.layout.nest.ranks[depth])]])
+
+        return found
+
+    def tables(self, estimated: Estimated) -> PlacedTables:
+        """All tables, from the nation down."""
+        tree, limits = self.layout.nest.tree, self._limits(())
+        totals = [self._nation(estimated(0, ()), limits)]
+        for depth in range(self.layout.depth):
+            cells = shared_among(
+                estimated(depth + 1, ()),
+                tree.starts[depth],
+                totals[-1],
+                limits.least[depth + 1][:, 0],
+                limits.fixed[depth + 1],
+                self._spread(depth + 1, ()),
+            )
+            totals.append(rounded_among(cells, tree.starts[depth], totals[-1]) if self.whole else cells)
+        levels = tuple(tuple(self._chain(chain, totals, estimated)) for chain in self.layout.chains)
+        return PlacedTables(self.layout, tuple(totals), levels)
+
+    def _limits(self, subset: Subset) -> Limits:
+        return Limits.of(
+            self.layout, self.facts.known, subset, math.prod(self.schema.sizes[at] for at in subset)
+        )
+
+    def _nation(self, cells: Array, limits: Limits) -> Array:
+        """The number of records."""
+        if limits.fixed[0][0]:
+            return np.asarray(limits.least[0][:, 0])
+        found = np.maximum(cells, limits.least[0][:, 0])
+        return np.asarray(np.rint(found) if self.whole else found)
+
+    def _chain(self, chain: Chain, totals: Sequence[Array], estimated: Estimated) -> Iterator[Array]:
+        """The cells of a chain of attributes, level by level."""
+        limits = [self._limits(chain.attributes[: 1 + at]) for at in range(len(chain.attributes))]
+        above = _Root(self, chain, limits).cells(float(totals[0][0]), estimated(0, chain.attributes)[0])[None]
+        yield above
+        for depth in range(self.layout.depth):
+            kept = chain.kept(depth + 1)
+            known = estimated(depth + 1, chain.attributes[:kept])
+            below = totals[depth + 1]
+            for stage in range(kept):
+                gone = tuple(range(stage + 2, 1 + kept))
+                whole = above.sum(axis=tuple(range(stage + 2, above.ndim)))
+                below = self._split(
+                    depth,
+                    chain.attributes[: stage + 1],
+                    below,
+                    np.asarray(known.sum(axis=gone)),
+                    np.asarray(whole),
+                    limits[stage],
+                )
+            above = below
+            yield above
+
+    def _split(
+        self, depth: int, subset: Subset, rows: Array, cells: Array, columns: Array, limits: Limits
+    ) -> Array:
+        """The parts of a level by one attribute more: (children, sizes...), given what is known of each.
+
+        `rows`, (children, sizes but the last), `columns`, (nodes, sizes...), are the margins.
+        """
+        size = cells.shape[-1]
+        many = math.prod(cells.shape[1:-1])
+        least = limits.least[depth + 1].reshape(-1, many, size)
+        found = least.copy()
+        inner = cells.reshape(-1, many, size) - least
+        left = columns.reshape(-1, many, size) - self.layout.nest.tree.plain_up(depth, least)
+        goal = rows.reshape(-1, many) - least.sum(axis=2)
+        spread = self._spread(depth + 1, subset)
+        shape = self._shape(subset).reshape(many, size)
+        for nodes, parts in _batches(self.layout.nest.tree.starts[depth], len(cells), many * size):
+            inside = parts >= 0
+            at = np.where(inside, parts, 0)
+            table, cell = np.nonzero(left[nodes].sum(axis=2) > 0.5 * self.whole)
+            if not len(table):
+                continue
+            chosen = at[table], cell[:, None]  # (tables, parts)
+            own = np.where(inside[table], goal[chosen], 0.0)
+            made = _nearest(
+                inner[chosen], own, left[nodes[table], cell], spread[at[table]], shape[cell], self.whole
+            )
+            pairs = np.nonzero(inside[table])
+            found[at[table][pairs], cell[pairs[0]]] += made[pairs]
+        return found.reshape(cells.shape)
+
+    def _spread(self, depth: int, subset: Subset) -> Array:
+        """Variance of a cell of each node of a level, in the order of the tree; one where it is not known."""
+        key = (depth, subset)
+        if key not in self._known_spreads:
+            nest = self.layout.nest
+            one = (Factor((at,), Explicit((size,), np.eye(1, size))) for at, size in self._sized(subset))
+            try:
+                found = self.strategy.variances(
+                    Table("parts", (Factor((self.layout.place,), Partition(nest.classes[depth])), *one))
+                )[np.argsort(nest.ranks[depth])]
+            except NotInSpan:
+                found = np.ones(len(nest.ranks[depth]))
+            self._known_spreads[key] = np.maximum(found / found.mean(), 1e-9)
+        return self._known_spreads[key]
+
+    def _shape(self, subset: Subset) -> Array:
+        """Variances of the nation's cells in proportion, flat; one where they are not known."""
+        try:
+            factors = tuple(Factor((at,), Identity(size)) for at, size in self._sized(subset))
+            found = self.strategy.variances(Table("cells", factors))
+        except NotInSpan:
+            return np.ones(math.prod(size for _, size in self._sized(subset)))
+        return np.asarray(found / found.mean())
+
+    def _sized(self, subset: Subset) -> list[tuple[int, int]]:
+        return [(at, self.schema.sizes[at]) for at in subset]
+
+    @cached_property
+    def _known_spreads(self) -> dict[tuple[int, Subset], Array]:
+        return {}
+
+
+def _nearest(cells: Array, rows: Array, columns: Array, spread: Array, shape: Array, whole: bool) -> Array:
+    """Tables of parts by cells, (tables, parts, cells), with these margins; whole ones if asked for."""
+    rows, columns = np.maximum(rows, 0.0), np.maximum(columns, 0.0)
+    if not whole:  # rounding errors of the levels above
+        columns = columns * (rows.sum(axis=1) / columns.sum(axis=1))[:, None]
+    near = with_margins(cells, rows, columns, None, spread[:, :, None] * shape[:, None, :])
+    return rounded_tables_of(near, rows, columns) if whole else near
+
+
+def _batches(starts: Integers, children: int, cells: int) -> Iterator[tuple[Integers, Integers]]:
+    """Nodes with about equally many children, some at a time, and those, (nodes, most), -1 beyond them."""
+    counts = np.diff(starts, append=children)
+    order = np.argsort(counts, kind="stable")
+    start = 0
+    while start < len(order):
+        most = max(1, SHARED_CELLS // (cells * int(counts[order[start]])))
+        alike = np.searchsorted(counts[order], 1.25 * counts[order[start]], side="right")
+        nodes = order[start : min(start + most, int(alike))]
+        parts = np.arange(int(counts[nodes].max()))
+        yield nodes, np.where(parts < counts[nodes][:, None], starts[nodes][:, None] + parts, -1)
+        start += len(nodes)
+
+
+class _Root:
+    """The nation's table of a chain of attributes."""
+
+    def __init__(self, source: TopDown, chain: Chain, limits: Sequence[Limits]) -> None:
+        self.source, self.chain, self.limits = source, chain, limits
+
+    def cells(self, total: float, estimate: Array) -> Array:
+        """The nearest non-negative table, or a whole one: (sizes...)."""
+        partly = any(own.least[0].any() and not own.fixed[0][0] for own in self.limits)
+        if not self.chain.attributes:
+            return np.asarray(total)
+        return (
+            self._by_steps(total, estimate) if partly or not self._joint() else self._at_once(total, estimate)
+        )
+
+    def _joint(self) -> bool:
+        """Whether the covariance of the whole table is known, and small enough."""
+        factors = tuple(
+            Factor((at,), Identity(size)) for at, size in self.source._sized(self.chain.attributes)
+        )
+        try:
+            self.source.strategy.total(Table("cells", factors), weighted=False)
+        except NotInSpan:
+            return False
+        return math.prod(self.chain.sizes) <= JOINT_COVARIANCE
+
+    def _masks(self) -> dict[Subset, Flags]:
+        found: dict[Subset, Flags] = {}
+        for subset, mask in self.source.facts.masks:
+            if {*subset} & {*self.chain.attributes}:
+                if not {*subset} <= {*self.chain.attributes}:
+                    raise WorkloadError("a fact about impossible cells is on attributes of no table together")
+                found[subset] = found.get(subset, np.ones(mask.shape, dtype=bool)) & mask
+        return found
+
+    def _at_once(self, total: float, estimate: Array) -> Array:
+        order = np.argsort(self.chain.attributes)
+        subset = tuple(sorted(self.chain.attributes))
+        counts: dict[Subset, Array] = {(): np.asarray(total)}
+        for stage, own in enumerate(self.limits):
+            if own.fixed[0][0]:
+                axes = np.argsort(self.chain.attributes[: stage + 1])
+                cells = own.least[0][0].reshape(self.chain.sizes[: stage + 1]).transpose(axes)
+                counts[tuple(sorted(self.chain.attributes[: stage + 1]))] = cells
+        facts = Facts(counts, self._masks(), "")
+        tables = TableSet((Stack(np.array([subset], dtype=np.int32), estimate.transpose(order)[None]),))
+        errors = PieceErrors(self.source.strategy, self.source.schema)
+        found = nonnegative_tables(tables, errors, facts)
+        found = rounded_tables(found, facts) if self.source.whole else found
+        return np.asarray(found.stacks[0].cells[0].transpose(np.argsort(order)))
+
+    def _by_steps(self, total: float, estimate: Array) -> Array:
+        """One attribute more at a time, each cell shared out among its parts."""
+        sizes, above = self.chain.sizes, np.array([total])
+        allowed = np.ones(sizes, dtype=bool)
+        for subset, mask in self._masks().items():
+            shape = [
+                size if at in subset else 1 for at, size in zip(self.chain.attributes, sizes, strict=True)
+            ]
+            inner = mask.transpose(np.argsort(np.argsort([self.chain.attributes.index(at) for at in subset])))
+            allowed = allowed & inner.reshape(shape)
+        for stage, size in enumerate(sizes):
+            gone = tuple(range(stage + 1, len(sizes)))
+            starts = np.arange(0, len(above) * size, size)
+            limits = self.limits[stage]
+            closed = ~allowed.any(axis=gone).reshape(-1) | limits.fixed[0][0]
+            cells = estimate.sum(axis=gone).reshape(-1)
+            spread = self.source._shape(self.chain.attributes[: stage + 1])
+            found = shared_among(cells, starts, above, limits.least[0][0], closed, spread)
+            above = rounded_among(found, starts, above) if self.source.whole else found
+        return above.reshape(sizes)
