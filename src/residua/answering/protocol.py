@@ -21,10 +21,9 @@ from residua.answering.blocks import Measured
 from residua.errors import FileFormatError, NotInSpan, WorkloadError
 from residua.linalg.classes import Classes, summed_over
 from residua.linalg.matrices import Measure, RowIndex
-from residua.workload import Factor, Table, TableRun
+from residua.workload import Combined, Factor, Table, TableRun
 from residua.workload.tables import choices, without_totals
 from residua.workload.union import Order
-from residua.workload.views import by_own_classes
 
 
 @dataclass(frozen=True, eq=False)
@@ -321,3 +320,18 @@ class Factored:
 def not_in_span(told: str, attributes: Sequence[int] = ()) -> NotInSpan:
     """The error for a table with queries that are no combinations of what is measured."""
     return NotInSpan(f"{told}; add the table to the workload before planning", attributes)
+
+
+def by_own_classes(factors: Sequence[Factor]) -> tuple[list[Factor], list[Classes]]:
+    """The factors over the classes that joined conditions separate, and the classes of all attributes."""
+    found: list[Factor] = []
+    partitions: list[Classes] = []
+    for factor in factors:
+        queries = factor.queries
+        if isinstance(queries, Combined):
+            found.append(Factor(factor.attributes, queries.coarse))
+            partitions += queries.partitions
+        else:
+            found.append(factor)
+            partitions += [Classes.every(size) for size in queries.sizes]
+    return found, partitions

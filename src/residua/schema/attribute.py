@@ -128,22 +128,22 @@ class Attribute(ABC):
         `values` is an array, list, Series or Arrow array of numbers, booleans or text. In a DataError
         `column` names it, and `first_row` is the number of its first record.
         """
-        self.check_size(repr(self))
+        self.check_size()
         where = "" if column is None else f"column {column!r}: "
         read = read_column(values, where)
         cells = self._locate(read, nearest=self.outside == "clip")
-        return self._settle(cells, read, (where, repr(self), first_row))
+        return self._settle(cells, read, (where, "", first_row))
 
     def encode_codes(self, codes: AnyArray, *, column: str | None = None, first_row: int = 0) -> Cells:
         """The cells for values that are cell numbers already, checked; -1 for a record to drop."""
-        self.check_size(repr(self))
+        self.check_size()
         where = "" if column is None else f"column {column!r}: "
         nulls = np.ma.getmaskarray(codes) if isinstance(codes, np.ma.MaskedArray) else None
         given = Numbers(np.ma.getdata(codes), nulls)
         cells = cells_in_range(given.values, 0, self.codes - 1, nearest=False)
         if nulls is not None:
             cells[nulls] = OUTSIDE
-        return self._settle(cells, given, (where, f"the codes 0 to {self.codes - 1} of {self!r}", first_row))
+        return self._settle(cells, given, (where, f"the codes 0 to {self.codes - 1} of ", first_row))
 
     def cell(self, value: object) -> int:
         """The cell of one value, for who writes queries: one outside is a SchemaError under every policy."""
@@ -151,7 +151,7 @@ class Attribute(ABC):
 
     def cells(self, values: list[Any]) -> Cells:
         """The cell of each of some values of one type, as `cell` finds it."""
-        self.check_size(repr(self))
+        self.check_size()
         found = self._locate(read_column(values, ""), nearest=False)
         for place in np.flatnonzero(found < 0).tolist():
             value = values[place]
@@ -161,11 +161,12 @@ class Attribute(ABC):
             found[place] = self.other
         return found
 
-    def check_size(self, who: str) -> None:
+    def check_size(self, who: str = "") -> None:
         """Nothing, or the SchemaError for more cells than a cell number can count."""
         if self.size > LARGEST:
             raise SchemaError(
-                f"{who}: {self.size} cells are too many, at most 2**31 can be told apart; use wider bins"
+                f"{who or repr(self)}: {self.size} cells are too many, at most 2**31 can be told apart; "
+                "use wider bins"
             )
 
     @abstractmethod
@@ -209,7 +210,8 @@ class Attribute(ABC):
     def _settle(self, cells: Cells, column: Column, source: tuple[str, str, int]) -> Cells:
         """The cells with the policy applied to every miss; nothing below -1 is left.
 
-        `source` is for the message to the curator: where values come from, what they should fit, first row.
+        `source` is for the message to the curator: where values come from, what of this they should fit (all,
+        if that is empty), first row.
         """
         missed = cells < 0
         if missed.any() and self.outside in ("drop", "other"):
@@ -223,6 +225,8 @@ class Attribute(ABC):
             missed = cells < 0
         if missed.any():
             also = " and cannot be clipped" * (self.outside == "clip")
+            where, what, first_row = source
+            source = (where, f"{what}{self!r}", first_row)
             raise _refusal(np.flatnonzero(missed), column, source, also, self._remedies())
         return cells
 

@@ -201,18 +201,3 @@ def combined_factors(parts: Sequence[Table | TableRun]) -> Iterator[tuple[Table,
     for part in parts:
         if isinstance(part, Table):
             yield from ((part, factor) for factor in part.factors if isinstance(factor.queries, Combined))
-
-
-def by_own_classes(factors: Sequence[Factor]) -> tuple[list[Factor], list[Classes]]:
-    """The factors over the classes that joined conditions separate, and the classes of all attributes."""
-    found: list[Factor] = []
-    partitions: list[Classes] = []
-    for factor in factors:
-        queries = factor.queries
-        if isinstance(queries, Combined):
-            found.append(Factor(factor.attributes, queries.coarse))
-            partitions += queries.partitions
-        else:
-            found.append(factor)
-            partitions += [Classes.every(size) for size in queries.sizes]
-    return found, partitions

@@ -15,13 +15,12 @@ import numpy as np
 from residua._arrays import Array, Subsets
 from residua._limits import KEPT_VARIANCES, SCRATCH
 from residua.answering.blocks import Blocks, Memory, Placed, Shape, outer
-from residua.answering.protocol import not_in_span
+from residua.answering.protocol import by_own_classes, not_in_span
 from residua.errors import NotInSpan
 from residua.linalg.classes import Classes, summed_over
 from residua.linalg.matrices import VANISHING, Measure, RowIndex, centred_columns, join, project
 from residua.workload import Combined, Factor, Queries
 from residua.workload.union import refuse_wide
-from residua.workload.views import by_own_classes
 
 CANCELLED = 1e-16  # of a query's squared length: what is smaller has no digits to tell its direction by
 
