@@ -16,8 +16,8 @@ from pathlib import Path
 import pytest
 
 from residua.errors import BudgetError, BudgetExceeded, LedgerError
-from residua.ledger import Ledger, book, sqlite
-from residua.ledger.book import chained
+from residua.ledger import Ledger, sqlite, store
+from residua.ledger.book import Book, chained
 from residua.privacy import Privacy, Unit, approx_dp, gdp, privacy_cost, pure_dp, zcdp
 
 CRASHES = Path(__file__).parents[1] / "stress" / "test_ledger_crashes.py"
@@ -240,6 +240,36 @@ class TestOpening:
             ledger.spend(Privacy.from_rho("0.1"), plan_hash="p")
 
 
+class TestReadAgain:
+    def test_events_that_were_read_before_are_not_worked_through_again(self, ledger, monkeypatch):
+        added, add = [], Book.add
+        monkeypatch.setattr(Book, "add", lambda own, text: added.append(text) or add(own, text))
+        assert ledger.spent == ledger.spent == Fraction(3, 10)
+        assert len(added) == 1
+        spend(ledger, "0.1")
+        assert len(added) == 2
+        assert ledger.spent == ledger.spent == Fraction(4, 10)
+        assert len(added) == 3
+
+    def test_a_ledger_in_the_place_of_another_is_read_as_it_is(self, ledger, path):
+        older = path.read_bytes()
+        spend(ledger, "0.1")
+        assert ledger.spent == Fraction(4, 10)
+        path.write_bytes(older)
+        assert ledger.spent == Fraction(3, 10)
+        path.unlink()
+        Ledger.create(path, zcdp(2), dataset="others")
+        assert (ledger.dataset, ledger.spent) == ("others", 0)
+
+    def test_a_question_leaves_what_was_read_as_it_was(self, ledger):
+        entry = ledger.entries()[0]
+        with pytest.raises(BudgetExceeded):
+            spend(ledger, "0.8")
+        ledger.complete(entry, "release-1")
+        assert entry.state == "spent"
+        assert [each.state for each in ledger.entries()] == ["released"]
+
+
 class TestEdits:
     @pytest.mark.parametrize(
         "statement",
@@ -392,7 +422,7 @@ class TestSpending:
         assert len(ledger.entries()) == 1
 
     def test_an_entry_says_when_what_and_how_much(self, path, monkeypatch):
-        monkeypatch.setattr(book, "_now", lambda: "2024-02-29T12:00:00+00:00")
+        monkeypatch.setattr(store, "_now", lambda: "2024-02-29T12:00:00+00:00")
         ledger = Ledger.create(path, zcdp(1), dataset="people")
         privacy = Privacy.from_cost("0.2")
         entry = ledger.spend(privacy, plan_hash="c0ffee", note="tables – 1")
@@ -402,8 +432,8 @@ class TestSpending:
         assert (entry.state, entry.release_hash, len(entry.hash)) == ("spent", None, 64)
 
     def test_times_are_in_utc_to_the_second(self):
-        assert len(book._now()) == len("2024-02-29T12:00:00+00:00")
-        assert book._now().endswith("+00:00")
+        assert len(store._now()) == len("2024-02-29T12:00:00+00:00")
+        assert store._now().endswith("+00:00")
 
     def test_a_ledger_cannot_be_pointed_elsewhere(self, ledger):
         with pytest.raises(FrozenInstanceError):

@@ -10,20 +10,15 @@ Amounts are exact fractions of the ledger's currency, whose sum may not exceed t
 
 Amounts add up, whatever period the data are of, unless the ledger was created for disjoint periods: then
 those of each period do (L-020). A plan that is measured in instalments is paid whole, once (L-021).
-
-A store keeps the events: one table, in which nothing is ever changed (`sqlite`, `postgres`). Every question
-opens it anew: nothing is stale or crosses a fork.
 """
 
 import hashlib
 import json
-import secrets
 from collections.abc import Iterable, Mapping
-from contextlib import AbstractContextManager
+from copy import copy
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from fractions import Fraction
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 from residua.errors import BudgetError, BudgetExceeded, LedgerError
 from residua.ledger.periods import covered, known_step
@@ -39,7 +34,6 @@ _CURRENCIES: dict[str, Literal["rho", "pure_epsilon", "cost"]] = {
     "approx_dp": "cost",
 }
 _WORDS = {"rho": "rho", "pure_epsilon": "epsilon", "cost": "privacy cost"}
-FORMAT_VERSION = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,34 +72,6 @@ class Entry:
         return "spent" if self.release_hash is None else "released"
 
 
-Row = tuple[Any, Any, Any]
-"""An event as it is stored: its number, its text, and its hash."""
-
-
-class Rows(Protocol):
-    """The table of events inside a transaction."""
-
-    def every(self) -> Iterable[Row]:
-        """All events in order; LedgerError where they are not those of a ledger."""
-
-    def add(self, row: Row) -> None:
-        """Add one event at the end."""
-
-
-class Store(Protocol):
-    """Where a ledger is kept: durable when a transaction ends, and one writer at a time (L-010, L-011)."""
-
-    @property
-    def name(self) -> str:
-        """How errors call it."""
-
-    def create(self, row: Row) -> None:
-        """Make the store with its first event: whole, or not there, and never in place of another (L-014)."""
-
-    def transaction(self, *, write: bool) -> AbstractContextManager[Rows]:
-        """A transaction that is committed at the end of the block; an error inside it undoes it."""
-
-
 class Book:
     """The events of one ledger so far; grows by `add`, which refuses whatever may not follow."""
 
@@ -142,6 +108,13 @@ class Book:
         self._instalments: dict[tuple[str, int], Entry] = {}
         self.length = 1
         self.hash = chained("", text)
+
+    def copy(self) -> "Book":
+        """Another book of the same events."""
+        found = copy(self)
+        found.by_period, found.entries = dict(self.by_period), dict(self.entries)
+        found._instalments = dict(self._instalments)
+        return found
 
     @property
     def spent(self) -> Fraction:
@@ -286,27 +259,6 @@ class Book:
         return entry
 
 
-def read_book(name: str, rows: Iterable[tuple[Any, Any, Any]]) -> Book:
-    """The book that rows of (number, text, hash) tell, checked against the chain and the rules (L-013)."""
-    book: Book | None = None
-    for place, (number, text, hash) in enumerate(rows, start=1):
-        expected = chained(book.hash if book else "", text)
-        if (number, hash) != (place, expected):
-            raise LedgerError(f"the ledger {name} was edited: its event {place} does not match its hash")
-        try:
-            if book is None:
-                book = Book(name, text)
-            else:
-                book.add(text)
-        except (ValueError, RecursionError, BudgetExceeded) as error:  # BudgetError is a ValueError
-            raise LedgerError(
-                f"the ledger {name} was edited: its event {place} cannot be ({error})"
-            ) from error
-    if book is None:
-        raise LedgerError(f"the ledger {name} was edited: it has lost all its events")
-    return book
-
-
 def chained(previous: str, text: str) -> str:
     """The hash of an event and, through the hash before it, of all earlier events."""
     return hashlib.sha256(f"{previous}\n{text}".encode()).hexdigest()
@@ -323,34 +275,6 @@ def _total(budget: Budget) -> Fraction:
     if currency == "pure_epsilon":
         return budget.laplace_epsilon()
     return budget.gaussian_cost() / (2 if currency == "rho" else 1)
-
-
-def create(store: Store, event: Mapping[str, object]) -> None:
-    """Make a new ledger with its first event."""
-    text = _text(event)
-    store.create((1, text, Book(store.name, text).hash))
-
-
-def read(store: Store) -> Book:
-    """The book of a ledger as it is now, every event checked."""
-    with store.transaction(write=False) as rows:
-        return read_book(store.name, rows.every())
-
-
-def append(store: Store, event: Mapping[str, object]) -> Entry:
-    """The entry that one more event makes or changes; it is durable when this returns (L-010, L-011).
-
-    An instalment that was begun before by the same stream is not paid for again (L-021).
-    """
-    with store.transaction(write=True) as rows:
-        book = read_book(store.name, rows.every())
-        begun = book.begun(event)
-        if begun is not None:
-            return begun
-        text = _text(event)
-        entry = book.add(text)
-        rows.add((book.length, text, book.hash))
-    return entry
 
 
 def refuse_returning(unit: Unit) -> None:
@@ -371,12 +295,3 @@ def _instalment(record: object) -> Instalment | None:
         case {"stream": str(stream), "number": int(number), "token": str(token)}:
             return Instalment(stream, number, token)
     raise ValueError("an instalment has a stream, a number and a token")
-
-
-def _text(event: Mapping[str, object]) -> str:
-    """An event as it is stored and hashed, with the time and random digits: no two are the same."""
-    return json.dumps({**event, "time": _now(), "nonce": secrets.token_hex(8)}, allow_nan=False)
-
-
-def _now() -> str:
-    return datetime.now(UTC).isoformat(timespec="seconds")

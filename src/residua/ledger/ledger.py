@@ -8,12 +8,13 @@ from pathlib import Path
 
 from residua._notebook import MOST, shown
 from residua.errors import BudgetError, BudgetExceeded, LedgerError, asks_for
-from residua.ledger import book as books
-from residua.ledger.book import Book, Entry, Instalment, Store, text_below
+from residua.ledger import store as stores
+from residua.ledger.book import Book, Entry, Instalment, text_below
 from residua.ledger.checking import Audited, Finding, findings
 from residua.ledger.periods import known_step
 from residua.ledger.postgres import PREFIXES, Server
 from residua.ledger.sqlite import File
+from residua.ledger.store import Store
 from residua.privacy import Budget, Privacy, Unit
 from residua.privacy.conversions import text_above
 
@@ -48,7 +49,7 @@ class Ledger:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "path", _place(self.path))
-        books.read(self._store)
+        stores.read(self._store)
 
     @property
     def _store(self) -> Store:
@@ -95,12 +96,12 @@ class Ledger:
             terms["periods"] = {"step": known_step(periods), "disjoint": bool(disjoint)}
         elif disjoint:
             raise LedgerError("disjoint periods are days, months, quarters or years: give periods= too")
-        books.create(_store_of(_place(os.fspath(path))), {"kind": "created", **terms})
+        stores.create(_store_of(_place(os.fspath(path))), {"kind": "created", **terms})
         return cls.open(path)
 
     @property
     def _book(self) -> Book:
-        return books.read(self._store)
+        return stores.read(self._store)
 
     @property
     def dataset(self) -> str:
@@ -195,12 +196,12 @@ class Ledger:
             debit["periods"] = list(periods)
         if instalment is not None:
             debit["instalment"] = asdict(instalment)
-        return books.append(self._store, debit)
+        return stores.append(self._store, debit)
 
     def complete(self, entry: Entry, release_hash: str) -> Entry:
         """The entry with its release noted, once; for audits only, since no amount changes."""
         noted = {"entry": entry.id, "entry_hash": entry.hash, "release_hash": release_hash}
-        return books.append(self._store, {"kind": "released", **noted})
+        return stores.append(self._store, {"kind": "released", **noted})
 
     def check(self, releases: Iterable[Audited]) -> tuple[Finding, ...]:
         """One finding for each release: whether this ledger still holds the entry that paid for it (L-015).

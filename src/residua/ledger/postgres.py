@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from residua.errors import LedgerError
-from residua.ledger.book import FORMAT_VERSION, Row
+from residua.ledger.store import FORMAT_VERSION, Row
 
 if TYPE_CHECKING:
     import psycopg

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from residua.errors import LedgerError
-from residua.ledger.book import FORMAT_VERSION, Row
+from residua.ledger.store import FORMAT_VERSION, Row
 
 _APPLICATION = int.from_bytes(b"RSDL")
 _TABLE = "CREATE TABLE event (number INTEGER PRIMARY KEY, text TEXT NOT NULL, hash TEXT NOT NULL)"
