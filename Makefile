@@ -132,7 +132,7 @@ lock: | $(DEV) ## recompile the locked requirements; UPGRADE=--upgrade takes the
 	    --output-file requirements/extras.txt
 
 clean: ## remove the environments and every cache
-	rm -rf .venv .venv-extras .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis htmlcov .coverage build dist site
+	rm -rf .venv .venv-extras .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis htmlcov .coverage build dist site .tiers
 	find src tests -name __pycache__ -type d -prune -exec rm -rf {} +
 
 .venv: $(DEV) $(PROJECT) # the developers' environment

@@ -2,6 +2,7 @@
 
 import importlib.util
 import re
+import subprocess
 import tomllib
 from pathlib import Path
 
@@ -50,9 +51,28 @@ def test_a_release_needs_a_version_and_runs_every_tier():
     assert set(line.split()) <= set(release.TIERS)
 
 
-def test_wheel_and_sdist_have_the_same_modules(tmp_path):
-    wheel, sdist = release.built(tmp_path)
-    assert release.lacking(wheel, sdist) == set()
+def test_the_sdist_alone_builds_the_same_wheel(tmp_path):
+    wheel, sdist = release.built(tmp_path / "dist")
+    assert release.different(wheel, sdist) == set()
+
+
+def test_a_tier_that_passed_on_the_same_files_is_not_run_again(tmp_path, monkeypatch):
+    run = []
+
+    def failing(command, **named):
+        run.append(command[1])
+        if command[1] == "stress" and run.count("stress") == 1:
+            raise subprocess.CalledProcessError(1, command)
+
+    monkeypatch.setattr(release.subprocess, "run", failing)
+    with pytest.raises(subprocess.CalledProcessError):
+        release.run_tiers(tmp_path / "tiers" / "these")
+    before = len(run)
+    release.run_tiers(tmp_path / "tiers" / "these")
+    assert run[before - 1 :] == ["stress", "stress", "reproduce"]
+    assert set(run) == set(release.TIERS)
+    release.run_tiers(tmp_path / "tiers" / "others")
+    assert run[before + 2 :] == list(release.TIERS)
 
 
 def test_the_hosted_build_runs_what_the_build_machine_runs():

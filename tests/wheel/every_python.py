@@ -1,7 +1,8 @@
 """The wheel as users get it: built, installed for every Python on the machine, tried away from the checkout.
 
-Run as `make test-wheel`. A Python is any `python3.x` on the PATH, and any that pyenv keeps, from the oldest
-that the package supports on; one of each version is tried. What cannot run is passed over with a word.
+Run as `make test-wheel`, or with the path of a wheel that was built before. A Python is any `python3.x` on
+the PATH, and any that pyenv keeps, from the oldest that the package supports on; one of each version is
+tried. What cannot run is passed over with a word.
 """
 
 import os
@@ -115,13 +116,13 @@ def tried(folder: Path) -> bool:
     return True
 
 
-def main() -> int:
+def main(given: Path | None = None) -> int:
     """0 where the wheel works with every Python that was found and that the package supports."""
     supported = declared()
     found = pythons(os.environ, min(supported))
     failed = []
     with tempfile.TemporaryDirectory() as name:
-        wheel = wheel_in(Path(name))
+        wheel = given or wheel_in(Path(name))
         for version, python in found.items():
             words = f"Python {version[0]}.{version[1]}"
             folder = Path(name) / words.replace(" ", "-")
@@ -138,4 +139,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(*map(Path, sys.argv[1:])))
