@@ -99,12 +99,12 @@ def paid_noise(
     orders = [np.argsort(batch.owners, kind="stable") for batch in plan.batches]
     paid, plan_hash = None, plan.hash
     if ledger is not None:
-        dataset = ledger.dataset
         _try_drawing(laws, source)
         entry = ledger.spend(
             plan.privacy, plan_hash=plan_hash, note=note, period=period, instalment=instalment
         )
-        paid = {"dataset": dataset, "entry": str(entry.id), "amount": str(entry.amount), "hash": entry.hash}
+        paid = {"dataset": entry.dataset, "entry": str(entry.id)}
+        paid |= {"amount": str(entry.amount), "hash": entry.hash}
     return tuple(map(_noisy, plan.batches, exact, laws, [source] * len(laws), orders)), paid
 
 

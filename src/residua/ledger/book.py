@@ -52,7 +52,7 @@ class Entry:
     `amount` is in the ledger's currency, `time` is UTC in ISO form. `hash` covers this entry and all before
     it: kept beside a release, it shows later whether the ledger still holds them. `release_hash` is None
     until the release was noted; an entry stays spent either way. `periods` are those of the data, in steps of
-    the ledger; `instalment` is which one of which stream it is, and who began it.
+    the ledger; `instalment` is which one of which stream it is, and who began it; `dataset` is the ledger's.
     """
 
     id: int
@@ -65,6 +65,7 @@ class Entry:
     release_hash: str | None = None
     periods: tuple[str, ...] = ()
     instalment: "Instalment | None" = None
+    dataset: str = ""
 
     @property
     def state(self) -> Literal["spent", "released"]:
@@ -173,6 +174,14 @@ class Book:
             )
         return amount
 
+    def stated(self, event: Mapping[str, Any]) -> Mapping[str, Any]:
+        """An event as it is written: the period of a debit is told in steps of the ledger."""
+        if event["kind"] != "spent":
+            return event
+        periods = self.steps(event["period"])
+        rest = {key: value for key, value in event.items() if key != "period"}
+        return rest | {"periods": list(periods)} if periods else rest
+
     def begun(self, event: Mapping[str, Any]) -> Entry | None:
         """The entry of the instalment that an event is of, if it was begun before, by the same (L-021)."""
         match event:
@@ -233,7 +242,7 @@ class Book:
                 periods = self._read_periods(event.get("periods", []))
                 amount, due = self._due(privacy, plan_hash, periods, begun)
                 entry = Entry(
-                    number, time, plan_hash, privacy, amount, note, hash, periods=periods, instalment=begun
+                    number, time, plan_hash, privacy, amount, note, hash, None, periods, begun, self.dataset
                 )
                 spent += amount
             case {

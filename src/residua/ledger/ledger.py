@@ -191,9 +191,7 @@ class Ledger:
         in this ledger's currency. Where this raises anything, do not release; there is no refund.
         """
         debit: dict[str, object] = {"kind": "spent", "plan_hash": plan_hash, "note": note}
-        debit["privacy"] = privacy.to_manifest()
-        if periods := self._book.steps(period):
-            debit["periods"] = list(periods)
+        debit |= {"privacy": privacy.to_manifest(), "period": period}
         if instalment is not None:
             debit["instalment"] = asdict(instalment)
         return stores.append(self._store, debit)

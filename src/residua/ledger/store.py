@@ -67,7 +67,7 @@ def append(store: Store, event: Mapping[str, object]) -> Entry:
         begun = book.begun(event)
         if begun is not None:
             return begun
-        text = _text(event)
+        text = _text(book.stated(event))
         entry = book.add(text)
         rows.add((book.length, text, book.hash))
     return entry
