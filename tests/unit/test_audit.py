@@ -72,7 +72,8 @@ def test_the_command_writes_a_page_of_what_was_tried(tmp_path):
     run = CliRunner().invoke(app, ["audit", str(tmp_path / "a.plan"), "--rounds", "1", "-o", str(page)])
     assert run.exit_code == 0
     text = page.read_text(encoding="utf-8")
-    assert "No alarm. 1 plan audited" in text
+    assert "No alarm. 1 plan, 13 neighbouring datasets, audited by Residua" in text
+    assert "other noise: 1. Seed of what is invented: 0." in text
     assert planned("blocks").hash in text
     assert "| a record added, the dearest | 1 |" in text
     assert "Signed: ____" in text

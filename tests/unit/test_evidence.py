@@ -180,6 +180,30 @@ def test_the_statement_has_every_section_and_marks_what_is_simulated():
     assert HUMAN in text
 
 
+def test_of_persons_it_says_what_is_left_out_and_does_not_guess_how_many_there_are():
+    unit = rs.Unit(3, id="person", max_per={"home": 1}, missing_id="drop")
+    schema = rs.Schema(home=rs.Categorical("a", "b"), age=rs.Integer(0, 3))
+    plan = rs.plan(rs.marginals(schema, ways=1), rs.zcdp(1), unit=unit)
+    data = {"home": ["a", "b"] * 50, "age": [0] * 100, "person": [at // 2 for at in range(100)]}
+    facts = Facts(rs.measure(plan, data, ledger=None, noise=rs.simulated(seed=1)))
+    text = statement(facts)
+    assert "at most 3 records, and at most 1 for each home are counted" in text
+    assert "records without 'person': they were left out" in text
+    assert "Who is behind several values of 'person'" in text
+    loss = entry(facts)["deployment"]["privacy_loss"]
+    assert "number_of_privacy_units" not in loss
+    assert "records are counted, at most 3 of one person: of some 3" in loss["privacy_unit_details"]
+    assert "people with more than 3 records" in statement(Facts(released("persons"))).lower()
+    assert "number_of_privacy_units" in entry(Facts(released("blocks")))["deployment"]["privacy_loss"]
+
+
+def test_sums_are_called_so():
+    facts = Facts(released("numbers"))
+    assert "combinations of exact counts and sums" in facts.noise()
+    assert "income (Number(0, 200, step=50), summed)" in facts.domain()
+    assert described(facts, "a.csv", 0.95)["dc:description"].startswith("Counts and sums with rounded")
+
+
 def test_the_ledger_tells_how_many_releases_there_are(tmp_path):
     ledger = rs.Ledger.create(tmp_path / "budget.db", rs.zcdp(3), dataset="people")
     plan = rs.plan(rs.marginals(rs.Schema.of_sizes([3, 2]), ways=1), rs.zcdp(1))

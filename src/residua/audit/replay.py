@@ -58,14 +58,10 @@ class Audit:
     def page(self, about: Sequence[str] = ()) -> str:
         """A page in Markdown: what was tried, how often, what was found, and a line to sign."""
         found = "No alarm." if not self.alarms else f"**{counted(len(self.alarms), 'alarm', 'alarms')}.**"
-        lines = [
-            "# Replay audit",
-            "",
-            *about,
-            "",
-            f"{found} {counted(self.plans, 'plan', 'plans')} audited by",
-        ]
-        lines += [f"Residua {__version__}, {datetime.now(UTC).date().isoformat()}.", ""]
+        beside = counted(sum(self.neighbours.values()), "neighbouring dataset", "neighbouring datasets")
+        what = f"{counted(self.plans, 'plan', 'plans')}, {beside}, audited by Residua {__version__}"
+        lines = ["# Replay audit", "", *about, ""]
+        lines += [f"{found} {what} on {datetime.now(UTC).date().isoformat()}.", ""]
         lines += ["| Compared | Times |", "|---|---:|"]
         lines += [f"| {what} | {many:,} |" for what, many in self.tried.items()]
         lines += ["", "| Neighbouring data | Runs |", "|---|---:|"]

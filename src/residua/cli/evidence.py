@@ -104,7 +104,8 @@ def audit_plans(
             for number, plan in enumerate(islice(invented_plans(seed), invented)):
                 found += audit(plan, rounds=rounds, seed=number)
                 progress("replaying", (number + 1) / invented)
-    page = found.page(about)
+    again = f"Rounds of other data and other noise: {rounds}. Seed of what is invented: {seed}."
+    page = found.page([*about, "", again])
     if output is not None:
         write_text(output, page)
     if as_json:

@@ -30,7 +30,7 @@ def described(facts: Facts, file: str, level: float) -> dict[str, Any]:
         "dc:title": f"{facts.dataset}: {facts.size}",
         "dc:date": {"@value": facts.date, "@type": "xsd:date"},
         "dc:description": (
-            f"Counts with {facts.plan.strategy.law} noise. {facts.plan.privacy.describe()} Intervals at "
+            f"{facts.what.capitalize()} with {facts.law} noise. {facts.plan.privacy.describe()} Intervals at "
             f"{100 * level:.4g}%. Release {facts.release.hash}."
         ).replace("\n", " "),
         "dc:source": {"@value": facts.release.hash},

@@ -47,7 +47,7 @@ def entry(facts: Facts) -> dict[str, Any]:
 
 
 def _privacy_loss(facts: Facts) -> dict[str, Any]:
-    number = facts.records()
+    number = facts.records() if facts.plan.unit.max_records == 1 else None  # else it is not released
     counted = {} if number is None else {"number_of_privacy_units": number}
     return {
         "privacy_unit": facts.unit(),
@@ -69,9 +69,13 @@ def _parameters(facts: Facts) -> dict[str, float]:
 
 def _model(facts: Facts) -> dict[str, Any]:
     many = facts.releases() > 1
+    stream = facts.audit.get("stream")
+    source = ("Static", f"The records as they were on {facts.date}, measured once.")
+    if stream is not None:
+        source = ("Dynamic", f"Records of {stream['of']} periods, each measured once, when it was over.")
     return {
         "model_name": "Central",
-        "model_name_details": "One curator holds the records, measures them once and publishes that.",
+        "model_name_details": "One curator holds the records, measures them and publishes that.",
         "trust_assumptions": (
             "The curator is trusted with the records, the machine, its entropy and the ledger. Readers of "
             "the tables are not trusted and may know anything else, everybody else's records included."
@@ -79,15 +83,15 @@ def _model(facts: Facts) -> dict[str, Any]:
         "actors": f"{HUMAN} who may see the records, who the tables, and why they are trusted with them",
         "release_type": "Many releases" if many else "One release",
         "release_type_details": facts.composition(),
-        "data_source_type": "Static",
-        "data_source_type_details": f"The records as they were on {facts.date}, measured once.",
+        "data_source_type": source[0],
+        "data_source_type_details": source[1],
         "access_type": "Non-interactive",
         "access_type_details": "Readers have the published tables and no access to the records.",
     }
 
 
 def _implementation(facts: Facts) -> dict[str, Any]:
-    outside = "; ".join(facts.policies())
+    outside = "; ".join([*facts.left_out(), *facts.policies()])
     return {
         "preprocessing_and_hyperparameter_tuning": (
             f"Tables, budget and noise were planned without reading the data. {outside}. "

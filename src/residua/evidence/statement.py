@@ -57,7 +57,7 @@ def _sections(facts: Facts) -> Iterator[tuple[str, list[str]]]:
         "10. Out of scope",
         [
             "- What people tell about themselves or others, and what any statistics tell about groups.",
-            "- Records of one person beyond the number that the unit of privacy states.",
+            f"- {facts.scope()}",
             "- Releases on the same people that other ledgers, or none, account for.",
             "- Who reads the records without this program, and errors in the records themselves.",
         ],
@@ -86,8 +86,8 @@ def _errors(facts: Facts) -> Iterator[str]:
 
 
 def _bias(facts: Facts) -> Iterator[str]:
-    yield "- Statistical: the published numbers are unbiased; small counts have large relative errors, and"
-    yield "  may be negative. Tables that are cut off at zero or rounded are biased and say so."
-    for line in facts.policies():
+    yield "- Statistical: noise has mean zero, so the numbers are unbiased; small counts have large relative"
+    yield "  errors, and may be negative. Tables that are cut off at zero or rounded are biased and say so."
+    for line in (*facts.left_out(), *facts.policies()):
         yield f"- {line}."
     yield f"- Systemic and human: {HUMAN} who is missing from the records, and whom large errors harm"

@@ -110,7 +110,8 @@ def _cost(plan: Plan) -> Check:
     if spent > allowed:
         times = f"{_times(spent, allowed)} what {plan.budget!r} allows"
         return Check("cost", "false", f"a {plan.unit.noun} costs {times}")
-    return Check("cost", "holds", f"{_times(spent, allowed)} what {plan.budget!r} allows, never more")
+    share = f"{text_above(100 * spent / allowed)}% of what {plan.budget!r} allows"
+    return Check("cost", "holds", f"the dearest {plan.unit.noun} costs {share}, in exact fractions")
 
 
 def _made_before(plan: Plan) -> str:
@@ -135,9 +136,8 @@ def _noise(plan: Plan) -> Check:
         if not np.allclose(layer.noise[rows], true, rtol=1e-9, atol=0):
             return Check("noise", "false", "blocks state another variance than that of their noise")
     blocks = sum(len(batch.owners) for batch in plan.batches)
-    return Check(
-        "noise", "holds", f"{counted(blocks, 'block', 'blocks')}: the variance of the law that costs so much"
-    )
+    many = counted(blocks, "block states", "blocks state")
+    return Check("noise", "holds", f"{many} the variance of the law that has this cost")
 
 
 def _audit(release: Release) -> Check:
@@ -166,8 +166,10 @@ def _audit(release: Release) -> Check:
         return Check(
             "audit record", "false", f"it states another {' and another '.join(wrong)} than the plan"
         )
-    paid = "nobody paid: simulated" if release.simulated else f"paid by entry {audit['ledger']['entry']}"
-    return Check("audit record", "holds", f"same plan, privacy, noise and policies; {paid}")
+    said = "it says that nobody paid: simulated"
+    if not release.simulated:
+        said = f"it names entry {audit['ledger']['entry']} of its ledger"
+    return Check("audit record", "holds", f"same plan, privacy, noise and policies; {said}")
 
 
 def _paid(amount: str, privacy: Privacy) -> bool:
@@ -293,7 +295,7 @@ def _certificate(plan: Plan, tables: _Tables) -> Iterator[Check]:
     if gap < -NEAR:
         yield Check("gap", "false", "the plan is better than what is said to be possible")
         return
-    yield Check("gap", "holds", f"{stated.gap:.3g} above the lower bound, from the variances")
+    yield Check("gap", "holds", f"{100 * stated.gap:.3g}% above the lower bound, from the variances")
     yield _lower_bound(plan)
 
 
