@@ -2,6 +2,8 @@
 
 from collections.abc import Callable
 from functools import cache
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import numpy as np
 import pytest
@@ -82,3 +84,15 @@ def released(name: str) -> rs.Release:
     ends = [attribute.codes for attribute in plan.schema.attributes]
     codes = np.array([[at % end for end in ends] for at in range(60)], dtype=np.int32)
     return rs.measure(plan, codes, ledger=None, noise=rs.simulated(seed=1))
+
+
+@cache
+def so_far() -> rs.Release:
+    """A simulated release of three instalments of four."""
+    plan = planned("instalments")
+    with TemporaryDirectory() as folder:
+        stream = rs.Stream.create(Path(folder, "a.stream"), plan, over="a1", ledger=None)
+        for number, period in enumerate(stream.periods[:3]):
+            codes = np.array([[at % 3, number, at % 2] for at in range(20)], dtype=np.int32)
+            stream.measure(period, codes, noise=rs.simulated(seed=number))
+        return stream.release()

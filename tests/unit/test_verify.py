@@ -5,7 +5,7 @@ from pathlib import Path
 import forging
 import numpy as np
 import pytest
-from kinds import GAUSS, MARGINALS, PLANS, PREFIXES, SMALL, released
+from kinds import GAUSS, MARGINALS, PLANS, PREFIXES, SMALL, released, so_far
 from typer.testing import CliRunner
 
 import residua as rs
@@ -30,6 +30,24 @@ def test_every_kind_of_honest_release_holds(name, tmp_path):
     assert told["cost"] == told["noise"] == told["spans"] == told["errors"] == "holds"
     if released(name).plan.objective == "total_variance" and not released(name).plan.unit.replacing:
         assert told["gap"] == told["lower bound"] == "holds"
+
+
+def test_the_cost_of_a_release_so_far_is_recomputed(tmp_path):
+    so_far().save(tmp_path / "a.release")
+    found = verify(tmp_path / "a.release")
+    assert found.holds, found.false
+    told = verdicts(found)
+    assert told["cost"] == told["noise"] == told["spans"] == told["errors"] == "holds"
+    assert next(c.words for c in found.checks if c.subject == "cost").endswith(
+        "by the costs that blocks state"
+    )
+
+
+@pytest.mark.parametrize("forgery", forging.FORGERIES)
+def test_a_forged_release_so_far_is_rejected(forgery, tmp_path):
+    so_far().save(tmp_path / "honest.release")
+    if forging.forged(tmp_path / "honest.release", tmp_path / "a.release", forging.FORGERIES[forgery], 7):
+        assert not verify(tmp_path / "a.release").holds
 
 
 @pytest.mark.parametrize("path", FIXTURES, ids=lambda path: path.stem)

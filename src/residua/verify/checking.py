@@ -2,9 +2,8 @@
 
 import math
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from fractions import Fraction
 from typing import Literal
 
 import numpy as np
@@ -12,7 +11,7 @@ import numpy as np
 from residua._text import columns, counted
 from residua.accuracy.figures import Figures
 from residua.errors import NotInSpan, ResiduaError
-from residua.kernel.measurement import refuse_few_records
+from residua.kernel.measurement import Measurement, refuse_few_records
 from residua.kernel.person import person_cost
 from residua.plans import Plan
 from residua.privacy import Privacy
@@ -21,11 +20,13 @@ from residua.privacy.conversions import text_above
 from residua.privacy.unit import Person
 from residua.release import Release
 from residua.verify.bound import Bracket, over_all_cells, over_blocks
+from residua.verify.so_far import measured_so_far
 from residua.verify.variances import Found, Recomputed, centred_pieces, way_for, weights_of
 from residua.workload import Table
 
 Verdict = Literal["holds", "false", "unchecked"]
 
+FLOATS = 1e-9  # relative: what floats that were computed with may be off
 NEAR = 1e-6  # relative difference of two ways to compute one figure
 PROVED = 1e-3  # relative: a stated bound that is no further than this above the one found again
 MOST_TABLES = 20_000  # that are recomputed
@@ -87,8 +88,9 @@ def verify(path: str | os.PathLike[str]) -> Verification:
 def _checks(release: Release) -> Iterator[Check]:
     plan = release.plan
     yield Check("file", "holds", f"whole, unedited, format {plan.version}, hash {release.hash[:16]}")
-    yield _cost(plan)
-    yield _noise(plan)
+    batches = _measured(plan)
+    yield _cost(plan, batches)
+    yield _noise(plan, batches)
     yield _audit(release)
     tables = _Tables(plan)
     yield from tables.checks()
@@ -98,44 +100,40 @@ def _checks(release: Release) -> Iterator[Check]:
     yield Check("origin", "unchecked", "of which data it is, and that noise was drawn: no file can show that")
 
 
-def _cost(plan: Plan) -> Check:
+def _measured(plan: Plan) -> Sequence[Measurement] | None:
+    """What was measured, as the kernel has it; None of releases that were combined."""
+    if plan.strategy.grain is not None:
+        return plan.batches
+    return list(measured_so_far(plan.strategy)) if plan.method == "instalments" else None
+
+
+def _cost(plan: Plan, batches: Sequence[Measurement] | None) -> Check:
     """The exact cost of one person, or record, against what the budget allows (claims K-005, K-010)."""
-    if plan.strategy.grain is None:
-        return Check("cost", "unchecked", f"{_made_before(plan)}: verify {_whole_of(plan)}")
-    batches, person = plan.batches, Person.of(plan.unit, plan.schema)
+    if batches is None:
+        return Check("cost", "unchecked", "it combines releases: verify each, and their ledger")
+    person, exact = Person.of(plan.unit, plan.schema), plan.strategy.grain is not None
     refuse_few_records(batches)
     spent, allowed = person_cost(batches, person), person.allowance(plan.budget)
     if any(batch.law != plan.budget.law for batch in batches):
         return Check("cost", "false", f"its noise cannot keep to {plan.budget!r}")
-    if spent > allowed:
-        times = f"{_times(spent, allowed)} what {plan.budget!r} allows"
+    if spent > allowed * (1 if exact else 1 + FLOATS):
+        times = f"{text_above(spent / allowed)} times what {plan.budget!r} allows"
         return Check("cost", "false", f"a {plan.unit.noun} costs {times}")
     share = f"{text_above(100 * spent / allowed)}% of what {plan.budget!r} allows"
-    return Check("cost", "holds", f"the dearest {plan.unit.noun} costs {share}, in exact fractions")
+    how = "in exact fractions" if exact else "so far, by the costs that blocks state"
+    return Check("cost", "holds", f"the dearest {plan.unit.noun} costs {share}, {how}")
 
 
-def _made_before(plan: Plan) -> str:
-    return "it is some instalments of a plan" if plan.method == "instalments" else "it combines releases"
-
-
-def _whole_of(plan: Plan) -> str:
-    return "the release of all" if plan.method == "instalments" else "each, and their ledger"
-
-
-def _times(spent: Fraction, allowed: Fraction) -> str:
-    return f"{text_above(spent / allowed)} times"
-
-
-def _noise(plan: Plan) -> Check:
+def _noise(plan: Plan, batches: Sequence[Measurement] | None) -> Check:
     """Errors rest on the variances that blocks state: those of the law with the exact parameter (N-021)."""
-    if plan.strategy.grain is None:
-        return Check("noise", "unchecked", f"{_made_before(plan)}: their noise is stated, not its law")
-    for (number, rows), batch in zip(plan.strategy.runs(), plan.batches, strict=True):
+    if batches is None:
+        return Check("noise", "unchecked", "it combines releases: their noise is stated, not its law")
+    for (number, rows), batch in zip(plan.strategy.runs(), batches, strict=True):
         layer = plan.strategy.layers[number]
         true = np.array([law.variance for law in batch.laws()])[batch.owners] / layer.multiplier**2
-        if not np.allclose(layer.noise[rows], true, rtol=1e-9, atol=0):
+        if not np.allclose(layer.noise[rows], true, rtol=FLOATS, atol=0):
             return Check("noise", "false", "blocks state another variance than that of their noise")
-    blocks = sum(len(batch.owners) for batch in plan.batches)
+    blocks = sum(len(batch.owners) for batch in batches)
     many = counted(blocks, "block states", "blocks state")
     return Check("noise", "holds", f"{many} the variance of the law that has this cost")
 
