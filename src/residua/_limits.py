@@ -101,6 +101,11 @@ PAIR_WORK = 2e10  # rank^2 * cells of the tables of a pair that are looked at
 QUICK_PAIRS = 2e9  # the same where a bound may take a second or two
 QUICK_SHARED = 700
 PAIR_SHARED = 2_500  # dimensions of the total and all attributes, exchangeable ones counted once
+FEW_CELLS = 500  # of a family on more than `BOUND_CELLS` that are bounded instead
+FEW_ENTRIES = 500_000_000  # of its queries that are gone through for that: a few seconds
+WIDE_WORK = 1e11  # operations for tables on three and more attributes
+WIDE_WAYS = 8  # attributes of a table of which all subsets are gone through
+WIDE_SUBSETS = 200_000  # of attributes of all tables that are bounded together: about a second
 ALL_PAIRS_WORK = 4e10  # rank^2 * cells of all pairs, over all steps of the search
 
 # Accuracy targets

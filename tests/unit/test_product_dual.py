@@ -14,7 +14,7 @@ from residua._limits import PAIR_WORK
 from residua.bounds import product_dual_or_nothing
 from residua.bounds.leaves import EXCESS, Axis, Nodes
 from residua.bounds.pairs import structure_of
-from residua.bounds.product import Evaluation, Problem
+from residua.bounds.product import Evaluation, Problem, product_dual_at
 from residua.errors import Infeasible, WorkloadError
 from residua.workload.union import joint_rows
 
@@ -136,10 +136,12 @@ def test_wide_tables_add_to_the_bound_and_keep_it_true():
     assert 0 < rs.bounds.product_dual(wide) <= rs.bounds.dual(wide)
 
 
-def test_a_product_of_identities_on_three_attributes_counts_what_varies_along_all():
+def test_what_varies_along_three_attributes_counts_in_closed_form():
     work = rs.table(rs.Schema.of_sizes([3, 4, 2]), ["a0", "a1", "a2"])
     shares = math.prod((size - 1) / math.sqrt(size) for size in (3, 4, 2))
-    assert rs.bounds.product_dual(work) == pytest.approx(shares**2, rel=1e-8)
+    weights = [np.full(size, 1 / size) for size in work.schema.sizes]
+    assert product_dual_at(work, weights.__getitem__, PAIR_WORK, 10) == pytest.approx(shares**2, rel=1e-8)
+    assert rs.bounds.product_dual(work) == pytest.approx(24, rel=1e-8)  # the optimum: plain cells
 
 
 def test_leaving_out_tables_lowers_the_bound():

@@ -6,8 +6,9 @@ counts of the nodes of a hierarchy of any size (T-006). Divide by the privacy co
 for another budget.
 """
 
+from residua.bounds.alone import product_weights
 from residua.bounds.product import product_dual, product_dual_or_nothing
-from residua.bounds.quick import product_weights, quick_bound
+from residua.bounds.quick import quick_bound
 from residua.bounds.singular import dual, supreme_svd, svd, svd_or_nothing
 from residua.bounds.trees import tree
 

@@ -1,29 +1,40 @@
-"""What is known about all mechanisms within seconds: dual bounds at product weights (B-009 and B-010)."""
+"""What is known about all mechanisms within seconds: dual bounds at product weights (B-009 to B-011)."""
 
 import math
-from itertools import islice
+from collections.abc import Iterator
+from contextlib import suppress
 
 import numpy as np
 
 from residua._arrays import Array
-from residua._limits import BOUND_CELLS, QUICK_PAIRS, QUICK_SHARED
+from residua._limits import (
+    BOUND_CELLS,
+    CHUNK_ENTRIES,
+    FEW_CELLS,
+    FEW_ENTRIES,
+    QUICK_PAIRS,
+    QUICK_SHARED,
+    WIDEST,
+)
+from residua.bounds.alone import Asked, product_weights, some_tables
+from residua.bounds.pairs import ways_of
 from residua.bounds.product import product_dual_at
 from residua.bounds.singular import svd_of_root, svd_or_nothing
+from residua.bounds.wide import wide_dual
 from residua.errors import Infeasible
-from residua.linalg.matrices import independent_rows, join
 from residua.solve.cells import solve_cells
-from residua.workload import Factor, Identity, Queries, Table, Workload
+from residua.workload import Identity, Queries, Table, TableRun, Workload
 from residua.workload.union import common_product, joint_rows
 
 FACTOR_GAP = 2e-5
-START_GAP = 1e-3  # of weights that are only near the best
-MOST_ALONE = 2_000  # tables that are looked at one by one
+OPERATIONS = 3e9  # of the bound for tables on several attributes: half a second
 
 
-def quick_bound(work: Workload) -> float:
+def quick_bound(work: Workload, operations: float = OPERATIONS) -> float:
     """A bound for all mechanisms that takes seconds, the best of several; 0 where all are out of reach.
 
-    Leaving out tables never raises the optimum (claim B-009).
+    Leaving out tables never raises the optimum (claim B-009). More operations make it better for tables on
+    three and more attributes.
     """
     if work.invariant:
         return svd_or_nothing(work)
@@ -33,66 +44,79 @@ def quick_bound(work: Workload) -> float:
         root = joint_rows(work)
         return max(svd_of_root(root), svd_of_root(root * np.sqrt(product_weights(work) * root.shape[1])))
     alone: dict[object, Table] = {}
-    for table in islice(work.groups(), MOST_ALONE):
-        known = alone.setdefault(tuple(factor.queries for factor in table.factors), table)
+    for table in some_tables(work):
+        known = alone.setdefault(tuple(table.families), table)
         if known.weight < table.weight:
-            alone[tuple(factor.queries for factor in table.factors)] = table
-    single = max((quick_bound(Workload(work.schema, (each,))) for each in alone.values()), default=0.0)
+            alone[tuple(table.families)] = table
+    single = max(quick_bound(Workload(work.schema, (each,))) for each in alone.values())
+    return max(single, _together(work, operations))
+
+
+def _together(work: Workload, operations: float) -> float:
+    """A bound for all tables but those with families on too many cells; 0 where none is to be had."""
+    parts = tuple(_narrow(work))
+    if not parts:
+        return 0.0
+    work = Workload(work.schema, parts)
+    asked, found = Asked(work), 0.0
+    families = [queries for part in parts for queries in part.families]
+    if max(map(ways_of, parts)) > 2 or any(queries.cells > BOUND_CELLS for queries in families):
+        with suppress(Infeasible):
+            found = wide_dual(work, asked, operations)
+    if found == 0 or any(len(queries.sizes) > 1 for queries in families):
+        with suppress(Infeasible):
+            found = max(found, product_dual_at(work, asked.weights, QUICK_PAIRS, QUICK_SHARED))
+    return found or _wide_at_last(work, asked, operations)
+
+
+def _wide_at_last(work: Workload, asked: Asked, operations: float) -> float:
+    """The bound for tables on any number of attributes where that for pairs is out of reach."""
     try:
-        return max(single, product_dual_at(work, _Asked(work).weights, QUICK_PAIRS, QUICK_SHARED))
+        return wide_dual(work, asked, operations)
     except Infeasible:
-        return single
+        return 0.0
+
+
+def _narrow(work: Workload) -> Iterator[Table | TableRun]:
+    """The parts of a workload without tables that have a family on too many cells."""
+    for part in work.parts:
+        if isinstance(part, TableRun) and part.joint is None:
+            wide = [at for at in part.attributes if _too_wide(part.queries_of(at))]
+            kept = np.flatnonzero(~np.isin(part.subsets, wide).any(axis=1))
+            if len(kept):
+                yield part if len(kept) == len(part) else part.take(kept)
+        elif not any(map(_too_wide, part.families)):
+            yield part
+
+
+def _too_wide(queries: Queries) -> bool:
+    return queries.cells > BOUND_CELLS and not isinstance(queries, Identity)
 
 
 def _of_family(queries: Queries) -> float:
-    """A bound on what one family costs, near the optimum on few cells; 0 where it has too many."""
+    """A bound on what one family costs, near the optimum on few cells; of some of its cells on many."""
     if isinstance(queries, Identity):
         return float(queries.cells)  # no plain cell has less than its own noise, whatever is measured
-    return solve_cells(queries.root(), FACTOR_GAP).lower if queries.cells <= BOUND_CELLS else 0.0
+    if queries.cells <= BOUND_CELLS:
+        return solve_cells(queries.root(), FACTOR_GAP).lower
+    root = _of_some_cells(queries)
+    return 0.0 if root is None else svd_of_root(root)
 
 
-def product_weights(work: Workload) -> Array:
-    """Weights of the joint cells of a workload: products of those best for each attribute alone (B-010)."""
-    asked = _Asked(work)
-    return join(asked.weights(at)[None] for at in work.attributes).reshape(-1)
-
-
-class _Asked:
-    """What the tables of a workload ask of each attribute alone, the others being known."""
-
-    def __init__(self, work: Workload) -> None:
-        self.sizes = work.schema.sizes
-        self.asked: list[dict[tuple[Queries, int] | None, float]] = [{} for _ in self.sizes]
-        sizes: dict[Queries, float] = {}
-        for table in islice(work.groups(), MOST_ALONE):
-            for queries in table.families:
-                if queries not in sizes:
-                    sizes[queries] = float(np.sum(queries.root() ** 2)) / queries.cells
-            whole = table.weight * math.prod(sizes[queries] for queries in table.families)
-            for at in work.attributes:
-                key, weight = _part(table.factors, at), whole
-                if key is not None:
-                    weight = whole / sizes[key[0]]
-                self.asked[at][key] = self.asked[at].get(key, 0.0) + weight
-
-    def weights(self, at: int) -> Array:
-        """The weights of an attribute's cells that are about best for it alone."""
-        rows = [math.sqrt(weight) * self._rows(at, key) for key, weight in self.asked[at].items()]
-        if not rows:
-            return np.full(self.sizes[at], 1.0 / self.sizes[at])
-        return solve_cells(independent_rows(np.concatenate(rows)), START_GAP).cell_weights
-
-    def _rows(self, at: int, key: tuple[Queries, int] | None) -> Array:
-        if key is None:
-            return np.ones((1, self.sizes[at]))
-        queries, place = key
-        root = queries.root().reshape(-1, *queries.sizes)
-        return np.moveaxis(root, 1 + place, -1).reshape(-1, self.sizes[at])
-
-
-def _part(factors: tuple[Factor, ...], at: int) -> tuple[Queries, int] | None:
-    """The family that asks of an attribute, and the attribute's place in it; None where none does."""
-    for factor in factors:
-        if at in factor.attributes:
-            return factor.queries, factor.attributes.index(at)
-    return None
+def _of_some_cells(queries: Queries) -> Array | None:
+    """Rows with the gram of a family on cells from all over it (claim B-002); None where that is too much."""
+    cells = np.linspace(0, queries.cells - 1, FEW_CELLS).astype(np.int64)
+    if queries.count * queries.cells <= FEW_ENTRIES:
+        gram = np.zeros((len(cells), len(cells)))
+        step = max(1, CHUNK_ENTRIES // queries.cells)
+        for start in range(0, queries.count, step):
+            rows = queries.rows(start, min(start + step, queries.count))[:, cells]
+            if queries.weights is not None:
+                rows = rows * np.sqrt(queries.weights[start : start + step])[:, None]
+            gram += rows.T @ rows
+    elif queries.cells <= WIDEST:
+        gram = queries.gram()[np.ix_(cells, cells)]
+    else:
+        return None
+    values, vectors = np.linalg.eigh(gram)
+    return np.asarray((vectors * np.sqrt(np.maximum(values, 0.0))).T)

@@ -42,6 +42,7 @@ DIGITS = 7  # of the privacy cost that targets turn out to need
 MARGIN = Fraction(1) + Fraction(1, 10**9)  # more than floats lose between two ways to add up a variance
 SETTLING = 6  # times that the noise is set again: rounding it to integers is all that is left to settle
 INNER = 0.8  # of the gap, for the solver; the rest is for rounding to integers
+BOUND_SHARE = 0.05  # of the work allowed, for the bound on all mechanisms
 PROTECTS_NOBODY = 1e15  # a privacy cost that even 64-bit integers could not hold the noise of
 DROWNS_ALL = 1e-24  # and one whose noise would leave them no room
 ROUNDING = 1e-9  # a cost this much smaller than another is what rounding leaves of zero
@@ -308,7 +309,8 @@ def _finished(
         lower, uniform = 0.0 if objective == "loss" else lower, None
     certificate = certified(value, lower, draft.scope, objective)
     if lower > 0 and draft.scope == "this block structure":
-        known = quick_bound(work) if objective == "total_variance" else draft.everywhere
+        more = BOUND_SHARE * request.account.allowed
+        known = quick_bound(work, more) if objective == "total_variance" else draft.everywhere
         everywhere = known / (1.0 if objective == "loss" else bound_divisor(budget.law, most))
         certificate = replace(certificate, everywhere=everywhere if everywhere > 0 else None)
     plan = Plan(work, budget, unit, request.method, strategy, certificate, objective, ideal, released)

@@ -1,0 +1,99 @@
+"""What the tables of a workload ask of each attribute alone, and the cell weights best for that (B-010)."""
+
+import math
+from collections.abc import Iterator
+
+import numpy as np
+
+from residua._arrays import Array
+from residua.linalg.matrices import independent_rows, join
+from residua.solve.cells import solve_cells
+from residua.workload import Factor, Identity, Queries, Table, Workload
+
+START_GAP = 1e-3  # of weights that are only near the best
+MOST_ALONE = 2_000  # tables that are looked at one by one, about
+DIGITS = 12  # to which sums of weights are the same
+
+Part = tuple[Queries, int]
+"""A family, and the place of the attribute in it."""
+
+
+def product_weights(work: Workload) -> Array:
+    """Weights of the joint cells of a workload: products of those best for each attribute alone (B-010)."""
+    asked = Asked(work)
+    return join(asked.weights(at)[None] for at in work.attributes).reshape(-1)
+
+
+class Asked:
+    """What the tables of a workload ask of each attribute alone, the others being known.
+
+    `of[at]` has each family that asks of an attribute with its weight, and None for tables without it.
+    """
+
+    def __init__(self, work: Workload) -> None:
+        self.sizes = work.schema.sizes
+        self.of: list[dict[Part | None, float]] = [{} for _ in self.sizes]
+        self._weights: dict[object, Array] = {}
+        sizes: dict[Queries, float] = {}
+        for table in some_tables(work):
+            for queries in table.families:
+                if queries not in sizes:
+                    sizes[queries] = _mean_square(queries)
+            whole = table.weight * math.prod(sizes[queries] for queries in table.families)
+            for at in work.attributes:
+                key, weight = _part(table.factors, at), whole
+                if key is not None:
+                    weight = whole / sizes[key[0]]
+                self.of[at][key] = self.of[at].get(key, 0.0) + weight
+
+    def key(self, at: int) -> object:
+        """Equal for attributes that are asked the same."""
+        asked = ((part, float(f"{weight:.{DIGITS}g}")) for part, weight in self.of[at].items())
+        return self.sizes[at], frozenset(asked)
+
+    def weights(self, at: int) -> Array:
+        """The weights of an attribute's cells that are about best for it alone."""
+        key = self.key(at)
+        if key not in self._weights:
+            self._weights[key] = self._best(at)
+        return self._weights[key]
+
+    def _best(self, at: int) -> Array:
+        size = self.sizes[at]
+        if all(part is None or part[0].invariant for part in self.of[at]):
+            return np.full(size, 1.0 / size)  # no cell differs from another
+        rows = [math.sqrt(weight) * self.rows(at, part) for part, weight in self.of[at].items()]
+        return solve_cells(independent_rows(np.concatenate(rows)), START_GAP).cell_weights
+
+    def rows(self, at: int, part: Part | None) -> Array:
+        """What a family asks of an attribute, one row for each query and each cell of its others."""
+        if part is None:
+            return np.ones((1, self.sizes[at]))
+        queries, place = part
+        root = queries.root().reshape(-1, *queries.sizes)
+        return np.moveaxis(root, 1 + place, -1).reshape(-1, self.sizes[at])
+
+
+def some_tables(work: Workload) -> Iterator[Table]:
+    """Every table, or so many from all over the workload."""
+    step = -(-work.tables // MOST_ALONE)
+    for part in work.parts:
+        if isinstance(part, Table):
+            yield part
+        else:
+            yield from (part[at] for at in range(0, len(part), step))
+
+
+def _mean_square(queries: Queries) -> float:
+    """The sum of squares of a column, in the mean over all columns."""
+    if isinstance(queries, Identity):
+        return 1.0
+    return float(np.sum(queries.root() ** 2)) / queries.cells
+
+
+def _part(factors: tuple[Factor, ...], at: int) -> Part | None:
+    """The family that asks of an attribute, and the attribute's place in it; None where none does."""
+    for factor in factors:
+        if at in factor.attributes:
+            return factor.queries, factor.attributes.index(at)
+    return None
