@@ -79,6 +79,24 @@ def test_slopes_in_moves_and_weights_are_differences() -> None:
     assert by_role[0] @ tilt == pytest.approx((ends[1] - ends[0]) / 2e-3, rel=1e-2)
 
 
+def test_the_sum_lies_below_its_majorant_and_touches_it() -> None:
+    work = pairs(4, 3)
+    kinds = [0, 1, 2]
+    free = FreeTables(work.groups(), kinds, every_block(3))
+    total = BlockSum(gather((), kinds, free.blocks), work.schema.sizes, free)
+    rng = np.random.default_rng(3)
+    moved = 0.05 * rng.standard_normal(len(free.start()))
+    for _ in range(300):  # each takes a few steps on every block
+        value, slope, bend = total.majorant(free, {}, moved, 0.1)
+    exact, _, by_move = total.at({}, moved, 0.1)
+    assert value == pytest.approx(exact, rel=1e-5)
+    assert slope == pytest.approx(by_move, abs=1e-2 * np.abs(by_move).max())
+    for size in (1e-2, 0.1, 1.0):
+        step = size * rng.standard_normal(len(moved))
+        above = value + slope @ step + 0.5 * step @ bend(step)
+        assert total.at({}, moved + step, 0.1)[0] <= above * (1 + 1e-5)
+
+
 def test_without_moves_the_sum_of_blocks_is_that_of_querysmasher() -> None:
     work = pairs(4, 3)
     free = FreeTables(list(work.groups()), [0, 1, 2])

@@ -42,6 +42,7 @@ def processors() -> int:
 FULL_RANK_RATIO = 1e-9  # of the smallest to the largest diagonal of a QR factor: no doubt about the rank
 EVEN_LENGTHS = 100.0  # of the longest row to the shortest
 RANK_RATIO = 1e-11  # below this a pivot is what rounding leaves of zero
+MANY_ENTRIES = 200_000  # of rows whose space is found without pivoting where there is no doubt
 
 
 def independent_rows(stack: Array, weights: Array | None = None) -> Array:
@@ -96,9 +97,29 @@ def pivoted_qr(matrix: Array, mode: str = "economic") -> tuple[Any, ...]:
 
 
 def _row_space(rows: Array) -> Array:
+    quick = _plain_row_space(rows) if rows.size > MANY_ENTRIES else None
+    if quick is not None:
+        return quick
     basis, triangle, _ = pivoted_qr(rows.T)
     pivots = np.abs(np.diagonal(triangle))
     return np.asarray(basis[:, pivots > RANK_RATIO * pivots[0]])
+
+
+def _plain_row_space(rows: Array) -> Array | None:
+    """The same of rows of length 1 without pivoting, many times as fast; None where that leaves a doubt.
+
+    Those that are far from all before them are taken, if none of them is near the others together, and if
+    what they leave of every other row is what rounding leaves of zero.
+    """
+    with threads_for(len(rows)):
+        far = np.abs(np.diagonal(np.linalg.qr(rows.T, mode="r"))) > FULL_RANK_RATIO
+        chosen = np.zeros(len(rows), dtype=bool)
+        chosen[: len(far)] = far
+        basis, triangle = np.linalg.qr(rows[chosen].T)
+        others = rows[~chosen]
+        missed = np.linalg.norm(others - (others @ basis) @ basis.T, axis=1)
+        sure = np.abs(np.diagonal(triangle)).min() > FULL_RANK_RATIO
+    return np.asarray(basis) if sure and missed.max(initial=0.0) <= RANK_RATIO else None
 
 
 def graded_root(rows: Array, scales: Array) -> Array:

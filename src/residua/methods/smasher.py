@@ -28,6 +28,7 @@ from residua.methods.draft import Draft, Progress
 from residua.methods.effort import Account
 from residua.methods.splits.blocks import Division, divide, family_of, is_joint
 from residua.methods.splits.free import FreeTables
+from residua.methods.splits.reweighting import reweighted
 from residua.methods.splits.sum import BlockSum
 from residua.solve.cells import solve_cells
 from residua.solve.newton import quasi_newton
@@ -97,6 +98,8 @@ FIRST_STEP = 0.03  # relative to the length of uniform weights
 
 
 SEARCHED = 0.5  # of the work that is left, for a search
+FINISHED = 10.0  # times what splits took so far: to finish, they take about so much
+FURTHER = "further steps of the search over splits"
 
 
 class _Enough(Exception):
@@ -150,14 +153,19 @@ def least(
     x[: weights.count] = weights.vector(total.own_weights(total.complete_roles()))
     # A first step has length one; all weights of a role together are hardly longer than their mean.
     unit = np.concatenate([weights.lengths * FIRST_STEP, np.ones(moves)])
+    if total.free is not None:
+        start = weights.read(x[: weights.count])
+        x[weights.count :] = reweighted(total, total.free, start, allowed, progress)
     x /= unit
+    if moves and not weights.count and not account.affords(FINISHED * total.work, FURTHER):
+        fills = ()
     for fill in fills:
         reached = (math.inf, x)  # other fillings have other values
         try:
             least_gain = LEAST_MOVE if moves or len(fills) > 1 else LEAST_GAIN
             quasi_newton(partial(value, fill=fill), x, maxiter=steps, maxfun=steps, ftol=least_gain)
         except _Enough:
-            account.undone.append("further steps of the search over splits")
+            account.affords(math.inf, FURTHER)
         x = reached[1]
     account.spent += total.work
     return read(x * unit)
@@ -224,9 +232,10 @@ def _assembled(
         draft = solve_blocks(rest, sizes, Optimal(), tolerance, progress)
         shapes, spans = list(draft.strategy.shapes), dict(draft.spans)
         layers = [(layer, layer.costs * math.sqrt(draft.value or 0.0)) for layer in draft.strategy.layers]
-    for pattern, blocks, scales, root in total.touched(exact, found.moved, LAST_FILL):
+    for pattern, blocks, scales, root, start in total.touched(exact, found.moved, LAST_FILL):
         with threads_for(len(root)):
-            solution = solve_cells(root, tolerance).require(tolerance, f"a block of {root.shape[1]:,} cells")
+            solution = solve_cells(root, tolerance, start)
+        solution.require(tolerance, f"a block of {root.shape[1]:,} cells")
         roots = np.sqrt(scales) * math.sqrt(solution.upper)
         subsets = np.array(blocks, dtype=np.int32).reshape(len(blocks), len(pattern.sizes))
         layout = (tuple(range(len(pattern.sizes))),) if pattern.sizes else ()

@@ -202,15 +202,27 @@ def _direction(seen: LogLandscape, weights: Array, slack: Array, residual: Array
     """Solve (Hessian + diag(slack / weights)) d = residual by preconditioned conjugate gradients."""
     pull = slack / weights
     preconditioner = 1.0 / (seen.hessian_diagonal() + pull)
-    solution = np.zeros_like(weights)
-    conjugate = scaled = sums.scaled(preconditioner, residual)
+    return conjugate_gradients(
+        lambda direction: seen.hessian_times(direction) + pull * direction,
+        residual,
+        lambda left: sums.scaled(preconditioner, left),
+        INNER_STEPS,
+    )
+
+
+def conjugate_gradients(
+    times: Callable[[Array], Array], residual: Array, scaling: Callable[[Array], Array], steps: int
+) -> Array:
+    """About the solution x of `times(x) = residual`, by at most so many steps; `scaling` preconditions."""
+    solution = np.zeros_like(residual)
+    conjugate = scaled = scaling(residual)
     size = first = float(residual @ scaled)
-    for _ in range(INNER_STEPS if first > 0 else 0):
-        image = seen.hessian_times(conjugate) + pull * conjugate
+    for _ in range(steps if first > 0 else 0):
+        image = times(conjugate)
         length = size / float(conjugate @ image)
         solution += length * conjugate
         residual = residual - length * image
-        scaled = sums.scaled(preconditioner, residual)
+        scaled = scaling(residual)
         size, previous = float(residual @ scaled), size
         if size <= INNER_DECREASE * first:
             break

@@ -30,16 +30,19 @@ class Slopes:
     work: float
 
 
-def slopes_of(rows: Array, start: Array | None, gap: float) -> Slopes:
-    """The optimum for queries with gram `rows' rows`, about `gap` below it; starts from weights if given."""
+def slopes_of(rows: Array, start: Array | None, gap: float, most: int | None = None) -> Slopes:
+    """The optimum for queries with gram `rows' rows`, about `gap` below it; starts from weights if given.
+
+    With `most`, after at most so many steps, however far that is from it.
+    """
     count, cells = rows.shape
-    if float(min(count, cells)) ** 2 * cells <= SMALL:
+    if most is None and float(min(count, cells)) ** 2 * cells <= SMALL:
         return _optimal(rows, start, gap)
     used = np.einsum("ki,ki->i", rows, rows) > 0
     weights = used / used.sum() if start is None else np.where(used, np.maximum(start, 1e-9 / cells), 0.0)
     gram = rows.T @ rows if count > cells else None
     steps = 0
-    while steps < STEPS:
+    while steps < (STEPS if most is None else most):
         steps += 1
         weights = weights / weights.sum()
         roots = np.sqrt(weights)

@@ -102,9 +102,9 @@ class Pattern:
     def seen(
         self, half: Array, places: Sequence[int], others: Sequence[tuple[tuple[int, ...], Array]]
     ) -> Array:
-        """What M = H H' looks like from the places of one piece, the others' rows taken into account.
+        """K with `K K'` what M = H H' looks like from the places of one piece, given the others' rows.
 
-        `sum over others of (rows (x) I) M (rows (x) I)'`, with ones along places that nobody covers.
+        `K K' = sum over others of (rows (x) I) M (rows (x) I)'`, with ones along places that nobody covers.
         """
         tensor = half.reshape(*self.sizes, -1)
         axes = list(range(len(self.sizes)))  # the place that each leading axis stands for
@@ -119,8 +119,7 @@ class Pattern:
         tensor = tensor.sum(axis=left)
         axes = [place for place in axes if place in places]
         tensor = np.moveaxis(tensor, [axes.index(place) for place in places], range(len(places)))
-        flat = tensor.reshape(math.prod(self.sizes[place] for place in places), -1)
-        return np.asarray(flat @ flat.T)
+        return np.asarray(tensor.reshape(math.prod(self.sizes[place] for place in places), -1))
 
 
 def patterns(asked: Asked, sizes: Sequence[int], free: FreeTables | None) -> list[Pattern]:

@@ -113,7 +113,14 @@ class FreeTables:
 
     def rows(self, moved: Array) -> dict[Key, Array]:
         """Rows of every piece after these moves."""
-        rows = {key: piece.copy() for key, piece in self.base.items() if self.canonical(key) == key}
+        rows = self.moved(moved)
+        for key in rows.keys() & self.base.keys():
+            rows[key] += self.base[key]
+        return rows
+
+    def moved(self, moved: Array) -> dict[Key, Array]:
+        """What these moves add to the rows of every piece."""
+        rows = {key: np.zeros_like(piece) for key, piece in self.base.items() if self.canonical(key) == key}
         for move, part in zip(self.moves, self._parts(moved), strict=True):
             rows[move.origin] -= move.taken * part
             for target, places in move.targets:

@@ -7,7 +7,7 @@ centred by weights p, or pieces moved freely.
 """
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import numpy as np
 
@@ -16,13 +16,14 @@ from residua._limits import FILLED_WORK, HELD_WORK
 from residua.decompose import Asked, Attributes
 from residua.linalg.matrices import VANISHING, Measure, project
 from residua.methods.splits.blocks import Pattern, patterns
-from residua.methods.splits.free import FreeTables
+from residua.methods.splits.free import FreeTables, Key
 from residua.solve.slopes import slopes_of
 
 INNER_GAP = 1e-6  # the slope is that of the optimum, and misleads away from it
 FILLED_GAP = 1e-5  # filled blocks are smooth, and forgive more
 HEAVY_GAP = 1e-4
 START_GAP = 1e-5
+FEW_STEPS = 2  # of each block where splits are only approached
 TINY = 1e-300
 
 
@@ -47,9 +48,21 @@ class BlockSum:
         of what is added to every direction of a block that free tables touch, which makes F smooth (Q-005).
         """
         point = _Point(self, weights, moved, fill)
-        total = point.simple() + sum(point.composite(pattern) for pattern in self.patterns)
+        total = point.total()
         by_move = np.zeros(0) if self.free is None else self.free.slopes(point.by_piece)
         return total, point.by_weight(weights), by_move
+
+    def majorant(
+        self, free: FreeTables, weights: Mapping[int, Array], moved: Array, fill: float
+    ) -> tuple[float, Array, Callable[[Array], Array]]:
+        """F, its slope in the moves, and the product with the second derivative of what is above F (Q-009).
+
+        Nowhere is F above its value and slope here and half that square, as far as blocks are solved: each
+        takes few steps from where it was solved last.
+        """
+        point = _Point(self, weights, moved, fill, FEW_STEPS)
+        total = point.total()
+        return total, free.slopes(point.by_piece), lambda step: free.slopes(point.bent(free.moved(step)))
 
     def complete_roles(self, above: int = 0) -> list[int]:
         """Roles of more cells than `above` that are asked, alone, for all of their cells, by every source."""
@@ -82,17 +95,23 @@ class BlockSum:
 
     def touched(
         self, weights: Mapping[int, Array], moved: Array | None, fill: float
-    ) -> Iterator[tuple[Pattern, list[Attributes], Array, Array]]:
-        """Distinct blocks that free tables touch: where they sit, their scales, and their rows."""
+    ) -> Iterator[tuple[Pattern, list[Attributes], Array, Array, Array | None]]:
+        """Distinct blocks that free tables touch: where they sit, scales, rows, and weights to start from."""
         point = _Point(self, weights, moved, fill)
         for pattern in self.patterns:
             for same, shares, uses in point.distinct(pattern) if pattern.uses else ():
                 root = point.stack(pattern, shares, uses)
-                yield pattern, [pattern.blocks[at] for at in same], pattern.scales[same], root
+                start = self._starts.get((pattern.key, same[0]))
+                yield pattern, [pattern.blocks[at] for at in same], pattern.scales[same], root, start
 
-    def solve(self, name: object, rows: Array, gap: float = INNER_GAP) -> tuple[float, Array]:
-        """T and H with M = H H', shape (cells, rank); starts from the last solution of this name."""
-        found = slopes_of(rows, self._starts.get(name), gap)
+    def solve(
+        self, name: object, rows: Array, gap: float = INNER_GAP, most: int | None = None
+    ) -> tuple[float, Array]:
+        """T and H with M = H H', shape (cells, rank); starts from the last solution of this name.
+
+        With `most`, after at most so many steps from there.
+        """
+        found = slopes_of(rows, self._starts.get(name), gap, most)
         self._starts[name] = found.weights
         self.work += found.work
         return found.root, found.half
@@ -104,13 +123,18 @@ class _Point:
     `measures` and `means` (the rows of each source averaged over all its attributes) are by source, `squares`
     are the squared lengths of the means; `added` is what each row of the additions adds to `coefficients`,
     one for each term; `rows` are those of the pieces, `pieces` those of free tables. Slopes are in
-    coefficients, in `rows` and in `pieces`.
+    coefficients, in `rows` and in `pieces`; `seen` has a root of what bends the sum for every use of a piece.
     """
 
     def __init__(
-        self, whole: BlockSum, weights: Mapping[int, Array], moved: Array | None, fill: float
+        self,
+        whole: BlockSum,
+        weights: Mapping[int, Array],
+        moved: Array | None,
+        fill: float,
+        most: int | None = None,
     ) -> None:
-        self.whole, self.asked, self.fill = whole, whole.asked, fill
+        self.whole, self.asked, self.fill, self.most = whole, whole.asked, fill, most
         self.measures = [
             [
                 Measure.of(weights[role]) if role in weights else Measure(size)
@@ -129,6 +153,7 @@ class _Point:
         self.by_term = np.zeros(self.asked.terms)
         self.by_rows = [np.zeros_like(rows) for rows in self.rows]
         self.by_piece = {key: np.zeros_like(rows) for key, rows in self.pieces.items()}
+        self.seen: list[tuple[Key, Array]] = []
 
     def _project(self, source: int, kept: tuple[int, ...]) -> Array:
         sizes = self.asked.sources[source].sizes
@@ -138,6 +163,10 @@ class _Point:
         """The rows of a piece of which centring leaves more than rounding."""
         rows, lengths = self.rows[piece], self.whole.lengths[self.asked.pieces[piece][0]]
         return np.asarray(rows[np.linalg.norm(rows, axis=1) > VANISHING * lengths])
+
+    def total(self) -> float:
+        """The sum of all blocks."""
+        return self.simple() + sum(self.composite(pattern) for pattern in self.whole.patterns)
 
     def simple(self) -> float:
         """Blocks that are one product of one-attribute pieces: their values multiply."""
@@ -192,7 +221,7 @@ class _Point:
                 spectrum = np.linalg.svd(root, compute_uv=False)
                 held[piece] = float(spectrum.sum()) / math.sqrt(root.shape[1]) / size
             return held[piece] * size, rows * (held[piece] / size)
-        value, half = self.whole.solve(piece, root)
+        value, half = self.whole.solve(piece, root, most=self.most)
         return value, (rows @ half) @ half.T
 
     def distinct(self, pattern: Pattern) -> Iterator[tuple[list[int], Array, Array]]:
@@ -223,7 +252,8 @@ class _Point:
                 stack = self.stack(inner, shares, uses)
                 if not len(stack):
                     continue
-                value, half = self.whole.solve((pattern.key, same[0]), stack, _gap(stack, self.fill))
+                gap = _gap(stack, self.fill)
+                value, half = self.whole.solve((pattern.key, same[0]), stack, gap, self.most)
                 by_share = self._spread(inner, shares, uses, half, whole * times)
             total += whole * times * value
             for piece, (root, slope) in zip(common, shared, strict=True):
@@ -238,16 +268,25 @@ class _Point:
         for at, placed in enumerate(pattern.placed):
             for place, (places, piece) in enumerate(placed):
                 others = [(p, self.rows[n]) for i, (p, n) in enumerate(placed) if i != place]
-                slope = self.rows[piece] @ pattern.seen(half, places, others)
+                slope = _through(self.rows[piece], pattern.seen(half, places, others))
                 self.by_rows[piece] += (whole * shares[at]) * slope
                 if place == 0:
                     by_share[at] = 0.5 * float(np.sum(slope * self.rows[piece]))
             if not placed:
                 by_share[at] = 0.5 * float(np.sum(half.sum(axis=0) ** 2))
         for use, weight in zip(pattern.uses, uses.tolist(), strict=True):
-            seen = pattern.seen(half, use.places, [])
-            self.by_piece[use.key] += (whole * weight) * (self.pieces[use.key] @ seen)
+            seen = math.sqrt(whole * weight) * pattern.seen(half, use.places, [])
+            self.seen.append((use.key, seen))
+            self.by_piece[use.key] += _through(self.pieces[use.key], seen)
         return by_share
+
+    def bent(self, rows: Mapping[Key, Array]) -> dict[Key, Array]:
+        """The second derivative of the sum's majorant (Q-009), applied to rows of pieces."""
+        found = {key: np.zeros_like(own) for key, own in rows.items()}
+        for key, seen in self.seen:
+            found[key] += _through(rows[key], seen)
+            self.whole.work += 4.0 * rows[key].size * seen.shape[1]
+        return found
 
     def _approximate(self, pattern: Pattern, shares: Array, whole: float) -> tuple[float, Array]:
         """A block too large to solve: as if its terms had orthogonal answers, `T^2 = sum c prod T_i^2`."""
@@ -302,3 +341,11 @@ def _gap(root: Array, fill: float) -> float:
     if not fill:
         return INNER_GAP
     return HEAVY_GAP if len(root) ** 2 * root.shape[1] > FILLED_WORK else FILLED_GAP
+
+
+def _through(rows: Array, seen: Array) -> Array:
+    """`rows K K'`, whichever way is shorter."""
+    count, (cells, rank) = len(rows), seen.shape
+    if 2 * count * rank <= cells * (count + rank):
+        return np.asarray((rows @ seen) @ seen.T)
+    return np.asarray(rows @ (seen @ seen.T))
