@@ -179,7 +179,7 @@ def answering() -> None:
 
 
 def nation(sizes: Sequence[int], records: int) -> None:
-    """The same tables for all tracts of a nation, answers written state by state."""
+    """The same tables for all tracts of a nation, measured and answered in parts, written state by state."""
     print(f"a nation of {sizes[-1]:,} tracts")
     place = places(sizes, LEVELS[: len(sizes)])
     schema = rs.Schema(place=place, race=rs.Integer(0, 62), hispanic=rs.Integer(0, 1), adult=rs.Integer(0, 1))
@@ -187,9 +187,17 @@ def nation(sizes: Sequence[int], records: int) -> None:
     whole = time.process_time()
     plan = rs.plan(work, rs.zcdp(1))
     timed(f"plan of {work.count:,} numbers", whole)
-    release = rs.measure(plan, codes, ledger=None, noise=rs.simulated(seed=1))
-    timed(f"measure {records:,} records", whole)
     with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "nation.release"
+        rs.measure(plan, codes, ledger=None, noise=rs.simulated(seed=1), into=path)
+        timed(f"measure {records:,} records into {path.stat().st_size / 2**20:,.0f} MB", whole)
+        start = time.process_time()
+        release = rs.Release.load(path)
+        timed("load", start)
+        for names in (["place.state", "race"], ["place.county", "adult"]):
+            start = time.process_time()
+            release.table(names)
+            timed(f"table of {' by '.join(names)}", start)
         release.write_answers(Path(folder) / "answers", by="place.state")
         written = sum(path.stat().st_size for path in Path(folder).rglob("*.parquet"))
     timed(f"all of it, {written / 2**20:,.0f} MB", whole, 1200)

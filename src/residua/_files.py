@@ -2,6 +2,9 @@
 
 The hash covers the manifest and the arrays; the same content gives the same bytes. Nothing in such a
 file is ever executed, and a file that was truncated, edited or made by something else is refused.
+
+Large content comes in parts, further members of arrays. The manifest, which is written last, has a hash of
+each; a part is read, and checked, when it is needed (decision 0015).
 """
 
 import errno
@@ -12,8 +15,8 @@ import os
 import secrets
 import stat
 import zipfile
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Never
@@ -33,13 +36,14 @@ NEWEST = 2
 VERSIONS = (1, 2)
 MANIFEST = "manifest.json"
 ARRAYS = "arrays.safetensors"
+PART = "parts/{:06}.safetensors"
 MOST_AXES = 60  # arrays of numpy have at most 64
 EPOCH = (1980, 1, 1, 0, 0, 0)  # a fixed date, so that equal content gives equal bytes
 
 _NAMED = 40  # characters of a name that its scratch file shows
 _BLOCK = 2**20
 
-_TYPES = {"BOOL": np.bool_, "I32": np.int32, "I64": np.int64, "F64": np.float64}
+_TYPES = {"BOOL": np.bool_, "U8": np.uint8, "I32": np.int32, "I64": np.int64, "F64": np.float64}
 """The types of arrays that any version has written, by the words of safetensors."""
 
 
@@ -51,27 +55,96 @@ class Container:
     arrays: Arrays
     digest: str
     version: int
+    parts: "Parts | None" = None
 
 
-def pack(kind: str, manifest: Manifest, arrays: Arrays, version: int = NEWEST) -> tuple[bytes, bytes, str]:
-    """The two members of a file, and their hash."""
-    from safetensors.numpy import save
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """The parts of a file, by their hashes: each is read, and checked, when it is asked for."""
 
-    blob = save({name: np.ascontiguousarray(arrays[name]) for name in sorted(arrays)})
+    path: Target
+    hashes: tuple[str, ...]
+
+    def __len__(self) -> int:
+        return len(self.hashes)
+
+    def __iter__(self) -> Iterator[Arrays]:
+        return (self[number] for number in range(len(self)))
+
+    def __getitem__(self, number: int) -> Arrays:
+        """The arrays of a part, by name."""
+        with _opened(self.path) as archive:
+            try:
+                blob = archive.read(PART.format(number))
+            except KeyError as error:
+                raise FileFormatError(
+                    f"{self.path} is another file than it was: it has no such part"
+                ) from error
+        if hashlib.sha256(blob).hexdigest() != self.hashes[number]:
+            raise FileFormatError(
+                f"{self.path} was changed after it was written: part {number} does not match its hash"
+            )
+        return _arrays(self.path, blob)
+
+
+def pack(
+    kind: str, manifest: Manifest, arrays: Arrays, version: int = NEWEST, parts: Sequence[str] = ()
+) -> tuple[bytes, bytes, str]:
+    """The two members of a file, and their hash; `parts` are the hashes of further ones."""
+    blob = _blob(arrays)
     head = {"format": f"residua {kind}", "version": version, "content": manifest}
+    head |= {"parts": list(parts)} if parts else {}
     text = _canonical(head)
     digest = _digest(text, blob)
     signed = json.dumps({**head, "hash": digest}, sort_keys=True, indent=1, ensure_ascii=False)
     return signed.encode(), blob, digest
 
 
-def write(path: Target, kind: str, manifest: Manifest, arrays: Arrays, version: int = NEWEST) -> str:
-    """Write a file so that it is either whole or not there; its hash."""
-    signed, blob, digest = pack(kind, manifest, arrays, version)
-    with whole_file(path) as stream, zipfile.ZipFile(stream, "w", zipfile.ZIP_STORED) as archive:
+def _blob(arrays: Arrays) -> bytes:
+    from safetensors.numpy import save
+
+    return save({name: np.ascontiguousarray(arrays[name]) for name in sorted(arrays)})
+
+
+class Writer:
+    """A file that is written part by part to a stream; it is none before it is finished."""
+
+    def __init__(self, stream: IO[bytes], kind: str) -> None:
+        self._archive = zipfile.ZipFile(stream, "w", zipfile.ZIP_STORED)
+        self._kind, self._hashes = kind, list[str]()
+
+    def add(self, arrays: Arrays) -> None:
+        """Write one more part."""
+        blob = _blob(arrays)
+        self._archive.writestr(zipfile.ZipInfo(PART.format(len(self._hashes)), EPOCH), blob)
+        self._hashes.append(hashlib.sha256(blob).hexdigest())
+
+    def finish(self, manifest: Manifest, arrays: Arrays, version: int = NEWEST) -> tuple[str, ...]:
+        """Write everything else, and the manifest with the hashes of all parts, which are returned."""
+        signed, blob, _ = pack(self._kind, manifest, arrays, version, self._hashes)
         for name, content in ((MANIFEST, signed), (ARRAYS, blob)):
-            archive.writestr(zipfile.ZipInfo(name, EPOCH), content)
-    return digest
+            self._archive.writestr(zipfile.ZipInfo(name, EPOCH), content)
+        self.close()
+        return tuple(self._hashes)
+
+    def close(self) -> None:
+        """End the file; without a manifest it is one that is refused."""
+        self._archive.close()
+
+
+def write(
+    path: Target,
+    kind: str,
+    manifest: Manifest,
+    arrays: Arrays,
+    version: int = NEWEST,
+    parts: Iterable[Arrays] = (),
+) -> None:
+    """Write a file so that it is either whole or not there."""
+    with whole_file(path) as stream, closing(Writer(stream, kind)) as writer:
+        for part in parts:
+            writer.add(part)
+        writer.finish(manifest, arrays, version)
 
 
 def write_text(path: str | os.PathLike[str], text: str) -> None:
@@ -156,8 +229,11 @@ class ByteCount(io.BytesIO):
 
 
 def read(path: Target, kind: str) -> Container:
-    """The content of a file of this kind, refused with a reason if it is not one, whole and unedited."""
-    text, blob = _members(path)
+    """The content of a file of this kind, refused with a reason if it is not one, whole and unedited.
+
+    Its parts are left for later.
+    """
+    text, blob, others = _members(path)
     head = _parsed(path, text)
     if not isinstance(head, dict) or not str(head.get("format", "")).startswith("residua "):
         raise FileFormatError(f"{path} was not written by Residua")
@@ -172,7 +248,11 @@ def read(path: Target, kind: str) -> Container:
     claimed = head.pop("hash", None)
     if claimed != _digest(_canonical(head), blob) or not isinstance(head.get("content"), dict):
         raise FileFormatError(f"{path} was changed after it was written: its hash does not match its content")
-    return Container(head["content"], _arrays(path, blob), str(claimed), head["version"])
+    parts = head.get("parts", [])
+    if not isinstance(parts, list) or others != [PART.format(at) for at in range(len(parts))]:
+        raise FileFormatError(f"{path} was not written by Residua: its parts are not those it lists")
+    listed = Parts(path, tuple(map(str, parts))) if parts else None
+    return Container(head["content"], _arrays(path, blob), str(claimed), head["version"], listed)
 
 
 def _arrays(path: Target, blob: bytes) -> Arrays:
@@ -204,16 +284,26 @@ def _parsed(path: Target, text: bytes) -> Any:
         raise FileFormatError(f"{path}: its manifest is damaged ({error})") from error
 
 
-def _members(path: Target) -> tuple[bytes, bytes]:
+def _members(path: Target) -> tuple[bytes, bytes, list[str]]:
+    """Manifest, arrays, and the names of all other members."""
+    with _opened(path) as archive:
+        names = archive.namelist()
+        others = sorted(name for name in names if name not in (MANIFEST, ARRAYS))
+        if sorted(names) != sorted((MANIFEST, ARRAYS, *others)) or len(set(names)) < len(names):
+            raise FileFormatError(f"{path} was not written by Residua: it holds {names[:9]}")
+        if any(not name.startswith("parts/") for name in others):
+            raise FileFormatError(f"{path} was not written by Residua: it holds {names[:9]}")
+        if any(entry.compress_type != zipfile.ZIP_STORED for entry in archive.infolist()):
+            raise FileFormatError(f"{path} was packed again by another program; use the file as it was saved")
+        return archive.read(MANIFEST), archive.read(ARRAYS), others
+
+
+@contextmanager
+def _opened(path: Target) -> Iterator[zipfile.ZipFile]:
+    """The zip that a file is; what it cannot be read for is a FileFormatError."""
     try:
         with zipfile.ZipFile(path) as archive:
-            if sorted(archive.namelist()) != sorted((MANIFEST, ARRAYS)):
-                raise FileFormatError(f"{path} was not written by Residua: it holds {archive.namelist()}")
-            if any(entry.compress_type != zipfile.ZIP_STORED for entry in archive.infolist()):
-                raise FileFormatError(
-                    f"{path} was packed again by another program; use the file as it was saved"
-                )
-            return archive.read(MANIFEST), archive.read(ARRAYS)
+            yield archive
     except FileNotFoundError as error:
         raise FileFormatError(f"there is no file {path}") from error
     except IsADirectoryError as error:

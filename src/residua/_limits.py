@@ -55,6 +55,9 @@ GIVEN_NUMBERS = 2_000  # publicly known ones that any plan's answers are conditi
 GROUPED_PLACES = 20_000  # of all levels, in trees whose uneven siblings are also measured in two groups
 PLACE_QUERIES = 2_000_000_000  # times places, of sets that are no places of a level: a minute
 
+PART_NUMBERS = 2**22  # measured numbers of one part of a release of places: 32 MB, several times
+WHOLE_NUMBERS = 100_000_000  # measured numbers of all parts that are held at once: 800 MB
+
 # Strategies
 COUNTED_CELLS = 100_000_000  # of a marginal that is counted: 800 MB
 SPAN_ENTRIES = 20_000_000  # of a query matrix that is listed for its integer rows

@@ -13,6 +13,7 @@ from residua._arrays import AnyArray, Array, Integers
 from residua._files import Target, whole_file
 from residua._limits import ROWS_AT_ONCE
 from residua._notebook import MOST, shown
+from residua.answering.slices import Slices
 from residua.schema import Schema
 from residua.workload import Factor, Identity, Table, table
 from residua.workload.groupings import Partition
@@ -86,7 +87,7 @@ class Answers:
     """Answers of tables, one after the other: each table with an array (count,) for each of the figures."""
 
     schema: Schema
-    tables: Iterable[tuple[Table, Sequence[Array]]]
+    tables: Iterable[tuple[Table, Sequence[Slices]]]
     figures: Sequence[str]
     notes: Mapping[str, str]
 

@@ -298,6 +298,26 @@ def test_counts_are_those_of_counting_one_by_one(way, case, tmp_path):
     assert engine.records == len(records)
 
 
+@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("way", WAYS)
+def test_cells_that_occur_are_those_of_counting_one_by_one(way, case, tmp_path, monkeypatch):
+    for module in ("memory", "duckdb", "spark"):
+        if f"residua.engines.{module}" in sys.modules:
+            monkeypatch.setattr(f"residua.engines.{module}.WAITING", 3)
+    schema, columns = CASES[case]
+    engine = opened(way, schema, columns, tmp_path)
+    wanted = sets_of(schema)
+    found = [Counter() for _ in wanted]
+    for at, places, often in engine.occurring(wanted):
+        assert places.dtype == often.dtype == np.int64
+        found[at].update(dict(zip(places.tolist(), often.tolist(), strict=True)))
+    records = records_of(schema, columns)
+    for attributes, own in zip(wanted, found, strict=True):
+        known = {place: count for place, count in own.items() if count}
+        assert known == weighed(records, schema, attributes)
+    assert engine.records == len(records)
+
+
 def weighed(records, schema, attributes):
     """The same where records may be shares of cells: sums of whole weights, one record at a time."""
     if max(schema.units) == 1:

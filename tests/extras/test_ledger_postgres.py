@@ -285,7 +285,7 @@ def test_a_connection_lost_while_committing_wastes_budget_and_releases_nothing(a
     with monkeypatch.context() as patch:
         patch.setattr(psycopg.Connection, "commit", unheard)
         patch.setattr(psycopg.Connection, "execute", telling)
-        patch.setattr("residua.kernel.measuring._noisy", lambda *given: drawn.append(1))
+        patch.setattr("residua.kernel.measuring.noisy", lambda *given: drawn.append(1))
         with pytest.raises(rs.LedgerError, match="counts as spent if the ledger shows it"):
             rs.measure(plan, PEOPLE, ledger=ledger)
     assert not drawn

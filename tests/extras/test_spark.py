@@ -2,6 +2,7 @@
 
 import os
 import sys
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
@@ -10,6 +11,7 @@ import pytest
 
 import residua as rs
 from residua.engines import Spark, engine_for
+from residua.strategy.parts import parts_of
 
 SCHEMA = rs.Schema(age=rs.Integer(0, 3), sex=rs.Categorical("F", "M"))
 PEOPLE = [(0, "F"), (3, "M"), (3, "M"), (1, "F"), (2, "M")]
@@ -46,6 +48,24 @@ def test_levels_of_places_are_counted_as_in_memory(session):
     frame = session.createDataFrame(people, ["place", "sex"])
     one, two = (rs.measure(plan, data, ledger=None, noise=rs.simulated(seed=1)) for data in (frame, columns))
     assert all(map(np.array_equal, one.measurements.values, two.measurements.values))
+
+
+def test_a_release_in_parts_is_counted_as_in_memory(session, tmp_path, monkeypatch):
+    places = rs.Hierarchy(("state", "tract"), [(f"{at % 7}", f"t{at}") for at in range(60)])
+    schema = rs.Schema(place=places, sex=rs.Categorical("F", "M"))
+    plan = rs.plan(rs.levels(schema, "place", ["sex"]), rs.zcdp(1), method="places")
+    monkeypatch.setattr("residua._measure.parts_of", partial(parts_of, most=40))
+    people = [
+        (f"t{at}", "FM"[sex]) for at, sex in np.random.default_rng(1).integers(0, [60, 2], (500, 2)).tolist()
+    ]
+    columns = {name: [record[at] for record in people] for at, name in enumerate(schema.names)}
+    found = []
+    for data in (session.createDataFrame(people, ["place", "sex"]), columns):
+        path = tmp_path / f"{len(found)}.release"
+        made = rs.measure(plan, data, ledger=None, noise=rs.simulated(seed=1), into=path)
+        assert len(made.measurements.parts) > 1
+        found.append(made.measurements.values)
+    assert all(map(np.array_equal, *found))
 
 
 def test_a_partition_without_records_counts_nothing(frame):

@@ -177,7 +177,7 @@ def test_every_block_gets_noise_of_its_own_law_however_many_are_drawn_at_once(mo
     monkeypatch.setattr(measuring, "NUMBERS_AT_ONCE", at_once)
     monkeypatch.setattr(measuring, "draw", draw)
     answers = np.arange(12).reshape(6, 2)
-    noisy = measuring._noisy(
+    noisy = measuring.noisy(
         batch, answers.copy(), laws, rs.simulated(seed=1), np.argsort(batch.owners, kind="stable")
     )
     assert (noisy - answers).tolist() == [[v, v] for v in (3, 2, 5, 2, 3, 5)]
@@ -196,7 +196,7 @@ def test_an_interruption_before_the_debit_spends_nothing(plan, unspent, monkeypa
     def interrupted(*_):
         raise stop
 
-    monkeypatch.setattr(measuring, "_exact_answers", interrupted)
+    monkeypatch.setattr(measuring, "exact_answers", interrupted)
     with pytest.raises(stop):
         rs.measure(plan, PEOPLE, ledger=unspent)
 
@@ -856,13 +856,13 @@ def test_two_datasets_leave_the_same_record_but_for_their_noisy_numbers(plan, tm
 def test_a_release_holds_no_exact_answer(plan, monkeypatch):
     """Every measured number has noise of its own: the exact ones are nowhere in what measure returns."""
     exact = []
-    real = measuring._exact_answers
+    real = measuring.exact_answers
 
     def watched(*args):
         exact.extend(real(*args))
         return [answers.copy() for answers in exact]
 
-    monkeypatch.setattr(measuring, "_exact_answers", watched)
+    monkeypatch.setattr(measuring, "exact_answers", watched)
     release = rs.measure(plan, PEOPLE, **SIMULATED)
     assert set(vars(release)) == {"plan", "measurements", "audit"}
     for clean, noisy in zip(exact, release.measurements.values, strict=True):

@@ -114,7 +114,7 @@ def the_first_block_without_noise(patch):
         found[0] = exact
         return found
 
-    around(patch, measuring, "_noisy", skipped)
+    around(patch, measuring, "noisy", skipped)
 
 
 @mutant
@@ -125,7 +125,7 @@ def the_last_number_of_each_block_without_noise(patch):
         found[:, -1] = exact
         return found
 
-    around(patch, measuring, "_noisy", skipped)
+    around(patch, measuring, "noisy", skipped)
 
 
 @mutant
@@ -136,7 +136,7 @@ def noise_only_where_somebody_is(patch):
         found[nobody] = 0
         return found
 
-    around(patch, measuring, "_noisy", sparse)
+    around(patch, measuring, "noisy", sparse)
 
 
 @mutant
@@ -148,12 +148,12 @@ def noise_drawn_again_until_numbers_are_positive(patch):
                 break
         return found
 
-    around(patch, measuring, "_noisy", again)
+    around(patch, measuring, "noisy", again)
 
 
 @mutant
 def negative_numbers_cut_off(patch):
-    around(patch, measuring, "_noisy", lambda own, *given: np.maximum(own(*given), 0))
+    around(patch, measuring, "noisy", lambda own, *given: np.maximum(own(*given), 0))
 
 
 @mutant
@@ -162,7 +162,7 @@ def noise_as_wide_as_the_data(patch):
         more = 1 + int(abs(answers).sum()) % 3
         return own(batch, answers, [type(law)(law.parameter / more) for law in laws], *rest)
 
-    around(patch, measuring, "_noisy", scaled)
+    around(patch, measuring, "noisy", scaled)
 
 
 @mutant
@@ -186,7 +186,7 @@ def blocks_get_each_others_noise(patch):
                 return found(*given, **named)
 
         patch.setattr(_measure, "noisy_answers", shuffled)
-    around(patch, measuring, "_noisy", turned)
+    around(patch, measuring, "noisy", turned)
     return plan
 
 
@@ -281,7 +281,7 @@ def a_debit_that_tells_how_many_records(patch):
         return own(batches, engine, *rest)
 
     counted: list[int] = []
-    around(patch, measuring, "_exact_answers", telling)
+    around(patch, measuring, "exact_answers", telling)
 
     def noted(own, self, privacy, *, note="", **named):
         return own(self, privacy, note=f"{note}{counted[-1]}", **named)
@@ -382,7 +382,7 @@ def blocks_in_the_order_of_their_counts(patch):
     def sorted_blocks(own, batch, answers, *rest):
         return own(batch, answers[np.argsort(answers[:, 0], kind="stable")], *rest)
 
-    around(patch, measuring, "_noisy", sorted_blocks)
+    around(patch, measuring, "noisy", sorted_blocks)
     return rs.plan(rs.marginals(rs.Schema.of_sizes([3] * 4), up_to=1), rs.zcdp(1), method="querysmasher")
 
 
@@ -391,7 +391,7 @@ def nobody_means_no_noise(patch):
     def early(own, batch, answers, *rest):
         return own(batch, answers, *rest) if answers.any() else answers
 
-    around(patch, measuring, "_noisy", early)
+    around(patch, measuring, "noisy", early)
 
 
 # Values outside the schema
@@ -556,7 +556,7 @@ def progress_tells_how_many_records(patch):
             rest[2](f"counting {engine.records} records", 0.0)
         return own(batches, engine, *rest)
 
-    around(patch, measuring, "_exact_answers", telling)
+    around(patch, measuring, "exact_answers", telling)
 
 
 @mutant
@@ -565,7 +565,7 @@ def the_number_of_records_is_printed(patch):
         print(engine.records, file=sys.stderr)
         return own(batches, engine, *rest)
 
-    around(patch, measuring, "_exact_answers", printing)
+    around(patch, measuring, "exact_answers", printing)
 
 
 @mutant
@@ -575,7 +575,7 @@ def the_audit_record_tells_how_many_records(patch):
         return own(batches, engine, *rest)
 
     counted: list[int] = []
-    around(patch, measuring, "_exact_answers", telling)
+    around(patch, measuring, "exact_answers", telling)
     around(
         patch, _measure, "audit_record", lambda own, *a, **n: {**own(*a, **n), "records": str(counted[-1])}
     )
@@ -589,7 +589,7 @@ def exact_answers_are_kept_in_the_file(patch):
         return found
 
     kept: list[Any] = []
-    around(patch, measuring, "_exact_answers", keeping)
+    around(patch, measuring, "exact_answers", keeping)
 
     def content(own, self):
         manifest, arrays = own(self)
@@ -622,7 +622,7 @@ def small_numbers_in_a_small_type(patch):
 
 @mutant
 def a_check_that_runs_only_for_some_data(patch):
-    own = measuring._noisy
+    own = measuring.noisy
 
     def _noisy(batch, answers, laws, source, order):
         if int(answers.sum()) % 2:
@@ -630,7 +630,7 @@ def a_check_that_runs_only_for_some_data(patch):
         return own(batch, answers, laws, source, order)
 
     _noisy.__code__ = _noisy.__code__.replace(co_filename=own.__code__.co_filename)
-    patch.setattr(measuring, "_noisy", _noisy)
+    patch.setattr(measuring, "noisy", _noisy)
 
 
 # Plans that cost more than they state

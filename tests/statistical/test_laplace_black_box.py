@@ -69,7 +69,7 @@ def releases(plan, exact, count, source):
     for batch, own in zip(plan.batches, exact, strict=True):
         many = replace(batch, subsets=np.tile(batch.subsets, (count, 1)), owners=np.tile(batch.owners, count))
         order = np.argsort(many.owners, kind="stable")
-        noisy = measuring._noisy(many, np.tile(own, (count, 1)), batch.laws(), source, order)
+        noisy = measuring.noisy(many, np.tile(own, (count, 1)), batch.laws(), source, order)
         parts.append(noisy.reshape(count, -1))
     return np.concatenate(parts, axis=1)
 
@@ -243,7 +243,7 @@ def test_a_sensitivity_that_is_the_largest_entry_is_rejected(epsilon, monkeypatc
 
 @pytest.mark.parametrize("epsilon", REPEATS)
 def test_a_record_that_is_counted_twice_is_rejected(epsilon, monkeypatch):
-    real = measuring._exact_answers
-    monkeypatch.setattr(measuring, "_exact_answers", lambda *args: [2 * answers for answers in real(*args)])
+    real = measuring.exact_answers
+    monkeypatch.setattr(measuring, "exact_answers", lambda *args: [2 * answers for answers in real(*args)])
     attack = Attack(planned("cells", epsilon), epsilon)
     assert attack.rejects(*attack.found(seed=41))

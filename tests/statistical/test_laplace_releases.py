@@ -64,7 +64,7 @@ def noise_of(plan, seed, count):
         many = replace(batch, subsets=np.tile(batch.subsets, (count, 1)), owners=np.tile(batch.owners, count))
         nothing = np.zeros((len(batch.owners) * count, batch.rows), dtype=np.int64)
         order = np.argsort(many.owners, kind="stable")
-        parts.append(measuring._noisy(many, nothing, batch.laws(), source, order).reshape(count, -1))
+        parts.append(measuring.noisy(many, nothing, batch.laws(), source, order).reshape(count, -1))
     return np.concatenate(parts, axis=1)
 
 

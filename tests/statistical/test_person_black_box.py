@@ -28,7 +28,7 @@ def difference(plan):
     """What the person adds to every measured number, with all ten records."""
     schema, sizes = plan.schema, plan.schema.sizes
     alone = MemoryEngine(schema.encode({name: MANY[name] for name in schema.names}), sizes)
-    answers = measuring._exact_answers(plan.batches, alone, sizes, schema.units, None, None)
+    answers = measuring.exact_answers(plan.batches, alone, measuring.Positions(plan), None)
     return np.concatenate([own.reshape(-1) for own in answers])
 
 

@@ -142,18 +142,18 @@ def test_a_mechanism_with_a_fifth_too_little_noise_is_rejected(plan, monkeypatch
 def test_a_mechanism_that_forgets_the_noise_of_one_block_is_rejected(monkeypatch):
     work, method = WORKS["prefix"]
     plan = rs.plan(work, rs.privacy_cost(COST), method=method)
-    real = measuring._noisy
+    real = measuring.noisy
 
     def forgetful(batch, answers, *others):
         return answers if batch is plan.batches[-1] else real(batch, answers, *others)
 
-    monkeypatch.setattr(measuring, "_noisy", forgetful)
+    monkeypatch.setattr(measuring, "noisy", forgetful)
     assert evidence(plan, seed=20).max() > LIMIT
 
 
 def test_a_mechanism_that_counts_a_record_twice_is_rejected(monkeypatch):
     work, method = WORKS["marginals"]
     plan = rs.plan(work, rs.privacy_cost(COST), method=method)
-    real = measuring._exact_answers
-    monkeypatch.setattr(measuring, "_exact_answers", lambda *args: [2 * answers for answers in real(*args)])
+    real = measuring.exact_answers
+    monkeypatch.setattr(measuring, "exact_answers", lambda *args: [2 * answers for answers in real(*args)])
     assert evidence(plan, seed=30).max() > LIMIT

@@ -123,7 +123,7 @@ def noise_of(plan, seed, releases=RELEASES):
     """Standardised noise of every measured number, shape (releases, numbers)."""
     source = rs.simulated(seed)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(measuring, "_exact_answers", lambda batches, *_: [blank(batch) for batch in batches])
+        patch.setattr(measuring, "exact_answers", lambda batches, *_: [blank(batch) for batch in batches])
         drawn = [rs.measure(plan, CODES, ledger=None, noise=source).measurements for _ in range(releases)]
     scales = np.concatenate(
         [

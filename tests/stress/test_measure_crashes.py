@@ -10,7 +10,8 @@ import random
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
@@ -20,13 +21,17 @@ import pytest
 from forked import Child
 
 import residua as rs
+from residua import _measure
+from residua.errors import FileFormatError
 from residua.kernel import measuring
+from residua.ledger import Entry
+from residua.strategy.parts import parts_of
 
 POINTS_PER_LEDGER = 20
 RHO = Fraction(1, 1000)
 
 
-@pytest.mark.parametrize(("points", "which"), [(1000, "tables"), (200, "places")])
+@pytest.mark.parametrize(("points", "which"), [(1000, "tables"), (200, "places"), (400, "parts")])
 def test_a_thousand_kills_release_nothing_unpaid(points, which, tmp_path):
     command = [sys.executable, __file__, str(points), str(tmp_path), which]
     run = subprocess.run(command, capture_output=True, text=True, check=False)
@@ -57,11 +62,20 @@ def release_for_ever(plan: rs.Plan, ledger: Path, folder: Path, report: Callable
         release.save(folder / f"{number}.release")
 
 
-def kill_while_releasing(plan: rs.Plan, ledger: Path, folder: Path, moment: float) -> Counts:
+def release_in_parts(plan: rs.Plan, ledger: Path, folder: Path, report: Callable[[str], None]) -> None:
+    """Release after release, each written part by part while it is measured."""
+    for number in range(1_000_000):
+        release = rs.measure(plan, None, ledger=ledger, note=str(number), into=folder / f"{number}.release")
+        assert release.measurements.parts is not None
+        report(release.audit["ledger"]["hash"])
+
+
+def kill_while_releasing(plan: rs.Plan, ledger: Path, folder: Path, moment: float, which: str) -> Counts:
     """One point: a process that measures and saves is killed after so many seconds."""
     folder.mkdir()
     before = len(rs.Ledger.open(ledger).entries())
-    child = Child(lambda report: release_for_ever(plan, ledger, folder, report))
+    work = release_in_parts if which == "parts" else release_for_ever
+    child = Child(lambda report: work(plan, ledger, folder, report))
     time.sleep(moment)
     child.kill()
     returned = child.reports()
@@ -74,10 +88,32 @@ def kill_while_releasing(plan: rs.Plan, ledger: Path, folder: Path, moment: floa
     found = [rs.Release.load(path) for path in files]  # refuses a file that is not whole
     assert {release.audit["ledger"]["hash"] for release in found} <= paid, "a file's debit is lost"
     new = len(entries) - before
-    assert len(files) <= len(returned) <= new <= len(returned) + 1
-    assert len(returned) <= len(files) + 1
-    scratch = sum(path.name.startswith(".") for path in folder.iterdir())
-    return Counts(1, len(returned), len(files), new - len(files), scratch)
+    if which == "parts":
+        assert len(returned) <= len(files) <= new <= len(returned) + 1
+        refuse_unlike(entries[before:], found)
+    else:
+        assert len(files) <= len(returned) <= new <= len(returned) + 1
+        assert len(returned) <= len(files) + 1
+    scratch = [path for path in folder.iterdir() if path.name.startswith(".")]
+    for path in scratch:
+        with suppress(FileFormatError):  # it may be whole, and lack nothing but its name
+            release = rs.Release.load(path)
+            assert release.audit["ledger"]["hash"] in paid
+            assert np.isfinite(release.values()).all()
+    return Counts(1, len(returned), len(files), new - len(files), len(scratch))
+
+
+def refuse_unlike(entries: Sequence[Entry], found: Sequence[rs.Release]) -> None:
+    """Every part of every file is whole, and the ledger names all of them but perhaps the last one."""
+    known = {release.audit["ledger"]["hash"]: release for release in found}
+    for number, entry in enumerate(entries):
+        release = known.get(entry.hash)
+        if release is None:
+            assert entry.release_hash is None, "a release is said to be there that is not"
+        else:
+            assert np.isfinite(release.values()).all()  # reads and checks all parts
+            last = number == len(entries) - 1
+            assert entry.release_hash == release.hash or (last and entry.release_hash is None)
 
 
 class _Opened:
@@ -102,6 +138,9 @@ def small_plan(which: str) -> rs.Plan:
         )
         plan = rs.plan(rs.levels(schema, "place", ["sex"]), rs.zcdp(RHO))
         assert plan.strategy.nested
+    if which == "parts":
+        divided = parts_of(plan.strategy, most=2_000)
+        _measure.parts_of = lambda strategy: divided
     codes = np.random.default_rng(0).integers(0, schema.sizes, (1000, len(schema)))
     engine = rs.engines.Memory().open(schema, codes)
     measuring.engine_for = lambda data: _Opened(engine)  # the data is read and recoded once
@@ -113,17 +152,19 @@ def main(points: int, folder: Path, which: str) -> None:
     chance = random.Random(points)
     plan = small_plan(which)
     rs.Ledger.create(folder / "pace.db", rs.zcdp(1), dataset="pace")
-    rs.measure(plan, None, ledger=folder / "pace.db")
+    into = folder / "pace.release"
+    rs.measure(plan, None, ledger=folder / "pace.db", into=into)
     start = time.perf_counter()
     for _ in range(5):
-        rs.measure(plan, None, ledger=folder / "pace.db").save(folder / "pace.release")
+        rs.measure(plan, None, ledger=folder / "pace.db", into=into)
     pace = (time.perf_counter() - start) / 5
     total = Counts()
     for point in range(points):
         ledger = folder / f"{point // POINTS_PER_LEDGER}.db"
         if point % POINTS_PER_LEDGER == 0:
             rs.Ledger.create(ledger, rs.zcdp(1000), dataset="crashes")
-        counts = kill_while_releasing(plan, ledger, folder / f"point-{point}", chance.uniform(0, 3 * pace))
+        moment = chance.uniform(0, 3 * pace)
+        counts = kill_while_releasing(plan, ledger, folder / f"point-{point}", moment, which)
         for name, value in vars(counts).items():
             setattr(total, name, getattr(total, name) + value)
     print(json.dumps(vars(total)))

@@ -49,16 +49,6 @@ def test_every_file_and_every_test_that_a_claim_names_exists():
             assert f"def {name}(" in tests, (page.name, name)
 
 
-def test_every_name_that_a_claim_is_implemented_in_stands_in_its_file():
-    files = {path.as_posix(): path.read_text(encoding="utf-8") for path in ROOT.glob("src/residua/**/*.py")}
-    for page in (DOCS / "math").glob("*.md"):
-        implemented = re.findall(r"^Implemented in: (.*?)(?: Tested by: |$)", page.read_text(), re.MULTILINE)
-        for file, names in re.findall(r"`([\w/]+\.py)` \(((?:`[^`]+`(?:, )?)+)", " ".join(implemented)):
-            text = "".join(own for path, own in files.items() if path.endswith(f"/{file}"))
-            for name in re.findall(r"`\.?(?:\w+\.)*(\w+)", names):
-                assert re.search(rf"\b{name}\b", text), (page.name, file, name)
-
-
 def test_every_decision_is_listed_by_its_title():
     listed = (DOCS / "decisions/README.md").read_text(encoding="utf-8")
     for page in (DOCS / "decisions").glob("0*.md"):

@@ -13,8 +13,9 @@ import numpy as np
 
 from residua._arrays import Array, Indices, Integers, Subset, Subsets
 from residua._limits import GIVEN_NUMBERS
+from residua.answering.asked_places import Channel
 from residua.answering.blocks import Measured, outer
-from residua.answering.places import Channel, Places, marginals_by
+from residua.answering.places import Places, marginals_by
 from residua.answering.protocol import Answerer, Asked, Estimates, Estimator
 from residua.errors import DataError, Infeasible
 from residua.linalg.classes import Classes

@@ -84,6 +84,10 @@ class Estimates:
         return cls.of(runs, measures)
 
 
+Sliced = tuple[int, Callable[[slice], tuple[Array, Array]]]
+"""A number of places, and a function from some of them to values and variances of their queries."""
+
+
 class Estimator:
     """Least-squares estimates of marginals, and of any query on them."""
 
@@ -154,6 +158,10 @@ class Estimator:
         factors, classes = by_own_classes(group.factors)
         cells = self.by_classes(ascending, [classes[at] for at in order])[0]
         return apply_queries(cells.transpose(np.argsort(order)), factors).reshape(-1)
+
+    def sliced(self, group: Table) -> "Sliced | None":
+        """Answers of a table some places at a time; None where all have to be asked for."""
+        return None
 
     def run(self, tables: TableRun) -> Iterator[tuple[Indices, Array]]:
         """Answers of many tables: indices of tables of one shape, and their answers (tables, count)."""

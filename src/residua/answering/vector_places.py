@@ -10,8 +10,9 @@ from functools import cached_property
 import numpy as np
 
 from residua._arrays import Array, Integers, Subsets
+from residua.answering.asked_places import Asked, finer, nest_of, without_place
 from residua.answering.blocks import Layer, Measured, Shape, outer, rows_over
-from residua.answering.places import Asked, finer, marginals_by, nest_of, without_place
+from residua.answering.places import marginals_by
 from residua.answering.protocol import Answerer, Estimates, Estimator, apply_queries, not_in_span
 from residua.errors import NotInSpan
 from residua.linalg.classes import Classes

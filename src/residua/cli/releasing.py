@@ -6,7 +6,7 @@ from typing import Annotated, Any
 import typer
 
 from residua._files import ByteCount, whole_file
-from residua._measure import measure
+from residua._measure import measured_into, note_release
 from residua._text import columns, counted
 from residua.cli.budgets import REMEDY, open_ledger
 from residua.cli.output import (
@@ -28,9 +28,9 @@ from residua.ledger import Ledger
 from residua.plans import Plan
 from residua.release import Release, rehearsal
 from residua.spec import Spec, load_spec
+from residua.strategy.parts import parts_of
 
 ROOM_FOR_FIGURES = 3 * 24  # bytes: value, lower and upper are no longer than this in any form
-ROOM_FOR_ENTRY = 2**16  # bytes: the entry of a ledger in the audit record is shorter
 
 
 def release(
@@ -77,21 +77,19 @@ def release(
         chosen = asked.plan(progress) if kept is None else saved_plan(asked, kept)
         if new_plan is not None:
             chosen.save(new_plan)
-        answers_room, release_room = _rooms(asked, chosen, note)
         # The release gets its name before the answers are written: it stays whatever becomes of them.
-        with whole_file(asked.answers_file, answers_room) as answers:
-            with whole_file(asked.release_file, release_room) as file:
-                made = measure(
-                    chosen,
-                    records,
-                    ledger=payer,
-                    noise=noise_of(simulate),
-                    note=note,
-                    period=period,
-                    progress=progress,
-                    engine=engine,
-                )
-                made.save(file)
+        with whole_file(asked.answers_file, _room(asked, chosen, note)) as answers:
+            made = measured_into(
+                asked.release_file,
+                chosen,
+                records,
+                ledger=payer,
+                noise=noise_of(simulate),
+                note=note,
+                period=period,
+                progress=progress,
+                engine=engine,
+            )
             write_answers(
                 made,
                 asked.answers_file,
@@ -100,8 +98,7 @@ def release(
                 stream=answers,
                 level=asked.level,
             )
-        if payer is not None:
-            note_release(payer, made)
+        note_release(payer, made)
     if as_json:
         show_json(_document(asked, made, payer))
     else:
@@ -118,15 +115,17 @@ def _inputs(asked: Spec, records: Path, payer: Ledger | None, kept: Path | None)
     ]
 
 
-def _rooms(asked: Spec, plan: Plan, note: str) -> tuple[int, int]:
-    """Bytes that the files of answers and release may take, found by writing them once, to nowhere.
+def _room(asked: Spec, plan: Plan, note: str) -> int:
+    """Bytes that the file of answers may take, found by writing it once, to nowhere.
 
-    So memory that is lacking for them is found out too, before anything is spent.
+    So memory that is lacking for it is found out too, before anything is spent. Those of a release in parts
+    are written with memory for one part, and can be written again.
     """
-    trial, answers, release = rehearsal(plan, note), ByteCount(), ByteCount()
-    trial.save(release)
+    if parts_of(plan.strategy) is not None:
+        return 0
+    trial, answers = rehearsal(plan, note), ByteCount()
     write_answers(trial, asked.answers_file, plan.workload, formulas=False, stream=answers, level=asked.level)
-    return answers.size + ROOM_FOR_FIGURES * plan.workload.count, release.size + ROOM_FOR_ENTRY
+    return answers.size + ROOM_FOR_FIGURES * plan.workload.count
 
 
 def saved_plan(asked: Spec, path: Path) -> Plan:
@@ -174,18 +173,6 @@ def noise_of(seed: int | None) -> Any:
     from residua import simulated
 
     return None if seed is None else simulated(seed=seed)
-
-
-def note_release(payer: Ledger, made: Release) -> None:
-    """Note in the ledger which release its entry paid for."""
-    number = int(made.audit["ledger"]["entry"])
-    try:
-        [entry] = [entry for entry in payer.entries() if entry.id == number]
-        payer.complete(entry, made.hash)
-    except LedgerError as error:
-        raise LedgerError(
-            f"the release is written and paid for, but the ledger could not note its hash: {error}"
-        ) from error
 
 
 def _screen(asked: Spec, made: Release, payer: Ledger | None) -> list[str]:

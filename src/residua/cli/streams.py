@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from residua._measure import note_release
 from residua._text import counted
 from residua.cli.budgets import open_ledger
 from residua.cli.output import (
@@ -21,7 +22,7 @@ from residua.cli.output import (
     show_json,
     write_answers,
 )
-from residua.cli.releasing import data_of, noise_of, note_release, payer_of
+from residua.cli.releasing import data_of, noise_of, payer_of
 from residua.engines import DuckDB, Reading
 from residua.errors import FileFormatError, WorkloadError
 from residua.release import Release

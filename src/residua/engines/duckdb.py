@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from residua._arrays import Integers
-from residua.engines.kernel import ROWS, Block, Set, Tally, block_of
+from residua.engines.kernel import ROWS, WAITING, Block, Occurrence, Occurring, Set, Tally, block_of
 from residua.engines.marginals import Progress, Rereading, extended
 from residua.engines.memory import CELLS_AT_ONCE, Workers, counting
 from residua.engines.persons import Packing, ids_inside
@@ -175,6 +175,19 @@ class DuckDBEngine(Rereading):
                     return tally.finish()
             except _NotUTF8 as found:
                 self.sources[found.number] = found.instead
+
+    def occurring(self, sets: Sequence[Set], progress: Progress | None = None) -> Iterator[Occurrence]:
+        """Exact counts of the cells of each set that occur, in one pass over the data, some at a time."""
+        if self._records is None:
+            self.tally([()])  # finds out how files have to be read
+        tally, kept = Occurring(self.sizes, sets, self._shares), 0
+        for codes in self._blocks(progress):
+            tally.add(extended(codes, self._derived))
+            kept += len(codes[0])
+            if tally.waiting >= WAITING:
+                yield from tally.pieces()
+        yield from tally.pieces()
+        self._records = kept
 
     def _count(self, tally: Tally | Workers, progress: Progress | None) -> int:
         """How many records there are, after adding them to a tally."""

@@ -9,7 +9,7 @@ processes run this file by itself.
 
 import json
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 from math import comb, lcm, prod
 from typing import IO, Any
@@ -21,6 +21,8 @@ AnyArray = NDArray[Any]
 Integers = NDArray[np.int64]
 Block = Sequence[AnyArray]  # for each attribute, the codes of some records, unsigned, (records,)
 Set = tuple[int, ...]  # attributes, by their positions
+Occurrence = tuple[int, Integers, Integers]  # a set, cells of it that occur, and how often
+WAITING = 2**21  # numbers that wait until those of equal cells are added up: 50 megabytes while they are
 ROWS = 65_536  # records of a block: its codes and one array of places fit a second-level cache
 
 
@@ -86,14 +88,30 @@ class Tally:
         self._shares = {at: own for at, own in (shares or {}).items() if at in used}
         self._order = sorted(range(len(sets)), key=lambda at: self._sets[at])
         self._places = np.empty(ROWS, dtype=np.intp)
-        lengths = [prod(self._sizes[at] for at in each) for each in sets]
+        self._start()
+
+    def _start(self) -> None:
+        lengths = [prod(self._sizes[at] for at in each) for each in self._sets]
         self.flat: Integers = np.zeros(sum(lengths), dtype=np.int64)
         ends = np.cumsum([0, *lengths]).tolist()
         self.counts = [self.flat[start:end] for start, end in pairwise(ends)]
 
+    def _put(self, at: int, places: AnyArray, weights: Any) -> None:
+        """Add weights to the counts of a set, at these places."""
+        np.add.at(self.counts[at], places, weights)
+
+    waiting = 0
+    """How many numbers wait for being added up."""
+
     def finish(self) -> list[Integers]:
         """The counts of every set."""
         return self.counts
+
+    def pieces(self) -> Iterator[Occurrence]:
+        """Each set with those of its cells that occur, increasing, and their counts."""
+        for at, own in enumerate(self.counts):
+            places = np.flatnonzero(own)
+            yield at, places, own[places]
 
     def add(self, block: Block) -> None:
         """Count the records of a block, of any length."""
@@ -109,9 +127,9 @@ class Tally:
             block = [*block[:at], cells.astype(narrowest(self._sizes[at])), *block[at + 1 :]]
         known: list[tuple[int, AnyArray]] = []  # places of the last set's beginnings, one attribute each
         for at in self._order:
-            attributes, counts = self._sets[at], self.counts[at]
+            attributes = self._sets[at]
             if not attributes:
-                counts += records
+                self._put(at, places[:1] * 0, records)
                 continue
             shared = 0
             while shared < min(len(known), len(attributes)) and known[shared][0] == attributes[shared]:
@@ -121,14 +139,13 @@ class Tally:
                 known.append((attributes[level], self._extend(known, attributes[: level + 1], block)))
             places[:] = known[-1][1]
             if self._shares.keys().isdisjoint(attributes):
-                np.add.at(counts, places, 1)
+                self._put(at, places, 1)
             else:
-                self._add_shares(counts, places, attributes, weights)
+                self._add_shares(at, places, weights)
 
-    def _add_shares(
-        self, counts: Integers, places: AnyArray, attributes: Set, weights: Mapping[int, list[Integers]]
-    ) -> None:
+    def _add_shares(self, set_: int, places: AnyArray, weights: Mapping[int, list[Integers]]) -> None:
         """Count records in all their cells: numbers at `places` and on, by products of their weights."""
+        attributes = self._sets[set_]
         found: list[tuple[int, Any]] = [(0, 1)]
         for level, at in enumerate(attributes):
             if at in weights:
@@ -136,7 +153,7 @@ class Tally:
                 own = [(number * stride, weight) for number, weight in enumerate(weights[at])]
                 found = [(first + more, left * right) for first, left in found for more, right in own]
         for offset, weight in found:
-            np.add.at(counts, places + offset, weight)
+            self._put(set_, places + offset, weight)
 
     def _extend(self, known: Sequence[tuple[int, AnyArray]], attributes: Set, block: Block) -> AnyArray:
         """Places in the cells of `attributes`, from those of all but the last one."""
@@ -148,6 +165,35 @@ class Tally:
         places: AnyArray = np.multiply(known[-1][1], kind(size), dtype=kind)
         places += codes  # a code is narrower than a place, or as narrow
         return places
+
+
+class Occurring(Tally):
+    """Running counts of those cells only that occur, of sets that may have many more cells than records.
+
+    >>> tally = Occurring((2, 10**9), [(0, 1)])
+    >>> tally.add([np.array([0, 1, 1], np.uint8), np.array([7, 5, 5], np.uint32)])
+    >>> [(at, places.tolist(), counts.tolist()) for at, places, counts in tally.pieces()]
+    [(0, [7, 1000000005], [1, 2])]
+    """
+
+    def _start(self) -> None:
+        self._waiting: list[list[tuple[AnyArray, Any]]] = [[] for _ in self._sets]
+
+    def _put(self, at: int, places: AnyArray, weights: Any) -> None:
+        self._waiting[at].append((places.copy(), weights))
+        self.waiting += len(places)
+
+    def pieces(self) -> Iterator[Occurrence]:
+        """What was added since the last time, which is forgotten here."""
+        for at, found in enumerate(self._waiting):
+            if found:
+                places = np.concatenate([own for own, _ in found])
+                weights = np.concatenate([np.broadcast_to(weight, own.shape) for own, weight in found])
+                found.clear()
+                order = np.argsort(places)
+                first = np.flatnonzero(np.diff(places[order], prepend=-1))
+                yield at, places[order[first]], np.add.reduceat(weights[order], first)
+        self.waiting = 0
 
 
 def narrowest(cells: int) -> type[np.unsignedinteger[Any]]:

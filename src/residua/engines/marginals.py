@@ -14,7 +14,7 @@ import numpy as np
 
 from residua._arrays import AnyArray, Integers, Subsets
 from residua._limits import COUNTED_CELLS
-from residua.engines.kernel import Block, Set, Shares, narrowest
+from residua.engines.kernel import Block, Occurrence, Set, Shares, narrowest
 from residua.engines.passes import Counted, cells_of, passes, sum_down
 from residua.errors import DataError, Infeasible
 from residua.schema import Number, Schema
@@ -93,6 +93,18 @@ class Derives(Protocol):
 
     def with_derived(self, derived: Sequence[Derived]) -> Engine:
         """The same data with further attributes, which follow those of the schema."""
+
+
+@runtime_checkable
+class Occurs(Protocol):
+    """An engine that can count those cells only that occur: tables may have any number of others."""
+
+    def occurring(self, sets: Sequence[Set], progress: Progress | None = None) -> Iterator[Occurrence]:
+        """Exact counts of the cells of each set that occur, in one pass over the data, some at a time.
+
+        A set holds positions of attributes in any order, and its cells are row-major in that order. A cell
+        may come several times: its count is the sum.
+        """
 
 
 class Rereading(ABC):

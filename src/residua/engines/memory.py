@@ -21,7 +21,19 @@ import numpy as np
 
 from residua._arrays import AnyArray, Integers
 from residua.engines import kernel
-from residua.engines.kernel import ROWS, Block, Set, Shares, Tally, block_of, code_counts, narrowest
+from residua.engines.kernel import (
+    ROWS,
+    WAITING,
+    Block,
+    Occurrence,
+    Occurring,
+    Set,
+    Shares,
+    Tally,
+    block_of,
+    code_counts,
+    narrowest,
+)
 from residua.engines.marginals import Derived, Progress, extended, shares_of
 from residua.engines.persons import Packing, counted, ids_of
 from residua.errors import DataError, Infeasible
@@ -207,6 +219,17 @@ class MemoryEngine:
                     done = min(start + ROWS, self.records)
                     progress("counting", done / self.records)
             return tally.finish()
+
+    def occurring(self, sets: Sequence[Set], progress: Progress | None = None) -> Iterator[Occurrence]:
+        """Exact counts of the cells of each set that occur, some at a time."""
+        tally = Occurring(self._sizes, sets, self._shares)
+        for start in range(0, self.records, ROWS):
+            tally.add([column[start : start + ROWS] for column in self._columns])
+            if tally.waiting >= WAITING:
+                yield from tally.pieces()
+            if progress is not None:
+                progress("counting", min(start + ROWS, self.records) / self.records)
+        yield from tally.pieces()
 
 
 @dataclass(frozen=True, slots=True)

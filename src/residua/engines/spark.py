@@ -17,124 +17,23 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from residua._arrays import AnyArray, Integers
-from residua.engines.kernel import ROWS, Set, Tally, block_of, narrowest
+from residua._arrays import Integers
+from residua.engines.kernel import ROWS, WAITING, Occurrence, Occurring, Set, Tally, block_of
 from residua.engines.marginals import Derived, Progress, Rereading, extended, shares_of
 from residua.engines.persons import Packing, counted, plain_ids, refused
 from residua.engines.sources import CSV, UNKNOWN, bytes_of, delimiter_of, is_parquet
+from residua.engines.spark_columns import Field, fields_of, packed_columns, unpack
 from residua.errors import DataError
 from residua.privacy.unit import Person
-from residua.schema import Attribute, Categorical, Integer, Schema
+from residua.schema import Schema
 from residua.schema.coding import is_a, places_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-BITS = 62  # of a long integer, so that no sign is in the way
-INTEGERS = frozenset({"tinyint", "smallint", "int", "bigint"})
-SPELT_OUT = 64  # labels that Spark compares one by one
 REFUSED = -1  # the place that says that a partition has a value which the schema refuses
 RECORDS = -2  # the place of the number of records
 HALF = 32  # bits: halves of counts are added up, so that no sum can overflow
-
-
-@dataclass(frozen=True, slots=True)
-class Field:
-    """Where an attribute is: its codes in a column of longs, from bit `shift`, or its values (None)."""
-
-    column: int
-    shift: int | None
-
-
-def fields_of(schema: Schema, types: Sequence[str]) -> list[Field]:
-    """The place of each attribute, packed columns first; `types` are Spark's names of the columns' types.
-
-    >>> from residua.schema import Binned, Integer
-    >>> fields_of(Schema(a=Integer(0, 9), b=Binned(0, 1), c=Integer(0, 1)), ["int", "double", "bigint"])
-    [Field(column=0, shift=0), Field(column=1, shift=None), Field(column=0, shift=4)]
-    """
-    packed = [_packs(attribute, kind) for attribute, kind in zip(schema.attributes, types, strict=True)]
-    places: list[Field | None] = []
-    column = used = 0
-    for attribute, packs in zip(schema.attributes, packed, strict=True):
-        if packs and used + _bits(attribute) > BITS:
-            column, used = column + 1, 0
-        places.append(Field(column, used) if packs else None)
-        used += _bits(attribute) if packs else 0
-    after = iter(range(column + any(packed), column + any(packed) + len(packed)))
-    return [place if place is not None else Field(next(after), None) for place in places]
-
-
-def packed_columns(schema: Schema, fields: Sequence[Field], columns: Sequence[Any]) -> list[Any]:
-    """The Spark columns to send, from those of the data in the order of the schema."""
-    from pyspark.sql import functions
-
-    sent: dict[int, Any] = {}
-    for attribute, field, column in zip(schema.attributes, fields, columns, strict=True):
-        if field.shift is None:
-            sent[field.column] = column
-            continue
-        code = functions.shiftleft(_code(attribute, column).cast("long"), field.shift)
-        sent[field.column] = code if field.shift == 0 else sent[field.column] + code
-    return [sent[at].alias(f"p{at}") for at in range(len(sent))]
-
-
-def unpack(schema: Schema, fields: Sequence[Field], table: "pa.Table") -> list[AnyArray]:
-    """The codes of each attribute; -1 marks a record to drop. A DataError where a value is refused."""
-    longs: dict[int, Integers] = {}
-    codes: list[AnyArray] = []
-    for name, attribute, field in zip(schema.names, schema.attributes, fields, strict=True):
-        if field.shift is None:
-            codes.append(attribute.encode(table.column(field.column), column=name))
-            continue
-        if field.column not in longs:
-            longs[field.column] = table.column(field.column).to_numpy()
-        kind = narrowest(attribute.size + 1)
-        mask = kind(2 ** _bits(attribute) - 1)
-        code = (longs[field.column] >> field.shift).astype(kind) & mask
-        missed = code == kind(attribute.size)
-        if missed.any():
-            if attribute.outside != "drop":
-                raise DataError(f"column {name!r}: a value is outside {attribute!r}")
-            code = np.where(missed, np.int64(-1), code.astype(np.int64))
-        codes.append(code)
-    return codes
-
-
-def _bits(attribute: Attribute) -> int:
-    """Bits for the codes and one more number, the mark of a value without a cell."""
-    return attribute.size.bit_length()
-
-
-def _packs(attribute: Attribute, kind: str) -> bool:
-    if attribute.outside == "missing":
-        return False  # what is missing is known by more than its code
-    if isinstance(attribute, Integer):
-        return kind in INTEGERS
-    if isinstance(attribute, Categorical):
-        return kind == "string" and attribute.type == "text" and attribute.inner_size <= SPELT_OUT
-    return False
-
-
-def _code(attribute: Attribute, column: Any) -> Any:
-    """The cell of a value as a Spark column, or the attribute's size where it has none."""
-    from pyspark.sql import functions
-
-    lit = functions.lit
-    if isinstance(attribute, Integer):
-        value = column.cast("long")
-        code = functions.when(
-            value.between(lit(attribute.low), lit(attribute.high)), value - lit(attribute.low)
-        )
-        if attribute.outside == "clip":
-            code = code.when(value < lit(attribute.low), lit(0))
-            code = code.when(value > lit(attribute.high), lit(attribute.size - 1))
-    else:
-        assert isinstance(attribute, Categorical)
-        code = functions.when(column == lit(attribute.values[0]), lit(0))
-        for cell, label in enumerate(attribute.values[1:], start=1):
-            code = code.when(column == lit(label), lit(cell))
-    return code.otherwise(lit(attribute.size if attribute.other is None else attribute.other))
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,7 +86,37 @@ class SparkEngine(Rereading):
 
     def tally(self, sets: Sequence[Set], progress: Progress | None = None) -> list[Integers]:
         """Exact counts of each attribute set, in one pass over the data: (cells,) for each, row-major."""
-        sizes = self.sizes
+        ends = np.cumsum([math.prod(self.sizes[at] for at in each) for each in sets])
+        with _explained():
+            places, counts = self._checked(self._summed(sets, occurring=False).toArrow())
+        flat: Integers = np.zeros(ends[-1], dtype=np.int64)
+        flat[places] = counts
+        if progress is not None:
+            progress("counting", 1.0)
+        return np.split(flat, ends[:-1])
+
+    def occurring(self, sets: Sequence[Set], progress: Progress | None = None) -> Iterator[Occurrence]:
+        """Exact counts of those cells of each set that occur, in one pass; the driver gets some at a time."""
+        ends = np.cumsum([0, *(math.prod(self.sizes[at] for at in each) for each in sets)])
+        with _explained():
+            summed = self._summed(sets, occurring=True).persist()
+            slices = 1 + summed.count() // WAITING
+        try:
+            for number in range(slices):
+                with _explained():
+                    some = summed.filter(f"place < 0 OR pmod(place, {slices}) = {number}").toArrow()
+                places, counts = self._checked(some)
+                owners = np.searchsorted(ends, places, side="right") - 1
+                for at in np.unique(owners).tolist():
+                    mine = owners == at
+                    yield at, places[mine] - ends[at], counts[mine]
+                if progress is not None:
+                    progress("counting", (number + 1) / slices)
+        finally:
+            summed.unpersist()
+
+    def _summed(self, sets: Sequence[Set], *, occurring: bool) -> Any:
+        """A DataFrame of places, all sets end to end, and their counts in halves."""
         columns = [self._frame[name] for name in self._frame.columns]
         chosen = packed_columns(self._schema, self._fields, columns[: len(self._schema)])
         packed = self._frame.select(*chosen, *columns[len(self._schema) :])
@@ -200,22 +129,19 @@ class SparkEngine(Rereading):
             self._derived,
             [tuple(each) for each in sets],
             self._person,
+            Occurring if occurring else Tally,
         )
-        with _explained():
-            parts = packed.mapInArrow(counted, "place long, low long, high long")
-            summed = parts.groupBy("place").sum("low", "high").toArrow()
+        parts = packed.mapInArrow(counted, "place long, low long, high long")
+        return parts.groupBy("place").sum("low", "high").toDF("place", "low", "high")
+
+    def _checked(self, summed: "pa.Table") -> tuple[Integers, Integers]:
+        """Places and their counts; the number of records is noted, a value that is refused raised."""
         places, low, high = (summed.column(at).to_numpy() for at in range(3))
         if (places == REFUSED).any():
             self._refuse()
         counts = low + (high << HALF)  # modulo 2^64
-        ends = np.cumsum([math.prod(sizes[at] for at in each) for each in sets])
-        flat: Integers = np.zeros(ends[-1], dtype=np.int64)
-        flat[places[places >= 0]] = counts[places >= 0]
-        found = np.split(flat, ends[:-1])
         self._records = int(counts[places == RECORDS].sum())
-        if progress is not None:
-            progress("counting", 1.0)
-        return found
+        return places[places >= 0], counts[places >= 0]
 
     def _refuse(self) -> None:
         """Raise the error about the first value that the schema refuses."""
@@ -235,11 +161,14 @@ def _partial_counts(
     derived: Sequence[Derived],
     sets: Sequence[Set],
     person: Person | None,
+    kind: type[Tally],
     batches: Iterator["pa.RecordBatch"],
 ) -> Iterator["pa.RecordBatch"]:
     """Counts of one partition: the places of the cells that are not empty, all sets end to end."""
     schema = Schema.from_manifest(record)
-    tally = Tally((*schema.sizes, *(each.size for each in derived)), sets, shares_of(schema))
+    sizes = (*schema.sizes, *(each.size for each in derived))
+    starts = np.cumsum([0, *(math.prod(sizes[at] for at in each) for each in sets)])
+    tally = kind(sizes, sets, shares_of(schema))
     records = 0
     try:
         for _, table in _gathered(batches) if person is None else _whole_persons(batches):
@@ -249,16 +178,22 @@ def _partial_counts(
                 block = counted(person, table.column(-1), codes, block, Packing.of(schema.codes))
             tally.add(extended(block, derived))
             records += len(block[0])
+            if tally.waiting >= WAITING:
+                yield from _sent(tally, starts)
     except DataError:
         # Raised here it would be retried and written to logs; `_problems` says what it is about.
         yield _batch(place=[REFUSED], low=[1], high=[0])
         return
     yield _batch(place=[RECORDS], low=[records], high=[0])
-    places = np.flatnonzero(tally.flat)
-    for start in range(0, len(places), ROWS):
-        some = places[start : start + ROWS]
-        counts = tally.flat[some]
-        yield _batch(place=some, low=counts & (2**HALF - 1), high=counts >> HALF)
+    yield from _sent(tally, starts)
+
+
+def _sent(tally: Tally, starts: Integers) -> Iterator["pa.RecordBatch"]:
+    """Places of cells that are not empty, and their counts in halves."""
+    for at, places, counts in tally.pieces():
+        for start in range(0, len(places), ROWS):
+            some, own = places[start : start + ROWS], counts[start : start + ROWS]
+            yield _batch(place=starts[at] + some, low=own & (2**HALF - 1), high=own >> HALF)
 
 
 def _whole_persons(batches: Iterator["pa.RecordBatch"]) -> Iterator[tuple[int, "pa.Table"]]:

@@ -13,7 +13,7 @@ from typing import Protocol
 
 import numpy as np
 
-from residua._arrays import Integers
+from residua._arrays import Integers, Subsets
 from residua.engines import Derived, Engine, Keeps, Opener, Progress, count_marginals, engine_for, engine_with
 from residua.errors import BudgetError, DataError, LedgerError
 from residua.kernel.measurement import Measurement, refuse_few_records
@@ -63,9 +63,7 @@ def noisy_answers(
     period: str | None = None,
 ) -> tuple[tuple[Integers, ...], Paid | None]:
     """What each batch measured, (blocks, rows), and the entry that paid for it; None where none has to."""
-    _refuse_unwritable(note, period or "", *([] if ledger is None else [ledger.dataset]))
-    if ledger is not None:
-        ledger.remaining_in(period)  # a period that its ledger does not know is refused before any work
+    refuse_unnoted(note, period, ledger)
     exact = counted_answers(plan, data, progress, engine)
     return paid_noise(plan, exact, source, ledger, note=note, period=period)
 
@@ -78,10 +76,15 @@ def counted_answers(
     seen: Seen | None = None,
 ) -> list[Integers]:
     """The exact answers of every batch, (blocks, rows); `seen` may change what is counted of the data."""
-    batches, sizes, units = plan.batches, plan.schema.sizes, plan.schema.units
+    opened = opened_for(plan, data, engine)
+    return exact_answers(plan.batches, opened, Positions(plan), progress, seen)
+
+
+def opened_for(plan: Measurable, data: object, engine: Opener | None) -> Engine:
+    """An engine over the records that are counted, with the attributes that blocks look at."""
+    units = plan.schema.units
     opened = _opened(engine_for(data) if engine is None else engine, plan, data)
-    opened = engine_with(opened, sizes, list(_derived(batches, units).values()), units)
-    return _exact_answers(batches, opened, sizes, units, progress, seen)
+    return engine_with(opened, plan.schema.sizes, list(_derived(plan.batches, units).values()), units)
 
 
 def paid_noise(
@@ -97,15 +100,28 @@ def paid_noise(
     """The exact answers with noise, once it is paid for; some rows of each batch, or all."""
     laws = [batch.laws() for batch in plan.batches]
     orders = [np.argsort(batch.owners, kind="stable") for batch in plan.batches]
-    paid, plan_hash = None, plan.hash
-    if ledger is not None:
-        _try_drawing(laws, source)
-        entry = ledger.spend(
-            plan.privacy, plan_hash=plan_hash, note=note, period=period, instalment=instalment
-        )
-        paid = {"dataset": entry.dataset, "entry": str(entry.id)}
-        paid |= {"amount": str(entry.amount), "hash": entry.hash}
-    return tuple(map(_noisy, plan.batches, exact, laws, [source] * len(laws), orders)), paid
+    paid = pay(plan, laws, source, ledger, note=note, period=period, instalment=instalment)
+    return tuple(map(noisy, plan.batches, exact, laws, [source] * len(laws), orders)), paid
+
+
+def pay(
+    plan: Measurable,
+    laws: Sequence[Sequence[Law]],
+    source: Source,
+    ledger: Ledger | None,
+    *,
+    note: str,
+    period: str | None,
+    instalment: Instalment | None = None,
+) -> Paid | None:
+    """The debit, durable when this returns; nothing where noise is simulated."""
+    if ledger is None:
+        return None
+    plan_hash = plan.hash
+    _try_drawing(laws, source)
+    entry = ledger.spend(plan.privacy, plan_hash=plan_hash, note=note, period=period, instalment=instalment)
+    paid = {"dataset": entry.dataset, "entry": str(entry.id)}
+    return paid | {"amount": str(entry.amount), "hash": entry.hash}
 
 
 def _opened(opener: Opener, plan: Measurable, data: object) -> Engine:
@@ -176,11 +192,13 @@ def source_and_ledger(
     return noise, None
 
 
-def _refuse_unwritable(*texts: object) -> None:
-    """A text that no file can hold must not be found out when the release is saved."""
-    for text in texts:
+def refuse_unnoted(note: str, period: str | None, ledger: Ledger | None) -> None:
+    """A text that no file can hold, or a period that the ledger does not know, is refused before any work."""
+    for text in (note, period or "", "" if ledger is None else ledger.dataset):
         if not isinstance(text, str) or text != text.encode("utf-8", "replace").decode():
             raise DataError(f"notes and names of datasets are Unicode text, not {text!r}")
+    if ledger is not None:
+        ledger.remaining_in(period)
 
 
 def _derived(batches: Sequence[Measurement], units: Sequence[int]) -> dict[JointClasses, Derived]:
@@ -192,32 +210,42 @@ def _derived(batches: Sequence[Measurement], units: Sequence[int]) -> dict[Joint
     }
 
 
-def _exact_answers(
+class Positions:
+    """Where an engine has the attributes of each batch, those made of others after those of the schema."""
+
+    def __init__(self, plan: Measurable) -> None:
+        sizes, units = plan.schema.sizes, plan.schema.units
+        self.schema_units = units
+        derived = _derived(plan.batches, units)
+        self._places = {part: len(sizes) + number for number, part in enumerate(derived)}
+        self.sizes = (*sizes, *(each.size for each in derived.values()))
+        self.units = (*units, *(math.prod(units[at] for at in part.attributes) for part in derived))
+
+    def of(self, batch: Measurement) -> Subsets:
+        """The position of each attribute as the blocks of a batch see it."""
+        counted = np.arange(len(self.schema_units), dtype=np.int32)
+        for part in batch.derived:
+            counted[part.place] = self._places[part]
+        return counted
+
+
+def exact_answers(
     batches: Sequence[Measurement],
     engine: Engine,
-    sizes: Sequence[int],
-    units: Sequence[int],
+    positions: Positions,
     progress: Progress | None,
-    seen: Seen | None,
+    seen: Seen | None = None,
 ) -> list[Integers]:
-    """Exact integer answers of every batch, (blocks, rows) each; all batches share passes over the data."""
-    derived = _derived(batches, units)
-    # The engine has the derived attributes after those of the schema.
-    places = {part: len(sizes) + number for number, part in enumerate(derived)}
+    """Exact integer answers of some batches, (blocks, rows) each; they share passes over the data."""
     requests = []
     for batch in batches:
-        counted = np.arange(len(sizes), dtype=np.int32)
-        for part in batch.derived:
-            counted[part.place] = places[part]
         one = (
             batch.subsets if batch.within is None else np.array([[batch.within, *batch.subsets[0].tolist()]])
         )
-        requests.append(counted[one])
-    width = (*sizes, *(each.size for each in derived.values()))
-    weights = (*units, *(math.prod(units[at] for at in part.attributes) for part in derived))
-    multiples = [batch.multiples(units) for batch in batches]
+        requests.append(positions.of(batch)[one])
+    multiples = [batch.multiples(positions.schema_units) for batch in batches]
     answers = [np.zeros((len(batch.subsets), batch.rows), dtype=np.int64) for batch in batches]
-    for at, blocks, counts in count_marginals(engine, width, requests, progress, weights):
+    for at, blocks, counts in count_marginals(engine, positions.sizes, requests, progress, positions.units):
         if seen is not None:
             counts = seen(at, blocks, counts)
         if batches[at].within is None:
@@ -234,22 +262,28 @@ def _try_drawing(laws: Sequence[Sequence[Law]], source: Source) -> None:
     source.words(1)
 
 
-def _noisy(
-    batch: Measurement, answers: Integers, laws: Sequence[Law], source: Source, order: Integers
+def noisy(
+    batch: Measurement,
+    answers: Integers,
+    laws: Sequence[Law],
+    source: Source,
+    order: Integers,
+    blocks: Integers | None = None,
 ) -> Integers:
-    """The answers plus exact noise of each block's own law, modulo 2^64; `order` has the blocks law by law.
+    """The answers plus exact noise of each block's own law, modulo 2^64; `order` has the rows law by law.
 
-    It is added to them in place, a few numbers at a time, so that no memory can be lacking after the debit.
+    They are of all blocks, or of these. It is added to them in place, a few numbers at a time, so that no
+    memory can be lacking after the debit.
     """
     rows = answers.shape[1]
     wide = max(1, min(rows, NUMBERS_AT_ONCE))
     tall = NUMBERS_AT_ONCE // wide
     for top in range(0, len(order), tall):
-        blocks = order[top : top + tall]
-        owners = batch.owners[blocks]
+        some = order[top : top + tall]
+        owners = batch.owners[some if blocks is None else blocks[some]]
         own = slice(owners[0], owners[-1] + 1)
         for left in range(0, rows, wide):
             part = answers[:, left : left + wide]
             counts = np.bincount(owners - owners[0]) * part.shape[1]
-            part[blocks] += draw(source, laws[own], counts.tolist()).reshape(len(blocks), -1)
+            part[some] += draw(source, laws[own], counts.tolist()).reshape(len(some), -1)
     return answers

@@ -15,7 +15,7 @@ from functools import cached_property
 
 import numpy as np
 
-from residua._arrays import Array, Flags, Integers
+from residua._arrays import Array, Integers
 
 Levels = tuple[Array, ...]
 
@@ -68,6 +68,28 @@ class Tree:
     def cut(self, depth: int) -> "Tree":
         """The tree down to a level."""
         return Tree(self.parents[:depth], self.copies[: depth + 1])
+
+    def below(self, level: int, nodes: slice) -> tuple[slice, ...]:
+        """Where neighbouring nodes of a level, and all below them, stand in each level from there on.
+
+        >>> Tree.of([np.array([0, 0]), np.array([0, 0, 1])]).below(1, slice(1, 2))
+        (slice(1, 2, None), slice(2, 3, None))
+        """
+        found = [nodes]
+        for starts, size in zip(self.starts[level:], self.sizes[level + 1 :], strict=True):
+            ends = np.append(starts, size)[[found[-1].start, found[-1].stop]].tolist()
+            found.append(slice(*ends))
+        return tuple(found)
+
+    def part(self, level: int, nodes: Sequence[slice]) -> "Tree":
+        """The trees below some neighbouring nodes of a level, which become the roots; `nodes` as `below`."""
+        parents = (
+            own[here] - above.start
+            for own, above, here in zip(self.parents[level:], nodes, nodes[1:], strict=False)
+        )
+        return Tree(
+            tuple(parents), tuple(own[here] for own, here in zip(self.copies[level:], nodes, strict=True))
+        )
 
     def up(self, level: int, values: Array) -> Array:
         """Sums over the children of each node of a level, copies counted; values (children, ..)."""
@@ -190,6 +212,14 @@ class Passes:
     sums: Levels  # sums of the children's `below`, for every level but the last
     final: Levels
 
+    def part(self, level: int, nodes: Sequence[slice]) -> "Passes":
+        """Those of some nodes of each level from one on."""
+        found = [
+            tuple(own[here] for own, here in zip(each[level:], nodes, strict=False))
+            for each in (self.below, self.sums, self.final)
+        ]
+        return Passes(*found)
+
 
 def passes(tree: Tree, precisions: Sequence[Array]) -> Passes:
     """Variances of the best estimates of all node totals: one pass up, one down (claim T-001).
@@ -228,27 +258,51 @@ def solved(
     node totals; with that of one node, their covariances with it (claim T-007). The tree has no copies.
     Where precisions are infinite, totals are those `known`, (nodes, k) a level, or zero (claim T-016).
     """
-    fixed = [np.isinf(own) for own in precisions]
-    totals = [_fixed((0.0 if sides[-1] is None else sides[-1]) * found.below[-1], fixed, known, -1)]
+    totals, added = upward(tree, precisions, found, sides, known=known)
+    return downward(tree, found, totals, added)
+
+
+def upward(
+    tree: Tree,
+    precisions: Sequence[Array],
+    found: Passes,
+    sides: Sequence[Array | None],
+    beneath: Array | None = None,
+    known: Sequence[Array] | None = None,
+) -> tuple[list[Array], list[Array]]:
+    """What is at or below each node says of its total, and the sums of that over its children.
+
+    `beneath` has those sums for the last level, where the tree was cut off there.
+    """
+    totals: list[Array] = []
     added: list[Array] = []
-    for level in range(tree.depth - 1, -1, -1):
-        sums, side = found.sums[level], sides[level]
-        added.insert(0, tree.plain_up(level, totals[0]))
-        own = added[0] + (0.0 if side is None else side * sums)
-        weight = np.where(fixed[level], 0.0, precisions[level])
-        totals.insert(0, _fixed(own / (1.0 + weight * sums), fixed, known, level))
+    for level in range(tree.depth, -1, -1):
+        side, fixed = sides[level], np.isinf(precisions[level])
+        if level < tree.depth:
+            beneath = tree.plain_up(level, totals[0])
+        if beneath is None:
+            own = (0.0 if side is None else side) * found.below[level]
+        else:
+            sums = found.sums[level]
+            added.insert(0, beneath)
+            own = added[0] + (0.0 if side is None else side * sums)
+            own = own / (1.0 + np.where(fixed, 0.0, precisions[level]) * sums)
+        if fixed.any():
+            own = np.where(fixed, 0.0 if known is None else known[level], own)
+        totals.insert(0, own)
+    return totals, added
+
+
+def downward(
+    tree: Tree, found: Passes, totals: Sequence[Array], added: Sequence[Array], roots: Array | None = None
+) -> list[Array]:
+    """Totals of all nodes from what `upward` found, and, of roots that are part of a larger tree, theirs."""
+    totals = list(totals) if roots is None else [roots, *totals[1:]]
     for level, parents in enumerate(tree.parents):
         sums = found.sums[level][parents]
         share = np.divide(found.below[level + 1], sums, out=np.zeros_like(sums), where=sums > 0)
         totals[level + 1] = totals[level + 1] + share * (totals[level] - added[level])[parents]
     return totals
-
-
-def _fixed(totals: Array, fixed: Sequence[Flags], known: Sequence[Array] | None, level: int) -> Array:
-    """Totals of a level with those that are known put in their place."""
-    if not fixed[level].any():
-        return totals
-    return np.where(fixed[level], 0.0 if known is None else known[level], totals)
 
 
 def slopes(tree: Tree, found: Passes, weights: Sequence[Array]) -> list[Array]:

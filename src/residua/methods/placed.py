@@ -8,8 +8,8 @@ import numpy as np
 
 from residua._arrays import Array, Integers
 from residua._limits import NOISE_LEVELS
+from residua.answering.asked_places import Asked
 from residua.answering.blocks import rows_over
-from residua.answering.places import Asked
 from residua.linalg.classes import Classes, JointClasses
 from residua.linalg.matrices import Measure
 from residua.linalg.trees import Nest, Tree

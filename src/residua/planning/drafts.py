@@ -8,6 +8,7 @@ import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import partial
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -34,6 +35,7 @@ from residua.privacy.budgets import bound_divisor, variance_ratio
 from residua.privacy.conversions import text_above
 from residua.privacy.unit import Person
 from residua.strategy.batches import shared_for
+from residua.strategy.parts import counted_at_once
 from residua.strategy.rounding import ideal_scale, measurable, rebudgeted, record_cost
 from residua.strategy.strategy import Strategy, refuse_uncounted
 from residua.workload import Combined, Table, Workload
@@ -267,7 +269,7 @@ def _record_cost(request: Request, draft: Draft) -> float:
 def _rounded(request: Request, draft: Draft, allowed: Fraction) -> Strategy:
     """The draft in integers, with noise that uses up what one record may cost."""
     _record_cost(request, draft)  # there must be something to scale
-    refuse_uncounted(draft.strategy, request.work.schema.names)
+    refuse_uncounted(draft.strategy, request.work.schema.names, partial(counted_at_once, draft.strategy))
     return measurable(draft.strategy, draft.spans, allowed, request.person, units=request.units)
 
 

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from residua._arrays import Array, Flags, Integers, Subset
+from residua.answering.asked_places import Asked, without_place
 from residua.answering.given import AGREEMENT, KnownPlaces
-from residua.answering.places import Asked, without_place
 from residua.errors import DataError, WorkloadError
 from residua.linalg.trees import Nest
 from residua.plans import Plan

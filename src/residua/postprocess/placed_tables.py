@@ -8,8 +8,8 @@ import numpy as np
 
 from residua._arrays import Array, Flags, Subset
 from residua._limits import TREE_CELLS
+from residua.answering.asked_places import Asked, without_place
 from residua.answering.given import KnownPlaces
-from residua.answering.places import Asked, without_place
 from residua.answering.protocol import apply_queries
 from residua.errors import DataError, Infeasible, WorkloadError
 from residua.linalg.trees import Nest

@@ -30,6 +30,10 @@ class Measurements:
 
     values: tuple[AnyArray, ...]
 
+    @property
+    def parts(self) -> None:
+        """Nothing of it is left in a file."""
+
     def in_units(self, strategy: Strategy) -> Measured:
         """The numbers in units of the matrices, with the blocks that measured them."""
         return [

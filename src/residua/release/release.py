@@ -18,6 +18,7 @@ from residua._manifests import submanifest
 from residua._notebook import shown
 from residua.accuracy.reliability import Reliability, Rule
 from residua.answering.protocol import Estimates, Estimator
+from residua.answering.slices import Slices, in_slices
 from residua.answers import Answers, asked_cells
 from residua.errors import DataError, FileFormatError, ResiduaError, WorkloadError
 from residua.plans import Content, Plan
@@ -28,6 +29,7 @@ from residua.release.crosstab import Tabulates
 from residua.release.intervals import Intervals, whole_ends
 from residua.release.measurements import Measurements, audit_record, checked_audit, fitted_measurements
 from residua.release.partitioned import write_parts
+from residua.release.parts import MeasuredParts
 from residua.release.printing import SIMULATED, WARNING
 from residua.release.regression import Relates
 from residua.release.statistics import Derives, TableAnswer
@@ -60,7 +62,7 @@ class Release(Asks, Relates, Compares, Derives, Tabulates):
     """
 
     plan: Plan
-    measurements: Measurements
+    measurements: Measurements | MeasuredParts
     audit: Manifest
     origin: Content | None = field(default=None, init=False)
     """What a file of format 1 holds of this release, which its hash is of; None for any other."""
@@ -80,6 +82,8 @@ class Release(Asks, Relates, Compares, Derives, Tabulates):
 
     @cached_property
     def _estimator(self) -> Estimator:
+        if isinstance(self.measurements, MeasuredParts):
+            return self.measurements.estimator
         return self.plan.strategy.answerer.estimator(self.estimates)
 
     def values(self, work: Workload | None = None) -> Array:
@@ -142,13 +146,27 @@ class Release(Asks, Relates, Compares, Derives, Tabulates):
         """What every table of answers carries along: whether they are simulated."""
         return {"residua.simulated": str(self.simulated).lower()}
 
-    def _tables(self, work: Workload, level: float) -> Iterator[tuple[Table, tuple[Array, ...]]]:
+    def _tables(self, work: Workload, level: float) -> Iterator[tuple[Table, Sequence[Slices]]]:
         """Each table with its figures; tables that differ in names only are answered some at a time."""
         for run in _runs(work):
             groups = run if isinstance(run, TableRun) else (run,)
+            if isinstance(self.measurements, MeasuredParts):
+                yield from ((group, self._in_slices(group, level)) for group in groups)
+                continue
             variances = self.plan.strategy.answerer.variances_by_table(run)
             for group, values, own in zip(groups, self._values_of_part(run), variances, strict=True):
                 yield group, self._with_interval(values, own, level)
+
+    def _in_slices(self, group: Table, level: float) -> Sequence[Slices]:
+        """The figures of a table, computed some places at a time as they are asked for, where that can be."""
+        with self.plan.naming():
+            self.plan.strategy.total(group, weighted=False)  # refuses what the measurements do not support
+            found = self._estimator.sliced(group)
+        if found is None:
+            return self._figures_of(group, level)
+        places, some = found
+        width = group.count // places
+        return in_slices(lambda which: self._with_interval(*some(which), level), width, len(FIGURES))
 
     def _figures_of(self, group: Table, level: float) -> tuple[Array, ...]:
         """Values, standard deviations, and both ends of the intervals of one table, shape (count,) each."""
@@ -289,31 +307,38 @@ class Release(Asks, Relates, Compares, Derives, Tabulates):
     def _unbiased(self) -> "Unbiased":
         from residua.postprocess.processed import Unbiased
 
-        return Unbiased(self.plan, self._estimator, self.estimates, self.hash, self.simulated)
+        estimator = self.plan.strategy.answerer.estimator(self.estimates)
+        return Unbiased(self.plan, estimator, self.estimates, self.hash, self.simulated)
 
     @cached_property
     def hash(self) -> str:
         """The hash that identifies this release, the one its saved file carries."""
-        return _files.pack("release", *self._content(), self._version)[2]
+        parts = self.measurements.parts
+        return _files.pack("release", *self._content(), self._version, parts.hashes if parts else ())[2]
 
     def save(self, path: _files.Target) -> None:
-        """Write the release to one file, given by its path or open for writing."""
+        """Write the release to one file, given by its path or open for writing; part by part."""
         self.plan.workload.refuse_unreadable()
-        _files.write(path, "release", *self._content(), self._version)
+        _files.write(path, "release", *self._content(), self._version, self.measurements.parts or ())
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> "Release":
-        """The release in a file, refused with a reason if the file is not a whole, unedited release."""
+        """The release in a file, refused with a reason if the file is not a whole, unedited release.
+
+        Parts of a large release of places are read, and checked, when they are needed: the file has to stay.
+        """
         container = _files.read(path, "release")
         manifest, arrays = container.manifest, container.arrays
         try:
             plan = Plan.from_content(submanifest(manifest, "plan"), _of_plan(arrays), container.version)
             record = submanifest(manifest, "measurements")
-            found = (
-                fitted_measurements(plan.strategy, record, arrays)
-                if "runs" in record
-                else Measurements.from_manifest(record, arrays, plan.strategy)
-            )
+            found: Measurements | MeasuredParts
+            if container.parts is not None:
+                found = MeasuredParts.from_manifest(record, arrays, plan.strategy, container.parts)
+            elif "runs" in record:
+                found = fitted_measurements(plan.strategy, record, arrays)
+            else:
+                found = Measurements.from_manifest(record, arrays, plan.strategy)
             release = cls(plan, found, checked_audit(submanifest(manifest, "audit")))
             if container.version == 1:
                 object.__setattr__(release, "origin", (manifest, arrays))

@@ -14,7 +14,7 @@ compared with; an integer one has exact costs in grains and can be measured.
 """
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property
@@ -22,7 +22,7 @@ from functools import cached_property
 import numpy as np
 
 from residua._arrays import AnyArray, Array, Integers
-from residua._limits import COUNTED_CELLS
+from residua._limits import COUNTED_CELLS, PART_NUMBERS
 from residua.answering.blocks import (
     Blocks,
     Layer,
@@ -319,9 +319,14 @@ class Strategy:
             if seconds < 60
             else f"{seconds / 60:.1f} CPU minutes"
         )
+        parts = (
+            "; measured into its file, rs.measure(..., into=path), it takes memory for one part at a time"
+            if numbers > PART_NUMBERS and not self.by_vectors
+            else ""
+        )
         return (
             f"{numbers:,} numbers in all: a release is a file of about {size:,} MB, and takes about {taken} "
-            "besides reading the data"
+            f"besides reading the data{parts}"
         )
 
     def _described(self, layers: Sequence[Layer], whole: float) -> Iterator[str]:
@@ -340,19 +345,28 @@ class Strategy:
             yield f"{what}: {share:.1%} of the privacy cost"
 
 
-def refuse_uncounted(strategy: Strategy, names: Sequence[str]) -> None:
-    """Nothing, or Infeasible where a table would have to be counted that has too many cells."""
-    for layer in strategy.layers:
+def refuse_uncounted(
+    strategy: Strategy, names: Sequence[str], at_once: Callable[[int], int | None] | None = None
+) -> None:
+    """Nothing, or Infeasible where a table would have to be counted that has too many cells.
+
+    `at_once` has for each layer how many of its blocks are counted at once, None for all.
+    """
+    for number, layer in enumerate(strategy.layers):
         sizes = strategy.domains[layer.domain].sizes
         largest = np.array(sizes, dtype=np.float64)[layer.subsets].prod(axis=1)
         attributes = layer.subsets[int(largest.argmax())].tolist()
-        attributes += [] if layer.within is None else [layer.within]
-        cells = math.prod(sizes[at] for at in attributes)
-        if cells > COUNTED_CELLS:
-            named = " x ".join(names[at] for at in attributes)
+        within = [] if layer.within is None else [layer.within]
+        cells = math.prod(sizes[at] for at in attributes + within)
+        some = None if at_once is None or cells <= COUNTED_CELLS else at_once(number)
+        counted = cells if some is None else some * math.prod(sizes[at] for at in attributes)
+        if counted > COUNTED_CELLS:
+            named = " x ".join(names[at] for at in attributes + within)
+            part = ", or measure it in parts, rs.measure(..., into=path)" if within and some is None else ""
             raise Infeasible(
-                f"this plan would measure a table of {spelled(cells)} cells, {named}, more than the "
-                f"{COUNTED_CELLS:,} that are counted; use coarser attributes or fewer of them in one table"
+                f"this plan would measure a table of {spelled(counted)} cells, {named}, more than the "
+                f"{COUNTED_CELLS:,} that are counted at once; use coarser attributes or fewer of them in one "
+                f"table{part}"
             )
 
 

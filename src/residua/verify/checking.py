@@ -10,7 +10,7 @@ import numpy as np
 
 from residua._text import columns, counted
 from residua.accuracy.figures import Figures
-from residua.errors import NotInSpan, ResiduaError
+from residua.errors import FileFormatError, NotInSpan, ResiduaError
 from residua.kernel.measurement import Measurement, refuse_few_records
 from residua.kernel.person import person_cost
 from residua.plans import Plan
@@ -19,6 +19,7 @@ from residua.privacy.budgets import bound_divisor
 from residua.privacy.conversions import text_above
 from residua.privacy.unit import Person
 from residua.release import Release
+from residua.release.parts import MeasuredParts
 from residua.verify.bound import Bracket, over_all_cells, over_blocks
 from residua.verify.so_far import measured_so_far
 from residua.verify.variances import Found, Recomputed, centred_pieces, way_for, weights_of
@@ -88,6 +89,8 @@ def verify(path: str | os.PathLike[str]) -> Verification:
 def _checks(release: Release) -> Iterator[Check]:
     plan = release.plan
     yield Check("file", "holds", f"whole, unedited, format {plan.version}, hash {release.hash[:16]}")
+    if isinstance(release.measurements, MeasuredParts):
+        yield _parts(release.measurements)
     batches = _measured(plan)
     yield _cost(plan, batches)
     yield _noise(plan, batches)
@@ -98,6 +101,16 @@ def _checks(release: Release) -> Iterator[Check]:
     yield from _certificate(plan, tables)
     yield Check("ideal", *_ideal(plan))
     yield Check("origin", "unchecked", "of which data it is, and that noise was drawn: no file can show that")
+
+
+def _parts(measured: MeasuredParts) -> Check:
+    """Every part against its hash, and what all of them say of the levels above against what is stored."""
+    try:
+        measured.refuse_other_sums()
+    except FileFormatError as error:
+        return Check("parts", "false", str(error))
+    many = counted(len(measured.parts), "part", "parts")
+    return Check("parts", "holds", f"{many}, each as its hash says, with the sums that are stored of them")
 
 
 def _measured(plan: Plan) -> Sequence[Measurement] | None:
