@@ -19,12 +19,12 @@ from residua._limits import (
 from residua.bounds.alone import Asked, product_weights, some_tables
 from residua.bounds.pairs import ways_of
 from residua.bounds.product import product_dual_at
-from residua.bounds.singular import svd_of_root, svd_or_nothing
+from residua.bounds.singular import svd_of_gram, svd_of_root, svd_or_nothing
 from residua.bounds.wide import wide_dual
 from residua.errors import Infeasible
 from residua.solve.cells import solve_cells
 from residua.workload import Identity, Queries, Table, TableRun, Workload
-from residua.workload.union import common_product, joint_rows
+from residua.workload.union import FEW_TABLES, common_product, joint_gram, joint_rows
 
 FACTOR_GAP = 2e-5
 OPERATIONS = 3e9  # of the bound for tables on several attributes: half a second
@@ -41,8 +41,7 @@ def quick_bound(work: Workload, operations: float = OPERATIONS) -> float:
     if (shared := common_product(work)) is not None:
         return float(shared[0] * math.prod(_of_family(factor.queries) for factor in shared[1]))
     if math.prod(work.schema.sizes[at] for at in work.attributes) <= BOUND_CELLS:
-        root = joint_rows(work)
-        return max(svd_of_root(root), svd_of_root(root * np.sqrt(product_weights(work) * root.shape[1])))
+        return _of_all_cells(work)
     alone: dict[object, Table] = {}
     for table in some_tables(work):
         known = alone.setdefault(tuple(table.families), table)
@@ -91,6 +90,19 @@ def _narrow(work: Workload) -> Iterator[Table | TableRun]:
 
 def _too_wide(queries: Queries) -> bool:
     return queries.cells > BOUND_CELLS and not isinstance(queries, Identity)
+
+
+def _of_all_cells(work: Workload) -> float:
+    """The better of the singular value bounds at equal and at product weights of the joint cells."""
+    scales = np.sqrt(product_weights(work))
+    scales *= math.sqrt(len(scales))
+    if work.tables <= FEW_TABLES:
+        gram = joint_gram(work)
+        even, weighted = svd_of_gram(gram), svd_of_gram(gram * np.outer(scales, scales))
+        if even is not None and weighted is not None:
+            return max(even, weighted)
+    root = joint_rows(work)
+    return max(svd_of_root(root), svd_of_root(root * scales))
 
 
 def _of_family(queries: Queries) -> float:

@@ -13,6 +13,7 @@ from residua.workload import Workload
 from residua.workload.union import common_product, joint_rows, refuse_many_cells
 
 DUAL_GAP = 1e-5
+FEW_DIGITS = 1e-7  # relative; where squaring may have taken more of a bound, it is not squared
 EVERY_RANGE = 64  # cells up to which every range is tried; above, ranges on a grid, then around the best
 
 
@@ -90,6 +91,16 @@ def svd_of_root(root: Array) -> float:
     error = 4 * sum(root.shape) * UNIT_ROUNDOFF * float(scales[0])
     total = float(np.maximum(scales - error, 0.0).sum())
     return total * total / float(root.shape[1])
+
+
+def svd_of_gram(gram: Array) -> float | None:
+    """The same from the gram itself, in a third of the time; None where squaring leaves few digits."""
+    squares = np.linalg.eigvalsh(gram)
+    cells = len(gram)
+    error = UNIT_ROUNDOFF * 4 * (cells + 4) * (float(np.trace(gram)) + float(squares[-1]))
+    total = float(np.sqrt(np.maximum(squares - error, 0.0)).sum())
+    most = float(np.sqrt(np.maximum(squares + error, 0.0)).sum())
+    return total * total / cells if most - total <= FEW_DIGITS * most else None
 
 
 def _best_of_sets(work: Workload, sets: Iterable[Iterable[int]]) -> float:

@@ -136,6 +136,40 @@ def graded_root(rows: Array, scales: Array) -> Array:
     return np.asarray(root, dtype=np.float64)
 
 
+SMALL_TRIANGLE = 64  # rows up to which halving a triangle gains nothing
+
+
+def triangle_inverse(upper: Array) -> Array:
+    """The inverse of an upper triangle, half by half: a sixth of the work of any other matrix's."""
+    rows = len(upper)
+    if rows <= SMALL_TRIANGLE:
+        return np.asarray(np.linalg.inv(upper))
+    half = rows // 2
+    result = np.zeros_like(upper)
+    result[:half, :half] = first = triangle_inverse(upper[:half, :half])
+    result[half:, half:] = last = triangle_inverse(upper[half:, half:])
+    result[:half, half:] = -(first @ (upper[:half, half:] @ last))
+    return result
+
+
+SURE_GRAM = 1e7  # at most the ratio of eigenvalues of a gram whose root has digits enough
+
+
+def sure_root(gram: Array) -> tuple[Array, Array] | None:
+    """The upper triangle R with `R'R = gram`, and its inverse; None where the rank is not surely full.
+
+    A few times quicker than a QR decomposition of the rows, and as good where eigenvalues are alike.
+    """
+    try:
+        root = np.ascontiguousarray(np.linalg.cholesky(gram).T)
+    except np.linalg.LinAlgError:
+        return None
+    inverse = triangle_inverse(root)
+    # The square of the largest singular value is at most the largest sum of a row times that of a column.
+    ratio = math.prod(float(np.linalg.norm(each, kind)) for each in (root, inverse) for kind in (1, np.inf))
+    return (root, inverse) if ratio <= SURE_GRAM else None
+
+
 def pseudo_inverse(rows: Array, rank: int | None = None) -> Array:
     """Moore-Penrose inverse, (columns, rows); a `rank` that is known is kept to, whatever rounding leaves."""
     tall = rows.shape[0] >= rows.shape[1]
@@ -143,7 +177,7 @@ def pseudo_inverse(rows: Array, rank: int | None = None) -> Array:
         basis, upper = np.linalg.qr(rows if tall else rows.T)
         pivots = np.abs(np.diagonal(upper))
         if pivots.min() > RANK_RATIO * pivots.max():
-            inverse = np.linalg.inv(upper) @ basis.T if tall else basis @ np.linalg.inv(upper).T
+            inverse = triangle_inverse(upper) @ basis.T if tall else basis @ triangle_inverse(upper).T
             return np.asarray(inverse, dtype=np.float64)
     left, scales, right = np.linalg.svd(rows, full_matrices=False)
     kept = int(np.sum(scales > RANK_RATIO * scales[0]))
@@ -155,16 +189,16 @@ def inverse_gram(rows: Array) -> tuple[Array, Array | None]:
     """Pseudo-inverse of `rows' rows`, and the projector on the row space (None if that is everything)."""
     count, columns = rows.shape
     if count >= columns:
-        triangle = np.linalg.qr(rows, mode="r")
+        triangle = np.asarray(np.linalg.qr(rows, mode="r"))
         pivots = np.abs(np.diagonal(triangle))
         if pivots.min() > RANK_RATIO * pivots.max():
-            inverse = np.linalg.inv(triangle)
+            inverse = triangle_inverse(triangle)
             return np.asarray(inverse @ inverse.T), None
     else:
         basis, upper = np.linalg.qr(rows.T)
         pivots = np.abs(np.diagonal(upper))
         if pivots.min() > RANK_RATIO * pivots.max():
-            inverse = basis @ np.linalg.inv(upper).T
+            inverse = basis @ triangle_inverse(upper).T
             return np.asarray(inverse @ inverse.T), np.asarray(basis @ basis.T)
     _, scales, right = np.linalg.svd(rows, full_matrices=False)
     kept = right[scales > RANK_RATIO * scales[0]]

@@ -126,7 +126,7 @@ def enough_bits(
     Else the one with `most`; Infeasible if that loses a direction.
     """
     inverse = pseudo_inverse(matrix)
-    rows = None
+    rows, kept = None, False
     for bits in (*range(min(few, most), most, BIT_STEP), most):
         try:
             rows = rounding(bits)
@@ -135,9 +135,12 @@ def enough_bits(
                 raise
             break  # so many bits are too many, and the rounding before had fewer
         change = (rows / scale_of(matrix, bits) - matrix) @ inverse
-        if np.linalg.norm(change) <= FAITHFUL:
+        if (changed := float(np.linalg.norm(change))) <= FAITHFUL:
+            # All directions of a square matrix are kept: its rows times `1 + change`, which can be undone.
+            least = (1 - changed) / float(np.linalg.norm(inverse)) * scale_of(matrix, bits)
+            kept = len(matrix) == rank == matrix.shape[1] and least > SURE_RANK * float(np.linalg.norm(rows))
             break
-    if rows is None or not has_rank(rows, rank):
+    if rows is None or not (kept or has_rank(rows, rank)):
         raise Infeasible(
             f"rounding a block of {len(matrix)} rows to {most} bits loses a direction; use fewer attributes "
             "in one table, or weights that differ less"
@@ -225,8 +228,9 @@ def balanced(wanted: Array, rounded: Array, *, zero_sums: bool) -> Array:
     price = float(np.sqrt(aims.max()))  # of squared rounding error, small beside a squared excess
     for _ in range(min(4 * wanted.shape[1], BALANCED_ENTRIES // wanted.size)):
         worst = int(np.argmax(np.abs(excess)))
-        move = np.where(rounded[:, [worst]] * excess[worst] > 0, -1.0, 1.0)  # (rows, 1)
-        change = _change(excess, move * rounded, price, move * (rounded - wanted))[:, [worst]]
+        own, error = rounded[:, [worst]], rounded[:, [worst]] - wanted[:, [worst]]
+        move = np.where(own * excess[worst] > 0, -1.0, 1.0)  # (rows, 1)
+        change = _change(excess[worst], move * own, price, move * error)
         if zero_sums:
             change = change + _change(excess, -move * rounded, price, -move * (rounded - wanted))
             change[:, worst] = np.inf
@@ -267,7 +271,7 @@ def balanced_within(wanted: Array, rounded: Array, basis: Array) -> Array:
     return rounded
 
 
-def _change(excess: Array, products: Array, price: float, errors: Array) -> Array:
+def _change(excess: Array | float, products: Array, price: float, errors: Array) -> Array:
     """What moving an entry by one changes: the squared excess of its column, and its squared error."""
     return np.asarray((excess + 2 * products + 1) ** 2 - excess**2 + price * (1 + 2 * errors))
 

@@ -192,8 +192,10 @@ class Strategy:
             return part.weight * at_once, at_once
         weighted = plain = 0.0
         for group in part:
-            weighted += answerer.total(group, weighted=True)
-            plain += answerer.total(group, weighted=False)
+            alike = all(queries.weights is None for queries in group.families)
+            own = answerer.total(group, weighted=False)
+            weighted += own * group.weight if alike else answerer.total(group, weighted=True)
+            plain += own
         return weighted, plain
 
     def largest(self, group: Table) -> float:

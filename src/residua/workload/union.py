@@ -13,7 +13,7 @@ from residua._limits import DENSE_CELLS, EXTREME, MANY_WAYS, PRODUCT_ENTRIES, SA
 from residua._notebook import MOST, shown
 from residua._text import visible
 from residua.errors import Infeasible, SchemaError, WorkloadError
-from residua.linalg.matrices import independent_rows, join, spread
+from residua.linalg.matrices import independent_rows, join, spread, sum_out, sure_root
 from residua.schema import Schema
 from residua.schema.coding import hint
 from residua.workload.manifests import parts_from_manifest, parts_record, refuse_unreadable
@@ -281,6 +281,32 @@ class Merged:
         return [pair for several in pairs for pair in several]
 
 
+FEW_TABLES = 32  # up to which their grams are quicker to add up than their rows to gather
+
+
+def gram_over(factors: Sequence[Factor], attributes: Sequence[int], sizes: Sequence[int]) -> Array:
+    """Weighted gram of a product of families over the joint cells of attributes, (cells, cells)."""
+    asked = [attribute for factor in factors for attribute in factor.attributes]
+    rest = [attribute for attribute in attributes if attribute not in asked]
+    size_of = dict(zip(attributes, sizes, strict=True))
+    order = [*asked, *rest]
+    square = join(
+        [*(factor.queries.gram() for factor in factors), *(np.ones((size_of[at],) * 2) for at in rest)]
+    )
+    return sum_out(square, [size_of[at] for at in order], [order.index(at) for at in attributes])
+
+
+def joint_gram(work: Workload) -> Array:
+    """The weighted gram of a workload over the joint cells of its attributes; refused where they are many."""
+    attributes = work.attributes
+    sizes = [work.schema.sizes[axis] for axis in attributes]
+    refuse_many_cells(math.prod(sizes), "the attributes of this workload together")
+    gram = np.zeros((math.prod(sizes),) * 2)
+    for group in work.groups():
+        gram += group.weight * gram_over(group.factors, attributes, sizes)
+    return gram
+
+
 def joint_rows(work: Workload) -> Array:
     """Independent rows over the joint cells of a workload's attributes with its weighted gram, (rank, cells).
 
@@ -290,6 +316,8 @@ def joint_rows(work: Workload) -> Array:
     sizes = tuple(work.schema.sizes[axis] for axis in attributes)
     cells = math.prod(sizes)
     refuse_many_cells(cells, "the attributes of this workload together")
+    if work.tables <= FEW_TABLES and (sure := sure_root(joint_gram(work))) is not None:
+        return sure[0]
     stack: list[Array] = []
     weights: list[Array] = []
     for group in work.groups():

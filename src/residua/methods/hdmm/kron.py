@@ -14,7 +14,7 @@ from residua._arrays import Array, Integers
 from residua._limits import JOINT_CELLS, JOINT_GRAMS
 from residua.answering.blocks import Placed, Shape
 from residua.errors import Infeasible
-from residua.linalg.matrices import along_axes, inverse_gram
+from residua.linalg.matrices import along_axes
 from residua.methods.draft import Draft, Progress, best_of
 from residua.methods.hdmm.demand import Bound, Kernel, lower_bound
 from residua.methods.hdmm.marginals import plain_kernels, weighted_terms
@@ -124,6 +124,7 @@ def _refined(
 
 MIXED = (0.0, 0.3, 0.6, 0.9)  # parts of the cost that starts give to totals
 ROUNDS = 20
+MET = 1e-2  # relative difference of traces of searches that go the same way
 ROUND_GAIN = 1e-5  # relative; axes are improved in turn until a round gains less
 
 
@@ -205,8 +206,9 @@ def best_product(
         return [opt0(axis.grams[family], law, known=known) for axis, family in pairs]
     best: list[Found] | None = None
     value = math.inf
+    passed: list[Array] = []
     for part in MIXED if len(asked.axes) > 1 else MIXED[:1]:
-        found = _improved(asked, law, [_mixed(axis, part) for axis in asked.axes], progress, known)
+        found = _improved(asked, law, [_mixed(axis, part) for axis in asked.axes], progress, known, passed)
         if value_of(asked, found) < value:
             best, value = found, value_of(asked, found)
     return best or []
@@ -223,7 +225,7 @@ def _mixed(axis: Axis, part: float) -> Array:
 
 def value_of(asked: Products, found: Sequence[Found]) -> float:
     """Total weighted variance of a product of strategies at noise variance 1."""
-    traces = asked.traces([inverse_gram(each.matrix)[0] for each in found])
+    traces = asked.traces([each.inverse for each in found])
     return float(np.sum(asked.weights * _products(asked, traces)))
 
 
@@ -233,7 +235,12 @@ def _improved(
     traces: list[Array],
     progress: Progress | None,
     known: dict[bytes, Found],
+    passed: list[Array],
 ) -> list[Found]:
+    """Where turns from these traces lead; `passed` has those that searches came by, and gets these.
+
+    For Gaussian noise what follows depends on the traces alone, so that a search ends where another passed.
+    """
     found: list[Found | None] = [None] * len(asked.axes)
     value = math.inf
     for turn in range(ROUNDS):
@@ -243,15 +250,17 @@ def _improved(
             shares = np.bincount(asked.families[:, at], others, minlength=len(axis.grams))
             gram = np.asarray(np.tensordot(shares, np.array(axis.grams), axes=1), dtype=np.float64)
             last = found[at]
-            new = opt0(gram, law, start=None if last is None else last.weights, known=known)
-            if last is None or new.value < float(np.sum(gram * inverse_gram(last.matrix)[0])):
-                found[at] = new
-                inverse = inverse_gram(new.matrix)[0]
+            new = opt0(gram, law, start=last, known=known)
+            if last is None or new.value < float(np.sum(gram * last.inverse)):
+                found[at], inverse = new, new.inverse
                 traces[at] = np.array([float(np.sum(each * inverse)) for each in axis.grams])
         value = float(np.sum(asked.weights * _products(asked, traces)))
         if progress is not None:
             progress("improving a product strategy", (turn + 1) / ROUNDS)
-        if value > (1 - ROUND_GAIN) * before:
+        here = np.concatenate(traces)
+        met = law == "gaussian" and any(np.all(np.abs(here - each) <= MET * each) for each in passed)
+        passed.append(here)
+        if met or value > (1 - ROUND_GAIN) * before:
             break
     return [each for each in found if each is not None]
 

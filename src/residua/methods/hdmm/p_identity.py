@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cached_property, partial
 from hashlib import sha256
 
 import numpy as np
@@ -29,7 +29,7 @@ ALIKE = 1e-12  # relative difference of grams that is rounding
 GAUSSIAN_GAP = 1e-4
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class Found:
     """A strategy at cost 1, (rows, cells), and the total variance `tr(G (A'A)^+)` at noise variance 1."""
 
@@ -37,19 +37,26 @@ class Found:
     value: float
     weights: Array | None = None
     """The T of a p-Identity strategy on the cells that differ, to start from again."""
+    cell_weights: Array | None = None
+    """The same of a strategy for Gaussian noise: the weights of those cells."""
+
+    @cached_property
+    def inverse(self) -> Array:
+        """`(A'A)^+`, (cells, cells)."""
+        return inverse_gram(self.matrix)[0]
 
 
 def opt0(
     gram: Array,
     law: NoiseLaw,
     *,
-    start: Array | None = None,
+    start: Found | None = None,
     known: dict[bytes, Found] | None = None,
     times: Callable[[Array], Array] | None = None,
 ) -> Found:
     """The best strategy found for a gram matrix, (cells, cells), of which no more than this is asked.
 
-    The same gram gives the same strategy; `start` is the `weights` of one found for a similar gram. What was
+    The same gram gives the same strategy; `start` is one found for a similar gram. What was
     found for multiples of this gram is taken from `known`, and noted there. `times` multiplies rows by the
     gram, where there is a quicker way.
     """
@@ -66,20 +73,20 @@ def opt0(
 def _found(
     gram: Array,
     law: NoiseLaw,
-    start: Array | None = None,
+    start: Found | None = None,
     times: Callable[[Array], Array] | None = None,
 ) -> Found:
     owner, count = _classes(gram)
     if count == 0:
         raise ValueError("nothing is asked of these cells")
     if count == len(gram):
-        return _gaussian(gram) if law == "gaussian" else _laplace(gram, start, times)
+        return _gaussian(gram, start) if law == "gaussian" else _laplace(gram, start, times)
     first = np.array([np.flatnonzero(owner == number)[0] for number in range(count)])
     small = gram[np.ix_(first, first)]
-    found = _gaussian(small) if law == "gaussian" else _laplace(small, start)
+    found = _gaussian(small, start) if law == "gaussian" else _laplace(small, start)
     matrix = np.zeros((len(found.matrix), len(gram)))
     matrix[:, owner >= 0] = found.matrix[:, owner[owner >= 0]]
-    return Found(matrix, found.value, found.weights)
+    return replace(found, matrix=matrix)
 
 
 def _classes(gram: Array) -> tuple[Integers, int]:
@@ -97,18 +104,20 @@ def _classes(gram: Array) -> tuple[Integers, int]:
     return owner, count
 
 
-def _gaussian(gram: Array) -> Found:
+def _gaussian(gram: Array, start: Found | None) -> Found:
     values, vectors = np.linalg.eigh(gram)
     kept = values > ALIKE * values[-1]
     root = np.sqrt(values[kept])[:, None] * vectors[:, kept].T
+    near = None if start is None else start.cell_weights
+    near = near if near is not None and len(near) == len(gram) else None
     with threads_for(len(root)):
-        solution = solve_cells(root, GAUSSIAN_GAP).require(GAUSSIAN_GAP, "the solver of one attribute")
-    matrix = solution.strategy
-    inverse = inverse_gram(matrix)[0]
-    return Found(matrix, float(np.sum(gram * inverse)))
+        solution = solve_cells(root, GAUSSIAN_GAP, near).require(GAUSSIAN_GAP, "the solver of one attribute")
+    found = Found(solution.strategy, 0.0, cell_weights=solution.cell_weights)
+    object.__setattr__(found, "value", float(np.sum(gram * found.inverse)))
+    return found
 
 
-def _laplace(gram: Array, start: Array | None, times: Callable[[Array], Array] | None = None) -> Found:
+def _laplace(gram: Array, start: Found | None, times: Callable[[Array], Array] | None = None) -> Found:
     cells = len(gram)
     chain = chain_of(gram) if times is None else None
     order = np.arange(cells) if chain is None else chain.order
@@ -116,8 +125,8 @@ def _laplace(gram: Array, start: Array | None, times: Callable[[Array], Array] |
     value_of = partial(evaluated, in_line, times=times if chain is None else chain.times)
     plain = np.zeros((0, cells))
     with threads_for(cells):
-        if start is not None and start.shape[1] == cells:
-            found = descended(value_of, start[:, order])
+        if start is not None and start.weights is not None and start.weights.shape[1] == cells:
+            found = descended(value_of, start.weights[:, order])
         else:
             found = _best(value_of, [plain, *_starts(in_line, chain)])
         best = min(plain, found, key=lambda each: value_of(each)[0])

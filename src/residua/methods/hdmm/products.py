@@ -11,12 +11,11 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from residua._arrays import Array, Integers, Subset
-from residua.linalg.matrices import join, sum_out
 from residua.methods.hdmm.demand import Kernel, asked_by, precisions
 from residua.methods.hdmm.p_identity import descended, evaluated, p_identity
 from residua.strategy.strategy import Strategy
 from residua.workload import Factor, Queries, Workload
-from residua.workload.union import refuse_many_cells, refuse_wide
+from residua.workload.union import gram_over, refuse_many_cells, refuse_wide
 
 TOTAL = 0
 
@@ -106,14 +105,7 @@ def gram_of(axis: Axis, factors: Sequence[Factor]) -> Array:
     """Weighted gram of a product of families over all cells of an axis."""
     for factor in factors:
         refuse_wide(factor.queries)
-    asked = [attribute for factor in factors for attribute in factor.attributes]
-    rest = [attribute for attribute in axis.attributes if attribute not in asked]
-    size_of = dict(zip(axis.attributes, axis.sizes, strict=True))
-    order = [*asked, *rest]
-    square = join(
-        [*(factor.queries.gram() for factor in factors), *(np.ones((size_of[at],) * 2) for at in rest)]
-    )
-    return sum_out(square, [size_of[at] for at in order], [order.index(at) for at in axis.attributes])
+    return gram_over(factors, axis.attributes, axis.sizes)
 
 
 @dataclass(frozen=True, eq=False)
