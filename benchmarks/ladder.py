@@ -9,6 +9,9 @@ taken where `eigh` of a 1,000 x 1,000 matrix takes about 0.2 s on one thread; th
 here, beside a pass over memory that is only shown, and are indicative. So is "should", what the row is to
 reach, scaled likewise.
 
+Bytecode is written and read whatever the shell says, and short rows are the best of three runs: what is
+timed is what a user has who runs something twice. The calibration is taken anew beside every row.
+
 Fails if a row takes more than 1.3 times what it should, or has a larger error than at the commit.
 """
 
@@ -40,6 +43,7 @@ BASE = "dd20a41"  # the commit before the rows were looked at
 EIGH = 0.2  # seconds of the calibration where the peer's figures were taken
 SLACK, WORSE = 1.3, 1.001
 PATIENCE = 900.0
+REPEATS, SHORT = 3, 2.0  # runs of rows that take fewer seconds than this
 LINE = "{:<46}{:>9}{:>9}{:>7}{:>9}{:>9}{:>10}{:>10}{:>7}"
 
 Figures = tuple[float, float]
@@ -197,21 +201,25 @@ def fresh(name: str, tree: Path) -> tuple[float, float, float] | None:
     """Seconds, error and megabytes of a row with the sources of a tree; None where it did not end well."""
     command = [sys.executable, __file__, "--row", name]
     places = os.pathsep.join([str(tree / "src"), str(ROOT / "benchmarks")])
-    with one_processor():
-        try:
-            done = subprocess.run(
-                command,
-                capture_output=True,
-                text=True,
-                timeout=PATIENCE,
-                env={**os.environ, "PYTHONPATH": places, "OPENBLAS_NUM_THREADS": "1"},
-                check=True,
-            )
-        except (subprocess.TimeoutExpired, subprocess.CalledProcessError) as error:
-            print(f"{name}: {str(error.stderr or error)[-300:]}", file=sys.stderr)
-            return None
-    seconds, rmse, megabytes = json.loads(done.stdout.splitlines()[-1])
-    return seconds, float("nan") if rmse is None else rmse, megabytes
+    others = {key: value for key, value in os.environ.items() if key != "PYTHONDONTWRITEBYTECODE"}
+    found: list[tuple[float, float, float]] = []
+    while len(found) < REPEATS and (not found or found[0][0] < SHORT):
+        with one_processor():
+            try:
+                done = subprocess.run(
+                    command,
+                    capture_output=True,
+                    text=True,
+                    timeout=PATIENCE,
+                    env={**others, "PYTHONPATH": places, "OPENBLAS_NUM_THREADS": "1"},
+                    check=True,
+                )
+            except (subprocess.TimeoutExpired, subprocess.CalledProcessError) as error:
+                print(f"{name}: {str(error.stderr or error)[-300:]}", file=sys.stderr)
+                return None
+        seconds, rmse, megabytes = json.loads(done.stdout.splitlines()[-1])
+        found.append((seconds, float("nan") if rmse is None else rmse, megabytes))
+    return min(found, key=lambda each: each[0])
 
 
 def calibration() -> tuple[float, float]:
@@ -226,9 +234,11 @@ def calibration() -> tuple[float, float]:
     return min(each.cpu for each in values), min(each.cpu for each in sums)
 
 
-def compare(name: str, row: Row, base: Path | None, scale: float, limits: Limits) -> None:
+def compare(name: str, row: Row, base: Path | None, limits: Limits) -> None:
     """Print one row of the ladder."""
+    before_it = calibration()[0]
     ours = fresh(name, ROOT)
+    scale = (before_it + calibration()[0]) / 2 / EIGH
     if ours is None:
         limits.check(False, f"{name}: no figures")
         return
@@ -271,11 +281,11 @@ def main() -> int:
     rows = {name: row for name, row in ROWS.items() if all(word in name for word in chosen.words)}
     if not chosen.base:
         for name, row in rows.items():
-            compare(name, row, None, eigh / EIGH, limits)
+            compare(name, row, None, limits)
         return limits.exit_code()
     with worktree(chosen.base) as base:
         for name, row in rows.items():
-            compare(name, row, base, eigh / EIGH, limits)
+            compare(name, row, base, limits)
     return limits.exit_code()
 
 

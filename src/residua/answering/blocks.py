@@ -22,7 +22,7 @@ from residua.workload import Factor
 
 T = TypeVar("T")
 
-Measured = Sequence[tuple[int, Integers, Array]]
+Measured = Iterable[tuple[int, Integers, Array]]
 """Measured numbers in units of the matrices: layer, rows of blocks there, and numbers (blocks, rows)."""
 
 TOUCHED = 1e-10  # of a row's length: what is smaller is rounding of a real matrix

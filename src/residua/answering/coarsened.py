@@ -233,7 +233,7 @@ class Coarsened(Answerer):
         return two.order.arranged(one.order.arranged(result), axis=1)
 
     def estimates(self, measured: Measured) -> Estimates:
-        parts = []
+        parts, measured = [], list(measured)
         for answerer, mine in zip(self.answerers, self._layers, strict=True):
             own = [(mine.index(layer), rows, values) for layer, rows, values in measured if layer in mine]
             parts.append(answerer.estimates(own))

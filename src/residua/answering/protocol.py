@@ -231,6 +231,7 @@ class Answerer(ABC):
 
     measures: tuple[Measure, ...] | None = None
     shared: int = 0
+    by_parts: bool = False  # whether measured numbers may come some blocks at a time, and once
     most_listed: float = math.inf  # queries whose variances are gone through to find the largest
 
     @abstractmethod

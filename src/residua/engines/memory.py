@@ -250,7 +250,7 @@ class Memory:
 
     def open(self, schema: Schema, data: object) -> MemoryEngine:
         """An engine over a table, a mapping of columns or an array of codes."""
-        if is_a(data, "pyarrow", "Table") or is_a(data, "polars", "DataFrame"):
+        if is_a(data, "pyarrow", "Table") or is_a(data, "polars", "DataFrame") or _is_codes(schema, data):
             columns = _coded(schema, data)
         else:
             columns = block_of(list(schema.encode(data).T), schema.codes)
@@ -270,6 +270,11 @@ class Memory:
         return MemoryEngine(columns, schema.sizes, processes=self.processes, shares=shares)
 
 
+def _is_codes(schema: Schema, data: object) -> bool:
+    """Whether these are codes of every attribute, (records, attributes)."""
+    return isinstance(data, np.ndarray) and data.ndim == 2 and data.shape[1] == len(schema)
+
+
 def _coded(schema: Schema, table: Any) -> Block:
     """The codes of a table whose columns have one type each, coded some records at a time.
 
@@ -280,7 +285,9 @@ def _coded(schema: Schema, table: Any) -> Block:
     end = 0
     for start in range(0, max(len(table), 1), ROWS):
         try:
-            codes = schema.encode(table.slice(start, ROWS), first_row=start)
+            end_of_part = start + ROWS
+            part = table[start:end_of_part] if isinstance(table, np.ndarray) else table.slice(start, ROWS)
+            codes = schema.encode(part, first_row=start)
         except DataError:
             schema.encode(table)  # tells of all the values that it refuses
             raise

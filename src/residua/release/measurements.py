@@ -2,14 +2,14 @@
 
 import math
 import platform
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
 import numpy as np
 
-from residua._arrays import AnyArray, Arrays, Manifest
+from residua._arrays import AnyArray, Array, Arrays, Integers, Manifest
 from residua._manifests import entry, flag, submanifest, submanifests, text, whole
 from residua.answering.blocks import Measured
 from residua.answering.protocol import Estimates
@@ -19,6 +19,8 @@ from residua.privacy import Privacy
 from residua.strategy.joining import fitted
 from residua.strategy.strategy import Strategy
 from residua.version import __version__
+
+NUMBERS_AT_ONCE = 2**22  # that are put in units: 32 megabytes
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -40,6 +42,15 @@ class Measurements:
             (layer, rows, values.astype(np.float64) / strategy.layers[layer].multiplier)
             for (layer, rows), values in zip(strategy.runs(), self.values, strict=True)
         ]
+
+    def in_parts(self, strategy: Strategy) -> Iterator[tuple[int, Integers, Array]]:
+        """The same some blocks at a time, so that the numbers are not all held twice."""
+        for (layer, rows), values in zip(strategy.runs(), self.values, strict=True):
+            step = max(1, NUMBERS_AT_ONCE // max(1, values.shape[1]))
+            for start in range(0, len(rows), step):
+                own = values[start : start + step].astype(np.float64)
+                own /= strategy.layers[layer].multiplier
+                yield layer, rows[start : start + step], own
 
     def to_manifest(self, arrays: dict[str, AnyArray]) -> dict[str, Any]:
         """Its number of runs, with the values in `arrays`."""

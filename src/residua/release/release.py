@@ -78,7 +78,10 @@ class Release(Asks, Relates, Compares, Derives, Tabulates):
     @cached_property
     def estimates(self) -> Estimates:
         """Least-squares estimates of what each block measured."""
-        return self.plan.strategy.estimates(self.measurements.in_units(self.plan.strategy))
+        strategy, numbers = self.plan.strategy, self.measurements
+        return strategy.estimates(
+            numbers.in_parts(strategy) if strategy.answerer.by_parts else numbers.in_units(strategy)
+        )
 
     @cached_property
     def _estimator(self) -> Estimator:

@@ -87,7 +87,7 @@ class Coupled(Answerer):
 
     def estimates(self, measured: Measured) -> Estimates:
         """Residuals of blocks that stand alone from their own numbers, the others from all together."""
-        runs = []
+        runs, measured = [], list(measured)
         for number, rows, values in measured:
             coupled = [block.row for block in self.division.coupled if block.layer == number]
             alone = ~np.isin(rows, coupled)

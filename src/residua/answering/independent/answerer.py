@@ -234,6 +234,8 @@ class Independent(Answerer):
     `elsewhere` are subsets whose pieces are answered by other blocks: they are passed over here.
     """
 
+    by_parts = True
+
     def __init__(self, blocks: Blocks, elsewhere: tuple[Subsets, ...] = ()) -> None:
         self.blocks, self.measures = blocks, blocks.measures
         self.known = PartCache(blocks, elsewhere)
