@@ -79,9 +79,9 @@ class Release(Asks, Relates, Compares, Derives, Tabulates):
     def estimates(self) -> Estimates:
         """Least-squares estimates of what each block measured."""
         strategy, numbers = self.plan.strategy, self.measurements
-        return strategy.estimates(
-            numbers.in_parts(strategy) if strategy.answerer.by_parts else numbers.in_units(strategy)
-        )
+        if strategy.answerer.by_parts and isinstance(numbers, Measurements):
+            return strategy.estimates(numbers.in_parts(strategy))
+        return strategy.estimates(numbers.in_units(strategy))
 
     @cached_property
     def _estimator(self) -> Estimator:
