@@ -142,3 +142,29 @@ def test_few_rows_have_the_same_gram():
     np.testing.assert_allclose(few(rows).T @ few(rows), rows.T @ rows)
     assert few(rows).shape == (4, 4)
     assert few(rows[:3]).shape == (3, 4)
+
+
+def test_several_tables_on_one_pair_are_bounded_together():
+    schema = rs.Schema.of_sizes([60, 40])
+    one, two = rs.table(schema, a0=rs.prefix, a1=rs.identity), rs.table(schema, a0=rs.identity, a1=rs.prefix)
+    assert quick_bound(one + two) > 2 * max(map(quick_bound, (one, two)))
+    certificate = rs.plan(one + two, COST, method="hdmm").certificate
+    assert certificate.gap < 0.2  # half of what was asked was left out: 1.8
+
+
+@pytest.mark.parametrize("family", [rs.prefix, rs.identity, rs.ranges, rs.width(7)], ids=str)
+def test_families_on_thousands_of_cells_have_a_bound(family):
+    work = rs.table(rs.Schema.of_sizes([2500, 3]), a0=family, a1=rs.prefix)
+    assert quick_bound(work + rs.table(work.schema, ["a1"])) > 0
+
+
+def test_some_cells_of_a_family_bound_it_from_below(monkeypatch):
+    work = rs.table(rs.Schema.of_sizes([120]), a0=rs.prefix)
+    best = rs.bounds.dual(work)
+    monkeypatch.setattr("residua.bounds.quick.BOUND_CELLS", 100)
+    monkeypatch.setattr("residua.bounds.quick.FEW_CELLS", 60)
+    for entries in (10**6, 0):  # row by row, or from the gram
+        monkeypatch.setattr("residua.bounds.quick.FEW_ENTRIES", entries)
+        assert 0.5 * best < quick_bound(work) <= best
+    monkeypatch.setattr("residua.bounds.quick.WIDEST", 0)
+    assert quick_bound(work) == 0

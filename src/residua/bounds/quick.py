@@ -59,21 +59,18 @@ def _together(work: Workload, operations: float) -> float:
     work = Workload(work.schema, parts)
     asked, found = Asked(work), 0.0
     families = [queries for part in parts for queries in part.families]
-    if max(map(ways_of, parts)) > 2 or any(queries.cells > BOUND_CELLS for queries in families):
+    sets = [tuple(sorted(part.attributes)) for part in parts if isinstance(part, Table)]
+    crowded = len(set(sets)) < len(sets)  # where all tables of a pair but one may be left out
+    joint = any(len(queries.sizes) > 1 for queries in families)
+    large = any(queries.cells > BOUND_CELLS for queries in families)
+    few = max(map(ways_of, parts)) <= 2
+    if not large and (few or joint):
         with suppress(Infeasible):
-            found = wide_dual(work, asked, operations)
-    if found == 0 or any(len(queries.sizes) > 1 for queries in families):
+            found = product_dual_at(work, asked.weights, QUICK_PAIRS, QUICK_SHARED)
+    if found == 0 or crowded or not few:
         with suppress(Infeasible):
-            found = max(found, product_dual_at(work, asked.weights, QUICK_PAIRS, QUICK_SHARED))
-    return found or _wide_at_last(work, asked, operations)
-
-
-def _wide_at_last(work: Workload, asked: Asked, operations: float) -> float:
-    """The bound for tables on any number of attributes where that for pairs is out of reach."""
-    try:
-        return wide_dual(work, asked, operations)
-    except Infeasible:
-        return 0.0
+            found = max(found, wide_dual(work, asked, operations))
+    return found
 
 
 def _narrow(work: Workload) -> Iterator[Table | TableRun]:

@@ -64,25 +64,29 @@ def _frames(orbits: Integers, asked: Asked) -> dict[int, Frame]:
 
 def _affordable(tables: Sequence[Table], frames: Mapping[int, Frame], operations: float) -> dict[int, int]:
     """For each attribute how many coordinates are kept: as many as these operations allow."""
-    sets = {tuple(sorted(table.attributes)) for table in tables}
-    inside = _inside(sets)
+    asked: dict[tuple[int, ...], set[frozenset[Factor]]] = {}
+    for table in tables:
+        asked.setdefault(tuple(sorted(table.attributes)), set()).add(frozenset(table.factors))
+    shared = _inside(asked).union(own for own, each in asked.items() if len(each) > 1)
     chosen = dict.fromkeys(frames, 0)
     for loss in LOSSES:
         counts = {at: frame.count_for(loss) for at, frame in frames.items()}
-        if _operations(sets, inside, counts) > operations:
+        if _operations(shared, asked.keys() - shared, counts) > operations:
             break
         chosen = counts
     return chosen
 
 
-def _operations(sets: set[tuple[int, ...]], inside: set[tuple[int, ...]], counts: Mapping[int, int]) -> float:
-    """About what it takes to evaluate the tables on these sets of attributes in kept coordinates."""
-    shared = sum(math.prod(counts[at] for at in own) for own in inside)
+def _operations(
+    shared: Iterable[tuple[int, ...]], single: Iterable[tuple[int, ...]], counts: Mapping[int, int]
+) -> float:
+    """About what it takes to evaluate tables in kept coordinates: sets that they share, and of one each."""
+    width = sum(math.prod(counts[at] for at in own) for own in shared)
     own = 0.0
-    for each in sets - inside:
+    for each in single:
         rows = math.prod(1.0 + counts[at] for at in each)
         own += 4 * rows * (rows - math.prod(counts[at] for at in each)) ** 2
-    return NODES * (8 * shared**3 + own)
+    return NODES * (8.0 * width**3 + own)
 
 
 class _Cut:
