@@ -5,13 +5,17 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from placed_plans import some_plan
+from placed_plans import shuffled_places, some_plan
+from typer.testing import CliRunner
 
 import residua as rs
 from residua import _files
+from residua.accuracy.reliability import Reliability
+from residua.cli import app
 from residua.errors import FileFormatError, Infeasible, NotInSpan
 from residua.kernel import measuring, parts
 from residua.release.parts import MeasuredParts
+from residua.report import release_contents
 from residua.strategy.parts import parts_of
 from residua.verify import verify
 
@@ -327,3 +331,54 @@ def test_names_of_very_many_places_are_read_back_from_files(plan, tmp_path, monk
     monkeypatch.setattr("residua.schema.hierarchy.SPELT_OUT", 10)
     plan.save(tmp_path / "a.plan")
     assert rs.Plan.load(tmp_path / "a.plan").schema == plan.schema
+
+
+SPEC = """\
+schema:
+  fields:
+  - {name: place, type: string, residua: {hierarchy: {levels: [state, county, tract], path: places.csv}}}
+  - {name: sex, type: string, constraints: {enum: [F, M]}}
+tables:
+- {columns: [sex], levels: place}
+privacy: {definition: zcdp, rho: 0.5}
+method: places
+data: people.csv
+ledger: budget.db
+output: {answers: answers.parquet, release: people.release}
+"""
+
+
+def run(*words):
+    result = CliRunner().invoke(app, [str(word) for word in words])
+    assert result.exit_code == 0, result.output
+    return result.stdout
+
+
+def test_the_command_line_measures_answers_and_verifies_parts(tmp_path, monkeypatch):
+    from pyarrow import parquet
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("residua.cli.releasing.parts_of", lambda strategy: parts_of(strategy, most=150))
+    places = shuffled_places(np.random.default_rng(0), 200)
+    rows = "\n".join(",".join(path) for path in places.paths)
+    (tmp_path / "places.csv").write_text(f"state,county,tract\n{rows}\n")
+    draw = np.random.default_rng(1)
+    people = [f"t{at},{'FM'[sex]}" for at, sex in draw.integers(0, [200, 2], (500, 2)).tolist()]
+    (tmp_path / "people.csv").write_text("place,sex\n" + "\n".join(people) + "\n")
+    (tmp_path / "people.yaml").write_text(SPEC)
+    run("budget", "create", "budget.db", "--zcdp", "1", "--dataset", "people-2024")
+    assert "numbers in all" in run("plan", "people.yaml")
+    run("release", "people.yaml", "--memory-limit", "400MB")
+    release = rs.Release.load("people.release")
+    assert isinstance(release.measurements, MeasuredParts)
+    assert rs.Ledger.open("budget.db").entries()[0].release_hash == release.hash
+    found = parquet.read_table("answers.parquet")
+    assert np.allclose(found.column("value"), release.values())
+    run("answer", "people.release", "-o", "folder", "--by", "place.state")
+    assert len(list((tmp_path / "folder").iterdir())) >= 4
+    assert "parts" in run("verify", "people.release")
+    assert "released" in run("budget", "show", "budget.db", "--json") or release.hash in run(
+        "budget", "show", "budget.db", "--json"
+    )
+    contents = release_contents(release, level=0.95, title=None, reliability=Reliability(None, "mark"))
+    assert contents.tables
