@@ -35,7 +35,7 @@ NEAR = 1e-3  # of the value: a distance from the bound at which nothing else is 
 
 def places(work: Workload, tolerance: float, progress: Progress | None = None) -> Draft:
     """Nodes of a hierarchy measured, each with its own precision; the other attributes split as always."""
-    found = _placed(work)
+    found = placed(work)
     ways: list[Callable[[], Draft | None]] = [
         lambda: _by_subsets(found, work, tolerance, progress),
         lambda: None if (own := _grouped(found)) is None else _by_subsets(own, work, tolerance, progress),
@@ -56,7 +56,8 @@ def _grouped(found: Placed) -> Placed | None:
     return found.grouped() if sum(found.nest.tree.sizes) <= GROUPED_PLACES else None
 
 
-def _placed(work: Workload) -> Placed:
+def placed(work: Workload) -> Placed:
+    """What a workload asks of the nodes of a hierarchy; Infeasible where it asks for other things."""
     found = Placed.of(work)
     if found is None:
         raise Infeasible(
@@ -78,7 +79,7 @@ def _by_subsets(found: Placed, work: Workload, tolerance: float, progress: Progr
     shares = [own[node] for own, node in zip(solution.precisions, stands, strict=True)]
     strategy = _strategy(found, blocks, shares)
     asked = by_node(found.by_table(), stands, small)
-    bound = _bound(found, work.schema.sizes, small, summed, solution.precisions, asked)
+    bound = places_bound(found, work.schema.sizes, small, summed, solution.precisions, asked)
     if bound is None:
         return Draft(strategy, solution.lower_bound, "this block structure", None, base.spans)
     return Draft(strategy, bound, "all mechanisms", None, base.spans)
@@ -94,7 +95,7 @@ def places_targets(work: Workload, caps: Caps, tolerance: float, progress: Progr
     limits = [float(cap) for part, cap in zip(work.parts, caps, strict=True) for _ in part]
     pairs = zip(work.parts, caps, strict=True)
     strict = Workload(work.schema, tuple(replace(part, weight=1 / float(cap)) for part, cap in pairs))
-    found = _placed(strict)
+    found = placed(strict)
     base = _split(found.others(strict), tolerance, progress)
     blocks = _Blocks(base.strategy)
     tree, stands = merged(found.nest.tree, marks(found.by_table()))
@@ -133,10 +134,10 @@ def _targets_bound(
     for own, table, price in zip(capped, owners, solution.prices, strict=True):
         asked[own.level][own.nodes, table] += price[:, 0] / found.tables[table][0].count
         weights[own.level][own.nodes] += price @ own.rows
-    return _bound(found, sizes, tree, weights, solution.precisions, asked)
+    return places_bound(found, sizes, tree, weights, solution.precisions, asked)
 
 
-def _bound(
+def places_bound(
     found: Placed,
     sizes: Sequence[int],
     tree: Tree,

@@ -25,6 +25,7 @@ from residua.methods.hdmm.demand import lower_bound
 from residua.methods.hdmm.kron import joint, kron, nested, union
 from residua.methods.hdmm.marginals import marginals
 from residua.methods.hdmm.p_identity import Found
+from residua.methods.laplace_places import laplace_places
 from residua.methods.places import places, places_targets
 from residua.methods.scales.loss import block_loss
 from residua.methods.scales.loss_rounds import by_rounds
@@ -217,6 +218,16 @@ def hdmm(work: Workload, law: NoiseLaw, progress: Progress | None = None) -> Dra
     return best_of(work, [*ways, *(partial(way, work, law, progress, bound) for way in others)])
 
 
+def auto_laplace(work: Workload, tolerance: float, progress: Progress | None = None) -> Draft:
+    """The best that HDMM finds, or places measured at several levels where tables ask for such."""
+    search = partial(hdmm, work, "laplace", progress)
+    if not any(work.schema.attributes[at].levels for at in work.attributes):
+        return search()
+    widest = max(work.schema.sizes[at] for at in work.attributes)
+    ways: list[Way] = [partial(laplace_places, work, tolerance, progress), search]
+    return best_of(work, ways[: 2 if widest <= COMPARED_PLACES else 1], ways[1:])
+
+
 def _hdmm_union(work: Workload, law: NoiseLaw, progress: Progress | None = None) -> Draft:
     return best_of(work, [partial(way, work, law, progress) for way in (nested, union)])
 
@@ -244,9 +255,8 @@ _METHODS: dict[NoiseLaw, dict[str, Method]] = {
         "places": places,
         **_of_either_law("gaussian"),
     },
-    "laplace": _of_either_law("laplace"),
+    "laplace": {"auto": auto_laplace, "places": laplace_places, **_of_either_law("laplace")},
 }
-_METHODS["laplace"] = {"auto": _METHODS["laplace"]["hdmm"], **_METHODS["laplace"]}
 BUILT_IN = {law: tuple(sorted(own)) for law, own in _METHODS.items()}
 """The names of those that are there whatever is registered."""
 

@@ -6,8 +6,10 @@ and every path is tight; the shares are found by L-BFGS on their logits. No choi
 nodes does better than the bound that the slopes prove (claim T-003).
 """
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from itertools import product
 
 import numpy as np
 
@@ -55,6 +57,33 @@ def solve_tree(tree: Tree, weights: Sequence[Array], gap: float = 1e-4, steps: i
             break
     assert best is not None
     return best
+
+
+def solve_laplace(tree: Tree, weights: Sequence[Array], rounds: int = 10, starts: int = 3) -> list[Array]:
+    """Costs of nodes with Laplace noise, (nodes, 1) a level, that add up to 1 along paths: the best found.
+
+    Variances are not convex in the costs of Laplace noise: levels that are better left alone are found by
+    trying every choice of them, and the best few are searched from (claim T-017).
+    """
+    problem = _Shares(tree, [np.asarray(each, dtype=float) for each in weights], power=2)
+    levels = np.array([own.sum() for own in problem.weights])
+    tried = []
+    for chosen in product((False, True), repeat=tree.depth):
+        kept = np.append(chosen, True)  # what is asked of the last level nothing else tells
+        shares = np.where(kept, np.cbrt(np.maximum(levels, 1e-3 * levels.max())), 0.0)
+        at = problem.start([np.array([own]) for own in shares / shares.sum()])
+        tried.append((problem.value(at, np.ones(len(at)))[0], at))
+    best = None
+    for _, at in sorted(tried, key=lambda each: each[0])[:starts]:
+        value = math.inf
+        for _ in range(rounds):
+            at, moved = problem.searched(at)
+            before, value = value, problem.value(at, np.ones(len(at)))[0]
+            if moved < 2 or value > before * (1 - 1e-5):
+                break
+        best = (value, at) if best is None or value < best[0] else best
+    assert best is not None
+    return [np.sqrt(2.0 * own) for own in problem.precisions(best[1])[0]]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -139,10 +168,13 @@ class _Largest:
 
 
 class _Shares:
-    """Precisions as functions of logits, one for every open channel of a node and one for what is below."""
+    """Precisions as functions of logits, one for every open channel of a node and one for what is below.
 
-    def __init__(self, tree: Tree, weights: list[Array]) -> None:
-        self.tree, self.weights = tree, weights
+    What costs x has precision `x^power / power`: x itself for Gaussian noise, half of its square for Laplace.
+    """
+
+    def __init__(self, tree: Tree, weights: list[Array], power: int = 1) -> None:
+        self.tree, self.weights, self.power = tree, weights, power
         self.loss: Loss = lambda final: (_weighted(weights, final), weights)
         self.open = _open(tree, weights)
         self.masks = []  # (nodes, channels + 1)
@@ -168,9 +200,9 @@ class _Shares:
         )
         return found.x / scale, int(found.nit)
 
-    def start(self) -> Array:
-        """Logits of the shares that are best on a regular tree of the same sizes."""
-        precisions = _regular(self.tree, self.weights)
+    def start(self, precisions: Sequence[Array] | None = None) -> Array:
+        """Logits of costs, (channels,) a level; by default the best on a regular tree of the same sizes."""
+        precisions = _regular(self.tree, self.weights) if precisions is None else precisions
         left = 1.0
         found = []
         for level, mask in enumerate(self.masks):
@@ -190,7 +222,7 @@ class _Shares:
             table = np.exp(np.maximum(table - np.where(np.isfinite(largest), largest, 0.0), FARTHEST)) * mask
             table /= np.maximum(table.sum(axis=1, keepdims=True), 1e-300)
             shares.append(table)
-            found.append(left[:, None] * table[:, :-1])
+            found.append((left[:, None] * table[:, :-1]) ** self.power / self.power)
             if level < self.tree.depth:
                 left = (left * table[:, -1])[self.tree.parents[level]]
         return found, shares, self._left(shares)
@@ -206,7 +238,7 @@ class _Shares:
         precisions, shares, left = self.precisions(scaled / scale)
         found = passes(self.tree, precisions)
         value, weights = self.loss(found.final)
-        by_precision = slopes(self.tree, found, weights)
+        by_precision = self._by_cost(slopes(self.tree, found, weights), precisions)
         at_left: list[Array] = [np.empty(0)] * (self.tree.depth + 1)
         result: list[Array] = [np.empty(0)] * (self.tree.depth + 1)
         for level in range(self.tree.depth, -1, -1):
@@ -219,11 +251,17 @@ class _Shares:
             result[level] = inner[self.masks[level]]
         return value, np.concatenate(result) / scale
 
+    def _by_cost(self, slope: list[Array], precisions: list[Array]) -> list[Array]:
+        """Slopes in what measurements cost, from those in their precisions."""
+        if self.power == 1:
+            return slope
+        return [a * np.sqrt(2.0 * b) for a, b in zip(slope, precisions, strict=True)]
+
     def scale(self, logits: Array) -> Array:
         """Roots of what each share does to the value: the steps of large and small nodes become alike."""
         precisions, shares, _ = self.precisions(logits)
         found = passes(self.tree, precisions)
-        by_precision = slopes(self.tree, found, self.loss(found.final)[1])
+        by_precision = [self.power * own for own in slopes(self.tree, found, self.loss(found.final)[1])]
         parts = [-a * b for a, b in zip(by_precision, precisions, strict=True)]
         below: list[Array] = [parts[-1].sum(axis=1)]
         for level in range(self.tree.depth - 1, -1, -1):
