@@ -2,12 +2,12 @@
 
 import os
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import cached_property, partial
 from itertools import chain
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -66,6 +66,8 @@ class Release(Asks, Relates, Compares, Derives, Tabulates):
     audit: Manifest
     origin: Content | None = field(default=None, init=False)
     """What a file of format 1 holds of this release, which its hash is of; None for any other."""
+    told: str = field(default="", init=False)
+    """The public facts that answers are given, in words."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "audit", MappingProxyType(dict(self.audit)))
@@ -85,7 +87,7 @@ class Release(Asks, Relates, Compares, Derives, Tabulates):
 
     @cached_property
     def _estimator(self) -> Estimator:
-        if isinstance(self.measurements, MeasuredParts):
+        if isinstance(self.measurements, MeasuredParts) and not self.told:
             return self.measurements.estimator
         return self.plan.strategy.answerer.estimator(self.estimates)
 
@@ -146,8 +148,9 @@ class Release(Asks, Relates, Compares, Derives, Tabulates):
 
     @property
     def marks(self) -> dict[str, str]:
-        """What every table of answers carries along: whether they are simulated."""
-        return {"residua.simulated": str(self.simulated).lower()}
+        """What every table of answers carries along: whether they are simulated, and facts they are given."""
+        facts = {"residua.facts": self.told} if self.told else {}
+        return {"residua.simulated": str(self.simulated).lower()} | facts
 
     def _tables(self, work: Workload, level: float) -> Iterator[tuple[Table, Sequence[Slices]]]:
         """Each table with its figures; tables that differ in names only are answered some at a time."""
@@ -238,6 +241,8 @@ class Release(Asks, Relates, Compares, Derives, Tabulates):
         """
         from residua.report import release_contents, write_report  # seldom needed, and not quick to load
 
+        if self.told:
+            raise DataError("reports are of the release itself, without facts")
         rule = Reliability(reliability, unreliable)
         write_report(release_contents(self, level=level, title=title, reliability=rule), path, plots)
 
@@ -246,28 +251,28 @@ class Release(Asks, Relates, Compares, Derives, Tabulates):
         warning = [(WARNING, SIMULATED)] if self.simulated else []
         privacy = [("Privacy", line.strip()) for line in self.plan.privacy.describe().splitlines()]
         made = [("Measured", str(self.audit["time"])), ("Release", self.hash)]
-        return [*warning, *privacy, *made, ("Made by", f"Residua {self.audit['residua']}")]
+        taken = f"taken as exactly true, without protection: {self.told}"
+        given = [("Public facts", taken)] if self.told else []
+        return [*warning, *privacy, *made, *given, ("Made by", f"Residua {self.audit['residua']}")]
 
     def covariance(self, left: Workload, right: Workload) -> Array:
         """Covariance of the answers to two workloads, shape (left.count, right.count)."""
         return self.plan.covariance(left, right)
 
-    def with_facts(self, facts: "Fact | Iterable[Fact]") -> "InformedRelease":
+    def with_facts(self, facts: "Fact | Iterable[Fact]") -> "Release":
         """The release given what is publicly known: unbiased answers that agree with it, with less error.
 
         Facts are made by `residua.known` and `residua.impossible`: totals of places, or of anything else that
         the plan measures, and places where nobody can be. They are taken as exactly true, are shown as they
-        are, and are not protected by the privacy of the release.
+        are, and are not protected by the privacy of the release. Files hold the release without them.
         """
-        from residua.postprocess.facts import facts_of, told
         from residua.postprocess.informed import informed
 
-        given = facts_of(facts, self.plan.schema)
-        if not given:
-            raise DataError("give a public fact, made by rs.known or rs.impossible")
-        words = told(given, 3)
-        found = InformedRelease(informed(self.plan, given), self.measurements, self.audit, words, self.hash)
-        assert found._estimator  # refuses what contradicts itself
+        plan, words = informed(self.plan, facts)
+        found = replace(self, plan=plan)
+        for name, value in (("told", words), ("origin", self.origin), ("hash", self.hash)):
+            object.__setattr__(found, name, value)
+        assert found._estimator  # refuses facts that contradict each other
         return found
 
     def nonnegative(self, facts: "Fact | Iterable[Fact]" = (), *, replicates: int = 20) -> "Processed":
@@ -321,6 +326,8 @@ class Release(Asks, Relates, Compares, Derives, Tabulates):
 
     def save(self, path: _files.Target) -> None:
         """Write the release to one file, given by its path or open for writing; part by part."""
+        if self.told:
+            raise DataError("facts are not kept in files; save the release itself, and give it them again")
         self.plan.workload.refuse_unreadable()
         _files.write(path, "release", *self._content(), self._version, self.measurements.parts or ())
 
@@ -391,37 +398,3 @@ def rehearsal(plan: Plan, note: str = "") -> Release:
     zeros = [np.zeros((len(batch.subsets), batch.rows), dtype=np.int64) for batch in plan.batches]
     audit = audit_record(plan, datetime.now(UTC), None, note, simulated=True)
     return Release(plan, Measurements(tuple(zeros)), audit)
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class InformedRelease(Release):
-    """Answers of a release given public facts; made by `release.with_facts`.
-
-    They are unbiased, and their errors right, if the facts are true. The privacy is that of the release: it
-    covers what was measured, not the facts.
-    """
-
-    told: str
-    of: str
-
-    def facts(self) -> list[tuple[str, str]]:
-        """What readers of its tables should know, the public facts included."""
-        return [*super().facts(), ("Public facts", f"taken as exactly true, without protection: {self.told}")]
-
-    @property
-    def marks(self) -> dict[str, str]:
-        """What every table of answers carries along."""
-        return {**super().marks, "residua.facts": self.told}
-
-    @cached_property
-    def hash(self) -> str:
-        """The hash of the release that these answers come from."""
-        return self.of
-
-    def save(self, path: _files.Target) -> None:
-        """Refused: a release is what was measured."""
-        raise DataError("facts are not kept in files; save the release itself, and give it the facts again")
-
-    def report(self, path: str | os.PathLike[str], **options: Any) -> None:
-        """Refused: a report is about what was measured."""
-        raise DataError("reports are of the release itself, without facts")
