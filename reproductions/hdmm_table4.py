@@ -18,7 +18,7 @@ from _products import ALLOWED
 from hdmm_table5 import PERMUTATION_SPREAD, WORKLOADS, mean_over_permutations
 from numpy.typing import NDArray
 
-from residua.linalg.matrices import inverse_gram
+from residua.linalg.grams import inverse_gram
 from residua.methods.baselines import at_cost_one, hb_matrix, hierarchical_matrix, tree_for, wavelet_matrix
 from residua.methods.hdmm.p_identity import opt0
 from residua.solve.cells import bracket

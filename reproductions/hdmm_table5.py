@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
 import residua as rs
-from residua.linalg.matrices import inverse_gram
+from residua.linalg.grams import inverse_gram
 from residua.methods.baselines import hierarchical_matrix, wavelet_matrix
 from residua.solve.cells import bracket, solve_cells
 from residua.workload.intervals import Prefix, Ranges, Width

@@ -13,7 +13,8 @@ from typing import TypeVar
 import numpy as np
 
 from residua._arrays import Array, Integers, Subsets
-from residua.linalg.matrices import Measure, distinct_rows, join, project, same_gram, standing_rows
+from residua.linalg.grams import same_gram
+from residua.linalg.matrices import Measure, distinct_rows, join, project, standing_rows
 from residua.strategy.build import centred_span, integer_span, product_span
 from residua.workload import Combined, Queries, Table, TableRun, Workload
 from residua.workload.tables import choices, refuse_wide_tables, splits, without_totals

@@ -5,7 +5,8 @@ import pytest
 from flint import acb_mat, arb_mat, ctx, fmpq, fmpq_mat
 from numpy.typing import NDArray
 
-from residua.linalg.matrices import independent_rows, inverse_gram, pseudo_inverse
+from residua.linalg.grams import inverse_gram
+from residua.linalg.matrices import independent_rows, pseudo_inverse
 
 Array = NDArray[np.float64]
 

@@ -9,15 +9,8 @@ from typing import Any, TypeVar
 import numpy as np
 
 from residua._arrays import AnyArray, Array, Integers, Subset, Subsets
-from residua.linalg.matrices import (
-    VANISHING,
-    Measure,
-    distinct_rows,
-    inverse_gram,
-    join,
-    pseudo_inverse,
-    spread,
-)
+from residua.linalg.grams import inverse_gram
+from residua.linalg.matrices import VANISHING, Measure, distinct_rows, join, pseudo_inverse, spread
 from residua.workload import Factor
 
 T = TypeVar("T")

@@ -19,8 +19,8 @@ from residua.answering.blocks import Blocks, Measured, ascending, by_block, oute
 from residua.answering.coupled.answerer import Coupled
 from residua.answering.protocol import Answerer, Estimates, not_in_span
 from residua.errors import WorkloadError
+from residua.linalg.grams import sure_root
 from residua.linalg.matrices import along_axes, join
-from residua.linalg.triangles import sure_root
 from residua.workload import Factor, Table
 
 RANK_RATIO = 1e-11

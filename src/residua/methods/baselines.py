@@ -15,7 +15,7 @@ from residua._limits import BASELINE_CELLS, BASELINE_ENTRIES
 from residua.answering.blocks import Placed, Shape
 from residua.errors import Infeasible
 from residua.kernel.measurement import column_costs
-from residua.linalg.matrices import inverse_gram
+from residua.linalg.grams import inverse_gram
 from residua.methods.draft import Draft
 from residua.methods.hdmm.demand import lower_bound
 from residua.methods.hdmm.marginals import Weighing, plain_kernels, weighing_of, weighted_strategy

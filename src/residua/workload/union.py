@@ -13,8 +13,8 @@ from residua._limits import DENSE_CELLS, EXTREME, MANY_WAYS, PRODUCT_ENTRIES, SA
 from residua._notebook import MOST, shown
 from residua._text import visible
 from residua.errors import Infeasible, SchemaError, WorkloadError
+from residua.linalg.grams import sure_root
 from residua.linalg.matrices import independent_rows, join, spread, sum_out
-from residua.linalg.triangles import sure_root
 from residua.schema import Schema
 from residua.schema.coding import hint
 from residua.workload.manifests import parts_from_manifest, parts_record, refuse_unreadable

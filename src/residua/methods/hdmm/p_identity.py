@@ -8,7 +8,8 @@ from hashlib import sha256
 import numpy as np
 
 from residua._arrays import Array, Integers
-from residua.linalg.matrices import inverse_gram, threads_for
+from residua.linalg.grams import inverse_gram
+from residua.linalg.matrices import threads_for
 from residua.methods.hdmm.demand import Chain, chain_of
 from residua.privacy import NoiseLaw
 from residua.solve.cells import solve_cells

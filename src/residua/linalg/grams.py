@@ -1,0 +1,58 @@
+"""Gram matrices: roots of those that are surely of full rank, inverses, and whether two are the same."""
+
+import math
+
+import numpy as np
+
+from residua._arrays import Array
+from residua.linalg.matrices import RANK_RATIO, SAME, triangle_inverse
+
+SURE_GRAM = 1e7  # at most the ratio of eigenvalues of a gram whose root has digits enough
+
+
+def sure_root(gram: Array) -> tuple[Array, Array] | None:
+    """The upper triangle R with `R'R = gram`, and its inverse; None where the rank is not surely full.
+
+    A few times quicker than a QR decomposition of the rows, and as good where eigenvalues are alike.
+    """
+    try:
+        root = np.ascontiguousarray(np.linalg.cholesky(gram).T)
+    except np.linalg.LinAlgError:
+        return None
+    inverse = triangle_inverse(root)
+    # The square of the largest singular value is at most the largest sum of a row times that of a column.
+    ratio = math.prod(float(np.linalg.norm(each, kind)) for each in (root, inverse) for kind in (1, np.inf))
+    return (root, inverse) if ratio <= SURE_GRAM else None
+
+
+def inverse_gram(rows: Array) -> tuple[Array, Array | None]:
+    """Pseudo-inverse of `rows' rows`, and the projector on the row space (None if that is everything)."""
+    count, columns = rows.shape
+    if count >= columns:
+        triangle = np.asarray(np.linalg.qr(rows, mode="r"))
+        pivots = np.abs(np.diagonal(triangle))
+        if pivots.min() > RANK_RATIO * pivots.max():
+            inverse = triangle_inverse(triangle)
+            return np.asarray(inverse @ inverse.T), None
+    else:
+        basis, upper = np.linalg.qr(rows.T)
+        pivots = np.abs(np.diagonal(upper))
+        if pivots.min() > RANK_RATIO * pivots.max():
+            inverse = basis @ triangle_inverse(upper).T
+            return np.asarray(inverse @ inverse.T), np.asarray(basis @ basis.T)
+    _, scales, right = np.linalg.svd(rows, full_matrices=False)
+    kept = right[scales > RANK_RATIO * scales[0]]
+    inverse = kept.T / scales[scales > RANK_RATIO * scales[0]]
+    return np.asarray(inverse @ inverse.T), np.asarray(kept.T @ kept)
+
+
+def same_gram(one: Array, two: Array) -> bool:
+    """Whether `R'R` of two roots agrees in every direction, light or heavy: `two = M one`, M orthogonal."""
+    if np.array_equal(one, two):
+        return True
+    if one.shape != two.shape:
+        return False
+    basis, upper = np.linalg.qr(one.T)
+    turn = np.linalg.solve(upper, (two @ basis).T).T  # one = upper' basis'
+    lost = np.linalg.norm(two - turn @ one, axis=1) > SAME * np.linalg.norm(two, axis=1)
+    return not lost.any() and bool(np.abs(turn.T @ turn - np.eye(len(turn))).max() < SAME)
