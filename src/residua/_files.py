@@ -65,6 +65,11 @@ class Parts:
     path: Target
     hashes: tuple[str, ...]
 
+    @classmethod
+    def of(cls, path: Target, hashes: Iterable[str]) -> "Parts":
+        """The parts of the file at a path, wherever the current folder will be."""
+        return cls(Path(path).absolute() if isinstance(path, str | os.PathLike) else path, tuple(hashes))
+
     def __len__(self) -> int:
         return len(self.hashes)
 
@@ -251,7 +256,7 @@ def read(path: Target, kind: str) -> Container:
     parts = head.get("parts", [])
     if not isinstance(parts, list) or others != [PART.format(at) for at in range(len(parts))]:
         raise FileFormatError(f"{path} was not written by Residua: its parts are not those it lists")
-    listed = Parts(path, tuple(map(str, parts))) if parts else None
+    listed = Parts.of(path, map(str, parts)) if parts else None
     return Container(head["content"], _arrays(path, blob), str(claimed), head["version"], listed)
 
 

@@ -181,10 +181,11 @@ class DuckDBEngine(Rereading):
         if self._records is None:
             self.tally([()])  # finds out how files have to be read
         tally, kept = Occurring(self.sizes, sets, self._shares), 0
+        most = min(WAITING, self.cells_at_once // 4)  # each waits with a copy of it, and in order again
         for codes in self._blocks(progress):
             tally.add(extended(codes, self._derived))
             kept += len(codes[0])
-            if tally.waiting >= WAITING:
+            if tally.waiting >= most:
                 yield from tally.pieces()
         yield from tally.pieces()
         self._records = kept

@@ -188,12 +188,25 @@ class Occurring(Tally):
         for at, found in enumerate(self._waiting):
             if found:
                 places = np.concatenate([own for own, _ in found])
-                weights = np.concatenate([np.broadcast_to(weight, own.shape) for own, weight in found])
+                plain = all(np.ndim(weight) == 0 and weight == 1 for _, weight in found)
+                weights = [] if plain else [np.broadcast_to(weight, own.shape) for own, weight in found]
                 found.clear()
-                order = np.argsort(places)
-                first = np.flatnonzero(np.diff(places[order], prepend=-1))
-                yield at, places[order[first]], np.add.reduceat(weights[order], first)
+                yield at, *(_added_up(places, np.concatenate(weights)) if weights else _counted(places))
         self.waiting = 0
+
+
+def _counted(places: Integers) -> tuple[Integers, Integers]:
+    """Different places, increasing, and how often each is there; the given ones are put in order."""
+    places.sort()
+    first = np.flatnonzero(np.diff(places, prepend=-1))
+    return places[first], np.diff(first, append=len(places))
+
+
+def _added_up(places: Integers, weights: Integers) -> tuple[Integers, Integers]:
+    """Different places, increasing, and the sum of the weights of each."""
+    order = np.argsort(places)
+    first = np.flatnonzero(np.diff(places[order], prepend=-1))
+    return places[order[first]], np.add.reduceat(weights[order], first)
 
 
 def narrowest(cells: int) -> type[np.unsignedinteger[Any]]:

@@ -164,7 +164,7 @@ class PartsWriter:
         measured = described(self.strategy, self.above, self.sums, arrays)
         content = {"plan": manifest, "measurements": measured, "audit": dict(audit)}
         hashes = self._writer.finish(content, arrays, self.plan.version)
-        return MeasuredParts(self.strategy, self.above, self.sums, Parts(path, hashes))
+        return MeasuredParts(self.strategy, self.above, self.sums, Parts.of(path, hashes))
 
     def close(self) -> None:
         """End the file, which is none if it was not finished."""
