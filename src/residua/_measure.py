@@ -21,7 +21,7 @@ from residua.noise import Source
 from residua.plans import Plan
 from residua.release import Measurements, Release, audit_record, rehearsal
 from residua.release.parts import PartsWriter, rehearsed
-from residua.strategy.parts import counted_at_once, parts_of
+from residua.strategy.parts import StrategyParts, counted_at_once, parts_of
 from residua.strategy.strategy import refuse_uncounted
 
 ROOM_FOR_ENTRY = 2**16  # bytes: the entry of a ledger in the audit record is shorter
@@ -126,17 +126,34 @@ def measured_into(
             release = released(plan, data, source, book, **given)
             release.save(stream)
     else:
-        from residua.kernel.parts import noisy_parts  # seldom needed
-
-        def record(paid: Mapping[str, str] | None) -> Manifest:
-            return audit_record(plan, datetime.now(UTC), paid, note, simulated=book is None, period=period)
-
-        room = rehearsed(plan, parts, record(None)) + ROOM_FOR_ENTRY
-        with whole_file(path, room) as stream, closing(PartsWriter(stream, plan, parts)) as writer:
-            paid = noisy_parts(plan, parts, data, source, book, writer.write, **given)
-            audit = record(paid)
-            release = Release(plan, writer.finish(audit, path), audit)
+        release = released_in_parts(path, plan, parts, data, source, book, **given)
     return release
+
+
+def released_in_parts(
+    path: str | os.PathLike[str],
+    plan: Plan,
+    parts: StrategyParts,
+    data: object,
+    source: Source,
+    book: Ledger | None,
+    *,
+    note: str,
+    period: str | None = None,
+    progress: Progress | None = None,
+    engine: Opener | None = None,
+) -> Release:
+    """The same as `released`, saved part by part while it is measured."""
+    from residua.kernel.parts import noisy_parts  # seldom needed
+
+    def record(paid: Mapping[str, str] | None) -> Manifest:
+        return audit_record(plan, datetime.now(UTC), paid, note, simulated=book is None, period=period)
+
+    given: dict[str, Any] = {"note": note, "period": period, "progress": progress, "engine": engine}
+    room = rehearsed(plan, parts, record(None)) + ROOM_FOR_ENTRY
+    with whole_file(path, room) as stream, closing(PartsWriter(stream, plan, parts)) as writer:
+        audit = record(noisy_parts(plan, parts, data, source, book, writer.write, **given))
+        return Release(plan, writer.finish(audit, path), audit)
 
 
 def note_release(ledger: Ledger | str | os.PathLike[str] | None, release: Release) -> None:

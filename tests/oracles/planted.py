@@ -14,12 +14,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+from kinds import PLACES
 
 import residua as rs
 from residua import _measure
 from residua.engines import persons
 from residua.engines.memory import MemoryEngine
-from residua.kernel import cost, measuring
+from residua.kernel import cost, measuring, parts
 from residua.kernel.measurement import Measurement
 from residua.ledger import Ledger
 from residua.noise import SystemSource, laws, samplers
@@ -468,6 +469,40 @@ def a_warning_counts_what_was_dropped(patch):
         return found
 
     settled(patch, told)
+
+
+# Places that are measured in parts
+
+
+@mutant
+def the_last_part_without_noise(patch):
+    def quiet(own, batch, answers, laws, source, order, blocks=None):
+        silent = blocks is not None and len(batch.subsets) - 1 in blocks
+        return answers if silent else own(batch, answers, laws, source, order, blocks)
+
+    around(patch, parts, "noisy", quiet)
+    return rs.plan(rs.levels(PLACES, "place", ["sex"]), rs.zcdp(1), method="places")
+
+
+@mutant
+def a_part_is_drawn_before_it_is_paid_for(patch):
+    def early(own, plan, laws, source, ledger, **named):
+        source.words(4)
+        source.words(4)
+        return own(plan, laws, source, ledger, **named)
+
+    around(patch, parts, "pay", early)
+    return rs.plan(rs.levels(PLACES, "place", ["sex"]), rs.zcdp(1), method="places")
+
+
+@mutant
+def parts_without_records_are_left_without_noise(patch):
+    def spared(own, batch, answers, laws, source, order, blocks=None):
+        empty = blocks is not None and not answers.any()
+        return answers if empty else own(batch, answers, laws, source, order, blocks)
+
+    around(patch, parts, "noisy", spared)
+    return rs.plan(rs.levels(PLACES, "place", ["sex"]), rs.zcdp(1), method="places")
 
 
 # Persons of whom only some records are counted

@@ -5,6 +5,7 @@ from itertools import islice
 import planted
 import pytest
 from kinds import PLANS, SMALL, planned
+from placed_plans import some_plan
 from typer.testing import CliRunner
 
 import residua as rs
@@ -53,6 +54,13 @@ def test_whole_persons_come_go_and_change_without_an_alarm(neighbours, missing, 
     assert found.neighbours[f"one household {how} many records"] == 1
     assert found.neighbours[f"a record without an id, policy {missing}"] == 1
     assert found.neighbours["one household of many records changed in a file"] == 1
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+def test_places_are_replayed_in_parts_too(seed):
+    found = audit(some_plan(seed), rounds=1)
+    assert found.alarms == []
+    assert found.neighbours["a record removed, measured in parts"] == 1
 
 
 def test_persons_with_values_that_nobody_can_invent_are_refused_with_the_remedy(monkeypatch):

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from dataclasses import dataclass, field
 from fractions import Fraction
+from functools import partial
 from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any, ClassVar
@@ -17,11 +18,13 @@ from numpy.typing import NDArray
 
 from residua import _files
 from residua._arrays import Integers
-from residua._measure import released
+from residua._measure import released, released_in_parts
 from residua.errors import ResiduaError
 from residua.ledger import Entry, Ledger
+from residua.noise import Source
 from residua.plans import Plan
 from residua.release import Release
+from residua.strategy.parts import StrategyParts
 
 PACKAGE = Path(__file__).parents[1]
 WATCHED = ("kernel", "noise", "ledger", "_measure.py", str(Path("release", "release.py")))
@@ -118,20 +121,22 @@ class Run:
 NOTE = "a replay audit"
 
 
-def run(plan: Plan, data: object, seed: int) -> Run:
-    """Measure once, with the words of a seed and a ledger that has just enough."""
+def run(plan: Plan, data: object, seed: int, parts: StrategyParts | None = None) -> Run:
+    """Measure once, in parts or in one piece, with the words of a seed and a ledger that has just enough."""
     with tempfile.TemporaryDirectory() as folder:
         ledger = Ledger.create(Path(folder, "audit.db"), plan.budget, dataset="invented", unit=plan.unit)
         source = Recorded(seed, ledger)
         trace = Trace(source)
         said: list[str] = []
+        file = Path(folder, "a.release")
+        measure = released if parts is None else partial(_in_parts, file, parts)
         release, refusal = None, ""
         out, err = io.StringIO(), io.StringIO()
         with warnings.catch_warnings(record=True) as warned, redirect_stdout(out), redirect_stderr(err):
             warnings.simplefilter("always")
             with trace.running():
                 try:
-                    release = released(
+                    release = measure(
                         plan, data, source, ledger, note=NOTE, progress=lambda *told: said.append(repr(told))
                     )
                 except ResiduaError as error:
@@ -139,13 +144,22 @@ def run(plan: Plan, data: object, seed: int) -> Run:
         said += [str(each.message) for each in warned] + [out.getvalue(), err.getvalue()]
         stored, size = None, 0
         if release is not None:
-            release.save(Path(folder, "a.release"))
-            size = Path(folder, "a.release").stat().st_size
-            stored = _files.read(Path(folder, "a.release"), "release")
+            release.save(file)
+            size = file.stat().st_size
+            stored = _files.read(file, "release")
         entries = ledger.entries()
     return Run(
         release, refusal, trace.steps, _by_law(trace), source.asked, entries, tuple(said), stored, size
     )
+
+
+def _in_parts(
+    file: Path, parts: StrategyParts, plan: Plan, data: object, source: Source, ledger: Ledger, **given: Any
+) -> Release:
+    """A release that was measured in parts, with all its numbers in memory, as it would be without."""
+    release = released_in_parts(file, plan, parts, data, source, ledger, **given)
+    _ = release.measurements.values  # read now: the file is gone soon
+    return release
 
 
 def _by_law(trace: Trace) -> dict[Fraction, Integers]:

@@ -3,7 +3,7 @@
 import math
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from fractions import Fraction
 from pathlib import Path
@@ -33,9 +33,11 @@ from residua.ledger import Ledger
 from residua.noise import SystemSource
 from residua.plans import Plan
 from residua.privacy.budgets import integer_variances
+from residua.strategy.parts import parts_of
 from residua.version import __version__
 
 DOUBT = 7.0  # standard errors from which on noise has another variance than its law
+PARTS = 4  # about, into which a plan by places is divided
 ENOUGH = 200  # draws of one law for its variance to be looked at
 
 
@@ -122,6 +124,7 @@ def _replays(plan: Plan, rounds: int, seed: int, found: Audit) -> Iterator[str]:
             )
         with TemporaryDirectory() as folder:
             yield from _from_files(plan, base, fewer, noise, Path(folder), found)
+        yield from _by_parts(plan, base, fewer, noise, found)
         for parameter, values in whole.draws.items():
             drawn.setdefault(parameter, []).append(values)
     yield from _laws(plan, {each: np.concatenate(values) for each, values in drawn.items()})
@@ -159,6 +162,19 @@ def _from_files(
     whole, beside = (run(plan, path, noise) for path in paths)
     found.neighbours[fewer.what] += 1
     yield from _compared(plan, whole, beside, fewer, base.counted, found)
+
+
+def _by_parts(plan: Plan, base: Neighbour, fewer: Neighbour, noise: int, found: Audit) -> Iterator[str]:
+    """The same for a plan by places that is measured part by part, as large ones are."""
+    numbers = sum(len(batch.subsets) * batch.rows for batch in plan.batches)
+    parts = parts_of(plan.strategy, most=max(1, numbers // PARTS))
+    if parts is None or base.counted is None:
+        return
+    whole, beside = (run(plan, each.data, noise, parts) for each in (base, fewer))
+    yield from _alone("base data, measured in parts", plan, whole, base.counted, found)
+    less = replace(fewer, what=f"{fewer.what.removesuffix(' from a file')}, measured in parts")
+    found.neighbours[less.what] += 1
+    yield from _compared(plan, whole, beside, less, base.counted, found)
 
 
 def _alone(what: str, plan: Plan, own: Run, records: Sequence[Cells], found: Audit) -> Iterator[str]:
