@@ -17,7 +17,7 @@ from residua._arrays import Integers, Subsets
 from residua.engines import Derived, Engine, Keeps, Opener, Progress, count_marginals, engine_for, engine_with
 from residua.errors import BudgetError, DataError, LedgerError
 from residua.kernel.measurement import Measurement, refuse_few_records
-from residua.kernel.person import person_cost
+from residua.kernel.person import person_cost, refuse_dropped
 from residua.ledger import Instalment, Ledger
 from residua.linalg.classes import JointClasses
 from residua.noise import Law, Source, SystemSource, draw, simulated
@@ -157,17 +157,10 @@ def refuse_unkept(plan: Measurable) -> None:
 
 def _refuse_overspending(plan: Measurable) -> None:
     """BudgetError where the integers and noise in use cost one record more than the plan states."""
-    unit, person = plan.unit, Person.of(plan.unit, plan.schema)
-    allowed = person.allowance(plan.budget)
-    if unit.replacing and unit.id is None:
-        spent = person_cost(plan.batches, Person(Unit(unit.max_records)))
-        if spent > allowed and any(attribute.outside == "drop" for attribute in plan.schema.attributes):
-            raise BudgetError(
-                "a record whose new values are dropped is missing from every count, which costs more than "
-                f"the {plan.budget!r} that this plan states; declare outside='other' instead of 'drop', or "
-                "plan with neighbours='add_remove'"
-            )
-    if person_cost(plan.batches, person) > allowed:
+    if plan.unit.replacing:
+        refuse_dropped(plan.batches, plan.unit, plan.schema, plan.budget)
+    person = Person.of(plan.unit, plan.schema)
+    if person_cost(plan.batches, person) > person.allowance(plan.budget):
         raise BudgetError(f"this plan would spend more than the {plan.budget!r} that it states; plan again")
 
 

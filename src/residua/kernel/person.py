@@ -15,6 +15,7 @@ from operator import mul
 import numpy as np
 
 from residua._arrays import Integers
+from residua.errors import BudgetError
 from residua.kernel.cost import added_cost, replaced_cost
 from residua.kernel.measurement import (
     FITS,
@@ -30,8 +31,9 @@ from residua.kernel.measurement import (
     matrix_cost,
 )
 from residua.kernel.paths import paths_cost
-from residua.privacy import NoiseLaw
+from residua.privacy import Budget, NoiseLaw, Unit
 from residua.privacy.unit import Cap, Person
+from residua.schema import Schema
 
 Groups = Sequence[Integers]
 """For each class of a cap the cells that its records may be in."""
@@ -40,6 +42,19 @@ NOWHERE = -1
 PATTERNS = 2**14  # sums of a person's columns that are listed
 PAIRED = 2**11  # the same, where each two of them are compared
 LISTED = 2**22  # numbers in such a list
+
+
+def refuse_dropped(batches: Sequence[Measurement], unit: Unit, schema: Schema, budget: Budget) -> None:
+    """BudgetError where a record may be replaced by one that is dropped, which costs more (P-032)."""
+    if unit.id is not None or all(attribute.outside != "drop" for attribute in schema.attributes):
+        return
+    gone = person_cost(batches, Person(Unit(unit.max_records)))
+    if gone > Person.of(unit, schema).allowance(budget):
+        raise BudgetError(
+            "a record whose new values are dropped is missing from every count, which costs more than the "
+            f"{budget!r} that this plan states; declare outside='other' instead of 'drop', or plan with "
+            "neighbours='add_remove'"
+        )
 
 
 def person_cost(measurements: Sequence[Measurement], person: Person) -> Fraction:

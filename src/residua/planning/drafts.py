@@ -20,6 +20,7 @@ from residua.accuracy.figures import Figures, Fitness, Totals, certified, fitnes
 from residua.accuracy.targets import Asked, Targets, asked_of, largest_ratio, ratios_of, weighted_caps
 from residua.bounds import quick_bound
 from residua.errors import BudgetError, Infeasible, WorkloadError
+from residua.kernel.person import refuse_dropped
 from residua.linalg.matrices import independent_rows, threads_for
 from residua.methods.blocks import Optimal
 from residua.methods.coarsening import coarse_workload, coarsened_draft
@@ -316,6 +317,8 @@ def _finished(
         everywhere = known / (1.0 if objective == "loss" else bound_divisor(budget.law, most))
         certificate = replace(certificate, everywhere=everywhere if everywhere > 0 else None)
     plan = Plan(work, budget, unit, request.method, strategy, certificate, objective, ideal, released)
+    if unit.replacing:
+        refuse_dropped(plan.batches, unit, work.schema, budget)
     return replace(plan, uniform_total=uniform, undone=tuple(request.account.undone))
 
 
