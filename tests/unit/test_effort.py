@@ -7,8 +7,11 @@ import numpy as np
 import pytest
 
 import residua as rs
+from residua.methods.brief import brief
 from residua.methods.dense import dense, dense_work
-from residua.methods.effort import Account
+from residua.methods.effort import DECOMPOSED, EFFORTS, Account
+from residua.methods.smasher import smasher
+from residua.solve import cells
 
 PAIRS = rs.Schema.of_sizes([12, 9, 7])
 
@@ -109,3 +112,61 @@ def test_one_attribute_is_solved_alike_on_either_side_of_a_thousand_cells(cells:
     plan = rs.plan(work, rs.privacy_cost(1))
     assert plan.certificate.scope == "all mechanisms"
     assert np.isfinite(plan.certificate.gap)
+
+
+SURVEY = rs.Schema(
+    {
+        "age": rs.Integer(0, 99),
+        "hours": rs.Integer(0, 40),
+        "children": rs.Integer(0, 15),
+        "place": rs.Hierarchy(("state", "county"), [(f"s{at // 5}", f"c{at}") for at in range(30)]),
+        **{f"q{at}": rs.Categorical(*map(str, range(2 + at % 7))) for at in range(16)},
+    }
+)
+LATE = "SELECT q6, COUNT(*) FROM t WHERE age >= 65 {} hours < 20 GROUP BY q6"
+ADDED = {
+    "prefix": lambda: rs.table(SURVEY, age=rs.prefix, q6=rs.identity),
+    "prefixes": lambda: rs.table(SURVEY, age=rs.prefix, hours=rs.prefix),
+    "ranges": lambda: rs.table(SURVEY, age=rs.ranges),
+    "width": lambda: rs.table(SURVEY, age=rs.width(5), q6=rs.identity),
+    "buckets": lambda: rs.table(SURVEY, age=rs.buckets(range(18), range(18, 65), range(65, 100))),
+    "level": lambda: rs.table(SURVEY, place=rs.level("state"), q0=rs.identity),
+    "affine": lambda: rs.table(SURVEY, {("hours", "children"): rs.affine}),
+    "sum": lambda: rs.table(SURVEY, q6=rs.identity, age=rs.sum),
+    "and": lambda: rs.sql(SURVEY, LATE.format("AND")),
+    "or": lambda: rs.sql(SURVEY, LATE.format("OR")),
+}
+
+
+@pytest.mark.parametrize("name", ADDED)
+@pytest.mark.parametrize("ways", [1, 2])
+def test_a_table_added_to_a_survey_takes_little_work_at_quick_effort(
+    name: str, ways: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spent, bracket = 0.0, cells.bracket
+
+    def counted(root, weights, **options):
+        nonlocal spent
+        spent += DECOMPOSED * float(len(root)) ** 2 * root.shape[1]
+        return bracket(root, weights, **options)
+
+    monkeypatch.setattr(cells, "bracket", counted)
+    plan = rs.plan(rs.marginals(SURVEY, up_to=ways) + ADDED[name](), rs.privacy_cost(1), effort="quick")
+    assert spent <= 0.15 * EFFORTS["quick"]
+    assert "a search over the splits of queries" in plan.undone
+    assert plan.certificate.gap < 0.2
+    assert plan.certificate.everywhere is None or plan.certificate.everywhere <= plan.total_variance
+
+
+def test_a_plan_of_quick_effort_is_hardly_worse_and_never_better() -> None:
+    for name in ("prefixes", "and"):
+        work = rs.marginals(SURVEY, up_to=1) + ADDED[name]()
+        quick, normal = (rs.plan(work, rs.privacy_cost(1), effort=each) for each in ("quick", "normal"))
+        assert normal.ideal.rmse <= quick.ideal.rmse * (1 + 1e-4) <= 1.02 * normal.ideal.rmse
+        assert normal.undone == ("the optimum over all joint cells",)
+
+
+def test_where_a_search_only_guesses_its_start_is_tried_too() -> None:
+    schema = rs.Schema.of_sizes([40, 30, 3])
+    work = rs.marginals(schema, up_to=2) + rs.table(schema, a0=rs.prefix, a1=rs.prefix)
+    assert smasher(work, 1e-4).value <= brief(work, 1e-4).value * (1 + 1e-4)

@@ -30,11 +30,11 @@ FACTOR_GAP = 2e-5
 OPERATIONS = 3e9  # of the bound for tables on several attributes: half a second
 
 
-def quick_bound(work: Workload, operations: float = OPERATIONS) -> float:
+def quick_bound(work: Workload, operations: float = OPERATIONS, pairs: float = QUICK_PAIRS) -> float:
     """A bound for all mechanisms that takes seconds, the best of several; 0 where all are out of reach.
 
     Leaving out tables never raises the optimum (claim B-009). More operations make it better for tables on
-    three and more attributes.
+    three and more attributes; pairs of attributes that take more work than `pairs` lack some tables.
     """
     if work.invariant:
         return svd_or_nothing(work)
@@ -47,11 +47,11 @@ def quick_bound(work: Workload, operations: float = OPERATIONS) -> float:
         known = alone.setdefault(tuple(table.families), table)
         if known.weight < table.weight:
             alone[tuple(table.families)] = table
-    single = max(quick_bound(Workload(work.schema, (each,))) for each in alone.values())
-    return max(single, _together(work, operations))
+    single = max(_alone(work, each) for each in alone.values())
+    return max(single, _together(work, operations, pairs))
 
 
-def _together(work: Workload, operations: float) -> float:
+def _together(work: Workload, operations: float, pairs: float) -> float:
     """A bound for all tables but those with families on too many cells; 0 where none is to be had."""
     parts = tuple(_narrow(work))
     if not parts:
@@ -66,7 +66,7 @@ def _together(work: Workload, operations: float) -> float:
     few = max(map(ways_of, parts)) <= 2
     if not large and (few or joint):
         with suppress(Infeasible):
-            found = product_dual_at(work, asked.weights, QUICK_PAIRS, QUICK_SHARED)
+            found = product_dual_at(work, asked.weights, pairs, QUICK_SHARED)
     if found == 0 or crowded or not few:
         with suppress(Infeasible):
             found = max(found, wide_dual(work, asked, operations))
@@ -100,6 +100,13 @@ def _of_all_cells(work: Workload) -> float:
             return max(even, weighted)
     root = joint_rows(work)
     return max(svd_of_root(root), svd_of_root(root * scales))
+
+
+def _alone(work: Workload, table: Table) -> float:
+    """The bound of one table."""
+    if all(isinstance(queries, Identity) for queries in table.families):
+        return table.weight * math.prod(map(_of_family, table.families))
+    return quick_bound(Workload(work.schema, (table,)))
 
 
 def _of_family(queries: Queries) -> float:

@@ -36,11 +36,13 @@ class BlockSolver(ABC):
     """Finds a strategy of cost 1 for queries with gram `root' root`, on cells row-major over `sizes`.
 
     `products_only` if it can solve one attribute at a time alone; `asked_only` if its strategies answer
-    nothing but combinations of the block's queries.
+    nothing but combinations of the block's queries. Blocks of several products above the rank `largest` get
+    the best product of factors instead.
     """
 
     products_only: ClassVar[bool] = False
     asked_only: ClassVar[bool] = True
+    largest: ClassVar[int] = BLOCK_RANK
 
     @abstractmethod
     def solve(
@@ -243,7 +245,7 @@ class _BlockCache:
             )
         sizes, tags, measures = self._places(terms[0])
         several = self.solver.products_only and len(sizes) > 1
-        if several or math.prod(size - 1 for size in sizes) > BLOCK_RANK:
+        if several or math.prod(size - 1 for size in sizes) > self.solver.largest:
             return self._product_of(terms)
         stack = np.concatenate([self._rows(term, sizes) for term in terms])
         with threads_for(len(stack)):

@@ -51,13 +51,21 @@ class Account:
         """Work that may still be done."""
         return max(self.allowed - self.spent, 0.0)
 
+    @property
+    def brief(self) -> bool:
+        """Whether nothing is searched for that a plan can do without."""
+        return self.allowed <= EFFORTS["quick"]
+
     def affords(self, work: float, what: str) -> bool:
         """Whether work fits what is left; if not, `what` is noted as undone."""
-        if work <= self.left:
-            return True
+        if work > self.left:
+            self.leave(what)
+        return work <= self.left
+
+    def leave(self, what: str) -> None:
+        """Note as undone."""
         if what not in self.undone:
             self.undone.append(what)
-        return False
 
 
 @dataclass(slots=True)

@@ -18,6 +18,7 @@ from residua.decompose import decompose
 from residua.errors import Infeasible, NotConverged, ResiduaError, WorkloadError
 from residua.methods.baselines import BASELINES
 from residua.methods.blocks import Fourier, Given, querysmasher, solve_blocks, widened
+from residua.methods.brief import brief
 from residua.methods.dense import dense, dense_targets, dense_work, quick_for_targets
 from residua.methods.draft import Caps, Draft, Method, Progress, Way, best_of
 from residua.methods.effort import Account
@@ -53,8 +54,9 @@ def auto(
         return dense(work, tolerance, progress)
     if work.tables > MANY_TABLES:
         return querysmasher(work, tolerance, progress)
-    blocks = partial(_blocks, work, tolerance, progress, account)
-    if not any(work.schema.attributes[at].levels for at in work.attributes):
+    blocks = partial(_brief if account.brief else _blocks, work, tolerance, progress, account)
+    levels = any(work.schema.attributes[at].levels for at in work.attributes)
+    if not levels or (account.brief and widest <= COMPARED_PLACES):
         return blocks()
     ways = [partial(places, work, tolerance, progress), blocks]
     return best_of(work, ways[: 2 if widest <= COMPARED_PLACES else 1], ways[1:], proved=tolerance)
@@ -64,6 +66,13 @@ def _blocks(work: Workload, tolerance: float, progress: Progress | None, account
     """The best blocks, and what was left undone."""
     refuse_wide_columns(work)
     return replace(smasher(work, tolerance, progress, account), undone=tuple(account.undone))
+
+
+def _brief(work: Workload, tolerance: float, progress: Progress | None, account: Account) -> Draft:
+    """Blocks without a search, and what was left undone."""
+    refuse_wide_columns(work)
+    account.leave("a search over the splits of queries")
+    return replace(brief(work, tolerance, progress), undone=tuple(account.undone))
 
 
 def refuse_wide_columns(work: Workload, most: int = DENSE_CELLS) -> None:

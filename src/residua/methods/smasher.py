@@ -80,10 +80,16 @@ def centred(
     # Where tables ask little of their cells the sum has edges, on which a search is begun again.
     again = AGAIN if total.work <= LIGHT else 1
     found = least(total, roles, sizes, (0.0,) * again, OUTER_STEPS, progress, account)
-    measures = on_attributes(in_whole_numbers(found.weights, total.complete_roles(FEW_CELLS)), roles, sizes)
-    draft = solve_blocks(decompose(work, measures), sizes, Optimal(), tolerance, progress)
+    tried = [found.weights]
+    if any(pattern.large for pattern in total.patterns):  # whose values the search only guessed
+        tried.append(total.own_weights(total.complete_roles()))
+    fine = total.complete_roles(FEW_CELLS)
+    parts = (decompose(work, on_attributes(in_whole_numbers(own, fine), roles, sizes)) for own in tried)
+    drafts = [solve_blocks(each, sizes, Optimal(), tolerance, progress) for each in parts]
+    draft = min(drafts, key=lambda draft: draft.value or math.inf)
     if draft.value is not None and draft.value > uniform * (1 + tolerance):
-        draft = querysmasher(work, tolerance, progress)
+        other = querysmasher(work, tolerance, progress)
+        draft = min(draft, other, key=lambda draft: draft.value or math.inf)
     return replace(draft, uniform_total=max(uniform, draft.value or 0.0) if found.weights else draft.value)
 
 
@@ -165,7 +171,7 @@ def least(
             least_gain = LEAST_MOVE if moves or len(fills) > 1 else LEAST_GAIN
             quasi_newton(partial(value, fill=fill), x, maxiter=steps, maxfun=steps, ftol=least_gain)
         except _Enough:
-            account.affords(math.inf, FURTHER)
+            account.leave(FURTHER)
         x = reached[1]
     account.spent += total.work
     return read(x * unit)

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from residua._arrays import Array
-from residua._limits import COUNTED_CELLS, WHOLE_CELLS
+from residua._limits import BRIEF_PAIRS, COUNTED_CELLS, QUICK_PAIRS, WHOLE_CELLS
 from residua._text import short
 from residua.accuracy.figures import Figures, Fitness, Totals, certified, fitness_of, totals_of
 from residua.accuracy.targets import Asked, Targets, asked_of, largest_ratio, ratios_of, weighted_caps
@@ -312,8 +312,11 @@ def _finished(
         lower, uniform = 0.0 if objective == "loss" else lower, None
     certificate = certified(value, lower, draft.scope, objective)
     if lower > 0 and draft.scope == "this block structure":
-        more = BOUND_SHARE * request.account.allowed
-        known = quick_bound(work, more) if objective == "total_variance" else draft.everywhere
+        more, pairs = (
+            BOUND_SHARE * request.account.allowed,
+            BRIEF_PAIRS if request.account.brief else QUICK_PAIRS,
+        )
+        known = quick_bound(work, more, pairs) if objective == "total_variance" else draft.everywhere
         everywhere = known / (1.0 if objective == "loss" else bound_divisor(budget.law, most))
         certificate = replace(certificate, everywhere=everywhere if everywhere > 0 else None)
     plan = Plan(work, budget, unit, request.method, strategy, certificate, objective, ideal, released)
