@@ -155,6 +155,15 @@ def tighter_bound(manifest: dict[str, Any], arrays: Arrays, chance: np.random.Ge
     return True
 
 
+def higher_everywhere(manifest: dict[str, Any], arrays: Arrays, chance: np.random.Generator) -> bool:
+    """A bound for all mechanisms above what the plan itself reaches."""
+    proof = manifest["plan"]["certificate"]
+    if proof.get("everywhere") is None or proof["gap"] is None:
+        return False
+    proof["everywhere"] = proof["lower_bound"] * (1 + proof["gap"]) * float(chance.uniform(1.001, 3))
+    return True
+
+
 def other_privacy(manifest: dict[str, Any], arrays: Arrays, chance: np.random.Generator) -> bool:
     """An audit record that promises more than the plan."""
     stated = manifest["audit"]["privacy"]
@@ -178,6 +187,7 @@ FORGERIES: dict[str, Forgery] = {
         higher_bound,
         smaller_gap,
         tighter_bound,
+        higher_everywhere,
         other_privacy,
     )
 }

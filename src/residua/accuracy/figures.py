@@ -162,7 +162,8 @@ class Certificate:
         """What is proved, in a sentence or two."""
         if self.everywhere is None or not math.isfinite(self.gap):
             return self._described()
-        return f"{self._described()} No mechanism has less than {1 / (1 + self.everywhere_gap):.2%} of it."
+        share = math.floor(10_000 / (1 + self.everywhere_gap)) / 100  # which must not be overstated
+        return f"{self._described()} No mechanism has less than {share:.2f}% of it."
 
     def _described(self) -> str:
         if not math.isfinite(self.gap):

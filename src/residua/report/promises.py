@@ -26,6 +26,9 @@ def certificate(contents: Contents) -> str:
             f"budget, and this plan is {near_text(proof.gap)} above that. The bound holds for "
             f"{SCOPES[proof.scope]}{other}."
         )
+        if proof.everywhere is not None:
+            near = near_text(proof.everywhere_gap)
+            words.append(f"It is {near} above a proved lower bound for {SCOPES['all mechanisms']}.")
     else:
         words.append("No lower bound is known for this plan.")
     table = html.table(f"The {goal.words} of all numbers", ("what", "value"), listed) if listed else ""

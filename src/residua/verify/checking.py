@@ -308,6 +308,8 @@ def _certificate(plan: Plan, tables: _Tables) -> Iterator[Check]:
         return
     yield Check("gap", "holds", f"{100 * stated.gap:.3g}% above the lower bound, from the variances")
     yield _lower_bound(plan)
+    if stated.everywhere is not None:
+        yield _everywhere(plan, stated.everywhere, value)
 
 
 def _objective(plan: Plan, tables: _Tables) -> float | None:
@@ -328,14 +330,30 @@ def _lower_bound(plan: Plan) -> Check:
         return Check(
             "lower bound", "unchecked", f"too large to find again, or of another objective: {plan.objective}"
         )
+    return _within("lower bound", plan, stated.lower_bound, found, stated.scope)
+
+
+def _everywhere(plan: Plan, stated: float, value: float) -> Check:
+    """The bound for all mechanisms of a plan whose certificate is for fewer."""
+    subject = "bound for all mechanisms"
+    if stated > value * (1 + NEAR):
+        return Check(subject, "false", "the plan is better than what is said to be possible")
+    found = over_all_cells(plan.workload) if plan.objective == "total_variance" else None
+    if found is None:
+        return Check(subject, "unchecked", "too large to find again, or of another objective")
+    return _within(subject, plan, stated, found, "all mechanisms")
+
+
+def _within(subject: str, plan: Plan, stated: float, found: Bracket, scope: str) -> Check:
+    """Whether a stated bound is what was found again at cost 1."""
     most = Person.of(plan.unit, plan.schema).most_for_one(plan.budget)
-    at = stated.lower_bound * bound_divisor(plan.budget.law, most)
+    at = stated * bound_divisor(plan.budget.law, most)
     low, high = found
     if at > high * (1 + NEAR):
-        return Check("lower bound", "false", f"{at / high - 1:.2%} above what a mechanism reaches")
+        return Check(subject, "false", f"{at / high - 1:.2%} above what a mechanism reaches")
     if at > low * (1 + PROVED):
-        return Check("lower bound", "unchecked", f"proved here only to {low / at:.2%} of it")
-    return Check("lower bound", "holds", f"for {stated.scope}: found again from the queries alone")
+        return Check(subject, "unchecked", f"proved here only to {low / at:.2%} of it")
+    return Check(subject, "holds", f"for {scope}: found again from the queries alone")
 
 
 def _bracket(plan: Plan) -> Bracket | None:
