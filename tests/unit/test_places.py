@@ -281,3 +281,27 @@ def test_targets_for_each_query_are_left_to_other_methods():
     with pytest.raises(Infeasible, match="for each query"):
         rs.plan(work, targets=each, method="places")
     assert max(line.ratio for line in rs.plan(work, targets=each).targets.met) <= 1
+
+
+def two_hierarchies() -> rs.Schema:
+    jobs = rs.Hierarchy(("group", "job"), [("a", "a1"), ("a", "a2"), ("b", "b1"), ("b", "b2"), ("b", "b3")])
+    place = hierarchy(np.random.default_rng(3), 3, 1, 3)
+    return rs.Schema(place=place, job=jobs, sex=rs.Categorical("F", "M"))
+
+
+@pytest.mark.parametrize("neighbours", ["add_remove", "replace_one"])
+def test_two_hierarchies_in_one_schema_are_planned_and_cost_exactly_what_is_stated(neighbours):
+    schema = two_hierarchies()
+    work = rs.levels(schema, "place", ["job.group"]) + rs.table(schema, ["place.l0", "job"])
+    work = work + rs.table(schema, ["job", "sex"]) + rs.table(schema, ["place"])
+    plan = rs.plan(work, rs.privacy_cost(1), unit=rs.Unit(neighbours=neighbours), method="places")
+    rows, precisions = dense_rows(plan)
+    X = rows.T @ (precisions[:, None] * rows)
+    inverse = np.linalg.pinv(X, hermitian=True, rcond=1e-12)
+    asked = dense_queries(work)
+    assert np.allclose(plan.variances(work), np.diag(asked @ inverse @ asked.T), rtol=1e-9)
+    pairs = np.diag(X)[:, None] + np.diag(X) - 2 * X
+    dearest = pairs.max() if neighbours == "replace_one" else np.diag(X).max()
+    assert dearest == pytest.approx(1, rel=1e-6)
+    if neighbours != "replace_one":
+        assert plan.ideal.rmse <= 1.005 * joint_optimum(work)
