@@ -170,7 +170,8 @@ def _by_parts(plan: Plan, base: Neighbour, fewer: Neighbour, noise: int, found: 
     parts = parts_of(plan.strategy, most=max(1, numbers // PARTS))
     if parts is None or base.counted is None:
         return
-    whole, beside = (run(plan, each.data, noise, parts) for each in (base, fewer))
+    # The first run makes what is made once.
+    _, whole, beside = (run(plan, each.data, noise, parts) for each in (base, base, fewer))
     yield from _alone("base data, measured in parts", plan, whole, base.counted, found)
     less = replace(fewer, what=f"{fewer.what.removesuffix(' from a file')}, measured in parts")
     found.neighbours[less.what] += 1
