@@ -21,8 +21,9 @@ RANDOM_STARTS = ((1, 0.3), (0, 1.0), (2, 0.3), (0, 0.1), (4, 0.3), (1, 1.0), (2,
 """Random starts: how many more weighted sums than usual, and how large they are."""
 HEIGHT = 0.3  # of weights in starts that are not random
 FLAT = 0.1  # of random weights on many cells that are in no line, half as many sums as usual
-TRIALS = ((30, 4), (100, 2))  # evaluations that every start gets, and how many of them go on
-TRIALS_OF_MANY = ((30, 3), (60, 1))  # the same above FEW_CELLS
+TRIALS = ((30, 6), (100, 3))  # evaluations that every start gets, and how many of them go on
+MIDDLE = 224  # cells up to which so many go on
+TRIALS_OF_MANY = ((30, 3), (60, 1))  # the same above
 MOST_STEPS, LEAST_STEPS, STEPS_TIMES_CELLS = 800, 300, 512_000  # evaluations of the search that goes on
 LARGEST = 1e4  # weight of a cell in a sum: beyond it the cell itself is hardly measured any more
 STEP_GAIN = 1e-7  # relative; the search ends where a step gains less
@@ -138,7 +139,7 @@ def _laplace(gram: Array, start: Found | None, times: Callable[[Array], Array] |
 
 def _best(value_of: Callable[[Array], tuple[float, Array]], starts: Sequence[Array]) -> Array:
     """Where the most promising start leads: all get a few steps, and the best of them go on."""
-    trials = TRIALS if starts[0].shape[1] <= FEW_CELLS else TRIALS_OF_MANY
+    trials = TRIALS if starts[0].shape[1] <= MIDDLE else TRIALS_OF_MANY
     for steps, left in trials if len(starts) > 2 else ():
         starts = sorted((descended(value_of, each, steps) for each in starts), key=lambda x: value_of(x)[0])
         starts = starts[:left]
@@ -146,7 +147,7 @@ def _best(value_of: Callable[[Array], tuple[float, Array]], starts: Sequence[Arr
 
 
 def _starts(gram: Array, chain: Chain | None) -> Iterator[Array]:
-    """Weights to start from, (p, cells): trees and overlapping hats along the cells, random ones."""
+    """Weights to start from, (p, cells): trees, hats of one and of two widths along the cells, random ones."""
     cells = len(gram)
     if cells == 1:
         return
@@ -163,10 +164,17 @@ def _starts(gram: Array, chain: Chain | None) -> Iterator[Array]:
     yield HEIGHT * _tree(cells)
     if cells > MANY_CELLS:
         return
-    at = (np.arange(cells) + 0.5) / cells * p
-    yield HEIGHT * np.maximum(0.0, 1.0 - np.abs(at - np.arange(p)[:, None] - 0.5))
+    yield HEIGHT * _hats(cells, p)
+    for fine in range(max(2, p - 1 if cells <= FEW_CELLS else p), p + 1):
+        yield HEIGHT * np.concatenate([_hats(cells, fine), _hats(cells, max(2, p // 4))])
     for more, height in RANDOM_STARTS[: 9 if cells <= FEW_CELLS else 4]:
         yield height * random.random((p + more, cells))
+
+
+def _hats(cells: int, count: int) -> Array:
+    """Weights that rise to one and fall again, one after the other, (count, cells)."""
+    at = (np.arange(cells) + 0.5) / cells * count
+    return np.maximum(0.0, 1.0 - np.abs(at - np.arange(count)[:, None] - 0.5))
 
 
 def _tree(cells: int) -> Array:
