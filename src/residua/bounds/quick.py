@@ -30,16 +30,22 @@ FACTOR_GAP = 2e-5
 OPERATIONS = 3e9  # of the bound for tables on several attributes: half a second
 
 
-def quick_bound(work: Workload, operations: float = OPERATIONS, pairs: float = QUICK_PAIRS) -> float:
+def quick_bound(
+    work: Workload,
+    operations: float = OPERATIONS,
+    pairs: float = QUICK_PAIRS,
+    gap: float = FACTOR_GAP,
+) -> float:
     """A bound for all mechanisms that takes seconds, the best of several; 0 where all are out of reach.
 
     Leaving out tables never raises the optimum (claim B-009). More operations make it better for tables on
-    three and more attributes; pairs of attributes that take more work than `pairs` lack some tables.
+    three and more attributes; pairs of attributes that take more work than `pairs` lack some tables. A wider
+    `gap` makes that of one family quicker to find.
     """
     if work.invariant:
         return svd_or_nothing(work)
     if (shared := common_product(work)) is not None:
-        return float(shared[0] * math.prod(_of_family(factor.queries) for factor in shared[1]))
+        return float(shared[0] * math.prod(_of_family(factor.queries, gap) for factor in shared[1]))
     if math.prod(work.schema.sizes[at] for at in work.attributes) <= BOUND_CELLS:
         return _of_all_cells(work)
     alone: dict[object, Table] = {}
@@ -47,7 +53,7 @@ def quick_bound(work: Workload, operations: float = OPERATIONS, pairs: float = Q
         known = alone.setdefault(tuple(table.families), table)
         if known.weight < table.weight:
             alone[tuple(table.families)] = table
-    single = max(_alone(work, each) for each in alone.values())
+    single = max(_alone(work, each, gap) for each in alone.values())
     return max(single, _together(work, operations, pairs))
 
 
@@ -102,19 +108,19 @@ def _of_all_cells(work: Workload) -> float:
     return max(svd_of_root(root), svd_of_root(root * scales))
 
 
-def _alone(work: Workload, table: Table) -> float:
+def _alone(work: Workload, table: Table, gap: float) -> float:
     """The bound of one table."""
     if all(isinstance(queries, Identity) for queries in table.families):
-        return table.weight * math.prod(map(_of_family, table.families))
-    return quick_bound(Workload(work.schema, (table,)))
+        return table.weight * math.prod(_of_family(queries, gap) for queries in table.families)
+    return quick_bound(Workload(work.schema, (table,)), gap=gap)
 
 
-def _of_family(queries: Queries) -> float:
+def _of_family(queries: Queries, gap: float) -> float:
     """A bound on what one family costs, near the optimum on few cells; of some of its cells on many."""
     if isinstance(queries, Identity):
         return float(queries.cells)  # no plain cell has less than its own noise, whatever is measured
     if queries.cells <= BOUND_CELLS:
-        return solve_cells(queries.root(), FACTOR_GAP).lower
+        return solve_cells(queries.root(), gap).lower
     root = _of_some_cells(queries)
     return 0.0 if root is None else svd_of_root(root)
 

@@ -39,6 +39,7 @@ from residua.workload import Table, Workload
 STEPS = 3_000
 STEP_GAIN = 1e-10
 FIRST_STEPS = 100  # that multiply, before those downhill
+FEWEST_TERMS = 8  # that any steps downhill weigh as well, without loading scipy
 FEW_TERMS, MOST_STARTS, FEW_STARTS = 300, 20, 3
 NEGLIGIBLE = 1e-6  # of the largest weight: a term below it is dropped where nothing needs it
 MOVES = 60
@@ -80,7 +81,7 @@ class Weighing:
 
     def lowest(self, start: Array) -> Array:
         """Where steps downhill end; those of Laplace noise are of a problem that is not convex (H-023)."""
-        if self.law == "gaussian":
+        if self.law == "gaussian" or len(start) <= FEWEST_TERMS:
             return downhill(self.value, start, steps=STEPS, gain=STEP_GAIN)
         unit = self.value(start)[0]
 
@@ -144,7 +145,7 @@ def _starts(problem: Weighing) -> Iterator[Array]:
     random = np.random.default_rng(0)
     yield np.where(problem.asked, 1.0, 1e-3 * random.random(count))
     yield np.maximum(gaussian.descended(_multiplied(gaussian)), 1e-4)
-    for _ in range(MOST_STARTS if count <= FEW_TERMS else FEW_STARTS):
+    for _ in range(MOST_STARTS if FEWEST_TERMS < count <= FEW_TERMS else FEW_STARTS):
         yield random.random(count) ** 4 + 1e-4
 
 

@@ -147,7 +147,7 @@ def _best(value_of: Callable[[Array], tuple[float, Array]], starts: Sequence[Arr
 
 
 def _starts(gram: Array, chain: Chain | None) -> Iterator[Array]:
-    """Weights to start from, (p, cells): trees, hats of one and of two widths along the cells, random ones."""
+    """Weights to start from, (p, cells): trees, hats of one and two widths along the cells, random ones."""
     cells = len(gram)
     if cells == 1:
         return
