@@ -79,6 +79,23 @@ def test_costs_of_paths_are_those_of_the_dearest_record_and_of_the_dearest_pair(
         assert separate_cost(several, replaced=True) == replaced_cost(several)
 
 
+@pytest.mark.parametrize("replaced", [False, True])
+def test_blocks_on_one_attribute_and_on_two_are_added_up_at_the_same_outcomes(replaced):
+    """Uneven columns of both: the dearest outcome of one is not that of the other."""
+    draw = np.random.default_rng(9)
+    for _ in range(20):
+        one = within(draw, 7, (0,), (np.diag(draw.integers(1, 6, 3)),))
+        two = within(draw, 2, (2, 0), (np.diag(draw.integers(1, 6, 2)), np.diag(draw.integers(1, 6, 3))))
+        true = true_cost([one, two], replaced=replaced)
+        assert true <= replaced_cost([one, two]) if replaced else close(added_cost([one, two]), true)
+
+
+def test_columns_that_oppose_each_other_cost_a_replaced_record_four_times_an_added_one():
+    alone = [within(np.random.default_rng(8), 7, (2,), (np.array([[1, -1]]),))]
+    assert close(replaced_cost(alone), true_cost(alone, replaced=True))
+    assert close(replaced_cost(alone), 4 * added_cost(alone))
+
+
 def test_blocks_that_see_all_places_are_added():
     draw = np.random.default_rng(1)
     one = Measurement(
