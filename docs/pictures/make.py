@@ -21,7 +21,7 @@ from chromium import Browser  # noqa: E402  # the browser that pages are tested 
 
 from residua import Release, demo  # noqa: E402
 
-SIZE = (1200, 860)
+SIZE, NARROW = (1200, 860), (780, 860)
 IDLE = "!!document.querySelector('.bars tbody tr') && !document.getElementById('cancel')"
 CHANGE = "element.dispatchEvent(new Event('input')); element.dispatchEvent(new Event('change'))"
 
@@ -82,6 +82,7 @@ def main() -> None:
                 pictures(browser, address)
             browser.show(DOCS / "gallery" / "census.html", SIZE)
             photograph(browser, "report")
+            browser.show(DOCS / "gallery" / "census.html", NARROW)  # it stands beside words
             photograph(browser, "counties", "#t-3")
         finally:
             browser.close()
