@@ -53,7 +53,8 @@ def quick_bound(
         known = alone.setdefault(tuple(table.families), table)
         if known.weight < table.weight:
             alone[tuple(table.families)] = table
-    single = max(_alone(work, each, gap) for each in alone.values())
+    seen: dict[Queries, float] = {}
+    single = max(_alone(work, each, gap, seen) for each in alone.values())
     return max(single, _together(work, operations, pairs))
 
 
@@ -108,11 +109,14 @@ def _of_all_cells(work: Workload) -> float:
     return max(svd_of_root(root), svd_of_root(root * scales))
 
 
-def _alone(work: Workload, table: Table, gap: float) -> float:
-    """The bound of one table."""
-    if all(isinstance(queries, Identity) for queries in table.families):
-        return table.weight * math.prod(_of_family(queries, gap) for queries in table.families)
-    return quick_bound(Workload(work.schema, (table,)), gap=gap)
+def _alone(work: Workload, table: Table, gap: float, seen: dict[Queries, float]) -> float:
+    """The bound of one table; a family of several tables is looked at once and kept in `seen`."""
+    if all(queries.invariant and not isinstance(queries, Identity) for queries in table.families):
+        return svd_or_nothing(Workload(work.schema, (table,)))
+    for queries in table.families:
+        if queries not in seen:
+            seen[queries] = _of_family(queries, gap)
+    return float(table.weight * math.prod(seen[queries] for queries in table.families))
 
 
 def _of_family(queries: Queries, gap: float) -> float:
