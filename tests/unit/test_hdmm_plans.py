@@ -310,3 +310,10 @@ def test_what_is_ideal_is_near_what_is_released_for_any_queries(method, budget, 
         plan = rs.plan(rs.linear(schema, ["a0"], queries), BUDGETS[budget], method=method)
         assert plan.ideal.total_variance == pytest.approx(plan.total_variance, rel=0.1)
         assert plan.ideal.rmse == pytest.approx(plan.rmse, rel=0.1)
+
+
+@pytest.mark.parametrize("budget", [rs.zcdp(1), rs.pure_dp(1)])
+def test_the_number_of_records_may_be_asked_for_twice(budget):
+    schema = rs.Schema.of_sizes([3, 2])
+    work = rs.table(schema, name="T1") + rs.table(schema, name="T2") + rs.table(schema, ["a0", "a1"])
+    assert rs.plan(work, budget, method="hdmm-union").rmse > 0

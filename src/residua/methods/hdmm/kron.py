@@ -201,6 +201,8 @@ def best_product(
 ) -> list[Found]:
     """One strategy per axis: the best that is found from plain cells, and from cells mixed with totals."""
     known = {} if known is None else known
+    if not asked.axes:  # numbers of records only
+        return []
     if len(asked.weights) == 1:  # the best for each axis by itself
         pairs = zip(asked.axes, asked.families[0].tolist(), strict=True)
         return [opt0(axis.grams[family], law, known=known) for axis, family in pairs]
