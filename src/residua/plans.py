@@ -202,7 +202,7 @@ class Plan(Foresees):
             measured.append(f"at most {self.most_records:,} records: with more, numbers would wrap around")
         lines += [*_section("Measured", measured), "", self.certificate.describe(), *self._beside_uniform()]
         if self.undone:
-            lines.append(f"Left undone at this effort: {', '.join(self.undone)}.")
+            lines.append(self.certificate.left_undone(self.undone))
         return "\n".join(map(visible, lines))
 
     def _beside_uniform(self) -> Iterator[str]:

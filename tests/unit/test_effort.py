@@ -1,6 +1,7 @@
 """Effort: an account of work decides what is tried, and the plan says what was left undone."""
 
 import math
+import re
 
 import cvxpy
 import numpy as np
@@ -8,7 +9,7 @@ import pytest
 
 import residua as rs
 from residua.methods.brief import brief
-from residua.methods.dense import dense, dense_work
+from residua.methods.dense import _few_integer_rows, dense, dense_work
 from residua.methods.effort import DECOMPOSED, EFFORTS, Account
 from residua.methods.smasher import smasher
 from residua.solve import cells
@@ -36,6 +37,10 @@ def test_a_plan_says_what_was_left_undone(tmp_path, monkeypatch: pytest.MonkeyPa
     plan = rs.plan(hybrid(), rs.privacy_cost(1), effort="quick")
     assert "the optimum over all joint cells" in plan.undone
     assert "Left undone at this effort: the optimum over all joint cells" in plan.explain()
+    best = rs.plan(hybrid(), rs.privacy_cost(1)).ideal.rmse
+    told = re.search(r"; that could lower errors by at most ([0-9.]+)%\.", plan.explain())
+    assert told is not None
+    assert best >= plan.ideal.rmse * (1 - float(told[1]) / 100 - 1e-4)
     plan.save(tmp_path / "a.plan")
     assert rs.Plan.load(tmp_path / "a.plan").undone == plan.undone
     best = rs.plan(hybrid(), rs.privacy_cost(1))
@@ -170,3 +175,13 @@ def test_where_a_search_only_guesses_its_start_is_tried_too() -> None:
     schema = rs.Schema.of_sizes([40, 30, 3])
     work = rs.marginals(schema, up_to=2) + rs.table(schema, a0=rs.prefix, a1=rs.prefix)
     assert smasher(work, 1e-4).value <= brief(work, 1e-4).value * (1 + 1e-4)
+
+
+def test_rows_that_span_ranges_are_no_more_than_cells() -> None:
+    pairs = np.repeat(np.eye(9), 2, axis=1)
+    rows = np.array([pairs[low : high + 1].sum(axis=0) for high in range(9) for low in range(high + 1)])
+    (group,) = rs.linear(rs.Schema.of_sizes([18]), ("a0",), rows).groups()
+    few = _few_integer_rows(group.factors[0].queries)
+    assert few is not None
+    assert few.shape == (9, 18)
+    assert np.linalg.matrix_rank(np.concatenate([few, rows])) == 9

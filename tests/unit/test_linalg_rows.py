@@ -6,7 +6,8 @@ from flint import acb_mat, arb_mat, ctx, fmpq, fmpq_mat
 from numpy.typing import NDArray
 
 from residua.linalg.grams import inverse_gram
-from residua.linalg.matrices import independent_rows, pseudo_inverse
+from residua.linalg.matrices import _plain_row_space, independent_rows, pseudo_inverse, row_space
+from residua.linalg.spans import apart
 
 Array = NDArray[np.float64]
 
@@ -121,3 +122,36 @@ def test_the_pseudo_inverse_is_that_of_moore_and_penrose(seed: int) -> None:
     inverse = pseudo_inverse(rows)
     np.testing.assert_allclose(inverse, np.linalg.pinv(rows, rcond=1e-10), atol=1e-10)
     np.testing.assert_allclose(rows @ inverse @ rows, rows, atol=1e-10)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_rows_apart_are_independent_and_span_the_others(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    inner = rng.integers(-2, 3, (400, 150)) @ np.eye(150, 200)
+    rows = np.concatenate([np.eye(200)[:40], inner[:, :], inner[:30] + inner[30:60]])
+    rows = rows[np.linalg.norm(rows, axis=1) > 0]
+    unit = rows / np.linalg.norm(rows, axis=1, keepdims=True)
+    rank = np.linalg.matrix_rank(rows)
+    chosen = apart(unit, 1000)
+    assert chosen[:40].tolist() == list(range(40))
+    assert len(chosen) == rank == np.linalg.matrix_rank(rows[chosen])
+    assert len(apart(unit, 17)) == 17
+
+
+def test_the_space_of_many_rows_is_that_of_pivoting(monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(1)
+    rows = rng.integers(0, 2, (60, 40)) @ rng.integers(-1, 2, (40, 90)).astype(float)
+    pivoted = row_space(rows)
+    monkeypatch.setattr("residua.linalg.matrices.MANY_ENTRIES", 0)
+    plain = row_space(rows)
+    assert plain.shape == pivoted.shape == (90, 40)
+    np.testing.assert_allclose(plain @ plain.T, pivoted @ pivoted.T, atol=1e-12)
+
+
+def test_rows_that_are_almost_dependent_are_left_to_pivoting() -> None:
+    rng = np.random.default_rng(2)
+    rows = rng.standard_normal((5, 8))
+    near = np.concatenate([rows, rows[:1] + 1e-10 * rng.standard_normal((1, 8))])
+    unit = near / np.linalg.norm(near, axis=1, keepdims=True)
+    assert _plain_row_space(unit) is None
+    assert _plain_row_space(unit[:5]).shape == (8, 5)

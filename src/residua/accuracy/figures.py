@@ -158,6 +158,15 @@ class Certificate:
             math.inf if self.everywhere is None else self.lower_bound * (1 + self.gap) / self.everywhere - 1
         )
 
+    def left_undone(self, undone: Sequence[str]) -> str:
+        """What was left undone, and the most that it could gain: no mechanism could gain more."""
+        told, gap = f"Left undone at this effort: {', '.join(undone)}", self.everywhere_gap
+        if not math.isfinite(gap):
+            return f"{told}; what that could gain is not known."
+        rooted = self.objective in ("total_variance", "max_variance")
+        least = 1 / math.sqrt(1 + gap) if rooted else 1 / (1 + gap)
+        return f"{told}; that could lower {'errors' if rooted else 'the loss'} by at most {1 - least:.2%}."
+
     def describe(self) -> str:
         """What is proved, in a sentence or two."""
         if self.everywhere is None or not math.isfinite(self.gap):

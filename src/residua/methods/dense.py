@@ -108,11 +108,20 @@ def _joint_integer_rows(work: Workload) -> Integers | None:
     """Integer rows over the joint cells that span what the workload asks, or None."""
     rows = []
     for group in work.groups():
-        span = product_span([integer_span(factor.queries) for factor in group.factors])
+        span = product_span([_few_integer_rows(factor.queries) for factor in group.factors])
         if span is None:
             return None
         rows.append(_over_joint_cells(work, group, span.astype(np.float64)))
     return np.concatenate(rows).astype(np.int64)
+
+
+def _few_integer_rows(queries: Queries) -> Integers | None:
+    """Integer rows that span the queries, no more than cells: products of all of them would be many."""
+    span = integer_span(queries)
+    if span is None or len(span) <= queries.cells:
+        return span
+    few = independent_integers(span, len(queries.root()))
+    return span if few is None else few
 
 
 def _over_joint_cells(work: Workload, group: Table, rows: Array) -> Array:

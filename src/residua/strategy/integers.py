@@ -19,7 +19,8 @@ from residua._arrays import Array, Integers
 from residua._limits import BALANCED_ENTRIES, BALANCED_PAIRS, FILLED_ROWS, REDUCED_ENTRIES
 from residua.answering.blocks import Shape
 from residua.errors import Infeasible
-from residua.linalg.matrices import join, pivoted_qr, pseudo_inverse
+from residua.linalg.matrices import MANY_ENTRIES, join, pivoted_qr, pseudo_inverse
+from residua.linalg.spans import apart
 from residua.privacy import NoiseLaw
 
 SURE_RANK = 1e-9  # ratio of singular values above which rounding cannot hide a rank defect
@@ -180,6 +181,11 @@ def independent_integers(rows: Integers | None, rank: int) -> Integers | None:
     divisors = np.gcd.reduce(rows, axis=1)
     rows = rows[divisors > 0] // divisors[divisors > 0, None]
     unit = rows / np.linalg.norm(rows, axis=1, keepdims=True)
+    if rows.size > MANY_ENTRIES:
+        order = np.argsort(np.count_nonzero(rows, axis=1), kind="stable")  # plain cells come first
+        quick = rows[np.sort(order[apart(unit[order], rank)])]
+        if len(quick) == rank and _spans(quick, rows):
+            return quick
     chosen = rows[np.sort(pivoted_qr(unit.T, mode="r")[1][:rank])]
     return chosen if _spans(chosen, rows) else None
 
