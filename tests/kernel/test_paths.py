@@ -85,7 +85,7 @@ def test_blocks_on_one_attribute_and_on_two_are_added_up_at_the_same_outcomes(re
     draw = np.random.default_rng(9)
     for _ in range(20):
         one = within(draw, 7, (0,), (np.diag(draw.integers(1, 6, 3)),))
-        two = within(draw, 2, (2, 0), (np.diag(draw.integers(1, 6, 2)), np.diag(draw.integers(1, 6, 3))))
+        two = within(draw, 2, (0, 2), (np.diag(draw.integers(1, 6, 3)), np.diag(draw.integers(1, 6, 2))))
         true = true_cost([one, two], replaced=replaced)
         assert true <= replaced_cost([one, two]) if replaced else close(added_cost([one, two]), true)
 
