@@ -44,6 +44,7 @@ def test_no_plan_costs_more_than_it_states_or_much_less():
         (method, law, neighbours)
         for law in LAWS
         for method in methods_for(law)
+        if method != "places"  # for tables within places, which unit/test_places.py costs by brute force
         for neighbours in ("add_remove", "replace_one")
     ]
     found: Counter[tuple[str, str, str]] = Counter()
