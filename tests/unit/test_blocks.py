@@ -13,7 +13,15 @@ from residua.accuracy.figures import totals_of
 from residua.decompose import decompose
 from residua.linalg.matrices import Measure, independent_rows, project
 from residua.methods import blocks
-from residua.methods.blocks import Fourier, Given, Optimal, querysmasher, solve_blocks, uniform_bound
+from residua.methods.blocks import (
+    BlockSolver,
+    Fourier,
+    Given,
+    Optimal,
+    querysmasher,
+    solve_blocks,
+    uniform_bound,
+)
 from residua.methods.draft import Draft
 from residua.methods.registry import fourier, residualplanner, residualplanner_plus
 from residua.workload import Family
@@ -351,7 +359,7 @@ def test_the_best_product_is_a_valid_mechanism_no_better_than_the_block_and_no_w
 ):
     work = FALLBACKS[name]
     best = querysmasher(work, 1e-6)
-    monkeypatch.setattr(blocks, "BLOCK_RANK", 0)
+    monkeypatch.setattr(BlockSolver, "largest", 0)
     draft = querysmasher(work, 1e-6)
     assert all(len(places) == 1 for layer in draft.strategy.layers for places in layer.layout)
     assert draft.strategy.cost() == pytest.approx(1, rel=1e-12)
@@ -363,7 +371,7 @@ def test_the_best_product_is_a_valid_mechanism_no_better_than_the_block_and_no_w
 
 @pytest.mark.parametrize("name", FALLBACKS)
 def test_improving_one_factor_at_a_time_ends_where_no_factor_can_be_improved(name, monkeypatch):
-    monkeypatch.setattr(blocks, "BLOCK_RANK", 0)
+    monkeypatch.setattr(BlockSolver, "largest", 0)
     work = FALLBACKS[name]
     parts = decompose(work)
     few, many = (solve_with_sweeps(parts, sweeps, monkeypatch) for sweeps in (1, 30))

@@ -39,7 +39,7 @@ from residua.workload import Table, Workload
 STEPS = 3_000
 STEP_GAIN = 1e-10
 FIRST_STEPS = 100  # that multiply, before those downhill
-FEWEST_TERMS = 8  # that any steps downhill weigh as well, without loading scipy
+FEWEST_TERMS = 4  # of two attributes: any steps downhill weigh them as well, without loading scipy
 FEW_TERMS, MOST_STARTS, FEW_STARTS = 300, 20, 3
 NEGLIGIBLE = 1e-6  # of the largest weight: a term below it is dropped where nothing needs it
 MOVES = 60
@@ -145,7 +145,7 @@ def _starts(problem: Weighing) -> Iterator[Array]:
     random = np.random.default_rng(0)
     yield np.where(problem.asked, 1.0, 1e-3 * random.random(count))
     yield np.maximum(gaussian.descended(_multiplied(gaussian)), 1e-4)
-    for _ in range(MOST_STARTS if FEWEST_TERMS < count <= FEW_TERMS else FEW_STARTS):
+    for _ in range(MOST_STARTS if count <= FEW_TERMS else FEW_STARTS):
         yield random.random(count) ** 4 + 1e-4
 
 
