@@ -14,9 +14,9 @@ import numpy as np
 from residua._arrays import Array, Indices, Integers, Subset, Subsets
 from residua._limits import GIVEN_NUMBERS
 from residua.answering.asked_places import Channel
-from residua.answering.blocks import Measured, outer
+from residua.answering.blocks import Measured
 from residua.answering.places import Places, marginals_by
-from residua.answering.protocol import Answerer, Asked, Estimates, Estimator
+from residua.answering.protocol import Answerer, Asked, Estimates, Estimator, weighted_sum
 from residua.errors import DataError, Infeasible
 from residua.linalg.classes import Classes
 from residua.linalg.matrices import along_axes
@@ -144,11 +144,7 @@ class Given(Answerer):
 
     def summed(self, group: Table, *, weighted: bool) -> float:
         found = self.variances(group)
-        if not weighted:
-            return float(found.sum())
-        factors = [factor.queries for factor in group.factors]
-        own = [np.ones(each.count) if each.weights is None else each.weights for each in factors]
-        return float(found @ outer(own).reshape(-1))
+        return weighted_sum(found, group) if weighted else float(found.sum())
 
     def covariances(self, left: Table, right: Table) -> Array:
         return self.own.covariance(left, right) - self.cross(left) @ self.weights @ self.cross(right).T

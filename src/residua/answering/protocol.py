@@ -17,7 +17,7 @@ from residua._arrays import Array, Arrays, Indices, Manifest, Subsets
 from residua._files import MOST_AXES
 from residua._limits import COVARIANCE_ENTRIES, ESTIMATED_CELLS
 from residua._manifests import array_of, whole
-from residua.answering.blocks import Measured
+from residua.answering.blocks import Measured, outer
 from residua.errors import FileFormatError, NotInSpan, WorkloadError
 from residua.linalg.classes import Classes, summed_over
 from residua.linalg.matrices import Measure, RowIndex
@@ -219,6 +219,13 @@ def in_order(orders: Sequence[Order], values: Array, axis: int = 0) -> Array:
     for order in orders:
         values = order.arranged(values, axis)
     return values
+
+
+def weighted_sum(numbers: Array, group: Table) -> float:
+    """Sum of one number per query, (count,), times the weights that families have within a table."""
+    factors = [factor.queries for factor in group.factors]
+    own = [np.ones(each.count) if each.weights is None else each.weights for each in factors]
+    return float(numbers @ outer(own).reshape(-1))
 
 
 class Answerer(ABC):

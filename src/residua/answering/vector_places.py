@@ -11,9 +11,16 @@ import numpy as np
 
 from residua._arrays import Array, Integers, Subsets
 from residua.answering.asked_places import Asked, finer, nest_of, without_place
-from residua.answering.blocks import Layer, Measured, Shape, outer, rows_over
+from residua.answering.blocks import Layer, Measured, Shape, rows_over
 from residua.answering.places import marginals_by
-from residua.answering.protocol import Answerer, Estimates, Estimator, apply_queries, not_in_span
+from residua.answering.protocol import (
+    Answerer,
+    Estimates,
+    Estimator,
+    apply_queries,
+    not_in_span,
+    weighted_sum,
+)
 from residua.errors import NotInSpan
 from residua.linalg.classes import Classes
 from residua.linalg.vector_trees import VectorPasses, nested_bases, vector_passes, vector_solved
@@ -130,11 +137,7 @@ class VectorPlaces(Answerer):
 
     def summed(self, group: Table, *, weighted: bool) -> float:
         found = self.variances(group)
-        if not weighted:
-            return float(found.sum())
-        factors = [factor.queries for factor in group.factors]
-        own = [np.ones(each.count) if each.weights is None else each.weights for each in factors]
-        return float(found @ outer(own).reshape(-1))
+        return weighted_sum(found, group) if weighted else float(found.sum())
 
     def covariances(self, left: Table, right: Table) -> Array:
         if left.count > right.count:
