@@ -10,9 +10,10 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from separate import separate_cost
 
 from residua.kernel import cost, measurement
-from residua.kernel.cost import added_cost, replaced_cost, separate_cost
+from residua.kernel.cost import added_cost, replaced_cost
 from residua.kernel.measurement import Measurement, block_cost, dearest_pair
 from residua.linalg.classes import Classes, JointClasses
 

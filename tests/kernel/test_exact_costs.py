@@ -5,10 +5,11 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from separate import separate_cost
 
 import residua as rs
 from residua.errors import FileFormatError
-from residua.kernel.cost import added_cost, separate_cost
+from residua.kernel.cost import added_cost
 from residua.kernel.measurement import largest_size, matrix_cost
 from residua.privacy.budgets import noise_law
 from residua.privacy.unit import Person

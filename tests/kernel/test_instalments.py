@@ -9,10 +9,10 @@ import pytest
 
 import residua as rs
 from residua.errors import BudgetError, BudgetExceeded, LedgerError
+from residua.kernel.cost import person_cost
 from residua.kernel.instalments import Schedule, noisy_instalment
 from residua.kernel.measurement import Measurement
 from residua.kernel.measuring import counted_answers
-from residua.kernel.person import person_cost
 from residua.ledger import Instalment, Ledger, book, sqlite
 from residua.ledger.periods import covered, following
 from residua.linalg.classes import Classes, JointClasses

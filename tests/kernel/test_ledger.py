@@ -16,7 +16,8 @@ from pathlib import Path
 import pytest
 
 from residua.errors import BudgetError, BudgetExceeded, LedgerError
-from residua.ledger import Ledger, sqlite, store
+from residua.ledger import Ledger, sqlite
+from residua.ledger import ledger as ledgers
 from residua.ledger.book import Book, chained
 from residua.privacy import Privacy, Unit, approx_dp, gdp, privacy_cost, pure_dp, zcdp
 
@@ -422,7 +423,7 @@ class TestSpending:
         assert len(ledger.entries()) == 1
 
     def test_an_entry_says_when_what_and_how_much(self, path, monkeypatch):
-        monkeypatch.setattr(store, "_now", lambda: "2024-02-29T12:00:00+00:00")
+        monkeypatch.setattr(ledgers, "_now", lambda: "2024-02-29T12:00:00+00:00")
         ledger = Ledger.create(path, zcdp(1), dataset="people")
         privacy = Privacy.from_cost("0.2")
         entry = ledger.spend(privacy, plan_hash="c0ffee", note="tables – 1")
@@ -432,8 +433,8 @@ class TestSpending:
         assert (entry.state, entry.release_hash, len(entry.hash)) == ("spent", None, 64)
 
     def test_times_are_in_utc_to_the_second(self):
-        assert len(store._now()) == len("2024-02-29T12:00:00+00:00")
-        assert store._now().endswith("+00:00")
+        assert len(ledgers._now()) == len("2024-02-29T12:00:00+00:00")
+        assert ledgers._now().endswith("+00:00")
 
     def test_a_ledger_cannot_be_pointed_elsewhere(self, ledger):
         with pytest.raises(FrozenInstanceError):

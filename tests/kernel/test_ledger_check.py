@@ -12,7 +12,8 @@ from typer.testing import CliRunner
 import residua as rs
 from residua import _files
 from residua.cli.app import app
-from residua.ledger import sqlite, store
+from residua.ledger import ledger as ledgers
+from residua.ledger import sqlite
 
 SCHEMA = rs.Schema(sex=rs.Categorical("F", "M"))
 PEOPLE = {"sex": ["F", "M", "F"]}
@@ -61,13 +62,13 @@ def test_a_ledger_holds_what_it_paid_for(plan, ledger):
 
 def test_a_release_carries_the_head_of_the_chain_that_its_debit_made(plan, ledger):
     release = released(plan, ledger)
-    now = store.read(sqlite.File(ledger.path))
+    now = ledger._book()
     assert release.audit["ledger"]["hash"] == now.hash
     assert release.audit["ledger"]["entry"] == str(now.length)
 
 
 def test_two_ledgers_that_spend_alike_in_one_second_have_different_heads(plan, tmp_path, monkeypatch):
-    monkeypatch.setattr(store, "_now", lambda: "2024-02-29T12:00:00+00:00")
+    monkeypatch.setattr(ledgers, "_now", lambda: "2024-02-29T12:00:00+00:00")
     heads = []
     for name in ("one.db", "two.db"):
         made = rs.Ledger.create(tmp_path / name, rs.zcdp(1), dataset="people")
@@ -96,7 +97,7 @@ def test_an_old_copy_that_was_restored_is_found(plan, ledger, tmp_path):
 
 
 def test_an_old_copy_that_went_on_is_a_fork(plan, ledger, tmp_path, monkeypatch):
-    monkeypatch.setattr(store, "_now", lambda: "2024-02-29T12:00:00+00:00")
+    monkeypatch.setattr(ledgers, "_now", lambda: "2024-02-29T12:00:00+00:00")
     first = released(plan, ledger)
     shutil.copy(ledger.path, tmp_path / "copy.db")
     second = released(plan, ledger)

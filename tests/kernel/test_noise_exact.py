@@ -11,9 +11,9 @@ from flint import arb, ctx, fmpq
 from hypothesis import given
 from hypothesis import strategies as st
 
-from residua.noise import DiscreteLaplace, RoundedGaussian, samplers, simulated
+from residua.noise import DiscreteLaplace, RoundedGaussian, laws, simulated
+from residua.noise.laws import Uniform, steps_reached
 from residua.noise.quantiles import half_normal
-from residua.noise.samplers import Uniform, steps_reached
 
 SCALES = [Fraction(1, 2**40), Fraction(1, 1000), Fraction(3, 10), 1, Fraction(22, 7), 10**6, 10**9, 2**40]
 
@@ -35,7 +35,7 @@ class Script:
 @pytest.fixture
 def exact_only(monkeypatch):
     """Every decision is left to ball arithmetic."""
-    monkeypatch.setattr(samplers, "MARGIN", math.inf)
+    monkeypatch.setattr(laws, "MARGIN", math.inf)
 
 
 def make(kind, scale):
@@ -47,7 +47,7 @@ def make(kind, scale):
 def test_floats_and_balls_make_the_same_draws_of_the_same_bits(kind, scale, monkeypatch):
     law, count = make(kind, scale), 1500
     fast = law.draw(simulated(seed=11), count)
-    monkeypatch.setattr(samplers, "MARGIN", math.inf)
+    monkeypatch.setattr(laws, "MARGIN", math.inf)
     np.testing.assert_array_equal(fast, law.draw(simulated(seed=11), count))
 
 
@@ -59,7 +59,7 @@ def test_an_infinite_margin_leaves_nothing_to_floats(monkeypatch):
         seen.append(part)
         return 7
 
-    monkeypatch.setattr(samplers, "climb_exactly", climb)
+    monkeypatch.setattr(laws, "climb_exactly", climb)
     assert set(np.abs(RoundedGaussian(1).draw(simulated(seed=1), 100))) == {7}
     assert len(seen) == 100
 
@@ -68,20 +68,20 @@ def test_an_infinite_margin_leaves_nothing_to_floats(monkeypatch):
 def test_an_error_as_large_as_the_margin_never_changes_a_draw(sign, monkeypatch):
     table = half_normal()
     moved = table.coefficients.copy()
-    moved[0] += sign * samplers.MARGIN * 0.7
-    monkeypatch.setattr(samplers, "WIDE_BITS", 100)  # one part however wide
+    moved[0] += sign * laws.MARGIN * 0.7
+    monkeypatch.setattr(laws, "WIDE_BITS", 100)  # one part however wide
     law, count = RoundedGaussian(2**80), 5000  # so wide that many draws come close to a step
     right = law.draw(simulated(seed=2), count)
-    wrong = replace(samplers.GAUSSIAN, quantiles=lambda: replace(table, coefficients=moved))
-    monkeypatch.setattr(samplers, "GAUSSIAN", wrong)
+    wrong = replace(laws.GAUSSIAN, quantiles=lambda: replace(table, coefficients=moved))
+    monkeypatch.setattr(laws, "GAUSSIAN", wrong)
     np.testing.assert_array_equal(right, law.draw(simulated(seed=2), count))
-    monkeypatch.setattr(samplers, "MARGIN", 0.0)
+    monkeypatch.setattr(laws, "MARGIN", 0.0)
     assert (right != law.draw(simulated(seed=2), count)).any()  # the margin was what saved them
 
 
 @pytest.mark.parametrize("scale", [Fraction(3, 10), 1, Fraction(22, 7), 10**6, 2**40], ids=float)
 def test_a_rounded_gaussian_is_the_rounded_quantile_of_its_bits(scale, monkeypatch):
-    monkeypatch.setattr(samplers, "WIDE_BITS", 100)  # one part however wide
+    monkeypatch.setattr(laws, "WIDE_BITS", 100)  # one part however wide
     law = RoundedGaussian(scale * scale)
     words = simulated(seed=5).words(300)
     words[:3] = [6, 2**64 - 1, 2**52]  # far in the tail, at the centre, at the end of the table

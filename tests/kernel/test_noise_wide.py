@@ -8,8 +8,8 @@ import pytest
 from numpy.typing import NDArray
 from scipy.stats import norm
 
-from residua.noise import RoundedGaussian, SystemSource, samplers, simulated
-from residua.noise.samplers import Uniform
+from residua.noise import RoundedGaussian, SystemSource, laws, simulated
+from residua.noise.laws import Uniform
 
 
 @pytest.mark.parametrize("bits", [33, 40, 52])
@@ -23,24 +23,22 @@ def test_wide_draws_have_the_right_spread_and_even_low_bits(bits: int) -> None:
 
 def test_the_quick_decision_is_one_that_ball_arithmetic_would_make() -> None:
     """A word below SURE keeps F even at the worst place of the farthest step that it may decide."""
-    variance = Fraction(4) ** samplers.COARSE_BITS
-    farthest = samplers.FAR * 2**samplers.COARSE_BITS
+    variance = Fraction(4) ** laws.COARSE_BITS
+    farthest = laws.FAR * 2**laws.COARSE_BITS
     source = simulated(seed=1)
     ones = 2**41 - 1  # F next to 1/2, farthest from zero
-    assert samplers._keep(
-        farthest, Uniform(source, ones, 41), Uniform(source, samplers.SURE - 1, 64), variance
-    )
+    assert laws._keep(farthest, Uniform(source, ones, 41), Uniform(source, laws.SURE - 1, 64), variance)
 
 
 def test_narrow_draws_are_left_as_they_were() -> None:
     one = RoundedGaussian(Fraction(10**12)).draw(simulated(seed=5), 1000)
     assert np.array_equal(one, RoundedGaussian(Fraction(10**12)).draw(simulated(seed=5), 1000))
-    assert samplers._shift(Fraction(10**12)) == 0
-    assert samplers._shift(Fraction(4) ** 32) == 8
+    assert laws._shift(Fraction(10**12)) == 0
+    assert laws._shift(Fraction(4) ** 32) == 8
 
 
 def test_far_steps_are_decided_by_ball_arithmetic(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(samplers, "FAR", 0)
+    monkeypatch.setattr(laws, "FAR", 0)
     values = RoundedGaussian(Fraction(4) ** 33).draw(SystemSource(), 50)
     assert len(set(values.tolist())) == 50
 
@@ -69,7 +67,7 @@ def test_a_place_is_kept_by_its_density_over_the_largest_one(k: int, eighths: in
         if chance < 1:
             place = Uniform(simulated(seed=1), eighths << 61, 64)
             drawn = Uniform(simulated(seed=2), int(chance * 2.0**64), 64)
-            assert samplers._keep(k, place, drawn, Fraction(9)) == kept
+            assert laws._keep(k, place, drawn, Fraction(9)) == kept
 
 
 def test_a_place_that_is_not_kept_is_drawn_again() -> None:
@@ -77,7 +75,7 @@ def test_a_place_that_is_not_kept_is_drawn_again() -> None:
     shift, k = 4, 2**34  # S = 16, t = 2^24: so far out that balls decide
     top = 2**64 - 1
     words = Words(31 << 59, top, 0, 1 << 59, 0, 0)
-    [value] = samplers._refined(
+    [value] = laws._refined(
         words, np.array([k]), np.array([shift]), [Fraction(4) ** 24], np.zeros(1, dtype=np.intp)
     )
     assert value == 16 * k - 8 + 1  # of the five bits 00001: F is at least -1/2 + 1/32
@@ -87,7 +85,7 @@ def test_a_place_that_is_not_kept_is_drawn_again() -> None:
 @pytest.mark.parametrize(("bits", "place"), [(0, 0), (1, 1), (2, 1), (30, 15), (31, 16)])
 def test_the_bits_of_a_place_are_those_of_the_integer(bits: int, place: int) -> None:
     words = Words(bits << 59, 0)
-    [value] = samplers._refined(
+    [value] = laws._refined(
         words, np.array([-3]), np.array([4]), [Fraction(4) ** 24], np.zeros(1, dtype=np.intp)
     )
     assert value == 16 * -3 - 8 + place

@@ -7,10 +7,11 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from separate import separate_cost
 
 from residua.errors import BudgetError
 from residua.kernel import paths
-from residua.kernel.cost import added_cost, replaced_cost, separate_cost
+from residua.kernel.cost import added_cost, replaced_cost
 from residua.kernel.measurement import Measurement
 from residua.linalg.classes import Classes, JointClasses
 

@@ -11,9 +11,8 @@ import pytest
 
 import residua as rs
 from residua.kernel import person as kernel_person
-from residua.kernel.cost import added_cost
+from residua.kernel.cost import added_cost, person_cost
 from residua.kernel.measurement import Measurement
-from residua.kernel.person import person_cost
 from residua.linalg.classes import Classes, JointClasses
 from residua.privacy import Unit
 from residua.privacy.unit import Cap, Person

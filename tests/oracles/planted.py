@@ -23,7 +23,7 @@ from residua.engines.memory import MemoryEngine
 from residua.kernel import cost, measuring, parts
 from residua.kernel.measurement import Measurement
 from residua.ledger import Ledger
-from residua.noise import SystemSource, laws, samplers
+from residua.noise import SystemSource, laws
 from residua.privacy import Privacy, Unit
 from residua.release import Measurements, Release
 from residua.schema.attribute import Attribute
@@ -203,7 +203,7 @@ def real_noise_rounded(patch):
 
 @mutant
 def a_sampler_that_is_too_narrow(patch):
-    own = samplers.rounded_gaussian
+    own = laws.rounded_gaussian
 
     def rounded_gaussian(source, variances, owner):
         return own(source, [each / 9 for each in variances], owner)

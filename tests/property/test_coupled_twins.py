@@ -10,13 +10,14 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
+from separate import separate_cost
 
 import residua as rs
 from residua.answering.blocks import Layer, Shape
 from residua.answering.coupled.answerer import Coupled
 from residua.answering.protocol import Answerer
 from residua.errors import NotInSpan
-from residua.kernel.cost import added_cost, separate_cost
+from residua.kernel.cost import added_cost
 from residua.kernel.measurement import Measurement
 from residua.linalg.matrices import Measure, centred_columns
 from residua.privacy.unit import Person

@@ -13,7 +13,7 @@ import pytest
 from flint import arb, fmpq
 from scipy import stats
 
-from residua.noise import DiscreteLaplace, RoundedGaussian, SystemSource, draw, samplers, simulated
+from residua.noise import DiscreteLaplace, RoundedGaussian, SystemSource, draw, laws, simulated
 
 ALARM = 1e-6
 COUNT = 1_000_000
@@ -80,7 +80,7 @@ def test_draws_have_the_probabilities_of_their_law(kind, scale):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_draws_that_balls_decide_have_the_probabilities_of_their_law(kind, monkeypatch):
-    monkeypatch.setattr(samplers, "MARGIN", math.inf)
+    monkeypatch.setattr(laws, "MARGIN", math.inf)
     law, count = make(kind, Fraction(1)), 20_000
     values = law.draw(simulated(seed=102), count)
     assert chi_squared(counts_of(values, 6), expected_counts(law, count, 6)) > ALARM

@@ -8,7 +8,7 @@ import pytest
 from numpy.typing import NDArray
 from scipy.stats import chi2, norm
 
-from residua.noise import RoundedGaussian, samplers, simulated
+from residua.noise import RoundedGaussian, laws, simulated
 
 FALSE_ALARM = 1e-6
 
@@ -28,16 +28,16 @@ def test_two_part_draws_have_the_law_of_a_rounded_gaussian(
     monkeypatch: pytest.MonkeyPatch, seed: int
 ) -> None:
     # Small enough to count every integer, and so coarse that most proposals are not kept for sure.
-    monkeypatch.setattr(samplers, "WIDE_BITS", 3)
-    monkeypatch.setattr(samplers, "COARSE_BITS", 1)
-    monkeypatch.setattr(samplers, "SURE", 0)
+    monkeypatch.setattr(laws, "WIDE_BITS", 3)
+    monkeypatch.setattr(laws, "COARSE_BITS", 1)
+    monkeypatch.setattr(laws, "SURE", 0)
     values = RoundedGaussian(Fraction(300)).draw(simulated(seed=seed), 30_000)
     assert chi_squared(values, math.sqrt(300), 50) > FALSE_ALARM
 
 
 def test_the_check_notices_a_variance_that_is_wrong_by_five_percent(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(samplers, "WIDE_BITS", 3)
-    monkeypatch.setattr(samplers, "COARSE_BITS", 1)
-    monkeypatch.setattr(samplers, "SURE", 0)
+    monkeypatch.setattr(laws, "WIDE_BITS", 3)
+    monkeypatch.setattr(laws, "COARSE_BITS", 1)
+    monkeypatch.setattr(laws, "SURE", 0)
     values = RoundedGaussian(Fraction(315)).draw(simulated(seed=1), 60_000)
     assert chi_squared(values, math.sqrt(300), 50) < FALSE_ALARM * 1e3

@@ -7,7 +7,7 @@ import pytest
 from random_plans import columns, random_workload
 
 import residua as rs
-from residua.kernel.person import person_cost
+from residua.kernel.cost import person_cost
 from residua.methods.registry import methods_for
 from residua.privacy.unit import Person
 

@@ -6,6 +6,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 from scipy import stats
+from separate import separate_cost
 
 import residua as rs
 from residua.accuracy.figures import Figures, certified, totals_of
@@ -13,7 +14,7 @@ from residua.answering.blocks import Layer, Shape
 from residua.answering.coupled.answerer import Coupled
 from residua.errors import Infeasible, NotInSpan
 from residua.kernel import measuring
-from residua.kernel.cost import added_cost, separate_cost
+from residua.kernel.cost import added_cost
 from residua.kernel.measurement import record_limit
 from residua.plans import Plan
 from residua.privacy import Unit

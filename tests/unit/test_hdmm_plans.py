@@ -6,10 +6,11 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from separate import separate_cost
 
 import residua as rs
 from residua.errors import BudgetError, NotInSpan, WorkloadError
-from residua.kernel.cost import added_cost, separate_cost
+from residua.kernel.cost import added_cost
 from residua.methods.registry import methods_for
 from residua.noise import DiscreteLaplace
 from residua.privacy.budgets import interval_margin

@@ -10,11 +10,12 @@ from fractions import Fraction
 import numpy as np
 import pytest
 from flint import fmpz_mat
+from separate import separate_cost
 
 import residua as rs
 from residua.decompose import decompose
 from residua.errors import Infeasible
-from residua.kernel.cost import added_cost, separate_cost
+from residua.kernel.cost import added_cost
 from residua.kernel.measurement import matrix_cost
 from residua.linalg.matrices import Measure, project
 from residua.methods.blocks import Optimal, solve_blocks

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import residua as rs
-from residua.kernel.person import person_cost
+from residua.kernel.cost import person_cost
 from residua.methods.registry import methods_for
 from residua.methods.whole import whole_draft
 from residua.privacy.unit import Person

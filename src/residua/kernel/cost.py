@@ -1,4 +1,4 @@
-"""The privacy cost of one record, from the integers and their noise alone, never rounded down.
+"""The privacy cost of one record, or one person, from integers and their noise alone, never rounded down.
 
 A block alone costs its dearest cell, or its dearest pair of cells (`block`). The dearest of one block need
 not be that of another, so the costs of several are added up before the largest is taken (claim K-004): they
@@ -15,6 +15,7 @@ from fractions import Fraction
 import numpy as np
 
 from residua._arrays import Integers
+from residua.errors import BudgetError
 from residua.kernel.measurement import (
     GRAIN_BITS,
     Measurement,
@@ -25,7 +26,11 @@ from residua.kernel.measurement import (
     grain_of,
 )
 from residua.kernel.paths import paths_cost
+from residua.kernel.person import separate_person_cost
 from residua.linalg.classes import JointClasses
+from residua.privacy import Budget, Unit
+from residua.privacy.unit import Person
+from residua.schema import Schema
 
 MOST_BLOCKS = 2**11  # beyond which each is bounded alone
 OWN = 2**18  # cells of a block, or pairs of them, beyond which it is bounded alone
@@ -44,6 +49,29 @@ TableRun = dict[Key, Integers]
 """Costs in grains by the axes that they depend on, (places of each axis...): a place is a cell or a pair."""
 
 
+def person_cost(measurements: Sequence[Measurement], person: Person) -> Fraction:
+    """Privacy cost of what is kept of one person, added, removed or replaced, or a little more (K-010)."""
+    unit = person.unit
+    record = replaced_cost(measurements) if unit.replacing else added_cost(measurements)
+    if unit.replacing and unit.id is not None:  # by a person of whom nothing is kept, perhaps
+        record = max(record, added_cost(measurements))
+    whole = int(person.records ** cost_power(measurements[0].law)) * record
+    return min(whole, separate_person_cost(measurements, person)) if person.caps else whole
+
+
+def refuse_dropped(batches: Sequence[Measurement], unit: Unit, schema: Schema, budget: Budget) -> None:
+    """BudgetError where a record may be replaced by one that is dropped, which costs more (P-032)."""
+    if unit.id is not None or all(attribute.outside != "drop" for attribute in schema.attributes):
+        return
+    gone = person_cost(batches, Person(Unit(unit.max_records)))
+    if gone > Person.of(unit, schema).allowance(budget):
+        raise BudgetError(
+            "a record whose new values are dropped is missing from every count, which costs more than the "
+            f"{budget!r} that this plan states; declare outside='other' instead of 'drop', or plan with "
+            "neighbours='add_remove'"
+        )
+
+
 def added_cost(measurements: Sequence[Measurement]) -> Fraction:
     """Privacy cost of adding or removing one record, or a little more (claim K-005).
 
@@ -57,19 +85,16 @@ def replaced_cost(measurements: Sequence[Measurement]) -> Fraction:
     return _cost(measurements, True)
 
 
-def separate_cost(measurements: Sequence[Measurement], *, replaced: bool) -> Fraction:
-    """The sum of what each block costs alone, as if one cell, or pair of cells, were the dearest of all."""
-    anywhere = [each for each in measurements if each.within is None]
-    return sum(_alone(anywhere, replaced), paths_cost(measurements, replaced=replaced))
-
-
 def _cost(measurements: Sequence[Measurement], replaced: bool) -> Fraction:
+    if len({each.law for each in measurements}) > 1:
+        raise ValueError("costs of Gaussian and of Laplace noise do not add up")
     anywhere = [each for each in measurements if each.within is None]
-    alone, paths = _alone(anywhere, replaced), paths_cost(measurements, replaced=replaced)
+    within = [each for each in measurements if each.within is not None]
+    alone = _alone(anywhere, replaced)
     whole = sum(alone, Fraction(0))
-    if not whole or not 1 < sum(len(each.subsets) for each in anywhere) <= MOST_BLOCKS:
-        return whole + paths
-    return min(whole, _joint(anywhere, alone, replaced)) + paths
+    if whole and 1 < sum(len(each.subsets) for each in anywhere) <= MOST_BLOCKS:
+        whole = min(whole, _joint(anywhere, alone, replaced))
+    return whole + paths_cost(within, replaced=replaced) if within else whole
 
 
 def _alone(measurements: Sequence[Measurement], replaced: bool) -> list[Fraction]:

@@ -16,8 +16,8 @@ import numpy as np
 from residua._arrays import Integers, Subsets
 from residua.engines import Derived, Engine, Keeps, Opener, Progress, count_marginals, engine_for, engine_with
 from residua.errors import BudgetError, DataError, LedgerError
+from residua.kernel.cost import person_cost, refuse_dropped
 from residua.kernel.measurement import Measurement, refuse_few_records
-from residua.kernel.person import person_cost, refuse_dropped
 from residua.ledger import Instalment, Ledger
 from residua.linalg.classes import JointClasses
 from residua.noise import Law, Source, SystemSource, draw, simulated

@@ -30,10 +30,8 @@ MOST_PROFILES = 2**8  # of joint cells, or pairs, that none outdoes: each is one
 
 def paths_cost(measurements: Sequence[Measurement], *, replaced: bool) -> Fraction:
     """Cost of the dearest path of blocks within cells, or pair of paths, each block at its dearest cell."""
-    if len({each.law for each in measurements}) > 1:
-        raise ValueError("costs of Gaussian and of Laplace noise do not add up")
     total = Fraction(0)
-    for attribute in {each.within for each in measurements if each.within is not None}:
+    for attribute in {each.within for each in measurements}:
         total += _dearest([each for each in measurements if each.within == attribute], replaced)
     return total
 

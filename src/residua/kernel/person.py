@@ -15,8 +15,6 @@ from operator import mul
 import numpy as np
 
 from residua._arrays import Integers
-from residua.errors import BudgetError
-from residua.kernel.cost import added_cost, replaced_cost
 from residua.kernel.measurement import (
     FITS,
     Measurement,
@@ -31,9 +29,8 @@ from residua.kernel.measurement import (
     matrix_cost,
 )
 from residua.kernel.paths import paths_cost
-from residua.privacy import Budget, NoiseLaw, Unit
+from residua.privacy import NoiseLaw
 from residua.privacy.unit import Cap, Person
-from residua.schema import Schema
 
 Groups = Sequence[Integers]
 """For each class of a cap the cells that its records may be in."""
@@ -42,29 +39,6 @@ NOWHERE = -1
 PATTERNS = 2**14  # sums of a person's columns that are listed
 PAIRED = 2**11  # the same, where each two of them are compared
 LISTED = 2**22  # numbers in such a list
-
-
-def refuse_dropped(batches: Sequence[Measurement], unit: Unit, schema: Schema, budget: Budget) -> None:
-    """BudgetError where a record may be replaced by one that is dropped, which costs more (P-032)."""
-    if unit.id is not None or all(attribute.outside != "drop" for attribute in schema.attributes):
-        return
-    gone = person_cost(batches, Person(Unit(unit.max_records)))
-    if gone > Person.of(unit, schema).allowance(budget):
-        raise BudgetError(
-            "a record whose new values are dropped is missing from every count, which costs more than the "
-            f"{budget!r} that this plan states; declare outside='other' instead of 'drop', or plan with "
-            "neighbours='add_remove'"
-        )
-
-
-def person_cost(measurements: Sequence[Measurement], person: Person) -> Fraction:
-    """Privacy cost of what is kept of one person, added, removed or replaced, or a little more (K-010)."""
-    unit = person.unit
-    record = replaced_cost(measurements) if unit.replacing else added_cost(measurements)
-    if unit.replacing and unit.id is not None:  # by a person of whom nothing is kept, perhaps
-        record = max(record, added_cost(measurements))
-    whole = int(person.records ** cost_power(measurements[0].law)) * record
-    return min(whole, separate_person_cost(measurements, person)) if person.caps else whole
 
 
 def separate_person_cost(measurements: Sequence[Measurement], person: Person) -> Fraction:

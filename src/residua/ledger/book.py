@@ -18,10 +18,12 @@ from collections.abc import Iterable, Mapping
 from copy import copy
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import lru_cache
 from typing import Any, Literal
 
 from residua.errors import BudgetError, BudgetExceeded, LedgerError
 from residua.ledger.periods import covered, known_step
+from residua.ledger.store import Row
 from residua.privacy import Budget, Privacy, Unit, budget_from_manifest
 from residua.privacy.conversions import text_above
 from residua.schema.dates import Step
@@ -266,6 +268,43 @@ class Book:
             self._instalments[entry.instalment.stream, entry.instalment.number] = entry
         self._sum, self.length, self.hash = spent, number, hash
         return entry
+
+
+def read_book(name: str, rows: Iterable[Row]) -> Book:
+    """The book that rows of (number, text, hash) tell, checked against the chain and the rules (L-013).
+
+    A hash tells all events up to its own, so those that this process has read before are hashed again, but
+    not worked through again.
+    """
+    texts, hashes = [], [""]
+    for place, (number, text, hash) in enumerate(rows, start=1):
+        hashes.append(chained(hashes[-1], text))
+        if (number, hash) != (place, hashes[-1]):
+            raise LedgerError(f"the ledger {name} was edited: its event {place} does not match its hash")
+        texts.append(text)
+    if not texts:
+        raise LedgerError(f"the ledger {name} was edited: it has lost all its events")
+    known = _known(name)
+    book = known[0].copy() if known and known[0].hash in hashes else None
+    for place in range(book.length if book else 0, len(texts)):
+        try:
+            if book is None:
+                book = Book(name, texts[place])
+            else:
+                book.add(texts[place])
+        except (ValueError, RecursionError, BudgetExceeded) as error:  # BudgetError is a ValueError
+            raise LedgerError(
+                f"the ledger {name} was edited: its event {place + 1} cannot be ({error})"
+            ) from error
+    assert book is not None
+    known[:] = [book.copy()]
+    return book
+
+
+@lru_cache(maxsize=8)
+def _known(name: str) -> list[Book]:
+    """The book of a ledger as this process read it last, if it did."""
+    return []
 
 
 def chained(previous: str, text: str) -> str:

@@ -1,15 +1,20 @@
-"""The ledger that a user holds: a name for a store, and the questions and debits it takes."""
+"""The ledger that a user holds: a name for a store, and the questions and debits it takes.
 
+Every question opens the store anew and hashes all of it: nothing is stale or crosses a fork.
+"""
+
+import json
 import os
-from collections.abc import Iterable
+import secrets
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
 from fractions import Fraction
 from pathlib import Path
 
 from residua._notebook import MOST, shown
 from residua.errors import BudgetError, BudgetExceeded, LedgerError, asks_for
-from residua.ledger import store as stores
-from residua.ledger.book import Book, Entry, Instalment, text_below
+from residua.ledger.book import Book, Entry, Instalment, read_book, text_below
 from residua.ledger.checking import Audited, Finding, findings
 from residua.ledger.periods import known_step
 from residua.ledger.postgres import PREFIXES, Server
@@ -49,7 +54,7 @@ class Ledger:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "path", _place(self.path))
-        stores.read(self._store)
+        self._book()  # refuses what is no ledger
 
     @property
     def _store(self) -> Store:
@@ -96,37 +101,40 @@ class Ledger:
             terms["periods"] = {"step": known_step(periods), "disjoint": bool(disjoint)}
         elif disjoint:
             raise LedgerError("disjoint periods are days, months, quarters or years: give periods= too")
-        stores.create(_store_of(_place(os.fspath(path))), {"kind": "created", **terms})
+        store, text = _store_of(_place(os.fspath(path))), _text({"kind": "created", **terms})
+        store.create((1, text, Book(store.name, text).hash))
         return cls.open(path)
 
-    @property
     def _book(self) -> Book:
-        return stores.read(self._store)
+        """The book as it is now, every event checked."""
+        store = self._store
+        with store.transaction(write=False) as rows:
+            return read_book(store.name, rows.every())
 
     @property
     def dataset(self) -> str:
         """The name of the dataset."""
-        return self._book.dataset
+        return self._book().dataset
 
     @property
     def budget(self) -> Budget:
         """The total, as it was given at creation."""
-        return self._book.budget
+        return self._book().budget
 
     @property
     def unit(self) -> Unit:
         """Whose privacy is counted."""
-        return self._book.unit
+        return self._book().unit
 
     @property
     def currency(self) -> str:
         """What `total`, `spent` and `remaining` count: 'rho', 'epsilon' (pure) or 'privacy cost'."""
-        return self._book.currency
+        return self._book().currency
 
     @property
     def total(self) -> Fraction:
         """The most that may be spent in all, in the ledger's currency."""
-        return self._book.total
+        return self._book().total
 
     @property
     def spent(self) -> Fraction:
@@ -134,39 +142,39 @@ class Ledger:
 
         Of disjoint periods, that of the dearest one.
         """
-        return self._book.spent
+        return self._book().spent
 
     @property
     def remaining(self) -> Fraction:
         """What may still be spent, in the ledger's currency."""
-        return self._book.left
+        return self._book().left
 
     @property
     def periods(self) -> str | None:
         """The step of its periods; None for a ledger that knows none, in which everything adds up."""
-        return self._book.step
+        return self._book().step
 
     @property
     def disjoint(self) -> bool:
         """Whether each period has the whole budget."""
-        return self._book.disjoint
+        return self._book().disjoint
 
     def spent_by_period(self) -> dict[str, Fraction]:
         """What was spent on each of disjoint periods, in the order of the calendar."""
-        return dict(sorted(self._book.by_period.items()))
+        return dict(sorted(self._book().by_period.items()))
 
     def remaining_in(self, period: str | None) -> Fraction:
         """What may still be spent on the data of a period; where periods add up, what is left in all."""
-        book = self._book
+        book = self._book()
         return book.left_in(book.steps(period))
 
     def entries(self) -> tuple[Entry, ...]:
         """Every debit, in order."""
-        return tuple(self._book.entries.values())
+        return tuple(self._book().entries.values())
 
     def can_spend(self, privacy: Privacy, period: str | None = None) -> bool:
         """Whether `spend` would accept a release now; another process may still come first."""
-        book = self._book
+        book = self._book()
         try:
             book.charge(privacy, book.steps(period))
         except (BudgetError, BudgetExceeded):
@@ -194,12 +202,28 @@ class Ledger:
         debit |= {"privacy": privacy.to_manifest(), "period": period}
         if instalment is not None:
             debit["instalment"] = asdict(instalment)
-        return stores.append(self._store, debit)
+        return self._append(debit)
 
     def complete(self, entry: Entry, release_hash: str) -> Entry:
         """The entry with its release noted, once; for audits only, since no amount changes."""
         noted = {"entry": entry.id, "entry_hash": entry.hash, "release_hash": release_hash}
-        return stores.append(self._store, {"kind": "released", **noted})
+        return self._append({"kind": "released", **noted})
+
+    def _append(self, event: Mapping[str, object]) -> Entry:
+        """The entry that one more event makes or changes; it is durable when this returns (L-010, L-011).
+
+        An instalment that was begun before by the same stream is not paid for again (L-021).
+        """
+        store = self._store
+        with store.transaction(write=True) as rows:
+            book = read_book(store.name, rows.every())
+            begun = book.begun(event)
+            if begun is not None:
+                return begun
+            text = _text(book.stated(event))
+            entry = book.add(text)
+            rows.add((book.length, text, book.hash))
+        return entry
 
     def check(self, releases: Iterable[Audited]) -> tuple[Finding, ...]:
         """One finding for each release: whether this ledger still holds the entry that paid for it (L-015).
@@ -207,11 +231,11 @@ class Ledger:
         Finds a ledger that was rolled back or copied, by the releases that it paid for meanwhile: give all
         that there are.
         """
-        return findings(self._book, releases)
+        return findings(self._book(), releases)
 
     def describe(self) -> str:
         """The ledger in plain words; what is spent is rounded up, what is left is rounded down."""
-        book = self._book
+        book = self._book()
         releases = "1 release" if len(book.entries) == 1 else f"{len(book.entries)} releases"
         head = f"Ledger of dataset {book.dataset!r}, protecting against {book.unit.describe()}.\n"
         if book.disjoint:
@@ -231,7 +255,7 @@ class Ledger:
         entries, below = self.entries(), self.describe().splitlines()
         rows = ((str(each.id), each.time, text_above(each.amount), each.note) for each in reversed(entries))
         head, more = ("entry", "time", self.currency, "note"), len(entries) - MOST
-        return shown(f"Ledger of {self._book.dataset}", head, rows, more=more, below=below)
+        return shown(f"Ledger of {self._book().dataset}", head, rows, more=more, below=below)
 
     def __repr__(self) -> str:
         return f"Ledger({self.name!r})"
@@ -245,3 +269,12 @@ def _place(given: Path | str) -> Path | str:
 
 def _store_of(place: Path | str) -> Store:
     return Server(place) if isinstance(place, str) else File(place)
+
+
+def _text(event: Mapping[str, object]) -> str:
+    """An event as it is stored and hashed, with the time and random digits: no two are the same."""
+    return json.dumps({**event, "time": _now(), "nonce": secrets.token_hex(8)}, allow_nan=False)
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")

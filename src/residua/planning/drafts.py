@@ -20,7 +20,7 @@ from residua.accuracy.figures import Figures, Fitness, Totals, certified, fitnes
 from residua.accuracy.targets import Asked, Targets, asked_of, largest_ratio, ratios_of, weighted_caps
 from residua.bounds import quick_bound
 from residua.errors import BudgetError, Infeasible, WorkloadError
-from residua.kernel.person import refuse_dropped
+from residua.kernel.cost import refuse_dropped
 from residua.linalg.matrices import independent_rows, threads_for
 from residua.methods.blocks import Optimal
 from residua.methods.coarsening import coarse_workload, coarsened_draft

@@ -16,9 +16,9 @@ import numpy as np
 from residua._arrays import Array, Integers
 from residua.answering.blocks import Layer, Memory, Shape, shape_uses
 from residua.errors import Infeasible
-from residua.kernel.cost import MOST_BLOCKS
+from residua.kernel.cost import MOST_BLOCKS, person_cost
 from residua.kernel.measurement import column_costs, matrix_cost
-from residua.kernel.person import person_cost, separate_person_cost
+from residua.kernel.person import separate_person_cost
 from residua.linalg.matrices import Measure
 from residua.privacy import NoiseLaw
 from residua.privacy.budgets import integer_variances

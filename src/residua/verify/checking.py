@@ -11,8 +11,8 @@ import numpy as np
 from residua._text import columns, counted
 from residua.accuracy.figures import Figures
 from residua.errors import FileFormatError, NotInSpan, ResiduaError
+from residua.kernel.cost import person_cost
 from residua.kernel.measurement import Measurement, refuse_few_records
-from residua.kernel.person import person_cost
 from residua.plans import Plan
 from residua.privacy import Privacy
 from residua.privacy.budgets import bound_divisor
