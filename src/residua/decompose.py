@@ -14,7 +14,7 @@ import numpy as np
 
 from residua._arrays import Array, Integers, Subsets
 from residua.linalg.grams import same_gram
-from residua.linalg.matrices import Measure, distinct_rows, join, project, standing_rows
+from residua.linalg.matrices import Measure, distinct_rows, join, occurring, project, standing_rows
 from residua.strategy.build import centred_span, integer_span, product_span
 from residua.workload import Combined, Queries, Table, TableRun, Workload
 from residua.workload.tables import choices, refuse_wide_tables, splits, without_totals
@@ -181,7 +181,7 @@ def _add_runs(asked: Asked, size: int, entries: Sequence[Entry]) -> None:
     for rows, (_, _, others, weight) in zip(np.split(term, ends), entries, strict=True):
         asked.additions.append(Additions(rows + asked.terms, others, np.full(len(rows), weight)))
     numbers = np.zeros(len(asked.sources), dtype=np.int64)
-    for source in np.unique(sources).tolist():
+    for source in occurring(sources):
         numbers[source] = asked.piece(source, (0,))
     pieces = numbers[sources]
     alone = np.bincount(block)[block] == 1

@@ -6,7 +6,7 @@ from flint import acb_mat, arb, arb_mat, ctx
 from numpy.typing import NDArray
 from scipy.linalg import lapack
 
-from residua.linalg.matrices import jacobi_svd
+from residua.linalg.grams import jacobi_svd
 
 Array = NDArray[np.float64]
 

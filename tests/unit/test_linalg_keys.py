@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from residua.linalg.matrices import RowIndex, distinct_rows
+from residua.linalg.matrices import RowIndex, distinct_rows, occurring
 
 
 def random_rows(seed: int, most: int, size: int, count: int = 60) -> np.ndarray:
@@ -14,12 +14,20 @@ def random_rows(seed: int, most: int, size: int, count: int = 60) -> np.ndarray:
 def test_distinct_rows_are_each_there_once_in_ascending_order(most, size):
     for seed in range(5):
         rows = np.concatenate([random_rows(seed, most, size), random_rows(seed, most, size)[::3]])
+        rows = np.unique(rows, axis=0) if seed == 1 and size else rows  # already distinct and ascending
         first, inverse = distinct_rows(rows.astype(np.int64))
         found = [tuple(row) for row in rows[first].tolist()]
         assert found == sorted({tuple(row) for row in rows.tolist()})
         np.testing.assert_array_equal(rows[first][inverse], rows)
         for place, row in zip(first.tolist(), found, strict=True):
             assert rows.tolist().index(list(row)) == place
+
+
+@pytest.mark.parametrize(
+    "rows", [random_rows(1, 9, 3), random_rows(2, 1, 2), np.empty((0, 2), dtype=np.int64)]
+)
+def test_numbers_that_occur_are_each_there_once_in_ascending_order(rows):
+    assert occurring(rows) == np.unique(rows).tolist()
 
 
 def test_there_are_no_distinct_rows_among_none():

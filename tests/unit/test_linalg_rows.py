@@ -6,7 +6,7 @@ from flint import acb_mat, arb_mat, ctx, fmpq, fmpq_mat
 from numpy.typing import NDArray
 
 from residua.linalg.grams import inverse_gram
-from residua.linalg.matrices import _plain_row_space, independent_rows, pseudo_inverse, row_space
+from residua.linalg.matrices import _pivoted_row_space, _plain_row_space, independent_rows, pseudo_inverse
 from residua.linalg.spans import apart
 
 Array = NDArray[np.float64]
@@ -138,14 +138,18 @@ def test_rows_apart_are_independent_and_span_the_others(seed: int) -> None:
     assert len(apart(unit, 17)) == 17
 
 
-def test_the_space_of_many_rows_is_that_of_pivoting(monkeypatch: pytest.MonkeyPatch) -> None:
-    rng = np.random.default_rng(1)
-    rows = rng.integers(0, 2, (60, 40)) @ rng.integers(-1, 2, (40, 90)).astype(float)
-    pivoted = row_space(rows)
-    monkeypatch.setattr("residua.linalg.matrices.MANY_ENTRIES", 0)
-    plain = row_space(rows)
-    assert plain.shape == pivoted.shape == (90, 40)
-    np.testing.assert_allclose(plain @ plain.T, pivoted @ pivoted.T, atol=1e-12)
+@pytest.mark.parametrize("seed", range(40))
+def test_the_space_of_rows_without_pivoting_is_that_of_pivoting(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    columns = int(rng.integers(2, 60))
+    rank = int(rng.integers(1, columns + 1))
+    rows = rng.integers(0, 2, (columns + 5, rank)) @ rng.integers(-1, 2, (rank, columns)).astype(float)
+    rows = rows[np.linalg.norm(rows, axis=1) > 0]
+    unit = rows / np.linalg.norm(rows, axis=1, keepdims=True)
+    plain, pivoted = _plain_row_space(unit), _pivoted_row_space(unit)
+    assert plain is not None
+    assert plain.shape == pivoted.shape
+    np.testing.assert_allclose(plain @ plain.T, pivoted @ pivoted.T, atol=1e-10)
 
 
 def test_rows_that_are_almost_dependent_are_left_to_pivoting() -> None:

@@ -3,6 +3,8 @@
 import dataclasses
 import math
 import re
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -18,6 +20,16 @@ COST = rs.privacy_cost(1)
 @pytest.fixture(scope="module")
 def one_way() -> rs.Plan:
     return rs.plan(ONE_WAY, COST, method="dense")
+
+
+def test_marginals_are_planned_without_loading_scipy():
+    """Which takes as long to load as all of residua and numpy."""
+    program = (
+        "import sys, residua as rs; "
+        "rs.plan(rs.marginals(rs.Schema.of_sizes([3, 4, 5]), up_to=2), rs.zcdp(1)); "
+        "sys.exit(any(name.startswith('scipy') for name in sys.modules))"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True)
 
 
 def test_one_count_with_cost_one_has_variance_one():

@@ -1,4 +1,4 @@
-"""Gram matrices: roots of those that are surely of full rank, inverses, and whether two are the same."""
+"""Gram matrices: roots of those that are surely of full rank, inverses, whether two are the same."""
 
 import math
 
@@ -56,3 +56,23 @@ def same_gram(one: Array, two: Array) -> bool:
     turn = np.linalg.solve(upper, (two @ basis).T).T  # one = upper' basis'
     lost = np.linalg.norm(two - turn @ one, axis=1) > SAME * np.linalg.norm(two, axis=1)
     return not lost.any() and bool(np.abs(turn.T @ turn - np.eye(len(turn))).max() < SAME)
+
+
+FULL_GRADING = 2  # LAPACK's job letter F, as its wrapper counts them
+
+
+def jacobi_svd(matrix: Array) -> tuple[Array, Array, Array]:
+    """`left, scales, right` with `matrix = left diag(scales) right`, by Jacobi rotations.
+
+    Small singular values that are due to short rows or columns, and their vectors, come out to almost full
+    relative accuracy (Drmac and Veselic, 2008); about four times slower than the usual algorithms.
+    """
+    from scipy.linalg.lapack import dgejsv  # loading it takes longer than loading all of residua
+
+    if matrix.shape[0] < matrix.shape[1]:
+        right, scales, left = jacobi_svd(matrix.T)
+        return left.T, scales, right.T
+    scales, left, right, stretch, _, failed = dgejsv(matrix, joba=FULL_GRADING)
+    if failed:
+        raise np.linalg.LinAlgError("the Jacobi rotations of a singular value decomposition did not end")
+    return np.asarray(left), np.asarray(scales * (stretch[0] / stretch[1])), np.asarray(right.T)

@@ -43,8 +43,8 @@ def processors() -> int:
 
 FULL_RANK_RATIO = 1e-9  # of the smallest to the largest diagonal of a QR factor: no doubt about the rank
 EVEN_LENGTHS = 100.0  # of the longest row to the shortest
+CROWDED = 16  # possible keys a row up to which all are listed
 RANK_RATIO = 1e-11  # below this a pivot is what rounding leaves of zero
-MANY_ENTRIES = 200_000  # of rows whose space is found without pivoting where there is no doubt
 
 
 def independent_rows(stack: Array, weights: Array | None = None) -> Array:
@@ -99,9 +99,11 @@ def pivoted_qr(matrix: Array, mode: str = "economic") -> tuple[Any, ...]:
 
 
 def _row_space(rows: Array) -> Array:
-    quick = _plain_row_space(rows) if rows.size > MANY_ENTRIES else None
-    if quick is not None:
-        return quick
+    quick = _plain_row_space(rows)
+    return _pivoted_row_space(rows) if quick is None else quick
+
+
+def _pivoted_row_space(rows: Array) -> Array:
     basis, triangle, _ = pivoted_qr(rows.T)
     pivots = np.abs(np.diagonal(triangle))
     return np.asarray(basis[:, pivots > RANK_RATIO * pivots[0]])
@@ -110,8 +112,9 @@ def _row_space(rows: Array) -> Array:
 def _plain_row_space(rows: Array) -> Array | None:
     """The same of rows of length 1 without pivoting, many times as fast; None where that leaves a doubt.
 
-    Those that are far from all before them are taken, if none of them is near the others together, and if
-    what they leave of every other row is what rounding leaves of zero.
+    It needs numpy only, so that marginals are planned without loading SciPy. Rows that are far from all
+    before them are taken, if none of them is near the others together, and if what they leave of every
+    other row is what rounding leaves of zero.
     """
     with threads_for(len(rows)):
         far = np.abs(np.diagonal(np.linalg.qr(rows.T, mode="r"))) > FULL_RANK_RATIO
@@ -153,34 +156,35 @@ def pseudo_inverse(rows: Array, rank: int | None = None) -> Array:
     return np.asarray((right[:kept].T / scales[:kept]) @ left[:, :kept].T, dtype=np.float64)
 
 
-FULL_GRADING = 2  # LAPACK's job letter F, as its wrapper counts them
-
-
-def jacobi_svd(matrix: Array) -> tuple[Array, Array, Array]:
-    """`left, scales, right` with `matrix = left diag(scales) right`, by Jacobi rotations.
-
-    Small singular values that are due to short rows or columns, and their vectors, come out to almost full
-    relative accuracy (Drmac and Veselic, 2008); about four times slower than the usual algorithms.
-    """
-    from scipy.linalg.lapack import dgejsv  # loading it takes longer than loading all of residua
-
-    if matrix.shape[0] < matrix.shape[1]:
-        right, scales, left = jacobi_svd(matrix.T)
-        return left.T, scales, right.T
-    scales, left, right, stretch, _, failed = dgejsv(matrix, joba=FULL_GRADING)
-    if failed:
-        raise np.linalg.LinAlgError("the Jacobi rotations of a singular value decomposition did not end")
-    return np.asarray(left), np.asarray(scales * (stretch[0] / stretch[1])), np.asarray(right.T)
+def occurring(numbers: NDArray[np.integer[Any]]) -> list[int]:
+    """The numbers from zero on that occur, ascending; few of them in many places."""
+    found: list[int] = np.flatnonzero(np.bincount(numbers.reshape(-1))).tolist()
+    return found
 
 
 def distinct_rows(codes: Integers) -> tuple[Integers, Integers]:
     """Index of the first of each distinct row, rows ascending, and for each row the place of its like."""
     base = int(codes.max(initial=0)) + 1
     if base ** codes.shape[1] < 2**62:
-        _, first, inverse = np.unique(_keys(codes, base), return_index=True, return_inverse=True)
-    else:
-        _, first, inverse = np.unique(codes, axis=0, return_index=True, return_inverse=True)
+        return _distinct(_keys(codes, base), base ** codes.shape[1])
+    _, first, inverse = np.unique(codes, axis=0, return_index=True, return_inverse=True)
     return first.astype(np.int64), inverse.reshape(-1).astype(np.int64)
+
+
+def _distinct(keys: Integers, bound: int) -> tuple[Integers, Integers]:
+    """The same of keys from 0 to below a bound; sorts where neither their order nor a list of all helps."""
+    every = np.arange(len(keys))
+    if (keys[1:] > keys[:-1]).all():
+        return every, every.copy()
+    if bound > CROWDED * len(keys):
+        _, first, inverse = np.unique(keys, return_index=True, return_inverse=True)
+        return first.astype(np.int64), inverse.astype(np.int64)
+    listed = np.full(bound, -1)
+    listed[keys[::-1]] = every[::-1]  # the first of each comes last, and stays
+    present = np.flatnonzero(listed >= 0)
+    first = listed[present]
+    listed[present] = np.arange(len(present))
+    return first, listed[keys]
 
 
 def _keys(codes: NDArray[np.integer[Any]], base: int) -> Integers:

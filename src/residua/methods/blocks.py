@@ -20,6 +20,7 @@ from residua.linalg.matrices import (
     Measure,
     independent_rows,
     join,
+    occurring,
     pseudo_inverse,
     standing_rows,
     threads_for,
@@ -207,7 +208,7 @@ class _BlockCache:
         """Blocks that are products of one-attribute pieces."""
         count = len(self.parts.pieces)
         shapes, low, high = np.zeros(count, dtype=np.int64), np.zeros(count), np.zeros(count)
-        for number in np.unique(blocks.pieces).tolist():
+        for number in occurring(blocks.pieces):
             one = self.piece(number)
             shapes[number], low[number], high[number] = one.shapes[0], one.lower, one.upper
         scale = np.sqrt(blocks.coefficients)

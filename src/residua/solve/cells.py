@@ -6,7 +6,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from residua._arrays import Array, Indices
-from residua.linalg.matrices import independent_rows, jacobi_svd
+from residua.linalg.grams import jacobi_svd
+from residua.linalg.matrices import independent_rows
 from residua.solve.newton import Bracketed, LogLandscape, Progress, Search
 
 

@@ -13,7 +13,8 @@ import numpy as np
 
 from residua._arrays import Array, Flags, Indices
 from residua.errors import NotConverged
-from residua.linalg.matrices import graded_root, jacobi_svd
+from residua.linalg.grams import jacobi_svd
+from residua.linalg.matrices import graded_root
 from residua.solve.cells import GRADED, SMALLEST_RATIO, UNIT_ROUNDOFF
 from residua.solve.newton import Bracketed, LogLandscape, Progress, Search
 

@@ -19,7 +19,7 @@ from residua._arrays import Array, Integers
 from residua._limits import BALANCED_ENTRIES, BALANCED_PAIRS, FILLED_ROWS, REDUCED_ENTRIES
 from residua.answering.blocks import Shape
 from residua.errors import Infeasible
-from residua.linalg.matrices import MANY_ENTRIES, join, pivoted_qr, pseudo_inverse
+from residua.linalg.matrices import join, pivoted_qr, pseudo_inverse
 from residua.linalg.spans import apart
 from residua.privacy import NoiseLaw
 
@@ -30,6 +30,7 @@ BIT_STEP = 4
 LARGEST_SCALE = 2.0**39  # of Laplace noise that is drawn; leaves room for counts in 64 bits
 LARGEST_ENTRY = 2**42  # of a whole matrix: leaves room for two million records
 LOOKS = 40
+MANY_ENTRIES = 200_000  # of integer rows that are first chosen from without pivoting
 PRIME = 2**31 - 1
 EXACT = 2**50  # integers below this are exact in floating point, and so are small multiples of them
 PRIMES = (2, 3, 5, 7, 11, 13, 17, 19, 23, 29, 31, 37, 41, 43, 47)  # common in numbers of cells

@@ -19,7 +19,7 @@ from residua.errors import Infeasible
 from residua.kernel.cost import MOST_BLOCKS, person_cost
 from residua.kernel.measurement import column_costs, matrix_cost
 from residua.kernel.person import separate_person_cost
-from residua.linalg.matrices import Measure
+from residua.linalg.matrices import Measure, distinct_rows, occurring
 from residua.privacy import NoiseLaw
 from residua.privacy.budgets import integer_variances
 from residua.privacy.unit import Person
@@ -127,7 +127,7 @@ class _Rounding:
         found: dict[int, int] = {}
         nested = self.ideal.nested
         for layer, bits in zip(self.ideal.layers, self.bits, strict=True):
-            for number in np.unique(layer.shapes).tolist():
+            for number in occurring(layer.shapes):
                 if nested or (number not in self.centred and len(self.ideal.shapes[number].sizes) == 1):
                     found[number] = min(bits, found.get(number, bits))
         return found
@@ -135,7 +135,7 @@ class _Rounding:
     def layer(self, layer: Layer, most: int, unit: int) -> Layer:
         """The layer with its shapes in integers; its costs as parts of the whole."""
         chosen = np.zeros_like(layer.shapes)
-        for number in np.unique(layer.shapes).tolist():
+        for number in occurring(layer.shapes):
             bits = self.common.get(number, most)
             few = min(bits, -(-even_bits(self.allowed) // len(layer.layout)))
             chosen[layer.shapes == number] = self._number(number, bits, few)
@@ -169,18 +169,16 @@ class _Rounding:
             return 0
         columns = np.zeros(len(self.ideal.shapes))  # logarithm of what a column of ones costs at noise 1
         rounded = np.zeros(len(self.ideal.shapes), dtype=np.int64)
-        for number in np.unique(layer.shapes).tolist():
+        for number in occurring(layer.shapes):
             known = self.plain.get(number)
             rounded[number] = known is None
             rank = self.ideal.shapes[number].rank
             ones = rank + 1 if known is None else matrix_cost("laplace", known.astype(np.int64))
             columns[number] = math.log2(ones)
         least = float(layer.costs.min()) / self.cost * float(self.allowed)
-        factors = rounded[layer.shapes].sum(axis=1)
-        pairs = np.unique(np.stack([columns[layer.shapes].sum(axis=1), factors], axis=1), axis=0)
-        return min(
-            entry_bits(self.ideal.law, least, logs, int(count), unit) for logs, count in pairs.tolist()
-        )
+        shapes = layer.shapes[distinct_rows(layer.shapes)[0]]
+        pairs = zip(columns[shapes].sum(axis=1).tolist(), rounded[shapes].sum(axis=1).tolist(), strict=True)
+        return min(entry_bits(self.ideal.law, least, *pair, unit) for pair in set(pairs))
 
     def _multiplier(self, layer: Layer, chosen: Integers, unit: int) -> int:
         """What makes Gaussian noise wide beside the rounding of its numbers to whole ones, in units."""
@@ -188,7 +186,7 @@ class _Rounding:
             return unit  # integer noise on plain counts is narrower than on multiples of them (claim H-002)
         narrowest = float(np.array(self._norms)[chosen].sum(axis=1).min()) if chosen.shape[1] else 0.0
         room = NOISE_BITS + 0.5 * math.log2(float(layer.costs.min()) / self.cost * float(self.allowed))
-        loose = not any(at in self.centred for at in np.unique(layer.shapes).tolist())
+        loose = not any(at in self.centred for at in occurring(layer.shapes))
         wanted = max(even_bits(self.allowed), min(FEW_LOOSE_BITS, int(room)) if loose else 0)
         return int(unit * 2 ** max(0, wanted - int(narrowest / 2 + math.log2(unit))))
 

@@ -16,7 +16,7 @@ from residua._limits import COMBINED_CANDIDATES, LISTED_QUERIES, LOOKED_UP_WAYS
 from residua.answering.blocks import Blocks, Layer, Measured, Shape, ascending, outer
 from residua.answering.independent.parts import Part, PartCache, not_together, parts_of
 from residua.answering.protocol import Answerer, Estimates, FactorCovariance, Factored
-from residua.linalg.matrices import Measure, along_axes, centred_columns, distinct_rows
+from residua.linalg.matrices import Measure, along_axes, centred_columns, distinct_rows, occurring
 from residua.workload import Factor, Identity, Table, TableRun, Total
 from residua.workload.tables import choices, splits
 
@@ -44,7 +44,7 @@ def table_classes(known: PartCache, tables: TableRun) -> tuple[Integers, Integer
         kept = subsets[:, chosen]
         owners, rows = known.index.find(kept)
         here = np.zeros(len(tables), dtype=np.int64)
-        for owner in np.unique(owners[owners >= 0]).tolist():
+        for owner in occurring(owners[owners >= 0]):
             found = owners == owner
             here[found] = 2 + blocks[owner][rows[found]]
         here[known.elsewhere.find(kept)[0] >= 0] = 1
@@ -181,7 +181,7 @@ class _RunTotal:
             row = int(np.argmax(lost))
             raise not_together(self.tables[row].name, kept[row].tolist())
         sums = np.zeros(len(kept))
-        for owner in np.unique(owners[(owners >= 0) & ~nothing]).tolist():
+        for owner in occurring(owners[(owners >= 0) & ~nothing]):
             here = (owners == owner) & ~nothing
             layer = self.known.blocks.layers[owner]
             figures = self._figures(layer, np.flatnonzero(here), kept[here], places[here])
