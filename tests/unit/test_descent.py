@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.optimize import minimize
 
-from residua.solve.descent import downhill
+from residua.solve.descent import REMEMBERED, _Curvature, downhill
 
 
 @given(st.integers(0, 10**6), st.sampled_from([0.5, np.inf]))
@@ -49,3 +49,25 @@ def test_evaluations_are_counted_and_the_shape_is_kept():
 
     assert downhill(value, np.zeros((2, 3)), steps=7, gain=0.0).shape == (2, 3)
     assert len(seen) == 8
+
+
+@given(st.integers(0, 10**6), st.integers(1, 3 * REMEMBERED))
+def test_products_of_steps_give_what_the_recursion_over_their_vectors_gives(seed, steps):
+    random = np.random.default_rng(seed)
+    size = int(random.integers(2, 30))
+    bend = random.normal(size=(size, size))
+    memory, pairs = _Curvature(size), []
+    for _ in range(steps):
+        moved = random.normal(size=size)
+        bent = bend @ (bend.T @ moved) + 0.1 * moved
+        memory.learn(moved, bent)
+        pairs = [*pairs, (moved, bent)][-REMEMBERED:]
+    vector = random.normal(size=size)
+    found, parts = vector.copy(), []
+    for moved, bent in reversed(pairs):
+        parts.append(float(moved @ found) / float(moved @ bent))
+        found -= parts[-1] * bent
+    found *= float(pairs[-1][0] @ pairs[-1][1]) / float(pairs[-1][1] @ pairs[-1][1])
+    for (moved, bent), part in zip(pairs, reversed(parts), strict=True):
+        found += (part - float(bent @ found) / float(moved @ bent)) * moved
+    np.testing.assert_allclose(memory.times_inverse(vector), found, atol=1e-8 * np.abs(found).max())

@@ -17,7 +17,7 @@ from residua.errors import Infeasible
 from residua.kernel.measurement import column_costs
 from residua.linalg.grams import inverse_gram
 from residua.methods.draft import Draft
-from residua.methods.hdmm.demand import lower_bound
+from residua.methods.hdmm.demand import Bound, lower_bound
 from residua.methods.hdmm.marginals import Weighing, plain_kernels, weighing_of, weighted_strategy
 from residua.methods.hdmm.marginals import at_cost_one as weights_at_cost_one
 from residua.methods.hdmm.products import Products
@@ -87,7 +87,14 @@ def hb_matrix(cells: int) -> Array:
     return rows if cells == 1 else rows[1:]
 
 
-def _fixed(work: Workload, law: NoiseLaw, matrix: Callable[[int], Array]) -> Draft:
+def plain_cells(work: Workload, law: NoiseLaw, bound: Bound | None = None) -> Draft:
+    """Noise on every joint cell of the attributes in use; `bound` is what is known of the workload."""
+    return _fixed(work, law, np.eye, bound)
+
+
+def _fixed(
+    work: Workload, law: NoiseLaw, matrix: Callable[[int], Array], bound: Bound | None = None
+) -> Draft:
     """The product of `matrix(size)` over the attributes in use, scaled to cost 1."""
     factors = []
     for axis in work.attributes:
@@ -98,12 +105,18 @@ def _fixed(work: Workload, law: NoiseLaw, matrix: Callable[[int], Array]) -> Dra
                 f"{BASELINE_CELLS:,}"
             )
         factors.append(Placed((axis,), Shape.of((size,), at_cost_one(matrix(size), law))))
-    return _product(work, law, factors)
+    return _product(work, law, factors, bound=bound)
 
 
-def _product(work: Workload, law: NoiseLaw, factors: Sequence[Placed], spans: Spans | None = None) -> Draft:
+def _product(
+    work: Workload,
+    law: NoiseLaw,
+    factors: Sequence[Placed],
+    spans: Spans | None = None,
+    bound: Bound | None = None,
+) -> Draft:
     strategy = of_blocks(work.schema.sizes, [(factors, unit_variance(law))], law)
-    return Draft(strategy, *lower_bound(work, law), spans=spans or {})
+    return Draft(strategy, *(bound or lower_bound(work, law)), spans=spans or {})
 
 
 def at_cost_one(rows: Array, law: NoiseLaw) -> Array:
@@ -285,7 +298,7 @@ def _errors(problem: Weighing, chosen: Array, moves: Integers) -> Array:
 
 
 BASELINES: dict[str, Callable[[Workload, NoiseLaw], Draft]] = {
-    "identity": lambda work, law: _fixed(work, law, np.eye),
+    "identity": plain_cells,
     "hierarchical": lambda work, law: _fixed(work, law, hierarchical_matrix),
     "hb": lambda work, law: _fixed(work, law, hb_matrix),
     "wavelet": lambda work, law: _fixed(work, law, wavelet_matrix),

@@ -6,6 +6,7 @@ targets may leave open; the plan states its errors and its certificate.
 
 import math
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import partial
@@ -22,6 +23,7 @@ from residua.bounds import quick_bound
 from residua.errors import BudgetError, Infeasible, WorkloadError
 from residua.kernel.cost import refuse_dropped
 from residua.linalg.matrices import independent_rows, threads_for
+from residua.methods.baselines import plain_cells
 from residua.methods.blocks import Optimal
 from residua.methods.coarsening import coarse_workload, coarsened_draft
 from residua.methods.draft import Draft, Progress
@@ -97,14 +99,16 @@ def total_draft(request: Request, budget: Budget, method: str) -> Draft:
 
 
 def total_drafts(request: Request, budget: Budget) -> Iterator[Draft]:
-    """The draft of the method, and for persons whose records cannot all be in one cell others besides.
+    """The draft of the method, for Laplace noise that of plain cells, and for some persons others besides.
 
-    With the best shares for a person, and with an attribute kept whole that records are spread over: cell by
-    cell, or as is best for what is asked of it (claims K-014, M-020).
+    Where records cannot all be in one cell: with the best shares for a person, and with an attribute kept
+    whole that records are spread over, cell by cell or as is best for what is asked of it (K-014, M-020).
     """
     person, work = request.person, request.work
     draft = total_draft(request, budget, request.method)
     yield draft
+    if request.method == "auto" and budget.law == "laplace":
+        yield from _plain_cells(request, budget, draft)
     if not person.caps:
         return
     if not draft.strategy.nested:
@@ -120,6 +124,21 @@ def total_drafts(request: Request, budget: Budget) -> Iterator[Draft]:
             if found is not None:
                 found = found if request.over is None else triangular(found, request.over)
                 yield replace(found, lower_bound=draft.lower_bound, scope=draft.scope)
+
+
+def _plain_cells(request: Request, budget: Budget, draft: Draft) -> Iterator[Draft]:
+    """That of all joint cells where they can be counted, with the bound of another draft.
+
+    Methods weigh real noise; integer noise on plain counts is narrower, at large epsilons by far (H-002).
+    """
+    work = request.work
+    if math.prod(work.schema.sizes[at] for at in work.attributes) > COUNTED_CELLS:
+        return
+    with suppress(Infeasible):  # some attribute has too many cells
+        if request.tied:
+            yield total_draft(request, budget, "identity")
+        else:
+            yield plain_cells(work, budget.law, (draft.lower_bound, draft.scope))
 
 
 def _wholes(work: Workload, at: int, gap: float) -> Iterator[Array]:
@@ -172,15 +191,13 @@ def planned(
 def _for_total(request: Request, budget: Budget, strategies: Mapping[str, ArrayLike] | None) -> Plan:
     """The plan with the least total weighted variance."""
     if strategies is None:
-        found = _best_of(request, budget, total_drafts(request, budget))
-    elif request.method != "residualplanner+":
+        return _best_of(request, budget, total_drafts(request, budget))
+    if request.method != "residualplanner+":
         raise WorkloadError(
             f"strategies are for method 'residualplanner+'; method {request.method!r} finds its own"
         )
-    else:
-        draft = residualplanner_plus(request.work, request.gap, request.progress, strategies)
-        found = _at_budget(request, budget, draft)
-    return _or_plain_cells(request, found) if request.method == "auto" and budget.law == "laplace" else found
+    draft = residualplanner_plus(request.work, request.gap, request.progress, strategies)
+    return _at_budget(request, budget, draft)
 
 
 def _best_of(request: Request, budget: Budget, drafts: Iterator[Draft]) -> Plan:
@@ -194,21 +211,6 @@ def _best_of(request: Request, budget: Budget, drafts: Iterator[Draft]) -> Plan:
                 continue
             found = min(found, other, key=lambda plan: plan.total_variance)
     return found
-
-
-def _or_plain_cells(request: Request, found: Plan) -> Plan:
-    """The plan, or that of all joint cells where they can be counted and its answers are better.
-
-    Methods weigh real noise; integer noise on plain counts is narrower, at large epsilons by far (H-002).
-    """
-    work = request.work
-    if math.prod(work.schema.sizes[at] for at in work.attributes) > COUNTED_CELLS:
-        return found
-    try:
-        plain = _at_budget(request, found.budget, total_draft(request, found.budget, "identity"))
-    except Infeasible:  # some attribute has too many cells
-        return found
-    return min(found, plain, key=lambda each: each.total_variance)
 
 
 def _for_targets(

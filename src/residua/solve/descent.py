@@ -35,7 +35,7 @@ def downhill(
     at = np.clip(start, 0.0, most)
     value, slope = value_of(at)
     values = deque([value], maxlen=PATIENCE + 1)
-    memory = _Curvature()
+    memory = _Curvature(at.size)
     while steps > 0:
         # Two-metric projection (Bertsekas 1982): numbers held at a bound leave the quadratic model.
         free = ~(((at <= 0.0) & (slope > 0.0)) | ((at >= most) & (slope < 0.0)))
@@ -43,7 +43,7 @@ def downhill(
         length = 1.0
         while True:
             steps -= 1
-            to = np.clip(at + length * step, 0.0, most)
+            to = np.minimum(np.maximum(at + length * step, 0.0), most)
             moved = to - at
             promised = float(np.vdot(slope, moved))
             value_there, slope_there = value_of(to)
@@ -62,36 +62,57 @@ def downhill(
 
 
 class _Curvature:
-    """The last few steps and what they did to the gradient."""
+    """The last few steps and what they did to the gradient, as rows of one array, with their products."""
 
-    def __init__(self) -> None:
-        self.pairs: deque[tuple[Array, Array, float]] = deque(maxlen=REMEMBERED)
+    def __init__(self, size: int) -> None:
+        self.rows = np.zeros((2 * REMEMBERED, size))  # steps, then what each did to the gradient
+        self.order: list[int] = []  # places of the steps, oldest first
+        self.products: list[list[float]] = [[] for _ in range(REMEMBERED)]  # of all rows with what each did
 
     def learn(self, moved: Array, bent: Array) -> None:
         """Remember a step, unless it shows no curvature."""
         product = float(np.vdot(moved, bent))
-        if product > 1e-10 * float(np.linalg.norm(moved) * np.linalg.norm(bent)):
-            self.pairs.append((moved, bent, 1.0 / product))
+        if product <= 1e-10 * float(np.linalg.norm(moved) * np.linalg.norm(bent)):
+            return
+        place = self.order.pop(0) if len(self.order) == REMEMBERED else len(self.order)
+        self.order.append(place)
+        self.rows[place], self.rows[REMEMBERED + place] = moved.reshape(-1), bent.reshape(-1)
+        self.products[place] = (self.rows @ self.rows[REMEMBERED + place]).tolist()
 
     def step(self, slope: Array, free: Flags) -> Array:
         """The quasi-Newton step of the free numbers; steepest descent where that does not lead downhill."""
-        found = np.where(free, self._times_inverse(np.where(free, slope, 0.0)), 0.0)
-        if self.pairs and float(np.vdot(found, slope)) <= 0.0:
-            self.pairs.clear()
+        found = self.times_inverse(np.where(free, slope, 0.0).reshape(-1)).reshape(slope.shape)
+        found *= free
+        if self.order and float(np.vdot(found, slope)) <= 0.0:
+            self.order.clear()
             return self.step(slope, free)
-        return -found
+        return np.negative(found, out=found)
 
-    def _times_inverse(self, vector: Array) -> Array:
-        """The vector times about the inverse of the Hessian (two-loop recursion)."""
-        found, parts = vector.copy(), []
-        for moved, bent, inverse in reversed(self.pairs):
-            parts.append(inverse * float(np.vdot(moved, found)))
-            found -= parts[-1] * bent
-        if self.pairs:
-            _, bent, inverse = self.pairs[-1]
-            found /= inverse * float(np.vdot(bent, bent))
-        else:
-            found *= FIRST / max(float(np.abs(vector).max()), 1e-300)
-        for (moved, bent, inverse), part in zip(self.pairs, reversed(parts), strict=True):
-            found += (part - inverse * float(np.vdot(bent, found))) * moved
+    def times_inverse(self, vector: Array) -> Array:
+        """The vector times about the inverse of the Hessian: the two-loop recursion (Nocedal 1980).
+
+        Its vectors are sums of the rows, so that it needs their products alone.
+        """
+        if not self.order:
+            return np.asarray(vector * (FIRST / max(float(np.abs(vector).max()), 1e-300)))
+        own = (self.rows @ vector).tolist()
+        left = own[REMEMBERED:]  # what each bent does to what is left of the vector
+        order, products, most = self.order, self.products, REMEMBERED
+        taken = [0.0] * most
+        for at in range(len(order) - 1, -1, -1):
+            now = order[at]
+            taken[now] = own[now] / products[now][now]
+            for before in order[:at]:
+                own[before] -= taken[now] * products[now][before]
+                left[before] -= taken[now] * products[now][most + before]
+            for since in order[at:]:
+                left[since] -= taken[now] * products[since][most + now]
+        scale = products[order[-1]][order[-1]] / products[order[-1]][most + order[-1]]
+        shares = [0.0] * (2 * most)
+        for at, now in enumerate(order):
+            met = scale * left[now] + sum(shares[before] * products[now][before] for before in order[:at])
+            shares[now] = taken[now] - met / products[now][now]
+            shares[most + now] = -scale * taken[now]
+        found: Array = np.array(shares) @ self.rows
+        found += scale * vector
         return found

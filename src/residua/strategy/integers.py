@@ -90,8 +90,8 @@ def loose_rows(law: NoiseLaw, shape: Shape, span: Integers | None, bits: int) ->
         few = FEW_LOOSE_BITS
         return enough_bits(lambda b: combined_rows(matrix, basis, b), matrix, rank, few=few, most=bits), rank
     if law == "laplace" or rank < cells:
-        distinct = np.unique(matrix[:, np.abs(matrix).max(axis=0) > 0], axis=1).shape[1]
-        if rank == distinct:
+        columns = matrix.T[np.abs(matrix).max(axis=0) > 0] + 0.0  # which makes every zero a positive one
+        if rank == len({column.tobytes() for column in columns}):
             return enough_bits(entries, matrix, rank, few=FEW_LOOSE_BITS, most=bits), rank
     whole = _filled(matrix, cells, rank) if rank < cells else matrix
     rows = enough_bits(lambda b: rounded_rows(whole, b), whole, cells, few=FEW_LOOSE_BITS, most=bits)
