@@ -574,7 +574,7 @@ def records_without_an_id_are_one_person(patch):
 @mutant
 def a_person_is_planned_as_if_all_records_were_apart(patch):
     unchecked(patch)
-    patch.setattr("residua.kernel.person.cost_power", lambda law: 1)
+    patch.setattr("residua.kernel.cost.cost_power", lambda law: 1)
     plan = made(unit=ENFORCED)
     patch.undo()
     unchecked(patch)
@@ -679,7 +679,7 @@ def unchecked(patch):
 
 @mutant
 def records_of_a_person_are_not_squared(patch):
-    patch.setattr("residua.kernel.person.cost_power", lambda law: 1)
+    patch.setattr("residua.kernel.cost.cost_power", lambda law: 1)
     unchecked(patch)
     plan = made()
     patch.undo()
@@ -690,7 +690,7 @@ def records_of_a_person_are_not_squared(patch):
 @mutant
 def a_replaced_record_costs_no_more_than_an_added_one(patch):
     unchecked(patch)
-    patch.setattr("residua.kernel.person.replaced_cost", cost.added_cost)
+    patch.setattr("residua.kernel.cost.replaced_cost", cost.added_cost)
     return rs.plan(WORK, rs.zcdp(1), method="identity", unit=Unit(neighbours="replace_one"))
 
 
