@@ -22,6 +22,7 @@ from residua.bounds.product import product_dual_at
 from residua.bounds.singular import svd_of_gram, svd_of_root, svd_or_nothing
 from residua.bounds.wide import wide_dual
 from residua.errors import Infeasible
+from residua.linalg.folding import exchange
 from residua.solve.cells import solve_cells
 from residua.workload import Identity, Queries, Table, TableRun, Workload
 from residua.workload.union import FEW_TABLES, common_product, joint_gram, joint_rows
@@ -102,7 +103,10 @@ def _of_all_cells(work: Workload) -> float:
     scales *= math.sqrt(len(scales))
     if work.tables <= FEW_TABLES:
         gram = joint_gram(work)
-        even, weighted = svd_of_gram(gram), svd_of_gram(gram * np.outer(scales, scales))
+        fold = exchange(gram, [work.schema.sizes[at] for at in work.attributes])
+        even = svd_of_gram(gram, fold)
+        fold = fold if fold is not None and fold.keeps(scales) else None
+        weighted = svd_of_gram(gram * np.outer(scales, scales), fold)
         if even is not None and weighted is not None:
             return max(even, weighted)
     root = joint_rows(work)

@@ -15,10 +15,12 @@ from residua._limits import DENSE_CELLS, TARGET_ENTRIES, TARGET_QUERIES, TARGET_
 from residua.answering.blocks import Placed, Shape
 from residua.bounds import product_weights
 from residua.errors import WorkloadError
+from residua.linalg.folding import Fold, exchange
+from residua.linalg.grams import sure_root
 from residua.linalg.matrices import join, row_space, spread, threads_for
 from residua.methods.draft import Caps, Draft, Progress
 from residua.methods.effort import DECOMPOSED
-from residua.solve.cells import Solution, solve_cells, solve_circulant
+from residua.solve.cells import Solution, solve_cells, solve_circulant, solve_folded
 from residua.solve.newton import Progress as SolverProgress
 from residua.solve.targets import TargetSolution, refined, solve_targets
 from residua.strategy.build import Spans, integer_span, of_blocks, product_span
@@ -27,18 +29,16 @@ from residua.strategy.strategy import Strategy
 from residua.workload import Identity, Queries, Table, Workload
 from residua.workload.queries import spelled
 from residua.workload.tables import Factor, choices
-from residua.workload.union import common_product, joint_rows, refuse_many_cells
+from residua.workload.union import FEW_TABLES, common_product, joint_gram, joint_rows, refuse_many_cells
 
 
 def dense(work: Workload, tolerance: float, progress: Progress | None = None) -> Draft:
     """The optimal mechanism to a certified gap, for workloads on at most about 4,000 joint cells."""
     shared = common_product(work)
     if shared is None:
-        root, what = joint_rows(work), f"{len(work.attributes)} attributes"
-        start = product_weights(work) if root.shape[1] > FEW_CELLS and len(work.attributes) > 1 else None
-        solution = _least_total(root, tolerance, progress, what, start)
+        solution = _jointly(work, tolerance, progress)
         strategy, spans = one_block(work, solution.strategy)
-        return Draft(strategy, solution.lower, "all mechanisms", spans=spans)
+        return Draft(strategy, solution.lower, "all mechanisms", solution.upper, spans=spans)
     weight, factors = shared
     share = tolerance / max(len(factors), 1) / 2
     solutions = [_least_total_of(factor.queries, share, progress) for factor in factors]
@@ -47,6 +47,31 @@ def dense(work: Workload, tolerance: float, progress: Progress | None = None) ->
     return Draft(strategy, lower, "all mechanisms", spans=spans)
 
 
+def _jointly(work: Workload, tolerance: float, progress: Progress | None) -> Solution:
+    """The optimum over all joint cells, by halves where two attributes may change places (claim S-012)."""
+    sizes, what = [work.schema.sizes[at] for at in work.attributes], f"{len(work.attributes)} attributes"
+    cells = math.prod(sizes)
+    start = product_weights(work) if cells > FEW_CELLS and len(sizes) > 1 else None
+    halves = _halves(work, sizes) if cells > FOLDED_CELLS and work.tables <= FEW_TABLES else None
+    if halves is None:
+        return _least_total(joint_rows(work), tolerance, progress, what, start)
+    with threads_for(cells // 2):
+        told = _told(progress, what, tolerance)
+        return solve_folded(*halves, tolerance, start, told).require(tolerance, f"the solver for {what}")
+
+
+def _halves(work: Workload, sizes: Sequence[int]) -> tuple[Fold, list[Array]] | None:
+    """Two attributes that may change places and roots of both halves, if these are surely of full rank."""
+    if len(set(sizes)) == len(sizes):
+        return None
+    gram = joint_gram(work)
+    fold = exchange(gram, sizes)
+    roots = [] if fold is None else [sure_root(part) for part in fold.parts(gram)]
+    known = [root[0] for root in roots if root is not None]
+    return None if fold is None or len(known) < len(roots) else (fold, known)
+
+
+FOLDED_CELLS = 128  # up to which halves are not worth looking for
 EVALUATIONS = 7.0  # of a solver, typically, those on fewer cells included
 STARTED = 3.5  # the same of full rank, from product weights
 GATHERED = 4.0  # operations of gathering rows, in units of rows * rank * cells

@@ -1,11 +1,13 @@
 """What a solver returns: a mechanism, and the proof of how good it is."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from residua._arrays import Array, Indices
+from residua.linalg.folding import Fold
 from residua.linalg.grams import jacobi_svd
 from residua.linalg.matrices import independent_rows
 from residua.solve.newton import Bracketed, LogLandscape, Progress, Search
@@ -29,6 +31,7 @@ class Solution(Bracketed):
     evaluations: int
 
 
+WHOLE = (slice(None),)  # rows that are one group
 UNIT_ROUNDOFF = float(np.finfo(np.float64).eps) / 2
 
 GRADED = 1e-8  # ratio of the smallest to the largest t below which normwise accuracy is not enough
@@ -43,7 +46,8 @@ class Bracket(LogLandscape, Bracketed):
     `scales` is t, shape (rank,), `trace` its sum; `directions` is Z = U'R, shape (rank, cells); `slopes` is
     `r_i' K r_i / trace`, shape (cells,), the slope of `2 log trace`: its mean under v is 1, and at the
     optimum (sum v = 1) none is above 1. `blur` is the part of the relative gap that rounding alone causes.
-    `levelled` if `upper` is reached by the strategy with every column scaled to length 1 (S-010).
+    `levelled` if `upper` is reached by the strategy with every column scaled to length 1 (S-010). `groups`
+    are the rows of the directions that are decomposed together: all, but for folded cells (S-012).
     """
 
     lower: float
@@ -54,20 +58,26 @@ class Bracket(LogLandscape, Bracketed):
     slopes: Array
     blur: float
     levelled: bool = False
+    groups: tuple[slice, ...] = WHOLE
 
     def bend_times(self, direction: Array) -> Array:
         """For `-2 log trace` as a function of v (S-005)."""
-        z = self.directions
-        inner = self._coupling() * ((z * direction) @ z.T)
-        return np.asarray(np.einsum("ai,ai->i", z, inner @ z))
+        found = np.zeros(len(direction))
+        for group in self.groups:
+            z = self.directions[group]
+            inner = self._coupling(self.scales[group]) * ((z * direction) @ z.T)
+            found += np.einsum("ai,ai->i", z, inner @ z)
+        return found
 
     def bend_diagonal(self) -> Array:
         """Its diagonal, shape (cells,)."""
-        squares = self.directions**2
-        return np.asarray(np.einsum("ai,ai->i", squares, self._coupling() @ squares))
+        found = np.zeros(self.directions.shape[1])
+        for group in self.groups:
+            squares = self.directions[group] ** 2
+            found += np.einsum("ai,ai->i", squares, self._coupling(self.scales[group]) @ squares)
+        return found
 
-    def _coupling(self) -> Array:
-        t = self.scales
+    def _coupling(self, t: Array) -> Array:
         return np.asarray(1.0 / (self.trace * t[:, None] * t[None, :] * (t[:, None] + t[None, :])))
 
     def strategy(self) -> Array:
@@ -77,30 +87,40 @@ class Bracket(LogLandscape, Bracketed):
         return np.asarray(rows / np.sqrt(lengths))
 
 
-def bracket(root: Array, weights: Array, *, precise: bool = False) -> Bracket:
+def bracket(
+    root: Array, weights: Array, *, precise: bool = False, groups: tuple[slice, ...] = WHOLE
+) -> Bracket:
     """Certified bounds on the optimum from cell weights v (positive, shape (cells,)).
 
     `root` is R, shape (rank, cells). One symmetric eigendecomposition of size rank; with
     `precise=True` a singular value decomposition instead, which resolves `t` down to 1e-14 of the
     largest (below that where rows differ in length) while squaring, the default, stops near 1e-7.
-    Where the smallest `t` is not resolved, `upper` is infinite.
+    Where the smallest `t` is not resolved, `upper` is infinite. Rows of different `groups` are those of
+    folded cells, together of full rank (S-012), and have an eigendecomposition each.
     """
     rank, cells = root.shape
-    left, scales, proven, floor, doubt = (_singular if precise else _squared)(root, weights)
-    floored = np.maximum(scales, floor)  # keeps the slopes finite where there is no upper bound
-    directions = left.T @ root
+    found = [(_singular if precise else _squared)(root[group], weights) for group in groups]
+    scales, proven = _joined([each[1] for each in found]), _joined([each[2] for each in found])
+    floors = _joined([np.full(len(each[1]), each[3]) for each in found])
+    floored = np.maximum(scales, floors)  # keeps the slopes finite where there is no upper bound
+    lefts, doubt = [each[0] for each in found], max(each[4] for each in found)
+    directions = _joined([left.T @ root[group] for left, group in zip(lefts, groups, strict=True)])
     trace = float(floored.sum())
     slopes = np.einsum("ai,ai->i", directions, directions / (trace * floored)[:, None])
     rounding = 8 * (rank + cells) * UNIT_ROUNDOFF
     lower = float(proven.sum()) ** 2 / float(weights.sum()) * (1 - rounding)
     upper = np.inf
-    if scales.min() > floor:
-        upper = _reached(root, weights, left, scales, trace * slopes) * (1 + rounding)
+    if (scales > floors).all():
+        upper = _reached(root, weights, lefts, groups, scales, trace * slopes) * (1 + rounding)
     level = np.inf
-    if rank == cells and doubt < LARGEST_DOUBT and slopes.min() > 0:
-        level = _reached_levelled(weights, scales, directions, trace * slopes, doubt) * (1 + rounding)
+    if (rank == cells or len(groups) > 1) and doubt < LARGEST_DOUBT and slopes.min() > 0:
+        level = _reached_levelled(weights, scales, directions, groups, trace * slopes, doubt) * (1 + rounding)
     blur = 2 * (trace - float(proven.sum())) / trace
-    return Bracket(lower, min(upper, level), trace, floored, directions, slopes, blur, level < upper)
+    return Bracket(lower, min(upper, level), trace, floored, directions, slopes, blur, level < upper, groups)
+
+
+def _joined(parts: Sequence[Array]) -> Array:
+    return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
 
 Decomposed = tuple[Array, Array, Array, float, float]
@@ -135,30 +155,45 @@ def _singular(root: Array, weights: Array) -> Decomposed:
     return left, scales, np.maximum(scales - error, 0.0), SMALLEST_RATIO * float(scales[0]), doubt
 
 
-def _reached(root: Array, weights: Array, left: Array, scales: Array, costs: Array) -> float:
+def _reached(
+    root: Array,
+    weights: Array,
+    lefts: Sequence[Array],
+    groups: Sequence[slice],
+    scales: Array,
+    costs: Array,
+) -> float:
     """What the strategy made of these U and t reaches, rounding of `U'R` included (S-003).
 
     Infinite where rounding could have made the rows of the strategy dependent.
     """
     unit = (len(root) + 4) * UNIT_ROUNDOFF
-    hidden = unit * (np.sqrt(np.sum(left**2 / scales, axis=1)) @ np.abs(root))  # (cells,)
+    hidden, drifts = np.zeros(len(weights)), []  # (cells,), (rank,)
+    for left, group in zip(lefts, groups, strict=True):
+        own = root[group]
+        hidden += unit * (np.sqrt(np.sum(left**2 / scales[group], axis=1)) @ np.abs(own))
+        drifts.append(2 * unit * (np.abs(left).T @ np.sqrt(own**2 @ weights)))
     cost = float(np.max((np.sqrt(costs) + hidden) ** 2))
-    lengths = np.sqrt(root**2 @ weights)
-    drift = 2 * unit * (np.abs(left).T @ lengths)  # (rank,)
+    drift = _joined(drifts)
     if float(np.sum(drift / scales)) >= 1:
         return np.inf
     trace = float(np.sum(scales) + 2 * np.sum(drift) + (drift @ drift) * np.sum(1 / scales))
     return trace * cost
 
 
-def _reached_levelled(weights: Array, scales: Array, directions: Array, costs: Array, doubt: float) -> float:
+def _reached_levelled(
+    weights: Array, scales: Array, directions: Array, groups: Sequence[slice], costs: Array, doubt: float
+) -> float:
     """What the same strategy reaches with its columns scaled to length 1, rounding included (S-010)."""
     stretch = weights * np.sqrt(costs)
-    images = (directions * stretch) @ directions.T / scales**1.5
+    sizes = [
+        float(np.linalg.norm((directions[group] * stretch) @ directions[group].T / scales[group] ** 1.5))
+        for group in groups
+    ]
     squares = directions**2 @ stretch
     unit = 2 * (len(weights) + 4) * UNIT_ROUNDOFF
     rounded = unit * math.sqrt(float(squares.sum()) * float(np.sum(squares / scales**3)))
-    return ((float(np.linalg.norm(images)) + rounded) / (1 - doubt)) ** 2
+    return ((math.hypot(*sizes) + rounded) / (1 - doubt)) ** 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,21 +247,24 @@ def solve_cells(
     tolerance: float = DEFAULT_TOLERANCE,
     start: Array | None = None,
     progress: Progress | None = None,
+    groups: tuple[slice, ...] = WHOLE,
 ) -> Solution:
     """The best mechanism found for queries with gram `root' root`, with its certified bracket.
 
-    `root` is (rank, cells) with independent rows. `start` are cell weights of a similar problem.
-    Deterministic. Stops when the relative gap is at most `tolerance`, or when no step makes progress any
-    more: the caller checks with `solution.require(tolerance)`. `progress` is called with the number of
-    evaluations so far and the gap.
+    `root` is (rank, cells) with independent rows. `start` are cell weights of a similar problem. Rows of
+    folded cells come in `groups` (see `solve_folded`). Deterministic. Stops when the relative gap is at most
+    `tolerance`, or when no step makes progress any more: the caller checks with
+    `solution.require(tolerance)`. `progress` is called with the number of evaluations so far and the gap.
     """
     support = np.flatnonzero(np.any(root != 0, axis=0))
     if not len(support):
         raise ValueError("the queries are all zero: there is nothing to measure")
     exponent = int(np.frexp(np.abs(root).max())[1])  # squares must not underflow; a power of two is exact
-    search = _Search(np.ldexp(root[:, support], -exponent), tolerance, progress)
+    search = _Search(np.ldexp(root[:, support], -exponent), tolerance, progress, groups)
     uniform = np.full(len(support), 1.0 / len(support))
-    near = _coarse_weights(search.root, tolerance) if start is None else start[support]
+    near = start[support] if start is not None else None
+    if start is None and groups == WHOLE:
+        near = _coarse_weights(search.root, tolerance)
     weights = uniform if near is None else _usable(near, uniform)
     weights = search.approach(weights)
     if search.keep_going():
@@ -259,23 +297,25 @@ def _usable(start: Array, uniform: Array) -> Array:
 class _Search(Search):
     """Newton steps on `sum v - 2 log tr S`, whose optimum has sum v = 1."""
 
-    def __init__(self, root: Array, tolerance: float, progress: Progress | None) -> None:
+    def __init__(
+        self, root: Array, tolerance: float, progress: Progress | None, groups: tuple[slice, ...]
+    ) -> None:
         super().__init__(tolerance, progress)
-        self.root, self.precise = root, False
+        self.root, self.precise, self.groups = root, False, groups
         self._basis: Array | None = None
 
     def look(self, weights: Array) -> Bracket:
-        seen = bracket(self.root, weights, precise=self.precise)
+        seen = bracket(self.root, weights, precise=self.precise, groups=self.groups)
         if not self.precise and (seen.blur > BLUR_SHARE * self.tolerance or seen.upper == np.inf):
             self.precise = True
-            seen = bracket(self.root, weights, precise=True)
+            seen = bracket(self.root, weights, precise=True, groups=self.groups)
         self.keep(seen.lower, weights / weights.sum(), seen.upper, seen)
         return seen
 
     def level(self, seen: Bracket, weights: Array) -> None:
         """Keep the strategy of a bracket with its columns brought nearer to one length, if it is better."""
         rank, cells = self.root.shape
-        if rank == cells or self.precise or not np.isfinite(seen.upper):
+        if rank == cells or len(self.groups) > 1 or self.precise or not np.isfinite(seen.upper):
             return
         if self._basis is None:
             self._basis = np.linalg.qr(self.root.T)[0]
@@ -309,6 +349,27 @@ class _Search(Search):
         weights[support] = self.weights
         lower, upper = (math.ldexp(bound, 2 * exponent) for bound in (self.lower, self.upper))
         return Solution(strategy, weights, lower, upper, self.evaluations)
+
+
+def solve_folded(
+    fold: Fold,
+    parts: Sequence[Array],
+    tolerance: float = DEFAULT_TOLERANCE,
+    start: Array | None = None,
+    progress: Progress | None = None,
+) -> Solution:
+    """The same for a gram that an exchange of cells leaves as it is, from roots of its parts (S-012).
+
+    `parts` are square roots of full rank of `fold.parts(gram)`. A quarter of the work of all cells at once.
+    """
+    even, odd = parts
+    root = np.zeros((len(even) + len(odd), len(even)))
+    root[: len(even)], root[len(even) :, : len(odd)] = even, odd
+    groups = (slice(0, len(even)), slice(len(even), len(root)))
+    near = None if start is None else fold.gathered(start)
+    found = solve_cells(root / fold.lengths, tolerance, near, progress, groups)
+    strategy, weights = fold.rows(found.strategy), fold.spread(found.cell_weights)
+    return Solution(strategy, weights, found.lower, found.upper, found.evaluations)
 
 
 RANK_RATIO = 1e-10

@@ -12,6 +12,7 @@ Each takes as many bits as it needs, up to what fits 64-bit arithmetic (claim I-
 
 import math
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 
 import numpy as np
 
@@ -120,6 +121,14 @@ def small_multiple(matrix: Array) -> Array | None:
     return np.asarray(whole)
 
 
+def _inverse(matrix: Array, rank: int) -> Array:
+    """The inverse, in half the time where the matrix has one, otherwise the pseudo-inverse."""
+    if len(matrix) == rank == matrix.shape[1]:
+        with suppress(np.linalg.LinAlgError):
+            return np.asarray(np.linalg.inv(matrix))
+    return pseudo_inverse(matrix)
+
+
 def enough_bits(
     rounding: Callable[[int], Integers], matrix: Array, rank: int, *, few: int, most: int
 ) -> Integers:
@@ -127,7 +136,7 @@ def enough_bits(
 
     Else the one with `most`; Infeasible if that loses a direction.
     """
-    inverse = pseudo_inverse(matrix)
+    inverse = _inverse(matrix, rank)
     rows, kept = None, False
     for bits in (*range(min(few, most), most, BIT_STEP), most):
         try:

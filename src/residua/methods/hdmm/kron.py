@@ -290,9 +290,10 @@ def union(
     if not clusterings:
         raise Infeasible("all tables ask about the same attributes, so that there is nothing to unite")
     proved = bound or lower_bound(work, law)
+    known: dict[bytes, Found] = {}  # clusters often ask the same of an axis
 
     def united(clusters: list[list[int]]) -> Draft:
-        return Draft(_united(work, asked, clusters, law, progress), *proved)
+        return Draft(_united(work, asked, clusters, law, progress, known), *proved)
 
     # Some ways may take too many products for these cells.
     return best_of(work, [partial(united, clusters) for clusters in clusterings])
@@ -304,12 +305,13 @@ def _united(
     clusters: Sequence[Sequence[int]],
     law: NoiseLaw,
     progress: Progress | None,
+    known: dict[bytes, Found],
 ) -> Strategy:
     """A product for each cluster of tables, with the best split of the cost if none helped another."""
     terms, errors = [], []
     for cluster in clusters:
         part = asked.take(cluster)
-        strategies = best_product(part, law, progress)
+        strategies = best_product(part, law, progress, known)
         terms.append(_placed(part, strategies))
         errors.append(value_of(part, strategies))
     # Least sum(error / c^2) for sum(c) = 1; Gaussian noise: least sum(error / c) for sum(c) = 1.
