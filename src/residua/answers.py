@@ -99,7 +99,11 @@ class Answers:
 
     def write(self, path: Target) -> None:
         """Write them to a Parquet file, some tables at a time."""
-        write_parquet(path, self._columns(), self.batches())
+        columns = self._columns()
+        different = ("query", "value", "lower", "upper") if "upper" in self.figures else ("query",)
+        repeated = [name for name in columns.names if name not in different]
+        told = ["table", *self.figures]  # statistics of a hundred columns of labels take longer than all else
+        write_parquet(path, columns, self.batches(), use_dictionary=repeated, write_statistics=told)
 
     def _columns(self) -> "pyarrow.Schema":
         import pyarrow as pa
@@ -144,15 +148,19 @@ class Answers:
         ends = np.cumsum([len(part.rows) for part in parts])
         slices = [slice(end - len(part.rows), end) for part, end in zip(parts, ends.tolist(), strict=True)]
         words, cells = _Words(self.schema, int(ends[-1])), {}
+        alike: dict[object, list[_Places]] = {}  # those in tables of one shape
         for part, rows in zip(parts, slices, strict=True):
-            for number, (factor, place) in enumerate(part.places()):
+            if part.shape not in alike:
+                alike[part.shape] = part.places()
+            places = alike[part.shape]
+            for number, (factor, place) in enumerate(zip(part.table.factors, places, strict=True)):
                 words.add(number, rows, factor, place)
                 known = _cells(factor.queries)
                 if known is not None:
                     (at,) = factor.attributes
                     if at not in cells:
                         cells[at] = np.full(words.count, -1, dtype=_narrow(self.schema.sizes[at]))
-                    cells[at][rows] = known[place]
+                    cells[at][rows] = known[place.queries]
         tables = np.repeat(np.arange(len(parts), dtype=np.int32), np.diff(ends, prepend=0))
         found = [pa.DictionaryArray.from_arrays(tables, pa.array([part.table.name for part in parts]))]
         for at, name in enumerate(self.schema.names):
@@ -166,6 +174,15 @@ class Answers:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class _Places:
+    """The place of a factor's query in some rows, and the least and the largest one."""
+
+    queries: Integers
+    low: int
+    high: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class _Rows:
     """Some rows of one table, with their figures."""
 
@@ -173,12 +190,16 @@ class _Rows:
     rows: range
     figures: Sequence[Array]
 
-    def places(self) -> Iterator[tuple[Factor, Integers]]:
-        """Each factor of the table, and the place of its query in every row."""
-        counts = [factor.queries.count for factor in self.table.factors]
-        rows = np.arange(self.rows.start, self.rows.stop)
-        for number, factor in enumerate(self.table.factors):
-            yield factor, rows // math.prod(counts[number + 1 :]) % counts[number]
+    @property
+    def shape(self) -> tuple[tuple[int, ...], range]:
+        """What the places depend on: numbers of queries, and which rows."""
+        return tuple(factor.queries.count for factor in self.table.factors), self.rows
+
+    def places(self) -> list[_Places]:
+        """For each factor of the table the place of its query in every row."""
+        counts, rows = self.shape[0], np.arange(self.rows.start, self.rows.stop)
+        found = [rows // math.prod(counts[number + 1 :]) % count for number, count in enumerate(counts)]
+        return [_Places(each, int(each.min()), int(each.max())) for each in found]
 
 
 class _Words:
@@ -190,15 +211,15 @@ class _Words:
         self.words: list[str | None] = [None]
         self.known: dict[tuple[int, int, int], int] = {}
 
-    def add(self, number: int, rows: slice, factor: Factor, place: Integers) -> None:
+    def add(self, number: int, rows: slice, factor: Factor, place: _Places) -> None:
         """Say in these rows what the queries at these places of a factor ask, after so many others."""
         if number == len(self.columns):
             self.columns.append(np.zeros(self.count, dtype=np.int32))
-        low, high = int(place.min()), int(place.max())
-        start = self.known.setdefault((id(factor), low, high), len(self.words))
+        start = self.known.setdefault((id(factor), place.low, place.high), len(self.words))
         if start == len(self.words):
-            self.words += [factor.describe(at, self.schema) or None for at in range(low, high + 1)]
-        self.columns[number][rows] = place - low + start
+            described = range(place.low, place.high + 1)
+            self.words += [factor.describe(at, self.schema) or None for at in described]
+        self.columns[number][rows] = place.queries + (start - place.low)
 
     def joined(self) -> "pyarrow.Array":
         """The words of every row as one text."""
@@ -230,10 +251,12 @@ def _narrow(count: int) -> type[np.signedinteger[Any]]:
     return next(kind for kind in (np.int8, np.int16, np.int32, np.int64) if count <= np.iinfo(kind).max)
 
 
-def write_parquet(path: Target, schema: "pyarrow.Schema", batches: Iterable["pyarrow.RecordBatch"]) -> None:
-    """Write batches to a Parquet file that is either whole or not there."""
+def write_parquet(
+    path: Target, schema: "pyarrow.Schema", batches: Iterable["pyarrow.RecordBatch"], **settings: Any
+) -> None:
+    """Write batches to a Parquet file that is either whole or not there; settings as the writer has them."""
     from pyarrow import parquet
 
-    with whole_file(path) as stream, parquet.ParquetWriter(stream, schema) as writer:
+    with whole_file(path) as stream, parquet.ParquetWriter(stream, schema, **settings) as writer:
         for batch in batches:
             writer.write_batch(batch)
