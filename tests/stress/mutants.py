@@ -171,8 +171,7 @@ def _may_go(statement: ast.stmt) -> bool:
 
 def exchange(mutant: Mutant) -> None:
     """Give the loaded function the code of the mutant."""
-    relative = mutant.file.relative_to(SOURCE.parent).with_suffix("")
-    module = importlib.import_module(".".join(relative.parts))
+    module = importlib.import_module(_module(mutant.file))
     whole = compile(mutant.tree, str(mutant.file), "exec", dont_inherit=True)
     found: object = module
     code = whole
@@ -186,6 +185,10 @@ def exchange(mutant: Mutant) -> None:
     found = inspect.unwrap(found)  # type: ignore[arg-type]
     assert isinstance(found, FunctionType)
     found.__code__ = code
+
+
+def _module(file: Path) -> str:
+    return ".".join(file.relative_to(SOURCE.parent).with_suffix("").parts)
 
 
 def observed() -> dict[str, dict[str, object]]:
@@ -211,6 +214,15 @@ def observed() -> dict[str, dict[str, object]]:
 
 
 TOOK: dict[str, float] = {}
+
+
+def pytest_runtest_setup() -> None:
+    """Forget what was computed once, so that every test runs the lines that it rests on."""
+    if "MUTANTS_REPORT" in os.environ:
+        for name in [_module(file) for file in FILES]:
+            for found in list(vars(sys.modules.get(name, sys)).values()):
+                if hasattr(found, "cache_clear") and getattr(found, "__module__", "") == name:
+                    found.cache_clear()
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
@@ -265,15 +277,7 @@ def main(only: list[str]) -> int:
         tests = observed()
         if stored:
             Path(stored).write_text(json.dumps(tests))
-    for name in (
-        "residua.cli",
-        "residua._measure",
-        "pandas",
-        "polars",
-        "pyarrow.csv",
-        "pyarrow.parquet",
-        "mpmath",
-    ):
+    for name in LOADED:
         importlib.import_module(name)
     listed = {
         line.rpartition(" | ")[0]: line.rpartition(" | ")[2]

@@ -14,7 +14,7 @@ import pytest
 
 import residua as rs
 from residua.engines import Memory, MemoryEngine, count_marginals, counts, kernel, memory
-from residua.engines.passes import passes, sum_down
+from residua.engines.marginals import passes, sum_down
 from residua.engines.spark_columns import fields_of, unpack
 
 SIZES = (3, 2, 4, 3)

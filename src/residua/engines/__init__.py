@@ -8,9 +8,11 @@ import os
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from residua.engines.marginals import Derived, Engine, Opener, Progress, count_marginals, counts, engine_with
+from residua.engines.derived import engine_with
+from residua.engines.marginals import count_marginals, counts
 from residua.engines.memory import Memory, MemoryEngine
 from residua.engines.persons import Keeps
+from residua.engines.protocol import Derived, Engine, Opener, Progress
 from residua.schema.coding import is_a
 
 if TYPE_CHECKING:

@@ -15,11 +15,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from residua._arrays import Integers
+from residua.engines.derived import extended
 from residua.engines.kernel import ROWS, WAITING, Block, Occurrence, Occurring, Set, Tally, block_of
-from residua.engines.marginals import Progress, Rereading, extended
+from residua.engines.marginals import Rereading
 from residua.engines.memory import CELLS_AT_ONCE, Workers, counting
 from residua.engines.persons import Packing, ids_inside
 from residua.engines.piles import Columns, Sorting
+from residua.engines.protocol import Progress
 from residua.engines.sources import (
     Source,
     bytes_of,

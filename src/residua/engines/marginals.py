@@ -1,110 +1,42 @@
 """Counts of marginals from what an engine tallies: few sets are counted, the others add up from them.
 
-Attributes that are made of others are counted as if the data had a column of each.
+Counting a set costs a step per record, adding up one per cell. So only the largest sets are counted, and sets
+that overlap are counted as one where their union has few cells for the number of records.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from copy import copy
 from dataclasses import dataclass
-from math import prod
-from typing import Protocol, Self, runtime_checkable
+from itertools import chain, combinations
+from math import comb, prod
+from operator import attrgetter
+from typing import Self
 
 import numpy as np
 
-from residua._arrays import AnyArray, Integers, Subsets
-from residua._limits import COUNTED_CELLS
-from residua.engines.kernel import Block, Occurrence, Set, Shares, narrowest
-from residua.engines.passes import Counted, cells_of, passes, sum_down
-from residua.errors import DataError, Infeasible
+from residua._arrays import Integers, Subsets
+from residua.engines.kernel import Set, Shares
+from residua.engines.protocol import Derived, Engine, Progress
+from residua.errors import DataError
 from residua.schema import Number, Schema
 
-Progress = Callable[[str, float], None]
-"""Called with what is being done and the fraction of it that is done, 0 to 1; it may raise to stop."""
 Piece = tuple[int, list[int], Integers]
 Place = tuple[int, int, Set]  # which request, which row of it, its attributes in the order asked
 STEPS = 100  # of progress, whatever the data
 PIECE_CELLS = 2**20  # that are handed on at a time: 8 megabytes
+LARGEST_UNION = 2**16  # cells: half a megabyte of counts, which a second-level cache holds
+RECORDS_PER_CELL = 16  # a union with more cells than that is not worth adding up
+SUMMED_FREE = 4_096  # cells that are added up in less time than a table takes to be counted at all
+TRIED = 600  # smaller sets looked up for each attribute that may join a union
 
 
-class Engine(Protocol):
-    """Counts over one dataset that is coded against a schema."""
+@dataclass(frozen=True, slots=True)
+class Counted:
+    """A set to count, attributes in increasing order, and the wanted ones that add up from it."""
 
-    @property
-    def records(self) -> int:
-        """Number of records that the schema's policies leave."""
-
-    @property
-    def about(self) -> int:
-        """Roughly how many records there are, known without reading them; matters for speed only."""
-
-    @property
-    def cells_at_once(self) -> int:
-        """The most cells whose counts one pass over the data may hold."""
-
-    def tally(self, sets: Sequence[Set], progress: Progress | None = None) -> list[Integers]:
-        """Exact counts of each attribute set, in one pass over the data: (cells,) for each, row-major.
-
-        A set holds positions of attributes in the schema, increasing; the empty set counts the records.
-        """
-
-
-class Opener(Protocol):
-    """A way of counting, with its settings: `DuckDB(memory_limit="1GB")`, `Spark()`, or one of your own."""
-
-    def open(self, schema: Schema, data: object) -> Engine:
-        """An engine over the data; a DataError where they cannot be its data."""
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Derived:
-    """An attribute made of others, at positions of the schema.
-
-    `steps` has for each of them what a code adds to a place, and `codes` the new code of each place.
-    """
-
-    attributes: tuple[int, ...]
-    steps: tuple[Integers, ...]
-    codes: AnyArray
-
-    @classmethod
-    def of(cls, attributes: Sequence[int], classes: Sequence[Integers], codes: Integers) -> "Derived":
-        """The attribute with a code, from 0, for each combination of classes of the old codes, row-major."""
-        steps, width = [], 1
-        for own in reversed(classes):
-            steps.append(own.astype(np.int64) * width)
-            width *= int(own.max()) + 1
-        return cls(tuple(attributes), tuple(reversed(steps)), codes.astype(narrowest(int(codes.max()) + 1)))
-
-    @property
-    def size(self) -> int:
-        """Number of codes."""
-        return int(self.codes.max()) + 1
-
-    def coded(self, columns: Sequence[AnyArray]) -> AnyArray:
-        """The new codes of records, from the old ones of each attribute."""
-        places = sum((step[own] for step, own in zip(self.steps, columns, strict=True)), start=np.int64(0))
-        return np.asarray(self.codes[places])
-
-
-@runtime_checkable
-class Derives(Protocol):
-    """An engine that can make further attributes while it counts."""
-
-    def with_derived(self, derived: Sequence[Derived]) -> Engine:
-        """The same data with further attributes, which follow those of the schema."""
-
-
-@runtime_checkable
-class Occurs(Protocol):
-    """An engine that can count those cells only that occur: tables may have any number of others."""
-
-    def occurring(self, sets: Sequence[Set], progress: Progress | None = None) -> Iterator[Occurrence]:
-        """Exact counts of the cells of each set that occur, in one pass over the data, some at a time.
-
-        A set holds positions of attributes in any order, and its cells are row-major in that order. A cell
-        may come several times: its count is the sum.
-        """
+    attributes: Set
+    wanted: tuple[Set, ...]
 
 
 class Rereading(ABC):
@@ -144,73 +76,6 @@ def shares_of(schema: Schema) -> dict[int, Shares]:
     """How the numbers of a schema are shared out among cells, by position."""
     pairs = enumerate(schema.attributes)
     return {at: Shares(own.steps, own.degree, own.missing) for at, own in pairs if isinstance(own, Number)}
-
-
-def engine_with(
-    engine: Engine, sizes: Sequence[int], derived: Sequence[Derived], units: Sequence[int] = ()
-) -> Engine:
-    """An engine over the same data with further attributes, after those of the schema, of these `sizes`.
-
-    `units` of the schema's attributes tell which are shared out among cells. Attributes made of such come
-    after all others: only once those are counted can their cells be added up.
-    """
-    shared = {at for at, unit in enumerate(units) if unit > 1}
-    plain = [each for each in derived if shared.isdisjoint(each.attributes)]
-    rest = [each for each in derived if not shared.isdisjoint(each.attributes)]
-    if plain and isinstance(engine, Derives):
-        engine, sizes, plain = engine.with_derived(plain), (*sizes, *(each.size for each in plain)), []
-    return AddedUp(engine, sizes, [*plain, *rest]) if plain or rest else engine
-
-
-def extended(block: Block, derived: Sequence[Derived]) -> Block:
-    """The codes of some records with those of further attributes."""
-    return [*block, *(each.coded([block[at] for at in each.attributes]) for each in derived)]
-
-
-class AddedUp:
-    """Further attributes for an engine that has none: it counts the old codes, which are then added up."""
-
-    def __init__(self, engine: Engine, sizes: Sequence[int], derived: Sequence[Derived]) -> None:
-        self.engine, self.sizes, self.derived = engine, tuple(sizes), derived
-        self.about, self.cells_at_once = engine.about, engine.cells_at_once
-
-    @property
-    def records(self) -> int:
-        """Number of records that the schema's policies leave."""
-        return self.engine.records
-
-    def tally(self, sets: Sequence[Set], progress: Progress | None = None) -> list[Integers]:
-        """Exact counts of each attribute set, in one pass over the data: (cells,) for each, row-major."""
-        old = [tuple(sorted({own for at in each for own in self._own(at)})) for each in sets]
-        asked = list(dict.fromkeys(old))
-        if (cells := max(cells_of(each, self.sizes) for each in asked)) > COUNTED_CELLS:
-            raise Infeasible(
-                f"a condition on numbers takes a table of {cells:,} cells, more than the {COUNTED_CELLS:,} "
-                "that are counted; use coarser attributes, or conditions on fewer of them"
-            )
-        known = dict(zip(asked, self.engine.tally(asked, progress), strict=True))
-        return [self._added(each, known[own], own) for each, own in zip(sets, old, strict=True)]
-
-    def _own(self, at: int) -> Set:
-        return (at,) if at < len(self.sizes) else self.derived[at - len(self.sizes)].attributes
-
-    def _added(self, wanted: Set, counts: Integers, old: Set) -> Integers:
-        """Counts of the wanted attributes from those of the ones that they are made of."""
-        if wanted == old:
-            return counts
-        codes = np.unravel_index(np.arange(len(counts)), [self.sizes[at] for at in old])
-        width, places = 1, np.zeros(len(counts), dtype=np.int64)
-        for at in wanted:
-            columns = [codes[old.index(own)] for own in self._own(at)]
-            made = self.derived[at - len(self.sizes)] if at >= len(self.sizes) else None
-            size = self.sizes[at] if made is None else made.size
-            width, places = (
-                width * size,
-                places * size + (columns[0] if made is None else made.coded(columns)),
-            )
-        result: Integers = np.zeros(width, dtype=np.int64)
-        np.add.at(result, places, counts)
-        return result
 
 
 def count_marginals(
@@ -308,3 +173,122 @@ class Steps:
     def part(self, number: int, many: int) -> Progress:
         """What one pass of many calls; its own words are left out."""
         return lambda _, done: self.reach((number + done) / many)
+
+
+def passes(
+    wanted: Sequence[Set],
+    sizes: Sequence[int],
+    records: int,
+    cells_at_once: int,
+    shared: Collection[int] = (),
+) -> Iterator[list[Counted]]:
+    """The sets to count, in groups of at most `cells_at_once` cells (or of one set that has more).
+
+    Sets add up from such only as have the same ones of the attributes that are `shared` out among cells:
+    those count by weights.
+
+    `wanted` are different sets with attributes in increasing order. Each is the business of exactly one
+    counted set.
+
+    >>> list(passes([(0,), (0, 1), (2,)], (2, 2, 2), 4, 100))
+    [[Counted(attributes=(0, 1), wanted=((0,), (0, 1))), Counted(attributes=(2,), wanted=((2,),))]]
+    """
+    group: list[Counted] = []
+    room = cells_at_once
+    by_shares: dict[Set, list[Set]] = {}
+    for each in wanted:
+        by_shares.setdefault(tuple(at for at in each if at in shared), []).append(each)
+    unions = (_unions(_largest(own, sizes, records), sizes, records) for own in by_shares.values())
+    for counted in sorted(chain.from_iterable(unions), key=attrgetter("attributes")):
+        cells = cells_of(counted.attributes, sizes)
+        if group and cells > room:
+            yield group
+            group, room = [], cells_at_once
+        group.append(counted)
+        room -= cells
+    if group:
+        yield group
+
+
+def sum_down(counts: Integers, attributes: Set, sizes: Sequence[int], order: Set) -> Integers:
+    """Counts of the attributes in `order`, in that order, from those of a set that has them all.
+
+    >>> sum_down(np.array([1, 2, 3, 4, 5, 6]), (0, 1), (2, 3), (1,)).tolist()
+    [5, 7, 9]
+    """
+    table = counts.reshape([sizes[at] for at in attributes])
+    rest = tuple(axis for axis, at in enumerate(attributes) if at not in order)
+    table = table.sum(axis=rest, dtype=np.int64) if rest else table
+    left = [at for at in attributes if at in order]
+    return table.transpose([left.index(at) for at in order]).reshape(-1)
+
+
+def cells_of(attributes: Set, sizes: Sequence[int]) -> int:
+    return prod(sizes[at] for at in attributes)
+
+
+def _largest(wanted: Sequence[Set], sizes: Sequence[int], records: int) -> dict[Set, list[Set]]:
+    """The sets that are in no other one, each with those that add up from it (itself included).
+
+    A subset of a table that has many more cells than there are records is counted on its own.
+    """
+    worth = max(records, SUMMED_FREE)
+    among = set(wanted)
+    home: dict[Set, Set] = {}
+    for big in sorted(wanted, key=len, reverse=True):
+        home.setdefault(big, big)
+        if home[big] != big or cells_of(big, sizes) > worth:
+            continue
+        for small in _subsets(big, among):
+            rival = home.get(small)
+            if rival is None or cells_of(big, sizes) < cells_of(rival, sizes):
+                home[small] = big
+    homes: dict[Set, list[Set]] = {}
+    for each in wanted:
+        homes.setdefault(home[each], []).append(each)
+    return homes
+
+
+def _subsets(big: Set, among: set[Set]) -> Iterator[Set]:
+    """The proper subsets of a set that are among some; attributes keep their order."""
+    if 2 ** len(big) > len(among):
+        inside = frozenset(big)
+        yield from (small for small in among if len(small) < len(big) and inside.issuperset(small))
+        return
+    for length in range(len(big)):
+        yield from (small for small in combinations(big, length) if small in among)
+
+
+def _unions(homes: dict[Set, list[Set]], sizes: Sequence[int], records: int) -> Iterator[Counted]:
+    """Sets and unions of sets that together have everything, each set in one of them."""
+    most = min(LARGEST_UNION, records // RECORDS_PER_CELL)
+    left = dict.fromkeys(sorted(homes))
+    lengths = sorted({len(each) for each in homes})
+    while left:
+        seed = next(iter(left))
+        del left[seed]
+        union, parts = seed, [seed]
+        while found := _best_addition(union, left, lengths, sizes, most):
+            union, more = found
+            parts += more
+            for each in more:
+                del left[each]
+        yield Counted(union, tuple(each for part in parts for each in homes[part]))
+
+
+def _best_addition(
+    union: Set, left: dict[Set, None], lengths: Sequence[int], sizes: Sequence[int], most: int
+) -> tuple[Set, list[Set]] | None:
+    """The union and the attribute that together hold the most sets that are left, and those sets."""
+    best: tuple[Set, list[Set]] | None = None
+    if sum(comb(len(union), length - 1) for length in lengths if length) > TRIED:
+        return None
+    smaller = [each for length in lengths if length for each in combinations(union, length - 1)]
+    cells = cells_of(union, sizes)
+    for at, size in enumerate(sizes):
+        if at in union or cells * size > most:
+            continue
+        more = [each for small in smaller if (each := tuple(sorted((*small, at)))) in left]
+        if more and (best is None or len(more) > len(best[1])):
+            best = tuple(sorted((*union, at))), more
+    return best

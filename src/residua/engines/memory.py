@@ -21,6 +21,7 @@ import numpy as np
 
 from residua._arrays import AnyArray, Integers
 from residua.engines import kernel
+from residua.engines.derived import extended
 from residua.engines.kernel import (
     ROWS,
     WAITING,
@@ -34,8 +35,9 @@ from residua.engines.kernel import (
     code_counts,
     narrowest,
 )
-from residua.engines.marginals import Derived, Progress, extended, shares_of
+from residua.engines.marginals import shares_of
 from residua.engines.persons import Packing, counted, ids_of
+from residua.engines.protocol import Derived, Progress
 from residua.errors import DataError, Infeasible
 from residua.linalg.matrices import processors
 from residua.privacy.unit import Person

@@ -12,9 +12,9 @@ import numpy as np
 from residua._arrays import Integers
 from residua._limits import COUNTED_CELLS
 from residua.engines.kernel import Occurrence, Set
-from residua.engines.marginals import Engine, Occurs, Progress, Steps
-from residua.engines.passes import cells_of, sum_down
+from residua.engines.marginals import Steps, cells_of, sum_down
 from residua.engines.piles import Columns
+from residua.engines.protocol import Engine, Occurs, Progress
 from residua.errors import Infeasible
 
 

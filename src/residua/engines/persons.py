@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from residua._arrays import AnyArray, Integers
 from residua.engines.kernel import Block, narrowest
-from residua.engines.marginals import Engine
+from residua.engines.protocol import Engine
 from residua.errors import DataError
 from residua.privacy.unit import Person
 from residua.schema import Schema

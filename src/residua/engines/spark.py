@@ -18,9 +18,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from residua._arrays import Integers
+from residua.engines.derived import extended
 from residua.engines.kernel import ROWS, WAITING, Occurrence, Occurring, Set, Tally, block_of
-from residua.engines.marginals import Derived, Progress, Rereading, extended, shares_of
+from residua.engines.marginals import Rereading, shares_of
 from residua.engines.persons import Packing, counted, plain_ids, refused
+from residua.engines.protocol import Derived, Progress
 from residua.engines.sources import CSV, UNKNOWN, bytes_of, delimiter_of, is_parquet
 from residua.engines.spark_columns import Field, fields_of, packed_columns, unpack
 from residua.errors import DataError

@@ -82,9 +82,10 @@ def counted_answers(
 
 def opened_for(plan: Measurable, data: object, engine: Opener | None) -> Engine:
     """An engine over the records that are counted, with the attributes that blocks look at."""
-    units = plan.schema.units
+    sizes, units = plan.schema.sizes, plan.schema.units
     opened = _opened(engine_for(data) if engine is None else engine, plan, data)
-    return engine_with(opened, plan.schema.sizes, list(_derived(plan.batches, units).values()), units)
+    derived = list(_derived(plan.batches, units).values())
+    return engine_with(opened, sizes, derived, units) if derived else opened
 
 
 def paid_noise(
