@@ -15,7 +15,7 @@ from unittest.mock import patch
 import opendp.prelude as dp
 from _timing import Limits, timed
 
-from residua.noise import DiscreteLaplace, Law, RoundedGaussian, SystemSource, draw, samplers
+from residua.noise import DiscreteLaplace, Law, RoundedGaussian, SystemSource, draw, laws
 
 COUNT = 2_000_000
 OPENDP_COUNT = 20_000
@@ -31,8 +31,8 @@ def speed(call: Callable[[], object], count: int) -> float:
 
 def share_undecided(law: Law) -> float:
     """How many decisions a value needs, on average, that floats could not make."""
-    climb = samplers.climb_exactly
-    with patch.object(samplers, "climb_exactly", side_effect=climb) as climbed:
+    climb = laws.climb_exactly
+    with patch.object(laws, "climb_exactly", side_effect=climb) as climbed:
         law.draw(SystemSource(), COUNT)
     return float(climbed.call_count) / COUNT
 
