@@ -1,11 +1,14 @@
 """Text for people: columns that line up, long values cut short, nothing that a terminal would obey."""
 
+import difflib
 import re
 from collections.abc import Iterable, Sequence
 
 Row = Sequence[str]
 
 _LONGEST = 60  # characters of a value in a message
+_FEW = 12  # things that a message lists
+_MANY = 2000  # names that one is looked for among
 
 # Controls, separators of lines and paragraphs, halves of letters, and marks that turn the direction of text.
 _OBEYED = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff\ufeff]")
@@ -54,3 +57,31 @@ def short(value: object) -> str:
 def one_line(text: str) -> str:
     """The text with every run of white space as one blank."""
     return " ".join(text.split())
+
+
+def hint(wrong: object, right: Iterable[str]) -> str:
+    """A suffix ` (did you mean 'Age'?)`, or nothing when no candidate is near.
+
+    >>> hint("age", ["Age", "sex"]), hint("weight", ["Age", "sex"])
+    (" (did you mean 'Age'?)", '')
+    """
+    folded: dict[str, str] = {}
+    for candidate in right:
+        folded.setdefault(candidate.casefold(), candidate)
+    asked = str(wrong).casefold()
+    near = [asked] if asked in folded else []
+    # difflib compares with every candidate: seconds, not milliseconds, for a national hierarchy.
+    if not near and len(folded) <= _MANY:
+        near = difflib.get_close_matches(asked, folded, n=1)
+    return f" (did you mean {folded[near[0]]!r}?)" if near else ""
+
+
+def listing(items: Sequence[object]) -> str:
+    """The items when they are few, otherwise the first ones and how many there are.
+
+    >>> listing(["F", "M"]), listing(range(100))
+    ("'F', 'M'", '0, 1, 2, ... (100 in all)')
+    """
+    if len(items) <= _FEW:
+        return ", ".join(short(item) for item in items)
+    return ", ".join(short(item) for item in items[:3]) + f", ... ({len(items)} in all)"

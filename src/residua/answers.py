@@ -1,7 +1,7 @@
 """Answers as people and files hold them: arrays by attribute, data frames, Arrow tables, Parquet files."""
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from itertools import islice, product
 from typing import TYPE_CHECKING, Any
@@ -15,7 +15,7 @@ from residua._limits import ROWS_AT_ONCE
 from residua._notebook import MOST, shown
 from residua.answering.slices import Slices
 from residua.schema import Schema
-from residua.workload import Factor, Identity, Table, table
+from residua.workload import Factor, Identity, Table
 from residua.workload.groupings import Partition
 from residua.workload.queries import Queries
 from residua.workload.tables import ALL, AND
@@ -70,16 +70,6 @@ def _printed(figure: Any) -> str:
     if not isinstance(figure, float):
         return str(figure)
     return f"{figure:,.4g}" if abs(figure) < 1e4 else f"{figure:,.0f}"
-
-
-def asked_cells(
-    schema: Schema, names: Sequence[str | Sequence[str]], figures_of: Callable[[Table], Sequence[Array]]
-) -> tuple[Any, ...]:
-    """Names, axes and figures (sizes...) of the marginal on attributes named one by one, or in a list."""
-    asked: list[Any] = list(names[0] if len(names) == 1 and isinstance(names[0], list | tuple) else names)
-    (group,) = table(schema, asked).groups()
-    axes = tuple(schema.counted(name).labels() for name in asked)
-    return tuple(asked), axes, *(each.reshape([*map(len, axes)]) for each in figures_of(group))
 
 
 @dataclass(frozen=True, slots=True, eq=False)

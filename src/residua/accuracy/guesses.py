@@ -18,11 +18,10 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from residua._arrays import Array
-from residua._text import columns
+from residua._text import columns, hint
 from residua.accuracy.targets import Target, TargetLike, Targets
 from residua.errors import BudgetError, NotInSpan, WorkloadError
 from residua.schema import Schema
-from residua.schema.coding import hint
 from residua.workload import Table, Workload, linear, table
 from residua.workload.groupings import Partition
 from residua.workload.moments import cell_numbers, quantile_rows

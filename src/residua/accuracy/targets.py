@@ -16,10 +16,10 @@ from numpy.typing import ArrayLike
 from residua._arrays import AnyArray, Array, Arrays, Manifest
 from residua._limits import LISTED_TABLES
 from residua._manifests import checked_array, entry, fetch, number, text
+from residua._text import hint, short
 from residua.errors import BudgetError, FileFormatError, WorkloadError
 from residua.linalg.matrices import join
 from residua.methods.draft import Caps
-from residua.schema.coding import hint, short
 from residua.strategy.strategy import Strategy
 from residua.workload import Table, TableRun, Workload
 from residua.workload.queries import spelled

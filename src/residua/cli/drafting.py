@@ -8,10 +8,9 @@ import numpy as np
 import typer
 
 from residua._files import write_text
-from residua._text import counted
+from residua._text import counted, listing
 from residua.cli.output import AsJson, Force, refuse_to_replace, show, show_json
 from residua.engines.sources import CSV
-from residua.schema.coding import listing
 from residua.spec import TO_CONFIRM, Document, read_document
 from residua.spec.dialects import Dialect
 from residua.spec.drafts import (

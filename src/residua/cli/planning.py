@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from residua._text import columns
+from residua._text import columns, hint, listing, short
 from residua.accuracy import Target
 from residua.accuracy.guesses import AnyTargets, Guess, Relative
 from residua.cli.output import AsJson, Force, progress_bar, refuse_to_replace, show, show_json
@@ -17,7 +17,6 @@ from residua.plans import Plan
 from residua.release import Release
 from residua.report.budgets import DELTA, FACTORS, amount_of, at_budget, largest_of, overall
 from residua.report.words import figure
-from residua.schema.coding import hint, listing, short
 from residua.spec import load_spec
 from residua.spec.language import TARGET_WORDS
 from residua.spec.release_spec import guess_of

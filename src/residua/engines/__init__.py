@@ -13,7 +13,7 @@ from residua.engines.marginals import count_marginals, counts
 from residua.engines.memory import Memory, MemoryEngine
 from residua.engines.persons import Keeps
 from residua.engines.protocol import Derived, Engine, Opener, Progress
-from residua.schema.coding import is_a
+from residua.schema.columns import is_a
 
 if TYPE_CHECKING:
     from residua.engines.duckdb import DuckDB

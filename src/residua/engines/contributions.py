@@ -12,7 +12,7 @@ from residua.engines.memory import MemoryEngine
 from residua.engines.persons import ids_of, numbered, plain_ids, refused
 from residua.privacy.unit import Person
 from residua.schema import Categorical, Schema
-from residua.schema.coding import is_a
+from residua.schema.columns import is_a
 
 BATCH = 122_880  # records that are read at a time
 

@@ -36,7 +36,7 @@ from residua.errors import DataError, Infeasible
 from residua.linalg.matrices import processors
 from residua.privacy.unit import Person
 from residua.schema import Schema
-from residua.schema.coding import is_a
+from residua.schema.columns import is_a
 
 if TYPE_CHECKING:
     import duckdb

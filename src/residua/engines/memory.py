@@ -42,7 +42,7 @@ from residua.errors import DataError, Infeasible
 from residua.linalg.matrices import processors
 from residua.privacy.unit import Person
 from residua.schema import Schema
-from residua.schema.coding import is_a, shape_of
+from residua.schema.columns import is_a, shape_of
 
 STEP = 1.7e-9  # seconds to count one record in one set
 WORTHWHILE = 2.0  # seconds of counting for each helper

@@ -20,7 +20,7 @@ from residua.engines.protocol import Engine
 from residua.errors import DataError
 from residua.privacy.unit import Person
 from residua.schema import Schema
-from residua.schema.coding import columns_of
+from residua.schema.columns import columns_of
 
 if TYPE_CHECKING:
     import pyarrow as pa

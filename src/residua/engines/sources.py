@@ -22,8 +22,7 @@ from residua.engines.kernel import narrowest
 from residua.engines.texts import PLAINLY, PlainText, Reading, header_of
 from residua.errors import DataError, Infeasible
 from residua.schema import Categorical, Hierarchy, Integer, Schema
-from residua.schema.coding import places_of
-from residua.schema.columns import SPELT_MISSING
+from residua.schema.columns import SPELT_MISSING, places_of
 
 # UBIGINT and HUGEINT are left to the attribute: they do not fit the BIGINT that is computed with.
 INTEGERS = frozenset({"TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLINT", "UINTEGER"})

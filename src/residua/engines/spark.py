@@ -28,7 +28,7 @@ from residua.engines.spark_columns import Field, fields_of, packed_columns, unpa
 from residua.errors import DataError
 from residua.privacy.unit import Person
 from residua.schema import Schema
-from residua.schema.coding import is_a, places_of
+from residua.schema.columns import is_a, places_of
 
 if TYPE_CHECKING:
     import pyarrow as pa

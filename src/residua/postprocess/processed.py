@@ -17,7 +17,7 @@ from residua._files import Target
 from residua._limits import MOST_ANSWERS, SIMULATED_CELLS
 from residua.answering.blocks import Measured
 from residua.answering.protocol import Asked, Estimates, Estimator
-from residua.answers import Answers, Cells, asked_cells
+from residua.answers import Answers, Cells
 from residua.errors import DataError, Infeasible, NotInSpan, WorkloadError
 from residua.plans import Plan
 from residua.postprocess.basis import Basis
@@ -31,6 +31,7 @@ from residua.postprocess.splitting import nonnegative_whole, tied_attributes
 from residua.postprocess.top_down import TopDown
 from residua.strategy.strategy import Strategy
 from residua.workload import Table, Workload
+from residua.workload.build import asked_cells
 from residua.workload.queries import spelled
 from residua.workload.union import refuse_foreign
 

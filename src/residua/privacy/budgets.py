@@ -16,7 +16,7 @@ import numpy as np
 
 from residua._arrays import Array
 from residua._manifests import text
-from residua.errors import BudgetError, FileFormatError, asks_for
+from residua.errors import BudgetError, FileFormatError, WorkloadError, asks_for
 from residua.privacy.conversions import (
     NoiseLaw,
     Number,
@@ -267,6 +267,13 @@ def bound_divisor(law: NoiseLaw, allowed: Fraction) -> float:
     return 2.0 * math.sinh(min(float(allowed) / 2, 350.0)) ** 2
 
 
+def checked_level(level: float) -> float:
+    """The level of an interval, refused where it is none."""
+    if not isinstance(level, int | float) or not 0 < level < 1:
+        raise WorkloadError(f"a confidence level is between 0 and 1, such as 0.95, not {level!r}")
+    return level
+
+
 def interval_margin(law: NoiseLaw, level: float) -> float:
     """Half the width of an interval, in standard deviations.
 
@@ -276,5 +283,5 @@ def interval_margin(law: NoiseLaw, level: float) -> float:
     >>> round(interval_margin("gaussian", 0.95), 3), round(interval_margin("laplace", 0.95), 3)
     (1.96, 2.118)
     """
-    margin = NormalDist().inv_cdf(0.5 + level / 2)
+    margin = NormalDist().inv_cdf(0.5 + checked_level(level) / 2)
     return margin if law == "gaussian" else max(margin, -math.log1p(-level) / math.sqrt(2))

@@ -7,8 +7,7 @@ from typing import Any
 import numpy as np
 
 from residua._arrays import Array, Flags
-from residua.errors import WorkloadError
-from residua.privacy.budgets import interval_margin
+from residua.privacy.budgets import checked_level, interval_margin
 
 DRAWS = 20_000  # of the largest of all errors, for simultaneous intervals
 
@@ -21,8 +20,7 @@ class Intervals:
     simultaneous: bool = False
 
     def __post_init__(self) -> None:
-        if not isinstance(self.level, int | float) or not 0 < self.level < 1:
-            raise WorkloadError(f"a confidence level is between 0 and 1, such as 0.95, not {self.level!r}")
+        checked_level(self.level)
 
     def margin(self, law: Any, covariance: Array) -> float:
         """Half the width, in standard deviations, for figures with this covariance."""

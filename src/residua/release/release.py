@@ -19,7 +19,7 @@ from residua._notebook import shown
 from residua.accuracy.reliability import Reliability, Rule
 from residua.answering.protocol import Estimates, Estimator
 from residua.answering.slices import Slices, in_slices
-from residua.answers import Answers, asked_cells
+from residua.answers import Answers
 from residua.errors import DataError, FileFormatError, ResiduaError, WorkloadError
 from residua.plans import Content, Plan
 from residua.privacy.budgets import interval_margin
@@ -34,6 +34,7 @@ from residua.release.printing import SIMULATED, WARNING
 from residua.release.regression import Relates
 from residua.release.statistics import Derives, TableAnswer
 from residua.workload import Table, TableRun, Workload, table
+from residua.workload.build import asked_cells
 from residua.workload.queries import spelled
 from residua.workload.tables import runs_of
 from residua.workload.union import refuse_foreign
@@ -212,14 +213,12 @@ class Release(Asks, Relates, Compares, Derives, Tabulates):
         Attributes are named one by one, `release.table("age", "sex")`, or in a list. With `whole`, intervals
         end at whole numbers not below zero; with `simultaneous`, all of them hold at once.
         """
-        intervals = Intervals(level, simultaneous)
-        figures_of = partial(self._figures_of, level=intervals.level)
-        asked, axes, *figures = asked_cells(self.plan.schema, names, figures_of)
-        values, stddev, lower, upper = figures
+        found = asked_cells(self.plan.schema, names, partial(self._figures_of, level=level))
+        asked, axes, values, stddev, lower, upper = found
         if simultaneous:
             work = table(self.plan.schema, list(asked))
-            margin = intervals.margin(self.plan.strategy.law, self.covariance(work, work)) * stddev
-            lower, upper = values - margin, values + margin
+            margin = Intervals(level, True).margin(self.plan.strategy.law, self.covariance(work, work))
+            lower, upper = values - margin * stddev, values + margin * stddev
         if whole:
             lower, upper = whole_ends(lower, upper)
         return TableAnswer(asked, axes, values, stddev, lower, upper, level)

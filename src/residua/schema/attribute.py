@@ -1,28 +1,34 @@
 """What every attribute can do: name its cells, and code a column of values into them."""
 
+import math
+import re
 from abc import ABC, abstractmethod
-from typing import Any, ClassVar, Literal, get_args
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, ClassVar, Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
-from residua._arrays import AnyArray, Array, Indices, Integers
+from residua._arrays import AnyArray, Array, Flags, Indices, Integers
+from residua._text import hint, short
 from residua.errors import DataError, SchemaError
-from residua.schema.coding import (
-    ABOVE,
-    BELOW,
-    OUTSIDE,
-    Cells,
-    cells_in_range,
-    cells_of_number_text,
-    hint,
-    short,
-)
 from residua.schema.columns import Column, Mixed, Numbers, Undecodable, missing_in, read_column
 
+Cells = NDArray[np.int32]
 Policy = Literal["error", "drop", "clip", "other", "missing"]
 
 OTHER, MISSING = "(other)", "(missing)"
 LARGEST = 2**31  # cells; a cell number is an int32
+
+OUTSIDE = -1  # no cell, and no cell is nearest: nulls, text that is no number, unknown labels
+BELOW = -2  # a number under the lowest cell
+ABOVE = -3  # a number over the highest cell
+
+_TWO_63 = 2.0**63
+_WHOLE = r"^[+-]?[0-9]{1,18}(\.0*)?$"
+_NUMBER = r"^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?$"
+_INTEGER = re.compile(r"(?P<sign>[+-]?)0*(?P<digits>[0-9]{1,308})(\.0*)?")
+_CANONICAL = re.compile(r"0|-?[1-9][0-9]{0,17}")
 
 _SHOWN = 3
 _CELLS: dict[str, str] = {"other": OTHER, "missing": MISSING}  # policies that keep one more cell
@@ -250,15 +256,141 @@ def _refusal(
     )
 
 
-def check_policy(who: str, outside: object, *, numeric: bool) -> None:
-    """Nothing, or the SchemaError for a policy that does not exist or that the kind cannot follow."""
-    policies = get_args(Policy)
-    if outside not in policies:
-        near = hint(outside, policies)
-        raise SchemaError(
-            f"{who}: outside={outside!r} is not a policy{near}; use one of {', '.join(map(repr, policies))}"
-        )
-    if outside == "clip" and not numeric:
-        raise SchemaError(
-            f"{who}: outside='clip' needs numbers, labels have no nearest cell; use 'drop' or 'other'"
-        )
+def cells_in_range(values: AnyArray, low: int, high: int, *, nearest: bool) -> Cells:
+    """Cells of the whole numbers low..high; with `nearest`, fractions round first (halves to even)."""
+    whole, marks = _whole_numbers(values, nearest=nearest)
+    # In range the difference is below 2**31; out of range it may wrap, and is overwritten.
+    cells = (whole - np.int64(low)).astype(np.int32)
+    cells[whole < low] = BELOW
+    cells[whole > high] = ABOVE
+    return cells if marks is None else np.where(marks < 0, marks, cells)
+
+
+def cells_in_set(values: AnyArray, keys: Sequence[int], cells: Sequence[int]) -> Cells:
+    """Cells of whole numbers that must be among the keys; keys[i] has cell cells[i]."""
+    if not keys:
+        return np.full(len(values), OUTSIDE, dtype=np.int32)
+    whole, marks = _whole_numbers(values, nearest=False)
+    order = np.argsort(np.array(keys, dtype=np.int64))
+    ordered = np.array(keys, dtype=np.int64)[order]
+    position = np.minimum(np.searchsorted(ordered, whole), len(keys) - 1)
+    hit = ordered[position] == whole
+    if marks is not None:
+        hit &= marks == 0
+    return np.where(hit, np.array(cells, dtype=np.int32)[order][position], np.int32(OUTSIDE))
+
+
+def cells_in_bins(values: AnyArray, edges: Sequence[float], *, above: bool) -> Cells:
+    """Cells of the half-open bins between the edges; the last bin is open above if `above`."""
+    if values.dtype.kind == "f":
+        reached = np.searchsorted(np.array(edges), values, side="right")
+    else:
+        reached = _edges_reached(values, edges)
+    cells = reached.astype(np.int32) - np.int32(1)
+    cells[cells < 0] = BELOW
+    if not above:
+        cells[cells == len(edges) - 1] = ABOVE
+    if values.dtype.kind == "f":
+        cells[np.isnan(values)] = OUTSIDE
+    return cells
+
+
+def _edges_reached(values: AnyArray, edges: Sequence[float]) -> Indices:
+    """How many edges each integer reaches, compared as integers: floats cannot tell 2**53 from 2**53 + 1."""
+    if values.dtype.kind == "b":
+        values = values.view(np.uint8)
+    span = np.iinfo(values.dtype)
+    thresholds = [math.ceil(edge) for edge in edges]
+    always = sum(threshold <= span.min for threshold in thresholds)
+    inner = [threshold for threshold in thresholds if span.min < threshold <= span.max]
+    return always + np.searchsorted(np.array(inner, dtype=values.dtype), values, side="right")
+
+
+def cells_of_words(distinct: Any, keys: Sequence[str], cells: Sequence[int]) -> Cells:
+    """Cells of text that must equal one of the keys exactly; keys[i] has cell cells[i]."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    position = pc.index_in(distinct, value_set=pa.array(keys, type=pa.large_string()))
+    padded = np.append(np.array(cells, dtype=np.int32), np.int32(OUTSIDE))
+    return np.asarray(padded[position.fill_null(-1).to_numpy(zero_copy_only=False)])
+
+
+def cells_of_number_text(
+    distinct: Any, locate: Callable[[AnyArray], Cells], others: Callable[[Any], Cells] | None = None
+) -> Cells:
+    """Cells of numbers written as text: `locate` codes the integers, exactly, and then the other numbers.
+
+    With `others`, that codes the other numbers, of which it gets the texts.
+
+    Spaces around the digits, a sign and a fraction of zeros are read; '1_000', '0x10', 'nan' and 'inf' are no
+    numbers.
+    """
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    cells = np.full(len(distinct), OUTSIDE, dtype=np.int32)
+    text = pc.utf8_trim_whitespace(distinct)
+    is_whole = _matches(text, _WHOLE)
+    if is_whole.any():
+        digits = pc.replace_substring_regex(text.filter(pa.array(is_whole)), r"^\+|\.0*$", "")
+        cells[is_whole] = locate(digits.cast(pa.int64()).to_numpy())
+    rest = np.flatnonzero(~is_whole)
+    if len(rest):
+        rest = rest[_matches(text.take(pa.array(rest)), _NUMBER)]
+        left = text.take(pa.array(rest))
+        cells[rest] = _cells_of_other_numbers(left, locate) if others is None else others(left)
+    return cells
+
+
+def _cells_of_other_numbers(text: Any, locate: Callable[[AnyArray], Cells]) -> Cells:
+    """Cells of other numbers: read as float64, and as integers where that cannot tell neighbours apart."""
+    import pyarrow as pa
+
+    floats = text.cast(pa.float64()).to_numpy().copy()
+    short: dict[int, int] = {}
+    for row in np.flatnonzero(np.abs(floats) >= 2.0**53).tolist():
+        spelt = _INTEGER.fullmatch(text[row].as_py())
+        if spelt is None:  # no integer, or one too long for float64
+            continue
+        value = int(spelt["digits"]) * (-1 if spelt["sign"] == "-" else 1)
+        if -(2**63) <= value < 2**63:
+            short[row] = value
+        elif float(floats[row]) > value:  # Python compares these exactly, numpy does not
+            # Rounded down, a number stays on its side of every float64, and of every edge.
+            floats[row] = np.nextafter(floats[row], -np.inf)
+    cells = locate(floats)
+    if short:
+        cells[list(short)] = locate(np.array(list(short.values()), dtype=np.int64))
+    return cells
+
+
+def _matches(text: Any, pattern: str) -> Flags:
+    import pyarrow.compute as pc
+
+    found = pc.match_substring_regex(text, pattern).fill_null(False)
+    return np.asarray(found.to_numpy(zero_copy_only=False))
+
+
+def whole_number_keys(labels: Iterable[str]) -> tuple[list[int], list[int]]:
+    """The labels that are whole numbers in their plain spelling, and their cells: '7' is one, '07' is not."""
+    found = [(int(label), cell) for cell, label in enumerate(labels) if _CANONICAL.fullmatch(label)]
+    return [key for key, _ in found], [cell for _, cell in found]
+
+
+def _whole_numbers(values: AnyArray, *, nearest: bool) -> tuple[Integers, Cells | None]:
+    """The values as int64, and a mark (0 where all is well) for those that are not whole or do not fit."""
+    if values.dtype.kind == "b":
+        values = values.view(np.uint8)
+    if values.dtype.kind != "f":
+        beyond = values > np.iinfo(np.int64).max if values.dtype == np.uint64 else None
+        marks = None if beyond is None else np.where(beyond, ABOVE, 0).astype(np.int32)
+        return values.astype(np.int64, copy=False), marks
+    rounded = np.rint(values)
+    marks = np.zeros(len(values), dtype=np.int32)
+    if not nearest:
+        marks[rounded != values] = OUTSIDE
+    marks[rounded < -_TWO_63] = BELOW
+    marks[rounded >= _TWO_63] = ABOVE
+    marks[np.isnan(values)] = OUTSIDE
+    return np.where(marks < 0, 0.0, rounded).astype(np.int64), marks

@@ -4,31 +4,47 @@ import math
 import operator
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, get_args
 
 import numpy as np
 
 from residua._arrays import AnyArray, Array
+from residua._text import hint, listing, short
 from residua.errors import SchemaError
-from residua.schema.attribute import MISSING, OTHER, Attribute, Policy, check_policy
-from residua.schema.coding import (
+from residua.schema.attribute import (
+    MISSING,
+    OTHER,
     OUTSIDE,
+    Attribute,
     Cells,
+    Policy,
     cells_in_bins,
     cells_in_range,
     cells_in_set,
     cells_of_words,
-    is_unicode,
-    listing,
-    short,
     whole_number_keys,
 )
+from residua.schema.columns import is_unicode
 
 _INT64 = np.iinfo(np.int64)
 
 # How text spells a boolean, as Table Schema does by default.
 _FALSE = ("False", "false", "FALSE", "0")
 _TRUE = ("True", "true", "TRUE", "1")
+
+
+def check_policy(who: str, outside: object, *, numeric: bool) -> None:
+    """Nothing, or the SchemaError for a policy that does not exist or that the kind cannot follow."""
+    policies = get_args(Policy)
+    if outside not in policies:
+        near = hint(outside, policies)
+        raise SchemaError(
+            f"{who}: outside={outside!r} is not a policy{near}; use one of {', '.join(map(repr, policies))}"
+        )
+    if outside == "clip" and not numeric:
+        raise SchemaError(
+            f"{who}: outside='clip' needs numbers, labels have no nearest cell; use 'drop' or 'other'"
+        )
 
 
 @dataclass(frozen=True, slots=True, repr=False)

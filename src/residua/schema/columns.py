@@ -1,10 +1,10 @@
-"""One column of data in one of two forms that numpy and Arrow can code without a loop over records.
+"""Columns out of data of any kind, each in one of two forms that are coded without a loop over records.
 
 Numbers stay numbers. Text becomes its distinct values and one index per record, so that reading a number out
 of text, or finding a label, happens once per distinct value.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
@@ -13,9 +13,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from residua._arrays import AnyArray, Flags, Indices
+from residua._text import hint, listing, short
 from residua.errors import DataError
-from residua.schema.coding import is_unicode, shape_of, short
 
+_ACCEPTED = (
+    "a pandas or polars DataFrame, an Arrow table, a mapping of names to arrays, a numpy structured array, "
+    "or an integer array of codes (records x attributes)"
+)
 # How the null markers of pandas and numpy call themselves; pandas itself is not imported.
 _NULL_TYPES = frozenset({"NoneType", "NAType", "NaTType", "MaskedConstant"})
 
@@ -96,6 +100,76 @@ def missing_in(column: Column) -> Flags:
         return np.asarray(none if column.nulls is None else none | column.nulls)
     spelt = [text is None or text in SPELT_MISSING for text in column.distinct.to_pylist()]
     return np.asarray(np.array([*spelt, True])[column.index])  # index -1 is the null
+
+
+def shape_of(array: Any) -> str:
+    """How many columns an array has, without how many records: `an array with 3 columns`."""
+    if array.ndim != 2:
+        return f"an array of {array.ndim} dimension{'' if array.ndim == 1 else 's'}"
+    return f"an array with {array.shape[1]} column{'' if array.shape[1] == 1 else 's'}"
+
+
+def is_unicode(text: str) -> bool:
+    """Whether the text can be written to a file: Python also has text with lone surrogates."""
+    return not any("\ud800" <= letter <= "\udfff" for letter in text)
+
+
+def columns_of(data: object, names: Sequence[str]) -> list[object]:
+    """The named columns of the data, in the order of the names; other columns are passed over."""
+    held, pick = _open(data)
+    places_of(held, names)
+    return [pick(name) for name in names]
+
+
+def places_of(held: Sequence[object], names: Sequence[str]) -> list[int]:
+    """Where each of the names stands among those that the data hold; each must be there once."""
+    places = []
+    for name in names:
+        times = held.count(name)
+        if times == 0:
+            known = [column for column in held if isinstance(column, str)]
+            raise DataError(f"the data have no column {name!r}{hint(name, known)}; they have {listing(held)}")
+        if times > 1:
+            raise DataError(
+                f"the data have {times} columns called {name!r}; keep one of them or rename the others"
+            )
+        places.append(held.index(name))
+    return places
+
+
+def _open(data: object) -> tuple[list[object], Callable[[str], object]]:
+    """The names of the columns that the data hold, and a function that takes one out."""
+    if isinstance(data, Mapping):
+        return list(data), data.__getitem__
+    if isinstance(data, np.ndarray):
+        if data.dtype.names is None or data.ndim != 1:
+            raise DataError(f"{shape_of(data)}, of type {data.dtype}, is no table; give {_ACCEPTED}")
+        return list(data.dtype.names), data.__getitem__
+    frame: Any = data
+    if is_a(data, "pandas", "DataFrame"):
+        return list(frame.columns), frame.__getitem__
+    if is_a(data, "polars", "DataFrame"):
+        return list(frame.columns), frame.get_column
+    if is_a(data, "polars", "LazyFrame"):
+        raise DataError("a polars LazyFrame holds no data yet; call .collect() first")
+    kind = f"{type(data).__module__}.{type(data).__qualname__}"
+    if not hasattr(data, "__arrow_c_stream__") and not hasattr(data, "__arrow_c_array__"):
+        raise DataError(f"cannot read data of type {kind}; give {_ACCEPTED}")
+    import pyarrow as pa
+
+    try:
+        table = pa.table(data)
+    except (pa.ArrowException, TypeError, ValueError) as problem:
+        what = f"Arrow data of type {kind} are not a table ({problem})"
+        raise DataError(f"{what}; give {_ACCEPTED}") from problem
+    return list(table.column_names), table.column
+
+
+def is_a(data: object, package: str, name: str) -> bool:
+    """Whether the data's class, or one it inherits from, is that class of that package."""
+    return any(
+        kind.__name__ == name and kind.__module__.partition(".")[0] == package for kind in type(data).__mro__
+    )
 
 
 def read_column(values: object, where: str) -> Column:

@@ -8,9 +8,10 @@ from typing import Any, ClassVar, Literal, get_args
 import numpy as np
 
 from residua._arrays import AnyArray, Flags, Integers
+from residua._text import hint, short
 from residua.errors import SchemaError
-from residua.schema.attribute import Attribute, Policy, check_policy
-from residua.schema.coding import ABOVE, BELOW, OUTSIDE, Cells, hint, short
+from residua.schema.attribute import ABOVE, BELOW, OUTSIDE, Attribute, Cells, Policy
+from residua.schema.attributes import check_policy
 
 Step = Literal["year", "quarter", "month", "day"]
 STEPS: tuple[Step, ...] = get_args(Step)

@@ -36,11 +36,11 @@ from pathlib import Path
 from typing import Any
 
 from residua._files import write_text
+from residua._text import hint, listing, short
 from residua._yaml import Unreadable, parse
 from residua.errors import SchemaError
 from residua.schema.attribute import Attribute
 from residua.schema.attributes import Binned, Categorical, Integer, plain
-from residua.schema.coding import hint, listing, short
 from residua.schema.dates import Date
 from residua.schema.hierarchy import Hierarchy
 from residua.schema.numbers import Number, decimal

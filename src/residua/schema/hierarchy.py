@@ -14,10 +14,11 @@ import numpy as np
 
 from residua._arrays import AnyArray, Arrays, Integers
 from residua._manifests import checked_array, fetch, listed, stash, text, texts
+from residua._text import hint, listing, short
 from residua.errors import FileFormatError, SchemaError
-from residua.schema.attribute import Attribute, Policy, check_policy
-from residua.schema.attributes import cells_of_numbers_as_words, check_labels, policy_text
-from residua.schema.coding import OUTSIDE, Cells, hint, is_unicode, listing, short
+from residua.schema.attribute import OUTSIDE, Attribute, Cells, Policy
+from residua.schema.attributes import cells_of_numbers_as_words, check_labels, check_policy, policy_text
+from residua.schema.columns import is_unicode
 
 ROWS_AT_ONCE = 100_000  # of a file that are text before they become numbers
 SPELT_OUT = 10_000  # leaves that a manifest lists as paths; more are arrays

@@ -21,10 +21,19 @@ from typing import Any, ClassVar
 import numpy as np
 
 from residua._arrays import AnyArray, Array, Flags, Indices, Integers
+from residua._text import short
 from residua.errors import SchemaError
-from residua.schema.attribute import MISSING, Attribute, Policy, check_policy
-from residua.schema.attributes import Binned
-from residua.schema.coding import ABOVE, BELOW, OUTSIDE, Cells, cells_of_number_text, short
+from residua.schema.attribute import (
+    ABOVE,
+    BELOW,
+    MISSING,
+    OUTSIDE,
+    Attribute,
+    Cells,
+    Policy,
+    cells_of_number_text,
+)
+from residua.schema.attributes import Binned, check_policy
 from residua.schema.columns import Column
 
 Real = int | float | Decimal

@@ -15,11 +15,12 @@ from numpy.typing import NDArray
 from residua._arrays import AnyArray, Arrays, Integers
 from residua._manifests import flag, listed, submanifests, text, texts, whole
 from residua._notebook import MOST, shown
+from residua._text import hint, listing, short
 from residua.errors import DataError, FileFormatError, SchemaError
 from residua.schema import files
 from residua.schema.attribute import Attribute
 from residua.schema.attributes import Binned, Categorical, Integer
-from residua.schema.coding import columns_of, hint, is_unicode, listing, shape_of, short
+from residua.schema.columns import columns_of, is_unicode, shape_of
 from residua.schema.dates import Date
 from residua.schema.hierarchy import Hierarchy
 from residua.schema.numbers import Number

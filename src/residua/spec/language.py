@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from residua._text import one_line
+from residua import workload
+from residua._text import hint, listing, one_line, short
 from residua._yaml import Unreadable, parse
 from residua.accuracy import Target, half_width, relative, stddev, variance
 from residua.accuracy.guesses import Relative
 from residua.errors import BudgetError, ResiduaError, WorkloadError
-from residua.schema.coding import hint, listing, short
 from residua.workload import Family, families, moment, sum_of
 
 Place = tuple[str | int, ...]
@@ -81,7 +81,7 @@ def _lines(node: Any, place: Place) -> Iterator[tuple[Place, int]]:
 
 
 _PLAIN = ("identity", "prefix", "ranges", "circular", "total", "predicates", "affine", "abs_diff")
-PLAIN: dict[str, Family] = {word: getattr(families, word) for word in _PLAIN} | {"sum": sum_of}
+PLAIN: dict[str, Family] = {word: getattr(workload, word) for word in _PLAIN} | {"sum": sum_of}
 MADE = ("width", "level", "buckets", "moment")
 
 _WAYS = re.compile(r"(\d{1,9})(?:[- ]?way)?")

@@ -16,11 +16,11 @@ from pydantic import (
     model_validator,
 )
 
+from residua._text import hint, short
 from residua.methods.registry import methods_for
 from residua.privacy import Budget, MissingId, Neighbours, Unit
 from residua.privacy.budgets import BUILDERS
 from residua.privacy.conversions import positive, probability
-from residua.schema.coding import hint, short
 from residua.spec.language import Place, Ways, families_of, family_of, targets_of, ways_of
 from residua.workload import Family
 

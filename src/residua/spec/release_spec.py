@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from residua._text import one_line
+from residua._text import listing, one_line
 from residua.accuracy.guesses import AnyTargets, resolved
 from residua.errors import BudgetError, Infeasible, ResiduaError, SchemaError, WorkloadError
 from residua.methods.draft import Progress
@@ -15,7 +15,6 @@ from residua.plans import Plan
 from residua.privacy import Budget, Unit
 from residua.release import Release
 from residua.schema import Schema
-from residua.schema.coding import listing
 from residua.schema.files import attributes_from_fields, beside
 from residua.spec.language import Document, Place, SpecError, read_document
 from residua.workload import Family, Workload, all_tables, identity, levels, marginals, table

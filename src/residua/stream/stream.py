@@ -15,7 +15,7 @@ import numpy as np
 
 from residua._arrays import Integers
 from residua._limits import STREAM_CELLS
-from residua._text import short
+from residua._text import hint, short
 from residua.engines import Opener, Progress
 from residua.errors import BudgetError, FileFormatError, Infeasible, LedgerError, WorkloadError, asks_for
 from residua.kernel.instalments import Counts, Schedule, noisy_instalment
@@ -28,7 +28,6 @@ from residua.planning.request import time_attribute
 from residua.plans import Plan
 from residua.privacy.unit import Person
 from residua.release import Measurements, Release, audit_record
-from residua.schema.coding import hint
 from residua.strategy.strategy import refuse_uncounted
 from residua.stream.so_far import Shortened, shortened
 from residua.stream.storage import Store

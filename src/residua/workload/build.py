@@ -2,23 +2,22 @@
 
 import math
 import operator
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import chain, combinations
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from residua._arrays import AnyArray, Array, Subsets
-from residua._limits import MATRIX_ENTRIES, MOST_TABLES
+from residua._arrays import Array, Subsets
+from residua._limits import MOST_TABLES
+from residua._text import short
 from residua.errors import SchemaError, WorkloadError
 from residua.schema import Schema
-from residua.schema.coding import short
-from residua.workload.explicit import Explicit
-from residua.workload.families import Family, at_levels, bound, identity
+from residua.workload.explicit import Explicit, SparseMatrix, dense_numbers
 from residua.workload.moments import stacked
-from residua.workload.queries import Queries, spelled
-from residua.workload.tables import Factor, Table, TableRun, checked_weight, table_name
+from residua.workload.queries import Family, Queries, identity, spelled
+from residua.workload.tables import Factor, Table, TableRun, at_levels, bound, checked_weight, table_name
 from residua.workload.union import Workload
 
 Families = Family | Sequence[Family]
@@ -63,6 +62,16 @@ def table(
     if where is not None:
         factors = _restricted(schema, factors, where, title)
     return Workload(schema, (Table(title, factors, checked_weight(weight, f"table {title!r}")),))
+
+
+def asked_cells(
+    schema: Schema, names: Sequence[str | Sequence[str]], figures_of: Callable[[Table], Sequence[Array]]
+) -> tuple[Any, ...]:
+    """Names, axes and figures (sizes...) of the marginal on attributes named one by one, or in a list."""
+    asked: list[Any] = list(names[0] if len(names) == 1 and isinstance(names[0], list | tuple) else names)
+    (group,) = table(schema, asked).groups()
+    axes = tuple(schema.counted(name).labels() for name in asked)
+    return tuple(asked), axes, *(each.reshape([*map(len, axes)]) for each in figures_of(group))
 
 
 def all_tables(
@@ -193,22 +202,13 @@ def linear(
         raise WorkloadError(f"{who} need at least one attribute; table(schema) asks for the total")
     attributes = [schema[name] for name in names]
     sizes = tuple(attribute.size for attribute in attributes)
-    values = _numbers(matrix, f"{who}: the matrix", f"(queries, {math.prod(sizes)})")
-    row_weights = None if weights is None else _numbers(weights, f"{who}: the weights", "(queries,)")
+    values = dense_numbers(matrix, f"{who}: the matrix", f"(queries, {math.prod(sizes)})")
+    row_weights = None if weights is None else dense_numbers(weights, f"{who}: the weights", "(queries,)")
     try:
         queries = at_levels(Explicit(sizes, values, row_weights), schema, names, attributes)
     except WorkloadError as error:
         raise WorkloadError(f"{who}: {error}") from error
     return Workload(schema, (Table(title, (Factor(positions, queries),)),))
-
-
-@runtime_checkable
-class SparseMatrix(Protocol):
-    """A matrix of scipy.sparse, as far as it matters here."""
-
-    shape: Any
-
-    def toarray(self) -> AnyArray: ...
 
 
 def _countable(schema: Schema) -> list[str]:
@@ -333,21 +333,3 @@ def _joint_tables(
             found[key] = bound(family, schema, pair)
         joint.append(found[key])
     return Workload(schema, tuple(TableRun(schema, subsets, joint=tuple(joint), name=name) for _ in several))
-
-
-def _numbers(values: ArrayLike | SparseMatrix, who: str, shape: str) -> Array:
-    """A float64 array of what was given, dense."""
-    if isinstance(values, SparseMatrix) and not isinstance(values, np.ndarray):
-        if math.prod(values.shape) > MATRIX_ENTRIES:
-            raise WorkloadError(
-                f"{who} of shape {tuple(values.shape)} has more than {MATRIX_ENTRIES:,} entries; "
-                "split the queries"
-            )
-        values = values.toarray()
-    try:
-        array = np.asarray(values)
-    except ValueError as error:
-        raise WorkloadError(f"{who} must be numbers of shape {shape}: {error}") from error
-    if array.dtype.kind not in "biuf":
-        raise WorkloadError(f"{who} must be real numbers of shape {shape}, not {array.dtype}")
-    return array.astype(np.float64)

@@ -8,7 +8,7 @@ import hashlib
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -362,3 +362,30 @@ def _checked_weights(weights: Array, count: int) -> Array | None:
         return None
     checked.flags.writeable = False
     return checked
+
+
+@runtime_checkable
+class SparseMatrix(Protocol):
+    """A matrix of scipy.sparse, as far as it matters here."""
+
+    shape: Any
+
+    def toarray(self) -> AnyArray: ...
+
+
+def dense_numbers(values: ArrayLike | SparseMatrix, who: str, shape: str) -> Array:
+    """A float64 array of what was given, dense."""
+    if isinstance(values, SparseMatrix) and not isinstance(values, np.ndarray):
+        if math.prod(values.shape) > MATRIX_ENTRIES:
+            raise WorkloadError(
+                f"{who} of shape {tuple(values.shape)} has more than {MATRIX_ENTRIES:,} entries; "
+                "split the queries"
+            )
+        values = values.toarray()
+    try:
+        array = np.asarray(values)
+    except ValueError as error:
+        raise WorkloadError(f"{who} must be numbers of shape {shape}: {error}") from error
+    if array.dtype.kind not in "biuf":
+        raise WorkloadError(f"{who} must be real numbers of shape {shape}, not {array.dtype}")
+    return array.astype(np.float64)

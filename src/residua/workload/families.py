@@ -1,82 +1,33 @@
-"""What a user writes to say which queries a table asks of an attribute: `prefix`, `width(32)`, ..
-
-A family knows no attribute yet; `bind` puts it on one (or two) and gives `Queries`.
-"""
+"""What a user writes to say which queries a table asks of an attribute: `prefix`, `width(32)`, .."""
 
 import math
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
 from typing import TypeGuard
 
 import numpy as np
 
 from residua._arrays import Integers
-from residua._limits import MATRIX_ENTRIES
+from residua._text import hint, listing
 from residua.errors import SchemaError, WorkloadError
-from residua.linalg.classes import Classes
-from residua.schema import Attribute, Binned, Integer, Schema
-from residua.schema.coding import hint, listing
-from residua.workload.explicit import Combined, Explicit, Sets
+from residua.schema import Attribute, Binned, Integer
+from residua.workload.explicit import Sets
 from residua.workload.groupings import AbsDiff, Affine, Partition
 from residua.workload.intervals import Circular, Prefix, Ranges, Width
-from residua.workload.queries import Identity, Predicates, Queries, Total
+from residua.workload.queries import Family, Queries, sized
 
-
-@dataclass(frozen=True, slots=True, repr=False)
-class Family:
-    """A kind of queries, not yet on any attribute: known by how it is written, which names all its numbers.
-
-    `make` gives the queries on some attributes; it also takes the words that open its errors. `arity` is how
-    many attributes one of its queries looks at; with `of_values` it asks for what values are, or nothing,
-    instead of counting by cells.
-    """
-
-    word: str
-    make: Callable[[Sequence[Attribute], str], Queries] = field(compare=False)
-    arity: int = 1
-    of_values: bool = field(default=False, kw_only=True)
-
-    def bind(self, *attributes: Attribute, names: Sequence[str] = ()) -> Queries:
-        """The queries on these attributes; `names` are used in errors only.
-
-        >>> from residua.schema import Integer
-        >>> prefix.bind(Integer(0, 99))
-        prefix on 100 cells
-        """
-        if len(attributes) != self.arity:
-            raise WorkloadError(f"{self!r} looks at {self.arity} attribute(s), not {len(attributes)}")
-        return self.make(attributes, f"attribute {names[0]!r}: " if names else "")
-
-    def __repr__(self) -> str:
-        return self.word
-
-
-def _sized(queries: Callable[..., Queries]) -> Callable[[Sequence[Attribute], str], Queries]:
-    return lambda attributes, who: queries(*(attribute.size for attribute in attributes))
-
-
-identity = Family("identity", _sized(Identity))
-"""One query per cell: the marginal itself."""
-
-total = Family("total", _sized(Total), of_values=True)
-"""One query that counts everybody, whatever the cell."""
-
-prefix = Family("prefix", _sized(Prefix))
+prefix = Family("prefix", sized(Prefix))
 """Cumulative counts: cells up to each cell."""
 
-ranges = Family("ranges", _sized(Ranges))
+ranges = Family("ranges", sized(Ranges))
 """Every run of neighbouring cells."""
 
-circular = Family("circular", _sized(Circular))
+circular = Family("circular", sized(Circular))
 """Every run of cells on a circle, such as months or hours: each start, each length."""
 
-predicates = Family("predicates", _sized(Predicates))
-"""Every set of cells."""
-
-affine = Family("affine", _sized(Affine), 2)
+affine = Family("affine", sized(Affine), 2)
 """Of two attributes: the sum of the cell positions is at most c, for each c."""
 
-abs_diff = Family("abs_diff", _sized(AbsDiff), 2)
+abs_diff = Family("abs_diff", sized(AbsDiff), 2)
 """Of two attributes: the cell positions differ by at most c, for each c."""
 
 
@@ -114,44 +65,6 @@ def level(name: str) -> Family:
         return Partition(attribute.level_of(name), name)
 
     return Family(f"level({name!r})", make)
-
-
-def bound(family: Family, schema: Schema, names: Sequence[str]) -> Queries:
-    """The queries of a family on the cells that names mean: of attributes, of their levels or bins."""
-    if family.of_values:
-        own = [schema[name] for name in names]
-        queries = family.bind(*own, names=names)
-        by_level = any(schema.resolve(name)[1] for name in names)
-        return at_levels(queries, schema, names, own) if by_level else queries
-    try:
-        seen = [schema.counted(name) for name in names]
-        queries = family.bind(*seen, names=names)
-    except SchemaError as error:
-        raise WorkloadError(f"{family!r} counts by cells: {error}") from error
-    return at_levels(queries, schema, names, seen)
-
-
-def at_levels(
-    queries: Queries, schema: Schema, names: Sequence[str], attributes: Sequence[Attribute]
-) -> Queries:
-    """Queries about cells of these attributes, which names mean, as queries about the schema's own cells."""
-    levels = [schema.resolve(name)[1] for name in names]
-    if not any(levels) and all(schema[name] is own for name, own in zip(names, attributes, strict=True)):
-        return queries
-    classes = [schema.classes(name) for name in names]
-    if isinstance(queries, Identity):
-        return Partition(classes[0], levels[0], None if levels[0] else attributes[0].labels())
-    if isinstance(queries, Total):
-        return Total(classes[0].size)
-    entries = queries.count * queries.cells
-    if entries > MATRIX_ENTRIES:
-        raise WorkloadError(f"{queries!r} of {listing(names)} take {entries:,} numbers; use a coarser level")
-    words = tuple(queries.describe(at, names, attributes) for at in range(queries.count))
-    if not any(levels) and len(names) == 1:  # a number has few cells
-        rows = queries.matrix()[:, classes[0]]
-        return Explicit((len(classes[0]),), rows, queries.weights, words, queries.title, queries.adds)
-    coarse = Explicit(queries.sizes, queries.matrix(), queries.weights, words, adds=queries.adds)
-    return Combined(tuple(map(Classes, classes)), coarse)
 
 
 def buckets(*groups: object) -> Family:

@@ -14,8 +14,7 @@ from residua._limits import MATRIX_ENTRIES
 from residua.errors import SchemaError, WorkloadError
 from residua.schema import Attribute, Binned, Integer, Number
 from residua.workload.explicit import Explicit
-from residua.workload.families import Family
-from residua.workload.queries import Queries
+from residua.workload.queries import Family, Queries
 
 
 @dataclass(frozen=True, slots=True, repr=False)

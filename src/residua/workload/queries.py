@@ -7,8 +7,8 @@ where a query is worded for people (`describe`).
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, SupportsIndex
 
 import numpy as np
@@ -353,3 +353,46 @@ class Predicates(SizedQueries):
                 f"{self!r}: {spelled(self.count)} queries cannot be listed; "
                 f"predicates are listed up to {PREDICATE_CELLS_LISTED} cells"
             )
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Family:
+    """A kind of queries, not yet on any attribute: known by how it is written, which names all its numbers.
+
+    `make` gives the queries on some attributes; it also takes the words that open its errors. `arity` is how
+    many attributes one of its queries looks at; with `of_values` it asks for what values are, or nothing,
+    instead of counting by cells.
+    """
+
+    word: str
+    make: Callable[[Sequence[Attribute], str], Queries] = field(compare=False)
+    arity: int = 1
+    of_values: bool = field(default=False, kw_only=True)
+
+    def bind(self, *attributes: Attribute, names: Sequence[str] = ()) -> Queries:
+        """The queries on these attributes; `names` are used in errors only.
+
+        >>> from residua.schema import Integer
+        >>> identity.bind(Integer(0, 99))
+        identity on 100 cells
+        """
+        if len(attributes) != self.arity:
+            raise WorkloadError(f"{self!r} looks at {self.arity} attribute(s), not {len(attributes)}")
+        return self.make(attributes, f"attribute {names[0]!r}: " if names else "")
+
+    def __repr__(self) -> str:
+        return self.word
+
+
+def sized(queries: Callable[..., Queries]) -> Callable[[Sequence[Attribute], str], Queries]:
+    return lambda attributes, who: queries(*(attribute.size for attribute in attributes))
+
+
+identity = Family("identity", sized(Identity))
+"""One query per cell: the marginal itself."""
+
+total = Family("total", sized(Total), of_values=True)
+"""One query that counts everybody, whatever the cell."""
+
+predicates = Family("predicates", sized(Predicates))
+"""Every set of cells."""

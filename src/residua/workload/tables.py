@@ -11,12 +11,15 @@ from typing import overload
 import numpy as np
 
 from residua._arrays import Flags, Indices, Subsets
-from residua._limits import SPLIT_WAYS, TABLE_ATTRIBUTES
-from residua.errors import Infeasible, WorkloadError
+from residua._limits import MATRIX_ENTRIES, SPLIT_WAYS, TABLE_ATTRIBUTES
+from residua._text import listing, short
+from residua.errors import Infeasible, SchemaError, WorkloadError
+from residua.linalg.classes import Classes
 from residua.linalg.matrices import subsets_of
-from residua.schema import Schema
-from residua.schema.coding import short
-from residua.workload.queries import Queries, Total
+from residua.schema import Attribute, Schema
+from residua.workload.explicit import Combined, Explicit
+from residua.workload.groupings import Partition
+from residua.workload.queries import Family, Identity, Queries, Total
 
 TIMES = " x "
 COUNT = "count"
@@ -353,3 +356,41 @@ def _spelling(subsets: Subsets, names: Sequence[str], text: str) -> Flags:
             rows = np.flatnonzero(subsets[:, 0] == at)
             found[rows] |= _spelling(subsets[rows, 1:], names, text[len(name + TIMES) :])
     return found
+
+
+def bound(family: Family, schema: Schema, names: Sequence[str]) -> Queries:
+    """The queries of a family on the cells that names mean: of attributes, of their levels or bins."""
+    if family.of_values:
+        own = [schema[name] for name in names]
+        queries = family.bind(*own, names=names)
+        by_level = any(schema.resolve(name)[1] for name in names)
+        return at_levels(queries, schema, names, own) if by_level else queries
+    try:
+        seen = [schema.counted(name) for name in names]
+        queries = family.bind(*seen, names=names)
+    except SchemaError as error:
+        raise WorkloadError(f"{family!r} counts by cells: {error}") from error
+    return at_levels(queries, schema, names, seen)
+
+
+def at_levels(
+    queries: Queries, schema: Schema, names: Sequence[str], attributes: Sequence[Attribute]
+) -> Queries:
+    """Queries about cells of these attributes, which names mean, as queries about the schema's own cells."""
+    levels = [schema.resolve(name)[1] for name in names]
+    if not any(levels) and all(schema[name] is own for name, own in zip(names, attributes, strict=True)):
+        return queries
+    classes = [schema.classes(name) for name in names]
+    if isinstance(queries, Identity):
+        return Partition(classes[0], levels[0], None if levels[0] else attributes[0].labels())
+    if isinstance(queries, Total):
+        return Total(classes[0].size)
+    entries = queries.count * queries.cells
+    if entries > MATRIX_ENTRIES:
+        raise WorkloadError(f"{queries!r} of {listing(names)} take {entries:,} numbers; use a coarser level")
+    words = tuple(queries.describe(at, names, attributes) for at in range(queries.count))
+    if not any(levels) and len(names) == 1:  # a number has few cells
+        rows = queries.matrix()[:, classes[0]]
+        return Explicit((len(classes[0]),), rows, queries.weights, words, queries.title, queries.adds)
+    coarse = Explicit(queries.sizes, queries.matrix(), queries.weights, words, adds=queries.adds)
+    return Combined(tuple(map(Classes, classes)), coarse)

@@ -11,12 +11,11 @@ import numpy as np
 from residua._arrays import AnyArray, Array, Arrays, Manifest
 from residua._limits import DENSE_CELLS, EXTREME, MANY_WAYS, PRODUCT_ENTRIES, SAME_TABLES, WIDEST
 from residua._notebook import MOST, shown
-from residua._text import visible
+from residua._text import hint, visible
 from residua.errors import Infeasible, SchemaError, WorkloadError
 from residua.linalg.grams import sure_root
 from residua.linalg.matrices import independent_rows, join, spread, sum_out
 from residua.schema import Schema
-from residua.schema.coding import hint
 from residua.workload.manifests import parts_from_manifest, parts_record, refuse_unreadable
 from residua.workload.queries import Queries, spelled
 from residua.workload.tables import Factor, Table, TableRun, checked_weight, without_totals

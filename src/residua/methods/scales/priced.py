@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from residua._arrays import Array
+from residua._text import hint
 from residua.errors import Infeasible, NotConverged, WorkloadError
-from residua.schema.coding import hint
 
 Loss = Callable[[Any], Any]
 """From the mean variance of the queries of each name to a scalar cvxpy expression; see `named_variances`."""

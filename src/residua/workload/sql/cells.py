@@ -15,9 +15,9 @@ import numpy as np
 from sqlglot import exp
 
 from residua._arrays import Flags
+from residua._text import hint
 from residua.errors import SchemaError
 from residua.schema import Attribute, Binned, Categorical, Date, Integer
-from residua.schema.coding import hint
 from residua.schema.dates import STEPS
 from residua.workload.sql.comparing import Unfit, Value
 from residua.workload.sql.reading import Columns, bare, quoted

@@ -11,10 +11,10 @@ import numpy as np
 
 from residua._arrays import Flags
 from residua._limits import MASK_CELLS
+from residua._text import hint, listing, short
 from residua.errors import DataError, SchemaError, WorkloadError
 from residua.schema import Attribute, Binned, Categorical, Date, Integer
 from residua.schema.attributes import plain
-from residua.schema.coding import hint, listing, short
 from residua.schema.dates import day_of
 
 Value = str | bool | int | float

@@ -10,22 +10,21 @@ from sqlglot import exp
 
 from residua._arrays import Array, Flags, Indices, Integers
 from residua._limits import GROUPING_SETS, SQL_ENTRIES
+from residua._text import short
 from residua.errors import WorkloadError
 from residua.linalg.classes import Classes, common_refinement, spread_over
 from residua.linalg.matrices import join
 from residua.schema import Attribute, Binned, Integer, Schema
 from residua.schema.attributes import plain
-from residua.schema.coding import short
 from residua.workload import wording
 from residua.workload.explicit import Combined, Explicit, Sets
-from residua.workload.families import bound, identity
 from residua.workload.groupings import Partition
 from residua.workload.intervals import Prefix
-from residua.workload.queries import Identity, Queries, Total
+from residua.workload.queries import Identity, Queries, Total, identity
 from residua.workload.sql.cells import Values, cellwise
 from residua.workload.sql.conditions import Region, constant, region_of
 from residua.workload.sql.reading import Columns, bare, shown
-from residua.workload.tables import Factor, times_words
+from residua.workload.tables import Factor, bound, times_words
 from residua.workload.views import cells_of_classes, classes_of, coarsened
 
 SUPPORTED = "groups are columns, expressions of one column, and CASE .. END on one column"

@@ -10,10 +10,9 @@ from sqlglot import Token, TokenType, exp
 from sqlglot.errors import ParseError, SqlglotError
 
 from residua._limits import SQL_CELLS, SQL_WORDS
-from residua._text import one_line
+from residua._text import hint, listing, one_line, short
 from residua.errors import WorkloadError
 from residua.schema import Schema
-from residua.schema.coding import hint, listing, short
 
 DIALECT = "duckdb"
 

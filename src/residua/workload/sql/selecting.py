@@ -11,8 +11,8 @@ import numpy as np
 from sqlglot import exp
 
 from residua._arrays import Array, Indices
+from residua._text import hint, listing
 from residua.schema import Schema
-from residua.schema.coding import hint, listing
 from residua.workload.sql.factors import Grouper
 from residua.workload.sql.figures import Asked, Column, Figure, Labels, stacked
 from residua.workload.sql.people import People

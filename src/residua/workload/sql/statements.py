@@ -9,7 +9,7 @@ from sqlglot import exp
 from residua._arrays import Array
 from residua.errors import WorkloadError
 from residua.schema import Schema
-from residua.workload.families import bound, prefix
+from residua.workload.families import prefix
 from residua.workload.queries import Identity
 from residua.workload.sql.conditions import restrictions
 from residua.workload.sql.factors import Grouper, factors, finest
@@ -24,7 +24,7 @@ from residua.workload.sql.reading import (
     table_in,
 )
 from residua.workload.sql.selecting import Relation, answered, functions, listed, plain
-from residua.workload.tables import Factor, Table, checked_weight, table_name
+from residua.workload.tables import Factor, Table, bound, checked_weight, table_name
 from residua.workload.union import Workload
 
 DEEP = "this is nested too deeply to be read; split the statement"
