@@ -60,8 +60,8 @@ def test_replacing_a_record_doubles_the_variances_of_disjoint_counts():
     work = rs.table(SCHEMA, ["age"])
     plan = rs.plan(work, COST, unit=rs.Unit(neighbours="replace_one"), method="dense")
     np.testing.assert_allclose(plan.variances(work), 2.0, rtol=1e-8)  # two cells change by one each
-    assert plan.certificate.gap == math.inf
-    assert "No lower bound is known" in plan.explain()
+    cells = work.count
+    assert plan.certificate.gap == pytest.approx(1 / (cells - 1))  # a mechanism may use the public number
 
 
 def test_a_total_is_free_when_records_are_replaced():

@@ -1,7 +1,7 @@
 """What the tables of a workload ask of each attribute alone, and the cell weights best for that (B-010)."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 import numpy as np
 
@@ -28,10 +28,11 @@ class Asked:
     """What the tables of a workload ask of each attribute alone, the others being known.
 
     `of[at]` has each family that asks of an attribute with its weight, and None for tables without it.
+    `given` has weights that attributes of so many cells are to have.
     """
 
-    def __init__(self, work: Workload) -> None:
-        self.sizes = work.schema.sizes
+    def __init__(self, work: Workload, given: Mapping[int, Array] | None = None) -> None:
+        self.sizes, self.given = work.schema.sizes, given or {}
         self.of: list[dict[Part | None, float]] = [{} for _ in self.sizes]
         self._weights: dict[object, Array] = {}
         sizes: dict[Queries, float] = {}
@@ -53,6 +54,8 @@ class Asked:
 
     def weights(self, at: int) -> Array:
         """The weights of an attribute's cells that are about best for it alone."""
+        if self.sizes[at] in self.given:
+            return self.given[self.sizes[at]]
         key = self.key(at)
         if key not in self._weights:
             self._weights[key] = self._best(at)

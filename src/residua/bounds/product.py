@@ -197,7 +197,9 @@ def product_dual_at(work: Workload, weights: Callable[[int], Array], pairs: floa
     """
     problem, wide = _posed(work, pairs, most)
     first = {role: at for at, role in reversed(list(enumerate(problem.structure.roles)))}
-    given = [_scaled(np.log(weights(first[role]) + LEAST_WEIGHT)) for role in sorted(first)]
+    used = set(work.attributes)  # nothing is asked of the cells of others
+    own = [weights(first[role]) if first[role] in used else np.ones(1) for role in sorted(first)]
+    given = [_scaled(np.log(each + LEAST_WEIGHT)) for each in own]
     with threads_for(0):
         return (_root_at(problem, wide, given) * (1 - ROUNDING)) ** 2
 

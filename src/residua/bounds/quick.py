@@ -28,6 +28,7 @@ from residua.workload import Identity, Queries, Table, TableRun, Workload
 from residua.workload.union import FEW_TABLES, common_product, joint_gram, joint_rows
 
 FACTOR_GAP = 2e-5
+MOST_INDEX = 2**53  # of a query that is looked at
 OPERATIONS = 3e9  # of the bound for tables on several attributes: half a second
 
 
@@ -56,16 +57,16 @@ def quick_bound(
             alone[tuple(table.families)] = table
     seen: dict[Queries, float] = {}
     single = max(_alone(work, each, gap, seen) for each in alone.values())
-    return max(single, _together(work, operations, pairs))
-
-
-def _together(work: Workload, operations: float, pairs: float) -> float:
-    """A bound for all tables but those with families on too many cells; 0 where none is to be had."""
-    parts = tuple(_narrow(work))
+    parts = tuple(narrow(work))
     if not parts:
-        return 0.0
-    work = Workload(work.schema, parts)
-    asked, found = Asked(work), 0.0
+        return single
+    kept = Workload(work.schema, parts)
+    return max(single, together(kept, Asked(kept), operations, pairs))
+
+
+def together(work: Workload, asked: Asked, operations: float, pairs: float) -> float:
+    """A bound at product weights for tables that are `narrow`; 0 where none is to be had."""
+    parts, found = work.parts, 0.0
     families = [queries for part in parts for queries in part.families]
     sets = [tuple(sorted(part.attributes)) for part in parts if isinstance(part, Table)]
     crowded = len(set(sets)) < len(sets)  # where all tables of a pair but one may be left out
@@ -81,7 +82,7 @@ def _together(work: Workload, operations: float, pairs: float) -> float:
     return found
 
 
-def _narrow(work: Workload) -> Iterator[Table | TableRun]:
+def narrow(work: Workload) -> Iterator[Table | TableRun]:
     """The parts of a workload without tables that have a family on too many cells."""
     for part in work.parts:
         if isinstance(part, TableRun) and part.joint is None:
@@ -129,24 +130,24 @@ def _of_family(queries: Queries, gap: float) -> float:
         return float(queries.cells)  # no plain cell has less than its own noise, whatever is measured
     if queries.cells <= BOUND_CELLS:
         return solve_cells(queries.root(), gap).lower
-    root = _of_some_cells(queries)
-    return 0.0 if root is None else svd_of_root(root)
+    return svd_of_root(root_of_some_cells(queries))
 
 
-def _of_some_cells(queries: Queries) -> Array | None:
-    """Rows with the gram of a family on cells from all over it (claim B-002); None where that is too much."""
+def root_of_some_cells(queries: Queries) -> Array:
+    """Rows with the gram of a family on cells from all over it (claim B-002), of some queries if too many."""
     cells = np.linspace(0, queries.cells - 1, FEW_CELLS).astype(np.int64)
-    if queries.count * queries.cells <= FEW_ENTRIES:
-        gram = np.zeros((len(cells), len(cells)))
-        step = max(1, CHUNK_ENTRIES // queries.cells)
-        for start in range(0, queries.count, step):
-            rows = queries.rows(start, min(start + step, queries.count))[:, cells]
-            if queries.weights is not None:
-                rows = rows * np.sqrt(queries.weights[start : start + step])[:, None]
-            gram += rows.T @ rows
-    elif queries.cells <= WIDEST:
+    if queries.cells <= WIDEST and queries.count * queries.cells > FEW_ENTRIES:
         gram = queries.gram()[np.ix_(cells, cells)]
     else:
-        return None
+        chosen = min(queries.count, FEW_ENTRIES // queries.cells)
+        indices = np.linspace(0, min(queries.count, MOST_INDEX) - 1, chosen).astype(np.int64)
+        gram = np.zeros((len(cells), len(cells)))
+        step = max(1, CHUNK_ENTRIES // queries.cells)
+        for start in range(0, chosen, step):
+            own = indices[start : start + step]
+            rows = queries.rows_at(own)[:, cells]
+            if queries.weights is not None:
+                rows = rows * np.sqrt(queries.weights[own])[:, None]
+            gram += rows.T @ rows
     values, vectors = np.linalg.eigh(gram)
     return np.asarray((vectors * np.sqrt(np.maximum(values, 0.0))).T)

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Iterator
 
 import numpy as np
 
-from residua._arrays import Array
+from residua._arrays import Array, Subsets
 from residua.decompose import decompose
 from residua.errors import Infeasible, WorkloadError
 from residua.linalg.folding import Fold
@@ -148,7 +148,12 @@ def _around(start: int, stop: int, step: int, cells: int) -> Iterator[tuple[int,
 
 
 def _invariant_svd(work: Workload) -> float:
-    """The bound from eigenvalues known in advance, one per subset of attributes (claim B-003).
+    """The bound from eigenvalues known in advance, one per subset of attributes (claim B-003)."""
+    return invariant_root(work, lambda subsets: np.ones(len(subsets))) ** 2
+
+
+def invariant_root(work: Workload, shares: Callable[[Subsets], Array]) -> float:
+    """Sum of roots of the eigenvalues, each times the share of its subset of attributes, one row of several.
 
     Under the uniform measure the gram of each piece is a multiple of the centring matrix, so the gram of the
     workload is diagonal block by block, and the number of cells of the whole domain cancels.
@@ -159,7 +164,7 @@ def _invariant_svd(work: Workload) -> float:
     spread = (sizes - 1) / np.sqrt(sizes)
     total = 0.0
     for blocks in parts.simple:
-        scales = blocks.coefficients * squares[blocks.pieces].prod(axis=1)
+        scales = blocks.coefficients * squares[blocks.pieces].prod(axis=1) * shares(blocks.subsets)
         total += float(np.sum(np.sqrt(scales) * spread[blocks.pieces].prod(axis=1)))
     for block in parts.mixed:
         numbers = [[piece for _, piece in term.pieces] for term in block.terms]
@@ -167,5 +172,6 @@ def _invariant_svd(work: Workload) -> float:
             term.coefficient * math.prod(squares[chosen])
             for term, chosen in zip(block.terms, numbers, strict=True)
         )
-        total += math.sqrt(scale) * math.prod(spread[numbers[0]])
-    return float(total**2)
+        share = float(shares(np.array([block.attributes], dtype=np.int32))[0])
+        total += math.sqrt(scale * share) * math.prod(spread[numbers[0]])
+    return total

@@ -30,8 +30,11 @@ from residua.methods.draft import Draft, Progress
 from residua.methods.effort import Account, interruption
 from residua.methods.instalments import Renewal, instalments, triangular
 from residua.methods.registry import auto, loss_draft, methods_for, residualplanner_plus, targets_draft
+from residua.methods.scales.loss import floor_of_loss
 from residua.methods.scales.priced import Loss, loss_at
+from residua.methods.scales.targets import floor_of_mean
 from residua.methods.whole import demand, whole_draft
+from residua.planning.people import Floor, person_certificate
 from residua.plans import Plan
 from residua.privacy import Budget, Unit, privacy_cost
 from residua.privacy.budgets import bound_divisor, variance_ratio
@@ -75,6 +78,17 @@ class Request:
     def unit(self) -> Unit:
         """Whose privacy is protected."""
         return self.person.unit
+
+    @property
+    def whole(self) -> bool:
+        """Whether every joint cell is some record, whole; those of numbers may not be (claim U-001)."""
+        schema = self.work.schema
+        return schema.units == self.units and all(schema.attributes[at].whole for at in self.work.attributes)
+
+    @property
+    def common(self) -> bool:
+        """Whether what a person can change is one whole record, or several in one cell."""
+        return self.person.simple and self.whole
 
     @property
     def tied(self) -> bool:
@@ -230,11 +244,14 @@ def _for_targets(
     else:
         strategy = _rounded(request, draft, request.unit.allowance(budget))
     cost = float(request.unit.allowance(budget) * request.unit.factor)
-    least = 0.0 if request.unit.replacing else draft.lower_bound * request.person.alike**2
+    least = draft.lower_bound * request.person.alike**2
     fitness = fitness_of(asked, strategy, draft.prices, cost, least)
     if fitness.factor > 1 and not relax:
         raise _too_small(budget, fitness)
-    found = _finished(request, budget, draft, strategy, "targets", fitness.factor)
+    floor = partial(floor_of_mean, *asked.with_free(), draft.prices)
+    found = _finished(request, budget, draft, strategy, "targets", fitness.factor, floor)
+    if not request.common:
+        fitness = replace(fitness, least=found.certificate.lower_bound * cost)
     return replace(found, targets=fitness)
 
 
@@ -244,7 +261,8 @@ def _for_largest(request: Request, budget: Budget) -> Plan:
     draft = targets_draft(request.method, work, caps, INNER * request.gap, request.progress, False)
     strategy = _rounded(request, draft, request.unit.allowance(budget))
     largest = max(largest_ratio(strategy, part, cap) for part, cap in zip(work.parts, caps, strict=True))
-    return _finished(request, budget, draft, strategy, "max_variance", largest)
+    floor = partial(floor_of_mean, work, caps, draft.prices)
+    return _finished(request, budget, draft, strategy, "max_variance", largest, floor)
 
 
 def _for_loss(request: Request, budget: Budget, loss: Loss) -> Plan:
@@ -255,7 +273,9 @@ def _for_loss(request: Request, budget: Budget, loss: Loss) -> Plan:
     strategy = _rounded(request, draft, allowed)
     named = {name: work.select(name) for name in work.names}
     means = [totals_of(strategy, own)[1] / own.count for own in named.values()]
-    return _finished(request, budget, draft, strategy, "loss", loss_at(loss, list(named), means))
+    value = loss_at(loss, list(named), means)
+    floor = partial(floor_of_loss, work, loss, draft.prices[0], value)
+    return _finished(request, budget, draft, strategy, "loss", value, floor)
 
 
 def _record_cost(request: Request, draft: Draft) -> float:
@@ -294,10 +314,11 @@ def _finished(
     strategy: Strategy,
     objective: str,
     value: float | None = None,
+    floor: Floor | None = None,
 ) -> Plan:
     """The plan of an integer strategy: its errors, those of the draft that it was made of, its certificate.
 
-    `value` is what it makes of the objective, if that is not the total variance.
+    `value` is what it makes of the objective, if that is not the total variance, and `floor` bounds that.
     """
     work, unit, allowed = request.work, request.unit, request.unit.allowance(budget)
     scale = ideal_scale(draft.strategy, strategy, allowed, request.person)
@@ -308,17 +329,17 @@ def _finished(
     most = request.person.most_for_one(budget)
     lower = draft.lower_bound / (1.0 if objective == "loss" else bound_divisor(budget.law, most))
     uniform = None if draft.uniform_total is None else draft.uniform_total / float(allowed)
-    if request.unit.replacing:  # of which a bound for adding or removing a record says nothing
-        lower, uniform = 0.0, None
-    elif request.person.caps:
-        lower, uniform = 0.0 if objective == "loss" else lower, None
+    effort = BOUND_SHARE * request.account.allowed, BRIEF_PAIRS if request.account.brief else QUICK_PAIRS
     certificate = certified(value, lower, draft.scope, objective)
-    if lower > 0 and draft.scope == "this block structure":
-        more, pairs = (
-            BOUND_SHARE * request.account.allowed,
-            BRIEF_PAIRS if request.account.brief else QUICK_PAIRS,
+    if not request.common:
+        holds = request.whole and not unit.replacing and objective != "loss"
+        floor = floor or (lambda least: least(work))
+        certificate = person_certificate(
+            certificate, value, floor, request.person, budget, effort, holds=holds
         )
-        known = quick_bound(work, more, pairs) if objective == "total_variance" else draft.everywhere
+        uniform = None
+    elif lower > 0 and draft.scope == "this block structure":
+        known = quick_bound(work, *effort) if objective == "total_variance" else draft.everywhere
         everywhere = known / (1.0 if objective == "loss" else bound_divisor(budget.law, most))
         certificate = replace(certificate, everywhere=everywhere if everywhere > 0 else None)
     plan = Plan(work, budget, unit, request.method, strategy, certificate, objective, ideal, released)

@@ -124,6 +124,11 @@ class Number(Attribute):
         return len(self.edges) > 2
 
     @property
+    def whole(self) -> bool:  # type: ignore[override]
+        """Whether every cell is that of some record: of degree 1 without bins, both ends are."""
+        return self.degree == 1 and not self.binned
+
+    @property
     def steps(self) -> tuple[int, ...]:
         """The codes of the edges."""
         return tuple(int((edge - self.low) / self.step) for edge in self.edges)

@@ -7,7 +7,7 @@ point make the two meet; no solver of planning is used.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import reduce
 
 import numpy as np
@@ -27,21 +27,37 @@ GRAM_ENTRIES = 200_000_000  # of the Gram matrices of all blocks, over all table
 
 def over_all_cells(work: Workload) -> Bracket | None:
     """The best of all mechanisms, where the attributes in use have few joint cells."""
+    gram = gram_of(work, {at: np.eye(work.schema.sizes[at]) for at in work.attributes})
+    return None if gram is None else bracket(gram)
+
+
+def gram_of(work: Workload, records: Mapping[int, Array]) -> Array | None:
+    """Gram matrix of all queries over joint records; None where they are many.
+
+    `records` has the shares that some of each attribute have of its cells, (records, cells).
+    """
     used = list(work.attributes)
-    sizes = [work.schema.sizes[at] for at in used]
-    if math.prod(sizes) > JOINT_CELLS:
+    sizes = {at: len(records[at]) for at in used}
+    if math.prod(sizes.values()) > JOINT_CELLS:
         return None
-    total = np.zeros((math.prod(sizes),) * 2)
+    total = np.zeros((math.prod(sizes.values()),) * 2)
     for table in work.groups():
         parts = _parts(table)
         if parts is None:
             return None
         asked = {at for attributes, _ in parts for at in attributes}
-        others: list[Tensor] = [
-            ((at,), np.ones((1, work.schema.sizes[at]))) for at in used if at not in asked
+        own = [
+            (attributes, _of_records(rows, [records[at] for at in attributes])) for attributes, rows in parts
         ]
-        total += table.weight * _gram([*parts, *others], used)
-    return bracket(total)
+        own += [((at,), np.ones((1, sizes[at]))) for at in used if at not in asked]
+        total += table.weight * _gram(own, used)
+    return total
+
+
+def _of_records(rows: Array, records: Sequence[Array]) -> Array:
+    for each in records:  # the first axis of cells goes last, over records
+        rows = np.tensordot(rows, each, axes=(1, 1))
+    return rows
 
 
 def over_blocks(work: Workload, pieces: Pieces) -> Bracket | None:
@@ -70,6 +86,11 @@ def over_blocks(work: Workload, pieces: Pieces) -> Bracket | None:
 
 def bracket(gram: Array) -> Bracket:
     """Bounds from below and above on the least total variance at cost 1, as near as a few steps get."""
+    return weighed(gram)[:2]
+
+
+def weighed(gram: Array) -> tuple[float, float, Array]:
+    """The same, with the weights of the cells there."""
     low, high = 0.0, math.inf
     cells = np.ones(len(gram))
     for _ in range(STEPS):
@@ -78,7 +99,7 @@ def bracket(gram: Array) -> Bracket:
         square_root = np.sqrt(np.maximum(values, 0.0))
         whole = float(square_root.sum())
         if whole == 0:
-            return 0.0, 0.0
+            return 0.0, 0.0, cells
         slopes = (vectors**2 @ square_root) / cells  # diagonal of V^-1/2 (V^1/2 G V^1/2)^1/2 V^-1/2
         low = max(low, whole**2 / float(cells.sum()))
         high = min(high, whole * float(slopes.max()))
@@ -86,7 +107,7 @@ def bracket(gram: Array) -> Bracket:
             break
         cells = np.maximum(cells * slopes**1.5, 1e-12 * cells.max())
         cells /= cells.max()
-    return low, high
+    return low, high, cells
 
 
 def _parts(table: Table) -> list[Tensor] | None:

@@ -21,6 +21,7 @@ from residua.privacy.unit import Person
 from residua.release import Release
 from residua.release.parts import MeasuredParts
 from residua.verify.bound import Bracket, over_all_cells, over_blocks
+from residua.verify.people import over_changes
 from residua.verify.so_far import measured_so_far
 from residua.verify.variances import Found, Recomputed, centred_pieces, way_for, weights_of
 from residua.workload import Table
@@ -323,9 +324,9 @@ def _objective(plan: Plan, tables: _Tables) -> float | None:
 
 def _lower_bound(plan: Plan) -> Check:
     stated = plan.certificate
+    if not _common(plan):
+        return _for_person(plan, stated.lower_bound, "lower bound")
     found = _bracket(plan) if plan.objective == "total_variance" else None
-    if plan.unit.replacing:
-        return Check("lower bound", "false", "none is known where records are replaced")
     if found is None:
         return Check(
             "lower bound", "unchecked", f"too large to find again, or of another objective: {plan.objective}"
@@ -338,16 +339,38 @@ def _everywhere(plan: Plan, stated: float, value: float) -> Check:
     subject = "bound for all mechanisms"
     if stated > value * (1 + NEAR):
         return Check(subject, "false", "the plan is better than what is said to be possible")
+    if not _common(plan):
+        return _for_person(plan, stated, subject)
     found = over_all_cells(plan.workload) if plan.objective == "total_variance" else None
     if found is None:
         return Check(subject, "unchecked", "too large to find again, or of another objective")
     return _within(subject, plan, stated, found, "all mechanisms")
 
 
+def _common(plan: Plan) -> bool:
+    """Whether what a person can change is whole records, added or removed in one cell."""
+    whole = all(plan.schema.attributes[at].whole for at in plan.workload.attributes)
+    return whole and Person.of(plan.unit, plan.schema).simple
+
+
+def _for_person(plan: Plan, stated: float, subject: str) -> Check:
+    """A stated bound against the one for what a person can change."""
+    person = Person.of(plan.unit, plan.schema)
+    found = over_changes(plan.workload, person) if plan.objective == "total_variance" else None
+    if found is None:
+        return Check(subject, "unchecked", "too large to find again, or of another objective")
+    at = stated * bound_divisor(plan.budget.law, person.allowance(plan.budget))
+    return _judged(subject, at, found, "what one person can change")
+
+
 def _within(subject: str, plan: Plan, stated: float, found: Bracket, scope: str) -> Check:
     """Whether a stated bound is what was found again at cost 1."""
     most = Person.of(plan.unit, plan.schema).most_for_one(plan.budget)
-    at = stated * bound_divisor(plan.budget.law, most)
+    return _judged(subject, stated * bound_divisor(plan.budget.law, most), found, scope)
+
+
+def _judged(subject: str, at: float, found: Bracket, scope: str) -> Check:
+    """Whether a bound at cost 1 lies within what was found again."""
     low, high = found
     if at > high * (1 + NEAR):
         return Check(subject, "false", f"{at / high - 1:.2%} above what a mechanism reaches")

@@ -6,7 +6,7 @@ so a convex loss of them is a convex problem of one number per orbit of blocks. 
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -97,7 +97,7 @@ class _LossProblem:
         lower = priced.bound(prices, mine, self._least_total(prices, tolerance) / cost)
         scope: Scope = "all mechanisms" if self.work.invariant else "this block structure"
         mechanism = with_noise(self.draft.strategy, self.orbits, found)
-        return Draft(mechanism, lower, scope, mine, self.draft.spans)
+        return Draft(mechanism, lower, scope, mine, self.draft.spans, prices=(prices,))
 
     def _least_total(self, weights: Array, tolerance: float) -> float:
         """A bound on `weights` times the mean variances by name, at cost 1."""
@@ -108,6 +108,19 @@ class _LossProblem:
         again = weighted_by_name(self.work, self.names, weights)
         measures = self.draft.strategy.measures
         return solve_blocks(decompose(again, measures), again.schema.sizes, Optimal(), tolerance).lower_bound
+
+
+def floor_of_loss(
+    work: Workload, loss: Loss, prices: Array, mine: float, least: Callable[[Workload], float]
+) -> float:
+    """A bound on the loss by one on the total of priced variances; `mine` is reached (J-008)."""
+    work = unweighted(work)
+    names = table_names(work)
+    total = least(weighted_by_name(work, names, prices))
+    try:
+        return Priced.of(loss, names, np.ones(len(names)), known=True).bound(prices, mine, total)
+    except NotConverged:
+        return 0.0
 
 
 def weighted_by_name(work: Workload, names: Sequence[str], weights: Array) -> Workload:

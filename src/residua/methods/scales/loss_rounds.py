@@ -195,7 +195,8 @@ class _Rounds:
         if self.bound >= own - self.tolerance * abs(own):
             own, scope = self.bound, "all mechanisms"
         lower, everywhere = min(own, best.value), max(self.bound, 0.0)
-        return replace(best.draft, lower_bound=lower, scope=scope, value=best.value, everywhere=everywhere)
+        found = replace(best.draft, lower_bound=lower, scope=scope, value=best.value, everywhere=everywhere)
+        return replace(found, prices=(self.prices,))
 
 
 def _matrix(strategy: Strategy) -> Array | None:

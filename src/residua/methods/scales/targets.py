@@ -6,7 +6,7 @@ equal caps, rescaled to the budget.
 """
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -187,15 +187,7 @@ class _Problem:
         return moved
 
     def _mean(self, work: Workload, prices: Sequence[Array], least: float = 0.0) -> Workload:
-        """Tables whose total variance is a mean of variances over their caps, by the prices of the tables."""
-        dearest = np.sort(np.concatenate(prices))[-MOST_PRICED:].min()
-        chosen: list[tuple[Table, float, float]] = []
-        for part, own, cap in zip(work.parts, prices, self.asked.caps, strict=True):
-            shares = np.where(own >= dearest, np.maximum(own, least), 0.0).tolist()
-            chosen += [(t, share, float(np.max(cap))) for t, share in zip(part, shares, strict=True) if share]
-        whole = math.fsum(share for _, share, _ in chosen)
-        parts = [replace(t, weight=share / whole / (_weight(t) * cap)) for t, share, cap in chosen]
-        return Workload(work.schema, tuple(parts))
+        return mean_of(work, self.asked.caps, prices, least)
 
     def rough_measures(self) -> tuple[Measure, ...]:
         """The weights that centre best where each attribute's shapes come from itself alone."""
@@ -242,6 +234,25 @@ class _Problem:
         mechanism = with_noise(self.strategy, self.asked.orbits, found.noise)
         prices = tuple(found.prices[of] / tables.many[of] for of in tables.of)
         return Draft(mechanism, lower, scope, spans=self.spans, prices=prices)
+
+
+def floor_of_mean(
+    work: Workload, caps: Caps, prices: Sequence[Array], least: Callable[[Workload], float]
+) -> float:
+    """A bound on the largest variance over its cap: none is below a mean, here by prices (claim B-009)."""
+    return least(mean_of(work, caps, prices))
+
+
+def mean_of(work: Workload, caps: Caps, prices: Sequence[Array], least: float = 0.0) -> Workload:
+    """Tables whose total variance is a mean of variances over their caps, by the prices of the tables."""
+    dearest = np.sort(np.concatenate(prices))[-MOST_PRICED:].min()
+    chosen: list[tuple[Table, float, float]] = []
+    for part, own, cap in zip(work.parts, prices, caps, strict=True):
+        shares = np.where(own >= dearest, np.maximum(own, least), 0.0).tolist()
+        chosen += [(t, share, float(np.max(cap))) for t, share in zip(part, shares, strict=True) if share]
+    whole = math.fsum(share for _, share, _ in chosen)
+    parts = [replace(t, weight=share / whole / (_weight(t) * cap)) for t, share, cap in chosen]
+    return Workload(work.schema, tuple(parts))
 
 
 def _weight(part: Table | TableRun) -> float:
