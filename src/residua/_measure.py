@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from contextlib import closing
 from datetime import UTC, datetime
 from functools import partial
-from typing import Any
+from typing import TypedDict, Unpack
 
 from residua._arrays import Manifest
 from residua._files import ByteCount, whole_file
@@ -25,6 +25,15 @@ from residua.strategy.parts import StrategyParts, counted_at_once, parts_of
 from residua.strategy.strategy import refuse_uncounted
 
 ROOM_FOR_ENTRY = 2**16  # bytes: the entry of a ledger in the audit record is shorter
+
+
+class Ways(TypedDict, total=False):
+    """How a release is measured: what `measure` says of each."""
+
+    note: str
+    period: str | None
+    progress: Progress | None
+    engine: Opener | None
 
 
 @asks_for(
@@ -58,36 +67,29 @@ def measure(
     part while they are measured, and read from there again, so that memory for one part is enough; the ledger
     is told when the file is whole.
     """
-    given: dict[str, Any] = {"note": note, "period": period, "progress": progress, "engine": engine}
+    ways: Ways = {"note": note, "period": period, "progress": progress, "engine": engine}
     if into is not None:
-        release = measured_into(into, plan, data, ledger=ledger, noise=noise, **given)
+        release = measured_into(into, plan, data, ledger=ledger, noise=noise, **ways)
         note_release(ledger, release)
         return release
     plan = _checked_plan(plan)
     source, book = source_and_ledger(noise, ledger)
     refuse_uncounted(plan.strategy, plan.schema.names)
-    return released(plan, data, source, book, **given)
+    return released(plan, data, source, book, **ways)
 
 
-def released(
-    plan: Plan,
-    data: object,
-    source: Source,
-    book: Ledger | None,
-    *,
-    note: str,
-    period: str | None = None,
-    progress: Progress | None = None,
-    engine: Opener | None = None,
-) -> Release:
+def released(plan: Plan, data: object, source: Source, book: Ledger | None, **ways: Unpack[Ways]) -> Release:
     """A release with noise of this source, paid by this ledger; `measure` chooses both, audits theirs."""
     if book is not None:
         plan.workload.refuse_unreadable()  # what is paid for can be saved
-    values, paid = noisy_answers(
-        plan, data, source, book, note=note, progress=progress, engine=engine, period=period
-    )
-    audit = audit_record(plan, datetime.now(UTC), paid, note, simulated=book is None, period=period)
-    return Release(plan, Measurements(values), audit)
+    values, paid = noisy_answers(plan, data, source, book, **ways)
+    return Release(plan, Measurements(values), _audit(plan, paid, book, ways))
+
+
+def _audit(plan: Plan, paid: Mapping[str, str] | None, book: Ledger | None, ways: Ways) -> Manifest:
+    """How a release came to be, now."""
+    note, period = ways.get("note", ""), ways.get("period")
+    return audit_record(plan, datetime.now(UTC), paid, note, simulated=book is None, period=period)
 
 
 def _checked_plan(plan: object) -> Plan:
@@ -107,10 +109,7 @@ def measured_into(
     *,
     ledger: Ledger | str | os.PathLike[str] | None,
     noise: Source | None = None,
-    note: str = "",
-    period: str | None = None,
-    progress: Progress | None = None,
-    engine: Opener | None = None,
+    **ways: Unpack[Ways],
 ) -> Release:
     """A release that is saved, in parts where it is large; the ledger is not yet told."""
     plan = _checked_plan(plan)
@@ -118,15 +117,14 @@ def measured_into(
     parts = parts_of(plan.strategy)
     refuse_uncounted(plan.strategy, plan.schema.names, partial(counted_at_once, plan.strategy))
     plan.workload.refuse_unreadable()
-    given: dict[str, Any] = {"note": note, "period": period, "progress": progress, "engine": engine}
     if parts is None:
         trial = ByteCount()
-        rehearsal(plan, note).save(trial)
+        rehearsal(plan, ways.get("note", "")).save(trial)
         with whole_file(path, trial.size + ROOM_FOR_ENTRY) as stream:
-            release = released(plan, data, source, book, **given)
+            release = released(plan, data, source, book, **ways)
             release.save(stream)
     else:
-        release = released_in_parts(path, plan, parts, data, source, book, **given)
+        release = released_in_parts(path, plan, parts, data, source, book, **ways)
     return release
 
 
@@ -137,22 +135,15 @@ def released_in_parts(
     data: object,
     source: Source,
     book: Ledger | None,
-    *,
-    note: str,
-    period: str | None = None,
-    progress: Progress | None = None,
-    engine: Opener | None = None,
+    **ways: Unpack[Ways],
 ) -> Release:
     """The same as `released`, saved part by part while it is measured."""
     from residua.kernel.parts import noisy_parts  # seldom needed
 
-    def record(paid: Mapping[str, str] | None) -> Manifest:
-        return audit_record(plan, datetime.now(UTC), paid, note, simulated=book is None, period=period)
-
-    given: dict[str, Any] = {"note": note, "period": period, "progress": progress, "engine": engine}
-    room = rehearsed(plan, parts, record(None)) + ROOM_FOR_ENTRY
+    room = rehearsed(plan, parts, _audit(plan, None, book, ways)) + ROOM_FOR_ENTRY
     with whole_file(path, room) as stream, closing(PartsWriter(stream, plan, parts)) as writer:
-        audit = record(noisy_parts(plan, parts, data, source, book, writer.write, **given))
+        paid = noisy_parts(plan, parts, data, source, book, writer.write, **ways)
+        audit = _audit(plan, paid, book, ways)
         return Release(plan, writer.finish(audit, path), audit)
 
 

@@ -57,10 +57,10 @@ def noisy_answers(
     source: Source,
     ledger: Ledger | None,
     *,
-    note: str,
-    progress: Progress | None,
-    engine: Opener | None,
+    note: str = "",
     period: str | None = None,
+    progress: Progress | None = None,
+    engine: Opener | None = None,
 ) -> tuple[tuple[Integers, ...], Paid | None]:
     """What each batch measured, (blocks, rows), and the entry that paid for it; None where none has to."""
     refuse_unnoted(note, period, ledger)

@@ -56,10 +56,10 @@ def noisy_parts(
     ledger: Ledger | None,
     write: Write,
     *,
-    note: str,
-    progress: Progress | None,
-    engine: Opener | None,
+    note: str = "",
     period: str | None = None,
+    progress: Progress | None = None,
+    engine: Opener | None = None,
 ) -> Paid | None:
     """Measure all parts and hand them on, first what is in none; returns the entry that paid."""
     refuse_unnoted(note, period, ledger)

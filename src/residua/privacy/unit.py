@@ -127,16 +127,6 @@ class Unit:
         """A person's cost over one record's with noise of this law, where records may all be in one cell."""
         return self.pure_factor if law == "laplace" else self.factor
 
-    @property
-    def factor_from_add_remove(self) -> Fraction:
-        """Bound on a person's Gaussian cost over max_i X_ii, where a plan knows no more than that (P-031)."""
-        return self.factor * (4 if self.replacing else 1)
-
-    @property
-    def pure_factor_from_add_remove(self) -> Fraction:
-        """Bound on a person's pure epsilon over that of adding or removing one record (P-031)."""
-        return self.pure_factor * (2 if self.replacing else 1)
-
     def record_cost(self, budget: Spendable) -> Fraction:
         """Gaussian cost that one record may have, under this neighbour relation, if a person has the budget.
 
