@@ -14,7 +14,7 @@ import pytest
 
 import residua as rs
 from residua.engines import Memory, MemoryEngine, count_marginals, counts, kernel, memory
-from residua.engines.marginals import passes, sum_down
+from residua.engines.marginals import _Left, cells_of, passes, sum_down
 from residua.engines.spark_columns import fields_of, unpack
 
 SIZES = (3, 2, 4, 3)
@@ -123,6 +123,28 @@ def test_every_wanted_set_adds_up_from_exactly_one_counted_set_that_has_it():
             for one in found:
                 assert one.attributes == tuple(sorted(set(one.attributes)))
                 assert all(set(each) <= set(one.attributes) for each in one.wanted)
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_the_attribute_that_joins_a_union_is_the_best_of_all_tried_one_by_one(seed):
+    chance = np.random.default_rng(seed)
+    sizes, most = chance.integers(1, 6, 9).tolist(), int(chance.integers(2, 400))
+    drawn = [
+        tuple(sorted(chance.choice(9, chance.integers(0, 5), replace=False).tolist())) for _ in range(50)
+    ]
+    left = _Left({tuple(sorted(each)) for each in drawn}, sizes, most)
+    while left.sets:
+        union = next(iter(left.sets))
+        left.take(union)
+        found, best = left.best_addition(union), None
+        for at, size in enumerate(sizes):
+            more = [each for each in left.sets if at in each and {*each} <= {*union, at}]
+            if at not in union and more and cells_of(union, sizes) * size <= most:
+                best = max(best or (0, 0, []), (len(more), -at, more), key=lambda each: each[:2])
+        assert (found is None) == (best is None)
+        if found is not None:
+            assert found[0] == tuple(sorted((*union, -best[1])))
+            assert sorted(found[1]) == sorted(best[2])
 
 
 def test_only_the_largest_sets_are_counted():

@@ -5,7 +5,7 @@ that overlap are counted as one where their union has few cells for the number o
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from copy import copy
 from dataclasses import dataclass
 from itertools import chain, combinations
@@ -233,15 +233,15 @@ def _largest(wanted: Sequence[Set], sizes: Sequence[int], records: int) -> dict[
     A subset of a table that has many more cells than there are records is counted on its own.
     """
     worth = max(records, SUMMED_FREE)
-    among = set(wanted)
+    among, cells = set(wanted), {each: cells_of(each, sizes) for each in wanted}
     home: dict[Set, Set] = {}
     for big in sorted(wanted, key=len, reverse=True):
         home.setdefault(big, big)
-        if home[big] != big or cells_of(big, sizes) > worth:
+        if home[big] != big or cells[big] > worth:
             continue
         for small in _subsets(big, among):
             rival = home.get(small)
-            if rival is None or cells_of(big, sizes) < cells_of(rival, sizes):
+            if rival is None or cells[big] < cells[rival]:
                 home[small] = big
     homes: dict[Set, list[Set]] = {}
     for each in wanted:
@@ -261,34 +261,79 @@ def _subsets(big: Set, among: set[Set]) -> Iterator[Set]:
 
 def _unions(homes: dict[Set, list[Set]], sizes: Sequence[int], records: int) -> Iterator[Counted]:
     """Sets and unions of sets that together have everything, each set in one of them."""
-    most = min(LARGEST_UNION, records // RECORDS_PER_CELL)
-    left = dict.fromkeys(sorted(homes))
-    lengths = sorted({len(each) for each in homes})
-    while left:
-        seed = next(iter(left))
-        del left[seed]
+    left = _Left(homes, sizes, min(LARGEST_UNION, records // RECORDS_PER_CELL))
+    while left.sets:
+        seed = next(iter(left.sets))
+        left.take(seed)
         union, parts = seed, [seed]
-        while found := _best_addition(union, left, lengths, sizes, most):
+        while found := left.best_addition(union):
             union, more = found
             parts += more
             for each in more:
-                del left[each]
+                left.take(each)
         yield Counted(union, tuple(each for part in parts for each in homes[part]))
 
 
-def _best_addition(
-    union: Set, left: dict[Set, None], lengths: Sequence[int], sizes: Sequence[int], most: int
-) -> tuple[Set, list[Set]] | None:
-    """The union and the attribute that together hold the most sets that are left, and those sets."""
-    best: tuple[Set, list[Set]] | None = None
-    if sum(comb(len(union), length - 1) for length in lengths if length) > TRIED:
-        return None
-    smaller = [each for length in lengths if length for each in combinations(union, length - 1)]
-    cells = cells_of(union, sizes)
-    for at, size in enumerate(sizes):
-        if at in union or cells * size > most:
-            continue
-        more = [each for small in smaller if (each := tuple(sorted((*small, at)))) in left]
-        if more and (best is None or len(more) > len(best[1])):
-            best = tuple(sorted((*union, at))), more
-    return best
+class _Left:
+    """Sets that are in no union yet; `completing` has for smaller ones what makes them one of these.
+
+    Attributes are bits of a number there, so that all that may join a union are looked at together.
+    """
+
+    def __init__(self, homes: Collection[Set], sizes: Sequence[int], most: int) -> None:
+        self.sets = {each: cells_of(each, sizes) for each in sorted(homes)}
+        self.sizes, self.most, self.least = sizes, most, min(sizes, default=1)
+        self.lengths = sorted({len(each) for each in homes})
+        self.completing: dict[Set, int] = {}
+        self.of_size: dict[int, int] = {}
+        for at, size in enumerate(sizes):
+            self.of_size[size] = self.of_size.get(size, 0) | 1 << at
+        for each, cells in self.sets.items():
+            self._turn(each, cells)
+
+    def take(self, each: Set) -> None:
+        """Leave out a set."""
+        self._turn(each, self.sets.pop(each))
+
+    def _turn(self, each: Set, cells: int) -> None:
+        """Note, or forget, how a set is completed; one of many cells is in no union but itself."""
+        if cells <= self.most:
+            for place, at in enumerate(each):
+                small = each[:place] + each[place + 1 :]
+                self.completing[small] = self.completing.get(small, 0) ^ 1 << at
+
+    def best_addition(self, union: Set) -> tuple[Set, list[Set]] | None:
+        """The union and the attribute that together hold the most sets that are left, and those sets."""
+        room = self.most // cells_of(union, self.sizes)
+        if room < self.least:
+            return None
+        if sum(comb(len(union), length - 1) for length in self.lengths if length) > TRIED:
+            return None
+        fitting = sum(own for size, own in self.of_size.items() if size <= room)
+        fitting &= ~sum(1 << at for at in union)
+        if not fitting:
+            return None
+        smaller = [each for length in self.lengths if length for each in combinations(union, length - 1)]
+        best = _most_frequent(self.completing.get(small, 0) & fitting for small in smaller)
+        if best is None:
+            return None
+        more = [each for small in smaller if (each := tuple(sorted((*small, best)))) in self.sets]
+        return tuple(sorted((*union, best))), more
+
+
+def _most_frequent(numbers: Iterable[int]) -> int | None:
+    """The bit that is set in most of some numbers, the lowest of those; None if there is none.
+
+    >>> _most_frequent([0b0110, 0b0101, 0b1100])
+    2
+    """
+    planes: list[int] = []  # how often each bit is set, in binary, the ones first
+    for carry in numbers:
+        for place, plane in enumerate(planes):
+            planes[place], carry = plane ^ carry, plane & carry
+        if carry:
+            planes.append(carry)
+    best = -1  # all of them
+    for plane in reversed(planes):
+        best = best & plane or best
+    return (best & -best).bit_length() - 1 if planes else None
