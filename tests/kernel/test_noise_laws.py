@@ -160,3 +160,14 @@ def test_every_law_has_a_count():
 def test_a_count_is_a_whole_number(count):
     with pytest.raises(ValueError, match="a count of noise values must be an integer of at least 0"):
         RoundedGaussian(1).draw(simulated(seed=1), count)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_the_chance_to_reach_a_step_is_that_of_the_error_function(seed):
+    chance = np.random.default_rng(seed)
+    variance = Fraction(int(chance.integers(1, 2**60)), int(chance.integers(1, 2**40)))
+    k = max(1, round(float(chance.exponential(1.0)) * math.sqrt(variance)))
+    with mpmath.workdps(60):
+        root = mpmath.sqrt(mpmath.mpf(variance.numerator) / variance.denominator)
+        expected = mpmath.erfc((k - mpmath.mpf(1) / 2) / (root * mpmath.sqrt(2)))
+    assert float(laws.GAUSSIAN.reaching(variance, k)) == pytest.approx(float(expected), rel=1e-13)

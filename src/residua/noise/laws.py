@@ -72,6 +72,14 @@ class Uniform:
         self.bits += 64
 
 
+def _gaussian_reaching(variance: Fraction, k: int) -> "arb":
+    """erfc of the root of (k - 1/2)^2 / (2 variance); Python's fractions would take longer than all else."""
+    from flint import arb, fmpq
+
+    square = fmpq((2 * k - 1) ** 2 * variance.denominator, 8 * variance.numerator)
+    return arb(square).sqrt().erfc()
+
+
 @dataclass(frozen=True, slots=True)
 class Stairs:
     """What floor(scale * X + shift) is drawn with, for X half-normal or exponential."""
@@ -87,7 +95,7 @@ GAUSSIAN = Stairs(
     quantiles=half_normal,
     shift=0.5,
     scale=lambda variance: math.sqrt(float(variance)),
-    reaching=lambda variance, k: ball_of((k - _HALF) ** 2 / (2 * variance)).sqrt().erfc(),
+    reaching=_gaussian_reaching,
     guess=lambda v: -NormalDist().inv_cdf(v / 2),
 )
 GEOMETRIC = Stairs(

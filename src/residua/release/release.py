@@ -5,7 +5,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import cached_property, partial
-from itertools import chain
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
@@ -36,7 +35,7 @@ from residua.release.statistics import Derives, TableAnswer
 from residua.workload import Table, TableRun, Workload, table
 from residua.workload.build import asked_cells
 from residua.workload.queries import spelled
-from residua.workload.tables import runs_of
+from residua.workload.tables import answered_together, runs_of
 from residua.workload.union import refuse_foreign
 
 if TYPE_CHECKING:
@@ -100,19 +99,24 @@ class Release(Asks, Relates, Compares, Derives, Tabulates):
                 f"{spelled(work.count)} answers are too many for one array; use write_answers(path)"
             )
         result, end = np.empty(work.count), 0
-        for run in _runs(work):
+        for run in self._runs(work):
             for answers in self._values_of_part(run):
                 result[end : end + len(answers)] = answers
                 end += len(answers)
         return result
 
+    def _runs(self, work: Workload) -> Iterator[Table | TableRun]:
+        """The tables, those of a run some at a time, so that no more is held at once than gains anything."""
+        for part in work.parts:
+            if answered_together(part):
+                with self.plan.naming():
+                    self.plan.strategy.totals(part)  # refuses what the measurements do not support
+            yield from runs_of(part, ROWS_AT_ONCE)
+
     def _values_of_part(self, part: Table | TableRun) -> Iterable[Array]:
         """Answers of each table; tables that differ in names only are answered together."""
-        listable = all(queries.listable for queries in part.families)
-        if isinstance(part, Table) or part.joint is not None or not listable:
+        if not answered_together(part):
             return [self._values_of(group) for group in part]
-        with self.plan.naming():
-            self.plan.strategy.totals(part)  # refuses what the measurements do not support
         found = {
             table: answers
             for chosen, several in self._estimator.run(part)
@@ -155,11 +159,11 @@ class Release(Asks, Relates, Compares, Derives, Tabulates):
 
     def _tables(self, work: Workload, level: float) -> Iterator[tuple[Table, Sequence[Slices]]]:
         """Each table with its figures; tables that differ in names only are answered some at a time."""
-        for run in _runs(work):
+        if isinstance(self.measurements, MeasuredParts):
+            yield from ((group, self._in_slices(group, level)) for group in work.groups())
+            return
+        for run in self._runs(work):
             groups = run if isinstance(run, TableRun) else (run,)
-            if isinstance(self.measurements, MeasuredParts):
-                yield from ((group, self._in_slices(group, level)) for group in groups)
-                continue
             variances = self.plan.strategy.answerer.variances_by_table(run)
             for group, values, own in zip(groups, self._values_of_part(run), variances, strict=True):
                 yield group, self._with_interval(values, own, level)
@@ -379,11 +383,6 @@ class Release(Asks, Relates, Compares, Derives, Tabulates):
     def __repr__(self) -> str:
         mark = "SIMULATED " if self.simulated else ""
         return f"{mark}Release({self.plan!r}, measured {self.audit['time']})"
-
-
-def _runs(work: Workload) -> Iterator[Table | TableRun]:
-    """The tables, those of a run some at a time, so that no more is held at once than gains anything."""
-    return chain.from_iterable(runs_of(part, ROWS_AT_ONCE) for part in work.parts)
 
 
 def _of_plan(arrays: Arrays) -> dict[str, AnyArray]:

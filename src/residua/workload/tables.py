@@ -6,7 +6,7 @@ import textwrap
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
-from typing import overload
+from typing import TypeGuard, overload
 
 import numpy as np
 
@@ -325,6 +325,11 @@ class TableRun:
         factors = self.factors or (None,) * len(self.schema)
         pairs = zip(self.schema.names, factors, strict=True)
         return [name if own is None else own.names(self.schema)[0] for name, own in pairs]
+
+
+def answered_together(part: Table | TableRun) -> TypeGuard[TableRun]:
+    """Whether the tables of a part differ in names only, and their queries can be listed."""
+    return isinstance(part, TableRun) and part.joint is None and all(own.listable for own in part.families)
 
 
 def runs_of(part: Table | TableRun, queries: int) -> Iterator[Table | TableRun]:
