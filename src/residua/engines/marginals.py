@@ -24,7 +24,7 @@ from residua.schema import Number, Schema
 Piece = tuple[int, list[int], Integers]
 Place = tuple[int, int, Set]  # which request, which row of it, its attributes in the order asked
 STEPS = 100  # of progress, whatever the data
-PIECE_CELLS = 2**20  # that are handed on at a time: 8 megabytes
+PIECE_CELLS = 2**17  # that are handed on at a time: a megabyte, which stays in the cache
 LARGEST_UNION = 2**16  # cells: half a megabyte of counts, which a second-level cache holds
 RECORDS_PER_CELL = 16  # a union with more cells than that is not worth adding up
 SUMMED_FREE = 4_096  # cells that are added up in less time than a table takes to be counted at all

@@ -49,6 +49,8 @@ WORTHWHILE = 2.0  # seconds of counting for each helper
 NO_SHARES: Mapping[int, Shares] = MappingProxyType({})
 AHEAD = 4  # blocks that wait for a helper
 CELLS_AT_ONCE = 20_000_000  # 160 megabytes of counts
+FEW_CELLS = 1_000_000  # where there are few records: memory never touched before costs more than a pass
+CELLS_PER_RECORD = 20
 
 
 @contextmanager
@@ -204,7 +206,7 @@ class MemoryEngine:
         self._columns, self._sizes, self._shares = codes, tuple(sizes), dict(shares)
         self._processes = processors() if processes is None else processes
         self.records = self.about = len(codes[0])
-        self.cells_at_once = CELLS_AT_ONCE
+        self.cells_at_once = min(CELLS_AT_ONCE, max(FEW_CELLS, CELLS_PER_RECORD * self.records))
 
     def with_derived(self, derived: Sequence[Derived]) -> "MemoryEngine":
         """The same records with further attributes."""
