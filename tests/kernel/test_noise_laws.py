@@ -83,6 +83,17 @@ def test_the_bound_is_not_wasteful(kind, parameter):
     )
 
 
+def test_the_bound_is_the_least_that_its_claim_allows():
+    log_2 = laws._LOG_2_ABOVE
+    assert [RoundedGaussian(Fraction(square, 8) / log_2).bound(1) for square in (8, 9, 10, 16)] == [
+        1,
+        1,
+        2,
+        2,
+    ]
+    assert [DiscreteLaplace(steps / (2 * log_2)).bound(1) for steps in (Fraction(3, 2), 2, 3)] == [1, 1, 2]
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_probability_above_one_is_no_bound(kind):
     with pytest.raises(ValueError, match="at least 0, not -1"):

@@ -225,3 +225,17 @@ def test_blocks_that_are_not_one_for_each_place_are_refused(changes):
     Measurement(**good)
     with pytest.raises(BudgetError, match="not one for each of them"):
         Measurement(**(good | changes))
+
+
+def test_outcomes_that_another_outdoes_are_left_out_and_as_many_kept_as_are_compared(monkeypatch):
+    rows = np.array([[1, 1], [3, 0], [2, 2], [0, 3]])
+    assert sorted(map(tuple, paths._undominated(rows).tolist())) == [(0, 3), (2, 2), (3, 0)]
+    monkeypatch.setattr(paths, "MOST_PROFILES", 3)
+    assert len(paths._undominated(rows)) == 3
+    monkeypatch.setattr(paths, "MOST_PROFILES", 2)
+    assert paths._undominated(rows) is None
+
+
+def test_one_place_alone_has_no_two_paths():
+    most, two = paths._largest(np.array([5]), np.array([0]), 1)
+    assert (most.tolist(), two.tolist()) == ([5], [0])
