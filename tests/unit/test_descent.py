@@ -25,6 +25,13 @@ def test_convex_minima_between_bounds_are_those_of_scipy(seed, most):
     assert value(found)[0] == pytest.approx(known.fun, rel=1e-6)
 
 
+def test_without_bounds_the_minimum_may_be_anywhere():
+    aim = np.array([-3.0, 2.0, -0.5])
+    value = lambda x: (1 + float((x - aim) @ (x - aim)), 2 * (x - aim))  # noqa: E731
+    found = downhill(value, np.zeros(3), steps=200, gain=1e-14, least=-np.inf, patience=1)
+    assert found == pytest.approx(aim, abs=1e-5)
+
+
 def test_the_valley_of_rosenbrock_is_followed_to_its_end():
     def value(x):
         slope = [-2 * (1 - x[0]) - 400 * x[0] * (x[1] - x[0] ** 2), 200 * (x[1] - x[0] ** 2)]

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from residua.solve.newton import BOUNDARY, _longest_step, newton_steps
+from residua.solve.newton import BOUNDARY, longest_step, newton_steps
 
 Array = NDArray[np.float64]
 
@@ -61,6 +61,6 @@ def test_a_weight_that_starts_at_almost_nothing_can_grow() -> None:
 
 
 def test_a_step_stops_short_of_the_boundary() -> None:
-    assert _longest_step(np.array([1.0, 1.0]), np.array([1.0, 0.0])) == 1.0
-    assert _longest_step(np.array([1.0, 1.0]), np.array([-0.5, 2.0])) == 1.0
-    assert _longest_step(np.array([1.0, 1.0]), np.array([-4.0, -2.0])) == pytest.approx(BOUNDARY / 4)
+    assert longest_step(np.array([1.0, 1.0]), np.array([1.0, 0.0])) == 1.0
+    assert longest_step(np.array([1.0, 1.0]), np.array([-0.5, 2.0])) == 1.0
+    assert longest_step(np.array([1.0, 1.0]), np.array([-4.0, -2.0])) == pytest.approx(BOUNDARY / 4)

@@ -14,7 +14,9 @@ from residua.methods.blocks import querysmasher
 from residua.methods.smasher import roles_in, split
 from residua.methods.splits.blocks import divide
 from residua.methods.splits.free import FreeTables
+from residua.methods.splits.reweighting import polished, reweighted
 from residua.methods.splits.sum import BlockSum
+from residua.solve.newton import quasi_newton
 from residua.strategy.strategy import Strategy
 
 Array = NDArray[np.float64]
@@ -87,7 +89,8 @@ def test_the_sum_lies_below_its_majorant_and_touches_it() -> None:
     rng = np.random.default_rng(3)
     moved = 0.05 * rng.standard_normal(len(free.start()))
     for _ in range(300):  # each takes a few steps on every block
-        value, slope, bend = total.majorant(free, {}, moved, 0.1)
+        seen = total.majorant(free, {}, moved, 0.1)
+        value, slope, bend = seen.value, seen.slope, seen.bend
     exact, _, by_move = total.at({}, moved, 0.1)
     assert value == pytest.approx(exact, rel=1e-5)
     assert slope == pytest.approx(by_move, abs=1e-2 * np.abs(by_move).max())
@@ -95,6 +98,34 @@ def test_the_sum_lies_below_its_majorant_and_touches_it() -> None:
         step = size * rng.standard_normal(len(moved))
         above = value + slope @ step + 0.5 * step @ bend(step)
         assert total.at({}, moved + step, 0.1)[0] <= above * (1 + 1e-5)
+
+
+@pytest.mark.parametrize("family", [rs.affine, rs.abs_diff], ids=str)
+def test_polished_splits_are_as_good_as_many_more_steps(family: rs.workload.Family) -> None:
+    """Against SciPy's quasi-Newton steps on the same sum, from the same moves."""
+    work = rs.all_tables(rs.Schema.of_sizes([5] * 6), 2, family)
+    roles = roles_in(work, by_weight=False)
+    free = FreeTables(work.groups(), roles)
+    total = BlockSum(gather((), roles, free.blocks), work.schema.sizes, free)
+    first, left = reweighted(total, free, {}, math.inf, None)
+    found = polished(total, free, {}, first, math.inf, None)
+    twin = first
+    for fill in (1e-2, 1e-3, 1e-4):
+        twin = quasi_newton(lambda x, fill=fill: total.at({}, x, fill)[::2], twin, maxiter=400, ftol=1e-9)
+    values = [total.at({}, moves, 3e-5)[0] for moves in (first, found, twin)]
+    assert left > 0
+    assert values[1] <= values[0] * (1 + 1e-6)
+    assert values[1] <= values[2] * (1 + 5e-4)
+
+
+def test_a_search_over_splits_ends_where_its_work_is_done() -> None:
+    work = rs.all_tables(rs.Schema.of_sizes([4] * 3), 2, rs.affine)
+    free = FreeTables(work.groups(), [0, 0, 0])
+    total = BlockSum(gather((), [0, 0, 0], free.blocks), work.schema.sizes, free)
+    first, left = reweighted(total, free, {}, 0.0, None)
+    assert left == math.inf or left > 0
+    assert total.work > 0
+    assert np.array_equal(polished(total, free, {}, first, 0.0, None), first)
 
 
 def test_without_moves_the_sum_of_blocks_is_that_of_querysmasher() -> None:

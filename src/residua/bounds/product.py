@@ -17,7 +17,7 @@ from residua.bounds.singular import refuse_other
 from residua.bounds.wide import wide_dual
 from residua.errors import Infeasible
 from residua.linalg.matrices import distinct_rows, threads_for
-from residua.solve.newton import quasi_newton
+from residua.solve.descent import downhill
 from residua.workload import Factor, Queries, Table, TableRun, Workload
 
 SLIGHT = 1e-3  # share of all roots that may be left to the outermost points, and how far out those are
@@ -245,7 +245,7 @@ class _Search:
         steps = int(min(MOST_STEPS, ALL_PAIRS_WORK // max(self._problem.structure.work, 1.0)))
         if steps > 1 and self._problem.structure.members:
             logs = np.log(np.concatenate(start))
-            quasi_newton(self._loss, logs, maxiter=steps, maxfun=steps, ftol=LEAST_GAIN)
+            downhill(self._loss, logs, steps=steps, gain=LEAST_GAIN, least=-np.inf, patience=1)
         return self._best
 
     def _loss(self, logs: Array) -> tuple[float, Array]:

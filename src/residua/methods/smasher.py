@@ -28,7 +28,7 @@ from residua.methods.draft import Draft, Progress
 from residua.methods.effort import Account
 from residua.methods.splits.blocks import Division, divide, family_of, is_joint
 from residua.methods.splits.free import FreeTables
-from residua.methods.splits.reweighting import reweighted
+from residua.methods.splits.reweighting import ENOUGH, polished, reweighted
 from residua.methods.splits.sum import BlockSum
 from residua.solve.cells import solve_cells
 from residua.solve.newton import quasi_newton
@@ -161,10 +161,13 @@ def least(
     unit = np.concatenate([weights.lengths * FIRST_STEP, np.ones(moves)])
     if total.free is not None:
         start = weights.read(x[: weights.count])
-        x[weights.count :] = reweighted(total, total.free, start, allowed, progress)
+        x[weights.count :], left = reweighted(total, total.free, start, allowed, progress)
+        if not weights.count:
+            worthwhile = left > ENOUGH or total.work < LIGHT
+            if worthwhile and account.affords(FINISHED * total.work, FURTHER):
+                x = polished(total, total.free, start, x, allowed, progress)
+            fills = ()
     x /= unit
-    if moves and not weights.count and not account.affords(FINISHED * total.work, FURTHER):
-        fills = ()
     for fill in fills:
         reached = (math.inf, x)  # other fillings have other values
         try:

@@ -20,30 +20,32 @@ def downhill(
     *,
     steps: int,
     gain: float,
+    least: float = 0.0,
     most: float = np.inf,
+    patience: int = PATIENCE,
 ) -> Array:
     """The point that steps from `start`, of any shape, reach; `value_of` gives a value and its gradient.
 
-    They end after so many evaluations, or where steps gain less than `gain` each, relative to the value. No
-    number is negative or exceeds `most`.
+    They end after so many evaluations, or where the last `patience` steps each gain less than `gain`,
+    relative to the value. No number is below `least` or exceeds `most`.
 
     >>> point = downhill(lambda x: (1 + ((x - [1, -1]) ** 2).sum(), 2 * (x - [1, -1])), np.array([3.0, 4.0]),
     ...                  steps=50, gain=1e-12)
     >>> point.round(6).tolist()
     [1.0, 0.0]
     """
-    at = np.clip(start, 0.0, most)
+    at = np.clip(start, least, most)
     value, slope = value_of(at)
-    values = deque([value], maxlen=PATIENCE + 1)
+    values = deque([value], maxlen=patience + 1)
     memory = _Curvature(at.size)
     while steps > 0:
         # Two-metric projection (Bertsekas 1982): numbers held at a bound leave the quadratic model.
-        free = ~(((at <= 0.0) & (slope > 0.0)) | ((at >= most) & (slope < 0.0)))
+        free = ~(((at <= least) & (slope > 0.0)) | ((at >= most) & (slope < 0.0)))
         step = memory.step(slope, free)
         length = 1.0
         while True:
             steps -= 1
-            to = np.minimum(np.maximum(at + length * step, 0.0), most)
+            to = np.minimum(np.maximum(at + length * step, least), most)
             moved = to - at
             promised = float(np.vdot(slope, moved))
             value_there, slope_there = value_of(to)
@@ -56,7 +58,7 @@ def downhill(
         memory.learn(moved, slope_there - slope)
         at, value, slope = to, value_there, slope_there
         values.append(value)
-        if len(values) > PATIENCE and values[0] - value <= PATIENCE * gain * abs(value):
+        if len(values) > patience and values[0] - value <= patience * gain * abs(value):
             break
     return at
 

@@ -47,7 +47,7 @@ def newton_steps(
     while keep_going():
         step = _direction(seen, weights, slack, seen.slopes - price + target / weights, sums)
         slack_step = (target - slack * (weights + step)) / weights
-        length, slack_length = _longest_step(weights, step), _longest_step(slack, slack_step)
+        length, slack_length = longest_step(weights, step), longest_step(slack, slack_step)
         weights = weights + length * step
         slack = slack + slack_length * slack_step
         seen = look(weights)
@@ -230,7 +230,7 @@ def conjugate_gradients(
     return solution
 
 
-def _longest_step(position: Array, step: Array) -> float:
+def longest_step(position: Array, step: Array) -> float:
     """The largest length up to 1 that keeps `position + length * step` positive."""
     shrinking = step < 0
     if not shrinking.any():

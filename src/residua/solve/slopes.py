@@ -13,6 +13,7 @@ import numpy as np
 from residua._arrays import Array
 from residua.linalg.matrices import independent_rows
 from residua.solve.cells import solve_cells
+from residua.solve.newton import longest_step
 
 FAINT = 1e-13  # of the largest square: what rounding leaves of zero
 STEPS = 12  # at most; a search over splits comes back to the same block
@@ -73,3 +74,61 @@ def _optimal(rows: Array, start: Array | None, gap: float) -> Slopes:
     work = found.evaluations * FLOPS * float(len(root)) ** 2 * root.shape[1]
     value = found.upper if math.isfinite(found.upper) else found.lower  # where rounding hides the rank
     return Slopes(math.sqrt(value), half, found.cell_weights, work)
+
+
+FEW_STEPS = 2  # where splits are only approached
+
+
+def few_steps(rows: Array, start: Array | None, gap: float) -> Slopes:
+    """About the optimum: after few steps from where a similar problem ended."""
+    return slopes_of(rows, start, gap, FEW_STEPS)
+
+
+SETTLED = 1e-10  # mean square of slopes less one: how far below the optimum the bound is, relative
+NEWTON_STEPS = 30  # at most
+MULTIPLIED = 3  # first steps that multiply weights by squared slopes, as long as they are worth it
+WORTHWHILE = 0.3  # of the distance that such a step may leave
+CENTRED = 0.1  # of the distance: what keeps weights away from zero
+
+
+def settled(rows: Array, start: Array | None, gap: float) -> Slopes:
+    """The optimum for independent rows to all digits that slopes need, in few steps from a good start.
+
+    Newton's (S-005), with the second derivative written out: the problems are small.
+    """
+    count, cells = rows.shape
+    if count > cells or float(count) ** 2 * cells > SMALL:
+        return slopes_of(rows, start, gap)
+    used = np.einsum("ki,ki->i", rows, rows) > 0
+    root = rows[:, used]
+    weights = np.ones(root.shape[1]) if start is None else np.maximum(start[used], 1e-7 / cells)
+    distance, steps = math.inf, 0
+    while True:
+        weights, last, steps = weights / weights.sum(), distance, steps + 1
+        squares, vectors = np.linalg.eigh((root * weights) @ root.T)
+        scales = np.sqrt(np.maximum(squares, FAINT * squares[-1]))
+        directions = vectors.T @ root  # (rank, cells)
+        trace = float(scales.sum())
+        own = np.einsum("ai,ai->i", directions, directions / scales[:, None]) / trace
+        distance = float(weights @ (own - 1) ** 2)
+        if distance <= SETTLED or steps == NEWTON_STEPS:
+            break
+        if steps == 1 or (steps <= MULTIPLIED and distance < WORTHWHILE * last):
+            weights = weights * own**2
+        else:
+            weights = _newton(weights, own, directions, scales, CENTRED * distance / len(weights))
+    half, all_weights = np.zeros((cells, count)), np.zeros(cells)
+    half[used], all_weights[used] = (weights * directions).T / scales**1.5, weights
+    return Slopes(trace, half, all_weights, steps * FLOPS * float(count) ** 2 * cells)
+
+
+def _newton(weights: Array, slopes: Array, directions: Array, scales: Array, target: float) -> Array:
+    """Weights after a step along `w_i z_i = target` (S-005), short of the boundary."""
+    one, two = np.triu_indices(len(scales))
+    squares = directions[one] * directions[two]
+    coupling = np.where(one == two, 1.0, 2.0) / (scales[one] * scales[two] * (scales[one] + scales[two]))
+    hessian = (squares * (coupling / scales.sum())[:, None]).T @ squares + 0.5 * np.outer(slopes, slopes)
+    slack = np.maximum(1 - slopes, target / weights)
+    hessian[np.diag_indices(len(weights))] += slack / weights
+    step = np.linalg.solve(hessian, slopes - 1 + target / weights)
+    return np.asarray(weights + longest_step(weights, step) * step)

@@ -2,18 +2,25 @@
 
 With what blocks measure held as it is best now, the best split is one of least squares; with the split held,
 blocks are solved anew. Much filling at first keeps every direction open, so a few rounds at each suffice.
+What is left is found by quasi-Newton steps in the same measure of length (claim Q-010).
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+
+import numpy as np
 
 from residua._arrays import Array
 from residua.methods.draft import Progress
 from residua.methods.splits.free import FreeTables
-from residua.methods.splits.sum import BlockSum
+from residua.methods.splits.sum import BlockSum, Majorant
 from residua.solve.newton import conjugate_gradients
 
 FILLS = (0.3, 0.1, 0.03, 0.01, 0.003, 0.001, 0.0003)  # of a typical query, in every direction
-ROUNDS = 3  # with each filling
+ROUNDS = 5  # with each filling, at most
+MUCH = 0.02  # filling above which splits are only approached
+ROUGH, FINE = 5e-4, 5e-5  # relative gains of a round, with much filling or little, that is the last
+ENOUGH = 1e-4  # relative, of all that rounds could gain: less filling is not tried
+SLOWEST = 0.99  # of a gain, in the next round
 INNER_STEPS = 6  # of conjugate gradients in a round
 LONGER = 1.8  # times a step to the least of the majorant; below 2 it still goes down
 
@@ -24,15 +31,115 @@ def reweighted(
     weights: Mapping[int, Array],
     allowed: float,
     progress: Progress | None,
-) -> Array:
-    """Moves that make the sum about least for these weights, within so much work."""
-    moves = free.start()
-    rounds = [fill for fill in FILLS for _ in range(ROUNDS)]
-    for at, fill in enumerate(rounds):
-        if total.work > allowed:
-            break
+) -> tuple[Array, float]:
+    """Moves that make the sum about least for these weights, within so much work, and what is left.
+
+    That is relative and by a guess: gains fall by about the same factor from round to round.
+    """
+    moves, gain, factor = free.start(), np.inf, SLOWEST
+    for at, fill in enumerate(FILLS):
         if progress is not None:
-            progress("choosing splits", at / len(rounds))
-        _, slope, bend = total.majorant(free, weights, moves, fill)
-        moves = moves + LONGER * conjugate_gradients(bend, -slope, lambda left: left, INNER_STEPS)
+            progress("choosing splits", at / len(FILLS))
+        for turn in range(ROUNDS):
+            if total.work > allowed:
+                return moves, gain / (1 - factor)
+            seen = total.majorant(free, weights, moves, fill)
+            step = _step(seen, -seen.slope)
+            last, gain = gain, -0.5 * float(seen.slope @ step) / seen.value
+            factor = factor if turn == 0 else min(gain / last, SLOWEST)
+            moves = moves + LONGER * step
+            if gain < (ROUGH if fill > MUCH else FINE):
+                break
+        if fill < MUCH and gain / (1 - factor) < ENOUGH:
+            break
+    return moves, gain / (1 - factor)
+
+
+def _step(seen: Majorant, downhill: Array) -> Array:
+    """The step to the least of the majorant, were this the way downhill."""
+    return conjugate_gradients(seen.bend, downhill, lambda left: left, INNER_STEPS)
+
+
+LAST_FILLS = (0.01, 0.003, 0.001, 0.0003, 0.0001)
+STEPS = 12  # with each filling
+REMEMBERED = 20  # steps whose curvature is known
+DECREASE = 1e-4  # of what the slope promises, for a step to be taken
+DOUBT = 1e-9  # of the sum: how well blocks are solved
+SHORTEST = 0.01  # fraction of a step below which the search ends
+LEAST_GAIN = 1e-6  # of the sum, over the last five steps
+
+
+Look = Callable[[Array], Majorant | None]
+"""What is seen from some moves, None where that is too much work."""
+Memory = list[tuple[Array, Array]]
+"""Steps, and what each did to the slope."""
+
+
+def polished(
+    total: BlockSum,
+    free: FreeTables,
+    weights: Mapping[int, Array],
+    moves: Array,
+    allowed: float,
+    progress: Progress | None,
+) -> Array:
+    """Moves from these on that make the sum least, within so much work."""
+    memory: Memory = []
+    for at, fill in enumerate(LAST_FILLS):
+        if progress is not None:
+            progress("choosing splits", at / len(LAST_FILLS))
+
+        def look(point: Array, fill: float = fill) -> Majorant | None:
+            return None if total.work > allowed else total.majorant(free, weights, point, fill, settle=True)
+
+        moves = _descent(look, moves, memory)
     return moves
+
+
+def _descent(look: Look, moves: Array, memory: Memory) -> Array:
+    """Where quasi-Newton steps end; `memory` has earlier ones."""
+    seen = look(moves)
+    values: list[float] = []
+    while seen is not None and len(values) < STEPS:
+        values.append(seen.value)
+        if len(values) > 5 and values[-6] - values[-1] < LEAST_GAIN * values[-1]:
+            break
+        step = _quasi_newton(seen, memory)
+        length, there = _taken(look, seen, moves, step)
+        if there is None or there.value > seen.value * (1 + DOUBT):
+            if not memory:
+                break
+            memory.clear()
+            continue
+        moved, bent = length * step, there.slope - seen.slope
+        if float(moved @ bent) > 1e-10 * float(np.linalg.norm(moved) * np.linalg.norm(bent)):
+            memory.append((moved, bent))
+            del memory[:-REMEMBERED]
+        moves, seen = moves + moved, there
+    return moves
+
+
+def _taken(look: Look, seen: Majorant, moves: Array, step: Array) -> tuple[float, Majorant | None]:
+    """How much of a step goes down, and what is there; shorter and shorter ones are tried."""
+    length, promised = 1.0, float(step @ seen.slope)
+    while (there := look(moves + length * step)) is not None:
+        rise = there.value - seen.value
+        if rise <= DECREASE * length * promised + DOUBT * seen.value or length < SHORTEST:
+            break
+        length *= min(0.5, max(0.1, -0.5 * length * promised / (rise - length * promised)))
+    return length, there
+
+
+def _quasi_newton(seen: Majorant, memory: Memory) -> Array:
+    """The two-loop recursion (Nocedal 1980), from the majorant's second derivative instead of a multiple."""
+    left, taken = -seen.slope, []
+    for moved, bent in reversed(memory):
+        taken.append(float(moved @ left) / float(moved @ bent))
+        left = left - taken[-1] * bent
+    step = _step(seen, left) * (1.0 if memory else LONGER)
+    for (moved, bent), share in zip(memory, reversed(taken), strict=True):
+        step = step + (share - float(bent @ step) / float(moved @ bent)) * moved
+    if float(step @ seen.slope) < 0:
+        return np.asarray(step)
+    memory.clear()
+    return LONGER * _step(seen, -seen.slope)

@@ -8,6 +8,7 @@ centred by weights p, or pieces moved freely.
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -17,14 +18,26 @@ from residua.decompose import Asked, Attributes
 from residua.linalg.matrices import VANISHING, Measure, project
 from residua.methods.splits.blocks import Pattern, patterns
 from residua.methods.splits.free import FreeTables, Key
-from residua.solve.slopes import slopes_of
+from residua.solve.slopes import Slopes, few_steps, settled, slopes_of
 
 INNER_GAP = 1e-6  # the slope is that of the optimum, and misleads away from it
 FILLED_GAP = 1e-5  # filled blocks are smooth, and forgive more
 HEAVY_GAP = 1e-4
 START_GAP = 1e-5
-FEW_STEPS = 2  # of each block where splits are only approached
 TINY = 1e-300
+
+
+Solver = Callable[[Array, Array | None, float], Slopes]
+"""From rows, weights to start from and a gap to the root of the optimum and its slopes."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Majorant:
+    """The sum at some moves, its slope there, and the second derivative of what is above it."""
+
+    value: float
+    slope: Array
+    bend: Callable[[Array], Array]
 
 
 class BlockSum:
@@ -53,16 +66,23 @@ class BlockSum:
         return total, point.by_weight(weights), by_move
 
     def majorant(
-        self, free: FreeTables, weights: Mapping[int, Array], moved: Array, fill: float
-    ) -> tuple[float, Array, Callable[[Array], Array]]:
-        """F, its slope in the moves, and the product with the second derivative of what is above F (Q-009).
+        self,
+        free: FreeTables,
+        weights: Mapping[int, Array],
+        moved: Array,
+        fill: float,
+        *,
+        settle: bool = False,
+    ) -> "Majorant":
+        """F, its slope in the moves, and what bends the quadratic function above it (Q-009).
 
-        Nowhere is F above its value and slope here and half that square, as far as blocks are solved: each
-        takes few steps from where it was solved last.
+        Nowhere is F above that, as far as blocks are solved: each takes few steps from where it was solved
+        last, or, with `settle`, as many as its optimum takes.
         """
-        point = _Point(self, weights, moved, fill, FEW_STEPS)
+        point = _Point(self, weights, moved, fill, settled if settle else few_steps)
         total = point.total()
-        return total, free.slopes(point.by_piece), lambda step: free.slopes(point.bent(free.moved(step)))
+        slope = free.slopes(point.by_piece)
+        return Majorant(total, slope, lambda step: free.slopes(point.bent(free.moved(step))))
 
     def complete_roles(self, above: int = 0) -> list[int]:
         """Roles of more cells than `above` that are asked, alone, for all of their cells, by every source."""
@@ -105,13 +125,10 @@ class BlockSum:
                 yield pattern, [pattern.blocks[at] for at in same], pattern.scales[same], root, start
 
     def solve(
-        self, name: object, rows: Array, gap: float = INNER_GAP, most: int | None = None
+        self, name: object, rows: Array, gap: float = INNER_GAP, solver: Solver = slopes_of
     ) -> tuple[float, Array]:
-        """T and H with M = H H', shape (cells, rank); starts from the last solution of this name.
-
-        With `most`, after at most so many steps from there.
-        """
-        found = slopes_of(rows, self._starts.get(name), gap, most)
+        """T and H with M = H H', shape (cells, rank); starts from the last solution of this name."""
+        found = solver(rows, self._starts.get(name), gap)
         self._starts[name] = found.weights
         self.work += found.work
         return found.root, found.half
@@ -132,9 +149,9 @@ class _Point:
         weights: Mapping[int, Array],
         moved: Array | None,
         fill: float,
-        most: int | None = None,
+        solver: Solver = slopes_of,
     ) -> None:
-        self.whole, self.asked, self.fill, self.most = whole, whole.asked, fill, most
+        self.whole, self.asked, self.fill, self.solver = whole, whole.asked, fill, solver
         self.measures = [
             [
                 Measure.of(weights[role]) if role in weights else Measure(size)
@@ -221,7 +238,7 @@ class _Point:
                 spectrum = np.linalg.svd(root, compute_uv=False)
                 held[piece] = float(spectrum.sum()) / math.sqrt(root.shape[1]) / size
             return held[piece] * size, rows * (held[piece] / size)
-        value, half = self.whole.solve(piece, root, most=self.most)
+        value, half = self.whole.solve(piece, root, solver=self.solver)
         return value, (rows @ half) @ half.T
 
     def distinct(self, pattern: Pattern) -> Iterator[tuple[list[int], Array, Array]]:
@@ -253,7 +270,7 @@ class _Point:
                 if not len(stack):
                     continue
                 gap = _gap(stack, self.fill)
-                value, half = self.whole.solve((pattern.key, same[0]), stack, gap, self.most)
+                value, half = self.whole.solve((pattern.key, same[0]), stack, gap, self.solver)
                 by_share = self._spread(inner, shares, uses, half, whole * times)
             total += whole * times * value
             for piece, (root, slope) in zip(common, shared, strict=True):

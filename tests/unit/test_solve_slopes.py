@@ -1,0 +1,61 @@
+"""Optima without a proof, as a search over splits needs them, against those with one."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from residua.solve.cells import solve_cells
+from residua.solve.slopes import SMALL, settled, slopes_of
+
+DRAWS = st.tuples(st.integers(1, 9), st.integers(0, 6), st.integers(0, 2**32 - 1))
+
+
+def rows_of(rank: int, more: int, seed: int) -> np.ndarray:
+    return np.random.default_rng(seed).normal(size=(rank, rank + more))
+
+
+@given(DRAWS)
+def test_settled_optima_are_those_that_are_proved(draw):
+    rows = rows_of(*draw)
+    found, proved = settled(rows, None, 1e-6), solve_cells(rows, 1e-6)
+    assert proved.lower * (1 - 1e-6) <= found.root**2 <= proved.upper * (1 + 1e-9)
+    assert found.weights.sum() == pytest.approx(1)
+    assert np.sum((rows @ found.half) ** 2) == pytest.approx(found.root)
+
+
+@given(DRAWS)
+def test_slopes_of_settled_optima_are_differences(draw):
+    rows = rows_of(*draw)
+    found = settled(rows, None, 1e-6)
+    step = np.random.default_rng(1).normal(size=rows.shape)
+    ends = [solve_cells(rows + sign * 1e-4 * step, 1e-8).lower for sign in (-1, 1)]
+    slope = float(np.sum((rows @ found.half @ found.half.T) * step))
+    change = (math.sqrt(ends[1]) - math.sqrt(ends[0])) / 2e-4
+    assert slope == pytest.approx(change, abs=2e-3 * max(found.root, np.linalg.norm(step)))
+
+
+def test_cells_that_nobody_asks_about_get_no_weight():
+    rows = np.insert(rows_of(4, 2, 3), 1, 0.0, axis=1)
+    found = settled(rows, None, 1e-6)
+    assert found.weights[1] == 0
+    assert not found.half[1].any()
+    assert found.root == pytest.approx(settled(rows_of(4, 2, 3), None, 1e-6).root)
+
+
+def test_a_good_start_takes_fewer_steps_to_the_same_optimum():
+    rows = rows_of(12, 8, 5)
+    first = settled(rows, None, 1e-6)
+    again = settled(rows, first.weights, 1e-6)
+    assert again.work < first.work
+    assert again.root == pytest.approx(first.root, rel=1e-7)
+
+
+def test_many_rows_are_left_to_the_general_steps():
+    rows = np.random.default_rng(0).normal(size=(7, 4))
+    assert settled(rows, None, 1e-6).root == slopes_of(rows, None, 1e-6).root
+    large = np.random.default_rng(0).normal(size=(130, 140))
+    assert len(large) ** 2 * large.shape[1] > SMALL
+    assert settled(large, None, 1e-4).root == slopes_of(large, None, 1e-4).root
