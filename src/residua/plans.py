@@ -33,12 +33,12 @@ from residua.privacy import Budget, Privacy, Unit, budget_from_manifest
 from residua.privacy.budgets import bound_divisor, variance_ratio
 from residua.privacy.unit import Person
 from residua.schema import Schema
-from residua.strategy.batches import batches_of
 from residua.strategy.format_1 import strategy_of_format_1
 from residua.strategy.manifest import refuse_unfit, strategy_from_manifest, strategy_to_manifest
 from residua.strategy.rounding import rebudgeted
-from residua.strategy.strategy import Strategy
+from residua.strategy.strategy import Strategy, batches_of
 from residua.strategy.unspent import free_variances, unspent
+from residua.strategy.words import described
 from residua.workload import Table, Workload
 from residua.workload.queries import spelled
 from residua.workload.union import refuse_extremes, refuse_foreign
@@ -197,7 +197,7 @@ class Plan(Foresees):
             lines += _section(FORESEEN, self._foreseen_lines(guess, MOST_LINES))
         if self.targets is not None:
             lines += _section("Targets", self.targets.describe(self.certificate.scope))
-        measured = list(self.strategy.describe())
+        measured = list(described(self.strategy))
         if self.method not in MEASURED and self.most_records < EVERYBODY:
             measured.append(f"at most {self.most_records:,} records: with more, numbers would wrap around")
         lines += [*_section("Measured", measured), "", self.certificate.describe(), *self._beside_uniform()]

@@ -13,9 +13,9 @@ from residua.kernel.cost import added_cost
 from residua.kernel.measurement import largest_size, matrix_cost
 from residua.privacy.budgets import noise_law
 from residua.privacy.unit import Person
-from residua.strategy.batches import batches_of
 from residua.strategy.manifest import strategy_from_manifest, strategy_to_manifest
 from residua.strategy.rounding import rebudgeted
+from residua.strategy.strategy import batches_of
 
 SCHEMA = rs.Schema.of_sizes([3, 2])
 WORK = rs.marginals(SCHEMA, up_to=2)

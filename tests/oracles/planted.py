@@ -27,7 +27,7 @@ from residua.noise import SystemSource, laws
 from residua.privacy import Privacy, Unit
 from residua.release import Measurements, Release
 from residua.schema.attribute import Attribute
-from residua.strategy.batches import batches_of
+from residua.strategy.strategy import batches_of
 
 SCHEMA = rs.Schema(
     age=rs.Integer(0, 4, outside="clip"),

@@ -22,11 +22,10 @@ from residua.kernel.measurement import Measurement
 from residua.linalg.matrices import Measure, centred_columns
 from residua.privacy.unit import Person
 from residua.release import Measurements
-from residua.strategy.batches import batches_of
 from residua.strategy.build import whole_span
 from residua.strategy.integers import independent_integers
 from residua.strategy.rounding import measurable, record_cost
-from residua.strategy.strategy import Domain, Strategy
+from residua.strategy.strategy import Domain, Strategy, batches_of
 from residua.workload import Table
 
 REPLACED = Person(rs.Unit(neighbours="replace_one"))

@@ -20,10 +20,9 @@ from residua.plans import Plan
 from residua.privacy import Unit
 from residua.privacy.unit import Person
 from residua.strategy import integers
-from residua.strategy.batches import batches_of
 from residua.strategy.integers import independent_integers
 from residua.strategy.rounding import measurable
-from residua.strategy.strategy import Domain, Strategy
+from residua.strategy.strategy import Domain, Strategy, batches_of
 
 SCHEMA = rs.Schema(age=rs.Integer(0, 3), sex=rs.Categorical("F", "M"), place=rs.Integer(0, 3))
 SIZES = SCHEMA.sizes

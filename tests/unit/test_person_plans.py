@@ -10,7 +10,7 @@ from residua.kernel.cost import person_cost
 from residua.methods.registry import methods_for
 from residua.methods.whole import whole_draft
 from residua.privacy.unit import Person
-from residua.strategy.batches import shared_for
+from residua.strategy.persons import shared_for
 from residua.strategy.rounding import record_cost
 
 SCHEMA = rs.Schema(quarter=rs.Integer(0, 7), region=rs.Integer(0, 4), age=rs.Integer(0, 5))

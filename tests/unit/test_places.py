@@ -21,7 +21,7 @@ import residua as rs
 from residua.errors import DataError, Infeasible, NotInSpan, WorkloadError
 from residua.linalg.trees import Nest
 from residua.methods.placed import by_half
-from residua.strategy.batches import batches_of
+from residua.strategy.strategy import batches_of
 from residua.verify import verify
 
 

@@ -20,6 +20,7 @@ from residua.report.words import figure
 from residua.spec import load_spec
 from residua.spec.language import TARGET_WORDS
 from residua.spec.release_spec import guess_of
+from residua.strategy.words import described
 
 
 def written_targets(written: Sequence[str]) -> AnyTargets:
@@ -187,7 +188,7 @@ def plan_document(found: Plan, guess: Guess | None = None) -> dict[str, Any]:
         "undone": list(found.undone),
         "objective": found.objective,
         "targets": _targets_document(found),
-        "measured": list(found.strategy.describe()),
+        "measured": list(described(found.strategy)),
         "foreseen": None if guess is None else [asdict(each) for each in found.foreseen(guess)],
     }
 

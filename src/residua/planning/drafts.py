@@ -40,8 +40,8 @@ from residua.privacy import Budget, Unit, privacy_cost
 from residua.privacy.budgets import bound_divisor, variance_ratio
 from residua.privacy.conversions import text_above
 from residua.privacy.unit import Person
-from residua.strategy.batches import shared_for
 from residua.strategy.parts import counted_at_once
+from residua.strategy.persons import shared_for
 from residua.strategy.rounding import ideal_scale, measurable, rebudgeted, record_cost
 from residua.strategy.strategy import Strategy, refuse_uncounted
 from residua.workload import Combined, Table, Workload

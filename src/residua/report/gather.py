@@ -27,6 +27,7 @@ from residua.report.contents import (
 )
 from residua.report.grid import grid_of
 from residua.schema import Schema
+from residua.strategy.words import described
 from residua.version import __version__
 from residua.workload import Factor, Table, Workload
 from residua.workload.groupings import Partition
@@ -114,7 +115,7 @@ def _contents(plan: SourcePlan, release: SourceRelease | None, level: float, tit
         shares=shares_of(plan),
         attributes=tuple(_attributes(plan.schema)),
         method=plan.method,
-        measured=tuple(plan.strategy.describe()),
+        measured=tuple(described(plan.strategy)),
         history=() if release is None else _history(release.audit),
         identity={"plan": plan.hash}
         | ({} if release is None else {"release": release.hash})

@@ -23,7 +23,6 @@ from residua.linalg.matrices import Measure, distinct_rows, occurring
 from residua.privacy import NoiseLaw
 from residua.privacy.budgets import integer_variances
 from residua.privacy.unit import Person
-from residua.strategy.batches import batches_of, real_measurements
 from residua.strategy.build import Spans, whole_span
 from residua.strategy.integers import (
     FEW_LOOSE_BITS,
@@ -38,7 +37,8 @@ from residua.strategy.integers import (
     short_basis,
     small_multiple,
 )
-from residua.strategy.strategy import Strategy
+from residua.strategy.persons import real_measurements
+from residua.strategy.strategy import Strategy, batches_of
 
 ALL_BITS = 36  # of the entries of a product: leaves room for a hundred million records in 64 bits
 FEW_BITS = 14  # of the entries of a centred factor; more only where these change what is measured

@@ -22,7 +22,7 @@ from functools import cached_property
 import numpy as np
 
 from residua._arrays import AnyArray, Array, Integers
-from residua._limits import COUNTED_CELLS, PART_NUMBERS
+from residua._limits import COUNTED_CELLS
 from residua.answering.blocks import (
     Blocks,
     Layer,
@@ -42,8 +42,8 @@ from residua.answering.periods import Periods, whole_attribute
 from residua.answering.places import Places
 from residua.answering.protocol import Answerer, Estimates
 from residua.answering.vector_places import VectorPlaces
-from residua.errors import Infeasible
-from residua.kernel.measurement import column_costs
+from residua.errors import BudgetError, Infeasible
+from residua.kernel.measurement import Measurement, column_costs, cost_power, matrix_cost
 from residua.linalg.matrices import Measure
 from residua.privacy import NoiseLaw
 from residua.privacy.budgets import variance_ratio
@@ -51,8 +51,8 @@ from residua.workload import Table, TableRun
 from residua.workload.queries import spelled
 from residua.workload.views import View
 
-NUMBER_BYTES = 9  # of a file, for each measured number: itself, and its part of what the plan says
-NUMBERS_PER_SECOND = 3e6  # that are counted and get their noise, on one core
+Costs = Callable[[int, Integers], tuple[list[Fraction], Integers]]
+"""The distinct costs of some blocks of a layer, all above zero, and which of them each block has."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -276,75 +276,60 @@ class Strategy:
         )
         return replace(self, layers=layers, grain=None)
 
-    def describe(self) -> Iterator[str]:
-        """Lines for people: what is measured, its share of the privacy, and what a release takes."""
-        whole = self.cost()
-        if self.nested:
-            yield from self._described_places(whole)
-            yield self._release_size()
-            return
-        for number, domain in enumerate(self.domains):
-            mine = [layer for layer in self.layers if layer.domain == number]
-            lines = list(self._described(mine, whole))
-            if not self.coarsened:
-                yield from lines
-                continue
-            share = math.fsum(float(layer.costs.sum()) for layer in mine) / whole
-            what = "classes of cells" if domain.view.parts else "cells"
-            yield f"by {what}{f', {share:.1%} of the privacy cost' if len(self.domains) > 1 else ''}:"
-            yield from (f"  {line}" for line in lines)
-        yield from self.answerer.notes()
 
-    def _described_places(self, whole: float) -> Iterator[str]:
-        """For each level what its places have in the mean, and how many numbers are measured there."""
-        found: dict[int, list[Layer]] = {}
-        for layer in self.layers:
-            found.setdefault(len(layer.noise) if layer.within is not None else 1, []).append(layer)
-        for places, own in sorted(found.items()):
-            share = math.fsum(float(layer.costs.sum()) / places for layer in own) / whole
-            what = f"each of {places:,} places" if places > 1 else "all places together"
-            numbers = sum(self._numbers(layer) for layer in own) // places
-            yield f"{what}: {numbers:,} number{'s' * (numbers > 1)}, {share:.1%} of the privacy cost"
-
-    def _numbers(self, layer: Layer) -> int:
-        """How many numbers the blocks of a layer measure."""
-        rows = np.array([len(shape.matrix) for shape in self.shapes], dtype=np.int64)
-        return int(rows[layer.shapes].prod(axis=1).sum())
-
-    def _release_size(self) -> str:
-        """What a release takes, for people: numbers, bytes of its file, and minutes."""
-        numbers = sum(map(self._numbers, self.layers))
-        size = max(1, round(numbers * NUMBER_BYTES / 2**20))
-        seconds = math.ceil(numbers / NUMBERS_PER_SECOND)
-        taken = (
-            f"{seconds} CPU second{'s' * (seconds > 1)}"
-            if seconds < 60
-            else f"{seconds / 60:.1f} CPU minutes"
+def batches_of(strategy: Strategy) -> list[Measurement]:
+    """The measurements of an integer strategy, in an order that its content determines."""
+    if strategy.grain is None:
+        raise Infeasible(
+            "only a plan that rs.plan made can be measured; this one describes measurements made before"
         )
-        parts = (
-            "; measured into its file, rs.measure(..., into=path), it takes memory for one part at a time"
-            if numbers > PART_NUMBERS and not self.by_vectors
-            else ""
-        )
-        return (
-            f"{numbers:,} numbers in all: a release is a file of about {size:,} MB, and takes about {taken} "
-            f"besides reading the data{parts}"
+    grain = Fraction(1, 2) ** strategy.grain
+    shares = [_shares(layer, strategy.grain) for layer in strategy.layers]
+
+    def costs(number: int, rows: Integers) -> tuple[list[Fraction], Integers]:
+        found, owners = np.unique(shares[number][rows], return_inverse=True)
+        return [share * grain for share in found.tolist()], owners
+
+    return list(measurements_of(strategy, [_whole(shape.matrix) for shape in strategy.shapes], costs))
+
+
+def measurements_of(strategy: Strategy, matrices: Sequence[Integers], costs: Costs) -> Iterator[Measurement]:
+    """The blocks of a strategy with these matrices as its shapes, and noise that makes them cost so much."""
+    norms = [matrix_cost(strategy.law, matrix) for matrix in matrices]
+    for number, mine in strategy.runs():
+        layer = strategy.layers[number]
+        numbers = layer.shapes[mine[0]].tolist()
+        multiple = layer.multiplier ** cost_power(strategy.law)
+        norm = multiple * math.prod(norms[at] for at in numbers)
+        found, owners = costs(number, mine)
+        yield Measurement(
+            layer.subsets[mine][:, layer.order],
+            tuple(size for at in numbers for size in strategy.shapes[at].sizes),
+            tuple(matrices[at] for at in numbers),
+            layer.multiplier,
+            strategy.law,
+            tuple(norm / cost for cost in found),
+            owners.astype(np.int64),
+            strategy.domains[layer.domain].view.parts,
+            layer.within,
         )
 
-    def _described(self, layers: Sequence[Layer], whole: float) -> Iterator[str]:
-        """How many blocks of which size, and their share of the privacy; of one block, its matrices."""
-        if sum(len(layer.noise) for layer in layers) == 1 and layers[0].layout:
-            for number in layers[0].shapes[0].tolist():
-                (rows, cells), width = self.shapes[number].matrix.shape, len(self.shapes[number].sizes)
-                yield f"{rows:,} queries on {cells:,} cells of {width} attribute{'s' * (width > 1)}"
-            return
-        for size in sorted({layer.subsets.shape[1] for layer in layers}):
-            chosen = [layer for layer in layers if layer.subsets.shape[1] == size]
-            blocks = sum(len(layer.noise) for layer in chosen)
-            share = math.fsum(float(layer.costs.sum()) for layer in chosen) / whole
-            what = f"{blocks:,} block{'s' * (blocks > 1)} on {size} attribute{'s' * (size > 1)}"
-            what = "the number of records" if size == 0 else what
-            yield f"{what}: {share:.1%} of the privacy cost"
+
+def _shares(layer: Layer, grain: int) -> Integers:
+    """The exact costs of a layer's blocks; refused where its other arrays tell of other costs or blocks."""
+    if layer.shares is None:
+        raise ValueError("only an integer strategy can be measured")
+    blocks = {len(layer.subsets), len(layer.shapes), len(layer.noise), len(layer.shares)}
+    if len(blocks) > 1 or not np.array_equal(layer.costs, layer.shares * 2.0**-grain):
+        raise BudgetError("this plan says of its blocks what their noise does not keep; plan again")
+    return layer.shares
+
+
+def _whole(matrix: Array) -> Integers:
+    """The matrix in integers; refused where those would not be the very numbers that it has."""
+    if not (np.abs(matrix) <= 2.0**53).all() or (np.rint(matrix) != matrix).any():
+        raise BudgetError("only small whole numbers can be measured, and this plan has others; plan again")
+    return matrix.astype(np.int64)
 
 
 def refuse_uncounted(
