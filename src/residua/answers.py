@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from residua._arrays import AnyArray, Array, Integers
+from residua._arrays import AnyArray, Array, Flags, Integers
 from residua._files import Target, whole_file
 from residua._limits import ROWS_AT_ONCE
 from residua._notebook import MOST, shown
@@ -118,23 +118,24 @@ class Answers:
 
     def batches(self) -> Iterator["pyarrow.RecordBatch"]:
         """The rows in order, some at a time: of many small tables, or of a part of a large one."""
-        columns, waiting, room = self._columns(), [], ROWS_AT_ONCE
+        columns = self._columns()
+        waiting = _Waiting(len(self.figures))
         for group, figures in self.tables:
             start = 0
             while start < group.count:
-                rows = range(start, min(group.count, start + room))
-                waiting.append(_Rows(group, rows, [each[rows.start : rows.stop] for each in figures]))
-                start, room = rows.stop, room - len(rows)
-                if not room:
-                    yield self._batch(waiting, columns)
-                    waiting, room = [], ROWS_AT_ONCE
-        if waiting:
+                start += waiting.add(group, start, figures)
+                if waiting.full:
+                    batch, waiting = self._batch(waiting, columns), _Waiting(len(self.figures))
+                    yield batch
+                    del batch  # one at a time is enough to hold
+        if waiting.parts:
             yield self._batch(waiting, columns)
 
-    def _batch(self, parts: Sequence["_Rows"], columns: "pyarrow.Schema") -> "pyarrow.RecordBatch":
+    def _batch(self, waiting: "_Waiting", columns: "pyarrow.Schema") -> "pyarrow.RecordBatch":
         """Some rows of tables with their labels, words and figures."""
         import pyarrow as pa
 
+        parts = waiting.parts
         ends = np.cumsum([len(part.rows) for part in parts])
         slices = [slice(end - len(part.rows), end) for part, end in zip(parts, ends.tolist(), strict=True)]
         words, cells = _Words(self.schema, int(ends[-1])), {}
@@ -152,15 +153,20 @@ class Answers:
                         cells[at] = np.full(words.count, -1, dtype=_narrow(self.schema.sizes[at]))
                     cells[at][rows] = known[place.queries]
         tables = np.repeat(np.arange(len(parts), dtype=np.int32), np.diff(ends, prepend=0))
-        found = [pa.DictionaryArray.from_arrays(tables, pa.array([part.table.name for part in parts]))]
+        names = _texts([part.table.name for part in parts])
+        found = [pa.DictionaryArray.from_arrays(_numbers(tables), names)]
+        nothing: dict[pyarrow.DataType, pyarrow.Array] = {}  # columns of nulls
         for at, name in enumerate(self.schema.names):
             if at in cells:
-                places = pa.array(cells[at], mask=cells[at] < 0)
-                found.append(pa.DictionaryArray.from_arrays(places, pa.array(self.schema[name].labels())))
+                places = _numbers(cells[at], cells[at] >= 0)
+                found.append(pa.DictionaryArray.from_arrays(places, _texts(self.schema[name].labels())))
             else:
-                found.append(pa.nulls(words.count, columns.field(1 + at).type))
-        arrays = [np.concatenate(each) for each in zip(*(part.figures for part in parts), strict=True)]
-        return pa.RecordBatch.from_arrays([*found, words.joined(), *map(pa.array, arrays)], schema=columns)
+                kind = columns.field(1 + at).type
+                if kind not in nothing:
+                    nothing[kind] = pa.nulls(words.count, kind)
+                found.append(nothing[kind])
+        figures = [_numbers(each[: words.count]) for each in waiting.figures]
+        return pa.RecordBatch.from_arrays([*found, words.joined(), *figures], schema=columns)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -174,11 +180,10 @@ class _Places:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Rows:
-    """Some rows of one table, with their figures."""
+    """Some rows of one table."""
 
     table: Table
     rows: range
-    figures: Sequence[Array]
 
     @property
     def shape(self) -> tuple[tuple[int, ...], range]:
@@ -190,6 +195,30 @@ class _Rows:
         counts, rows = self.shape[0], np.arange(self.rows.start, self.rows.stop)
         found = [rows // math.prod(counts[number + 1 :]) % count for number, count in enumerate(counts)]
         return [_Places(each, int(each.min()), int(each.max())) for each in found]
+
+
+class _Waiting:
+    """Rows that become a batch, and their figures in its columns already."""
+
+    def __init__(self, figures: int) -> None:
+        self.parts: list[_Rows] = []
+        self.figures = [np.empty(ROWS_AT_ONCE) for _ in range(figures)]
+        self._filled = 0
+
+    @property
+    def full(self) -> bool:
+        """Whether there is no room for a further row."""
+        return self._filled == ROWS_AT_ONCE
+
+    def add(self, group: Table, start: int, figures: Sequence[Slices]) -> int:
+        """Take rows of a table from `start` on as far as there is room; how many."""
+        rows = range(start, min(group.count, start + ROWS_AT_ONCE - self._filled))
+        to = slice(self._filled, self._filled + len(rows))
+        for column, own in zip(self.figures, figures, strict=True):
+            column[to] = own[rows.start : rows.stop]
+        self.parts.append(_Rows(group, rows))
+        self._filled = to.stop
+        return len(rows)
 
 
 class _Words:
@@ -213,17 +242,36 @@ class _Words:
 
     def joined(self) -> "pyarrow.Array":
         """The words of every row as one text."""
-        import pyarrow as pa
         from pyarrow import compute
 
         # Arrow leaves out rows that have no word at all: theirs is ALL, which stands last.
         silent = np.array([word is None for word in self.words])
         first, *others = self.columns or [np.zeros(self.count, dtype=np.int32)]
         nothing = np.logical_and.reduce([silent[column] for column in (first, *others)])
-        words = pa.array([*self.words, ALL], pa.string())
+        words = _texts([*self.words, ALL])
         columns = [np.where(nothing, len(self.words), first), *others]
-        found = [words.take(pa.array(column)) for column in columns]
-        return compute.binary_join_element_wise(*found, AND, null_handling="skip")
+        found = [words.take(_numbers(column)) for column in columns]
+        return compute.binary_join_element_wise(*found, _texts([AND])[0], null_handling="skip")
+
+
+def _numbers(values: AnyArray, there: Flags | None = None) -> "pyarrow.Array":
+    """Numbers as Arrow has them, null where none is there; `pyarrow.array` loads pandas, wherever it is."""
+    import pyarrow as pa
+
+    bits = None if there is None else pa.py_buffer(np.packbits(there, bitorder="little"))
+    kind = pa.from_numpy_dtype(values.dtype)
+    return pa.Array.from_buffers(kind, len(values), [bits, pa.py_buffer(np.ascontiguousarray(values))])
+
+
+def _texts(texts: Sequence[str | None]) -> "pyarrow.Array":
+    """Texts as Arrow has them, null for None."""
+    import pyarrow as pa
+
+    encoded = [b"" if text is None else text.encode() for text in texts]
+    ends = np.cumsum([0, *map(len, encoded)], dtype=np.int32)
+    there = np.packbits(np.array([text is not None for text in texts], dtype=bool), bitorder="little")
+    parts = (pa.py_buffer(part) for part in (ends, b"".join(encoded), there))
+    return pa.StringArray.from_buffers(len(texts), *parts)
 
 
 def _cells(queries: Queries) -> Integers | None:

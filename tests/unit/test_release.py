@@ -14,6 +14,7 @@ import pytest
 
 import residua as rs
 from residua import _files
+from residua.answers import _numbers, _texts
 from residua.ledger import sqlite
 from residua.release import TableAnswer
 
@@ -485,3 +486,21 @@ def test_tables_of_one_class_have_the_variances_that_each_has_by_itself(releases
             answerer = release.plan.strategy.answerer
             for group, found in zip(part, answerer.variances_by_table(part), strict=True):
                 np.testing.assert_allclose(found, answerer.variances(group), rtol=1e-12)
+
+
+@pytest.mark.parametrize("texts", [[], ["a"], [None], ["", None, "Zürich", "a, b"] * 5, [None] * 9])
+def test_texts_are_those_that_arrow_makes_itself(texts):
+    found = _texts(texts)
+    found.validate(full=True)
+    assert found.equals(pa.array(texts, pa.string()))
+
+
+@pytest.mark.parametrize("kind", [np.int8, np.int32, np.float64])
+@pytest.mark.parametrize("count", [0, 1, 8, 21])
+def test_numbers_are_those_that_arrow_makes_itself(kind, count):
+    values = np.arange(2 * count, dtype=kind)[::2]
+    there = np.random.default_rng(count).random(count) < 0.5
+    assert _numbers(values).equals(pa.array(values))
+    found = _numbers(values, there)
+    found.validate(full=True)
+    assert found.equals(pa.array(values, mask=~there))
