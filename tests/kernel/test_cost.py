@@ -157,6 +157,22 @@ def test_blocks_whose_dearest_cells_differ_cost_less_than_the_sum():
     assert replaced_cost([left, right]) == 18  # the first cell becomes the last
 
 
+def test_as_many_blocks_and_cells_as_the_limits_say_are_added_up_together(monkeypatch):
+    left = measured("gaussian", (), [3], [[0]], [[[3, 1, 0]]], [Fraction(1)], [0])
+    right = measured("gaussian", (), [3], [[0]], [[[0, 2, 3]]], [Fraction(1)], [0])
+    one = measured("gaussian", (), [3], [[0]], [[[0, 1, 2]]], [Fraction(1)], [0])
+    for name, most in (("MOST_BLOCKS", 2), ("OWN", 9)):
+        with monkeypatch.context() as patch:
+            patch.setattr(cost, name, most)
+            assert added_cost([left, right]) == 9
+            assert replaced_cost([left, one]) == true_cost([left, one], replaced=True)
+            assert replaced_cost([right, one]) == 9 + 4
+            patch.setattr(cost, name, 1)
+            assert added_cost([left, right]) == 18
+    monkeypatch.setattr(cost, "OWN", 3)
+    assert added_cost([left, right]) == 9
+
+
 def test_blocks_beyond_the_limit_are_added_up_in_clusters():
     """Two attributes fit, four do not: the dearest cells of each two are those of all."""
     generator = np.random.default_rng(5)

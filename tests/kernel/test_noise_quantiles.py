@@ -122,3 +122,10 @@ def test_a_precision_that_another_thread_sets_meanwhile_makes_no_draw_fail():
 
     assert quantiles._centre(survival, 0.5) == ((-arb("0.5")).exp() * 2**BITS).floor().unique_fmpz()
     assert len(asked) == 2
+
+
+@pytest.mark.parametrize("table", [half_normal, exponential])
+def test_tables_that_all_draws_share_cannot_be_written_to(table):
+    for own in (table().centres, table().coefficients):
+        with pytest.raises(ValueError, match="read-only"):
+            own[..., 0] = 0
