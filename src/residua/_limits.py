@@ -71,11 +71,15 @@ COMPARED_CELLS = 2_500  # that are compared with each other, all pairs of them
 MOST_RESIDUALS = 5_000_000  # of all blocks that are not centred; planning more of them takes hours
 
 # Methods
+PLAIN_CELLS = 256  # of all attributes, up to which one matrix over all of them takes no time
+PLAIN_WAYS = 10  # plain attributes of a table, all of whose subsets are measured apart
+PLAIN_BLOCKS = 300  # of such subsets of all tables, each with a matrix over the other attributes
 COMPARED_PLACES = 128  # cells of an attribute with levels up to which it is also planned without them
 VECTOR_CELLS = 256  # joint cells beside places that are measured together: their costs are compared
 VECTOR_ENTRIES = 20_000_000  # of a square matrix for every place: 160 MB, several times
 VECTOR_WORK = 1e10  # steps times places times cubes of cells, of a search for their precisions: 15 seconds
 MANY_TABLES = 50_000  # above this choosing weights would take minutes
+LIGHT_WORK = 5e9  # operations that are not worth a tree of places: a quarter of a second
 BLOCK_RANK = 2_600  # of a block that is no product; above, the best product of factors is taken instead
 BRIEF_RANK = 600  # the same at quick effort
 BRIEF_WORK = 2e7  # rank^2 * cells of a block from which a coarse gap must do at quick effort

@@ -132,6 +132,22 @@ def periods(rng: Generator) -> Strategy:
     return Strategy((Domain(sizes, measures),), tuple(shapes), tuple(layers))
 
 
+def beside_whole(rng: Generator) -> Strategy:
+    """Centred blocks on different attributes, each beside rows over two more attributes together."""
+    others = centred_blocks(rng)
+    even, more = others.domains[0], tuple(rng.integers(1, 4, 2).tolist())
+    whole = [len(even.sizes), len(even.sizes) + 1]
+    measures = (*even.measures, *map(Measure, more))
+    shapes, layers = list(others.shapes), []
+    for layer in others.layers:
+        shapes.append(Shape.of(more, whole_rows(rng, math.prod(more))))
+        subset = layer.subsets[0].tolist()
+        layout = [*layer.layout, (len(subset), len(subset) + 1)]
+        numbers = [*layer.shapes[0].tolist(), len(shapes) - 1]
+        layers.append(layer_of([*subset, *whole], layout, shapes, numbers, float(layer.costs[0])))
+    return Strategy((Domain((*even.sizes, *more), measures),), tuple(shapes), tuple(layers))
+
+
 def centred_shape(rng: Generator, sizes: Sequence[int], measures: Sequence[Measure]) -> Shape:
     common = math.prod(sum(measure.whole_numbers()) for measure in measures)
     centre = np.rint(common * centred_columns(np.eye(math.prod(sizes)), sizes, measures))
@@ -195,6 +211,7 @@ STRUCTURES: dict[str, tuple[type, Callable[[Generator], Strategy]]] = {
     "one block": (Kronecker, one_block),
     "centred blocks": (Independent, centred_blocks),
     "periods": (Periods, periods),
+    "beside whole attributes": (Periods, beside_whole),
     "nested blocks": (Nested, nested_blocks),
     "products": (Diagonal, products),
     "any blocks": (Coupled, any_blocks),

@@ -152,13 +152,15 @@ def test_a_table_added_to_a_survey_takes_little_work_at_quick_effort(
 
     def counted(root, weights, **options):
         nonlocal spent
-        spent += DECOMPOSED * float(len(root)) ** 2 * root.shape[1]
+        sizes = (len(root[group]) for group in options.get("groups", (slice(None),)))
+        spent += DECOMPOSED * sum(float(size) ** 2 for size in sizes) * root.shape[1]
         return bracket(root, weights, **options)
 
     monkeypatch.setattr(cells, "bracket", counted)
     plan = rs.plan(rs.marginals(SURVEY, up_to=ways) + ADDED[name](), rs.privacy_cost(1), effort="quick")
     assert spent <= 0.15 * EFFORTS["quick"]
-    assert "a search over the splits of queries" in plan.undone
+    proved = plan.certificate.scope == "all mechanisms" and plan.certificate.gap < 1e-3
+    assert proved or "a search over the splits of queries" in plan.undone
     assert plan.certificate.gap < 0.2
     assert plan.certificate.everywhere is None or plan.certificate.everywhere <= plan.total_variance
 

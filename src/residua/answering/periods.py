@@ -1,17 +1,17 @@
-"""Blocks that all measure one attribute whole, and are centred along the others: instalments over periods.
+"""Blocks that all measure some attributes whole, and are centred along the others, as instalments are.
 
-With weights that are all zero along that attribute nothing of it is centred, and nothing is left of a query
-without it; under those the blocks are independent (claim Y-002). A query that asks nothing of the attribute
-is one that asks for the total of its cells.
+With weights that are all zero along those attributes nothing of them is centred, and nothing is left of a
+query without them; under those the blocks are independent (claim Y-002). A query that asks nothing of such an
+attribute is one that asks for the total of its cells.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
 
 from residua._arrays import Array, Subsets
-from residua.answering.blocks import Blocks, Layer
+from residua.answering.blocks import Blocks
 from residua.answering.independent.answerer import Independent
 from residua.answering.protocol import Answerer, Estimates, Estimator, Factored
 from residua.linalg.classes import Classes
@@ -19,41 +19,47 @@ from residua.linalg.matrices import Measure
 from residua.workload import Explicit, Factor, Table, TableRun, Total
 
 
-def whole_attribute(blocks: Blocks) -> int | None:
-    """The attribute that every block measures whole, by a matrix of its own, if there is one."""
-    found = set[int].intersection(*({*row} for layer in blocks.layers for row in layer.subsets.tolist()))
-    kept = (at for at in sorted(found) if all(_keeps(blocks, layer, at) for layer in blocks.layers))
-    return next(kept, None)
+def whole_attributes(blocks: Blocks) -> tuple[int, ...]:
+    """The attributes of all matrices that are not centred, if every block has them and no others with them.
 
-
-def _keeps(blocks: Blocks, layer: Layer, at: int) -> bool:
-    """Whether blocks measure all of an attribute, and centred rows of the others."""
-    for column, places in zip(layer.shapes.T, layer.layout, strict=True):
-        uses = np.unique(np.column_stack([column, layer.subsets[:, list(places)]]), axis=0)
-        for number, *attributes in uses.tolist():
-            shape, measures = blocks.shapes[number], [blocks.measures[other] for other in attributes]
-            whole = attributes == [at] and shape.rank == shape.sizes[0]
-            if not whole and (at in attributes or not shape.is_centred(measures, whole=blocks.whole)):
-                return False
-    return True
+    None where that is not so.
+    """
+    found: set[int] = set()
+    centred: set[tuple[int, ...]] = set()
+    for layer in blocks.layers:
+        for column, places in zip(layer.shapes.T, layer.layout, strict=True):
+            uses = np.unique(np.column_stack([column, layer.subsets[:, list(places)]]), axis=0)
+            for number, *attributes in uses.tolist():
+                shape, measures = blocks.shapes[number], [blocks.measures[at] for at in attributes]
+                if shape.is_centred(measures, whole=blocks.whole):
+                    centred.add(tuple(attributes))
+                else:
+                    found.update(attributes)
+    everywhere = all(found <= {*row} for layer in blocks.layers for row in layer.subsets.tolist())
+    apart = all(found.isdisjoint(own) or found.issuperset(own) for own in centred)
+    return tuple(sorted(found)) if everywhere and apart else ()
 
 
 class Periods(Independent):
-    """Blocks on different subsets of attributes, each with all of attribute `at`."""
+    """Blocks on different subsets of attributes, each with all of the attributes `whole`."""
 
-    def __init__(self, blocks: Blocks, at: int) -> None:
+    def __init__(self, blocks: Blocks, whole: Sequence[int]) -> None:
         measures = list(blocks.measures)
-        measures[at] = Measure.of(np.zeros(blocks.sizes[at]))
+        self.totals: dict[int, Factor] = {}
+        for at in whole:
+            size = blocks.sizes[at]
+            measures[at] = Measure.of(np.zeros(size))
+            self.totals[at] = Factor((at,), Explicit((size,), np.ones((1, size))))
         super().__init__(replace(blocks, measures=tuple(measures)))
-        self.at = at
-        self._plain = Factor((at,), Total(blocks.sizes[at]))
-        self._total = Factor((at,), Explicit((blocks.sizes[at],), np.ones((1, blocks.sizes[at]))))
 
     def _with_total(self, group: Table) -> Table:
-        """The same queries, on the attribute too; totals of it as queries on its cells."""
-        whole = [self._total if own == self._plain else own for own in group.factors]
-        whole += [] if self.at in group.attributes else [self._total]
-        return replace(group, factors=tuple(whole))
+        """The same queries, on the whole attributes too; totals of them as queries on their cells."""
+        plain = [
+            self.totals.get(own.attributes[0], own) if isinstance(own.queries, Total) else own
+            for own in group.factors
+        ]
+        more = [own for at, own in self.totals.items() if at not in group.attributes]
+        return replace(group, factors=(*plain, *more))
 
     def variances(self, group: Table) -> Array:
         return super().variances(self._with_total(group))
@@ -65,7 +71,8 @@ class Periods(Independent):
         return super().summed(self._with_total(group), weighted=weighted)
 
     def run_total(self, tables: TableRun) -> float | None:
-        return super().run_total(tables) if (tables.subsets == self.at).any(axis=1).all() else None
+        everywhere = all((tables.subsets == at).any(axis=1).all() for at in self.totals)
+        return super().run_total(tables) if everywhere else None
 
     def largest(self, group: Table) -> float:
         return super().largest(self._with_total(group))
@@ -83,26 +90,29 @@ class Periods(Independent):
         return None
 
     def estimator(self, estimates: Estimates) -> Estimator:
-        return _WithPeriods(estimates, self.at, self.blocks.sizes[self.at])
+        return _WithTotals(estimates, {at: self.blocks.sizes[at] for at in self.totals})
 
 
-class _WithPeriods(Estimator):
-    """Marginals without the attribute are sums over its cells of those with it."""
+class _WithTotals(Estimator):
+    """Marginals without one of the whole attributes are sums over its cells of those with it."""
 
-    def __init__(self, estimates: Estimates, at: int, cells: int) -> None:
+    def __init__(self, estimates: Estimates, cells: Mapping[int, int]) -> None:
         super().__init__(estimates)
-        self.at, self.cells = at, cells
+        self.cells = cells
 
     def by_classes(self, subsets: Subsets, classes: Sequence[Classes]) -> Array:
+        lacking = next((at for at in self.cells if not (subsets == at).any(axis=1).all()), None)
+        if lacking is None:
+            return super().by_classes(subsets, classes)
         result = np.zeros((len(subsets), *(own.count for own in classes)))
-        there = (subsets == self.at).any(axis=1)
-        places = np.where(there, -1, (subsets < self.at).sum(axis=1))
+        there = (subsets == lacking).any(axis=1)
+        places = np.where(there, -1, (subsets < lacking).sum(axis=1))
         for place in np.unique(places).tolist():
             rows = np.flatnonzero(places == place)
             if place < 0:
-                result[rows] = super().by_classes(subsets[rows], classes)
+                result[rows] = self.by_classes(subsets[rows], classes)
                 continue
-            wider = np.insert(subsets[rows], place, self.at, axis=1)
-            own = [*classes[:place], Classes.every(self.cells), *classes[place:]]
-            result[rows] = super().by_classes(wider, own).sum(axis=1 + place)
+            wider = np.insert(subsets[rows], place, lacking, axis=1)
+            own = [*classes[:place], Classes.every(self.cells[lacking]), *classes[place:]]
+            result[rows] = self.by_classes(wider, own).sum(axis=1 + place)
         return result

@@ -1,7 +1,7 @@
 """What the tables of a workload ask of each attribute alone, and the cell weights best for that (B-010)."""
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
@@ -18,10 +18,11 @@ Part = tuple[Queries, int]
 """A family, and the place of the attribute in it."""
 
 
-def product_weights(work: Workload) -> Array:
-    """Weights of the joint cells of a workload: products of those best for each attribute alone (B-010)."""
+def product_weights(work: Workload, attributes: Sequence[int] | None = None) -> Array:
+    """Weights of joint cells, of a workload's or some: products of those best for each attribute (B-010)."""
     asked = Asked(work)
-    return join(asked.weights(at)[None] for at in work.attributes).reshape(-1)
+    own = work.attributes if attributes is None else attributes
+    return join(asked.weights(at)[None] for at in own).reshape(-1)
 
 
 class Asked:

@@ -20,8 +20,10 @@ from residua.linalg.grams import sure_root
 from residua.linalg.matrices import join, row_space, spread, threads_for
 from residua.methods.draft import Caps, Draft, Progress
 from residua.methods.effort import DECOMPOSED
+from residua.methods.plain import Plain
 from residua.solve.cells import Solution, solve_cells, solve_circulant, solve_folded
 from residua.solve.newton import Progress as SolverProgress
+from residua.solve.several import solve_several
 from residua.solve.targets import TargetSolution, refined, solve_targets
 from residua.strategy.build import Spans, integer_span, of_blocks, product_span
 from residua.strategy.integers import independent_integers
@@ -32,9 +34,16 @@ from residua.workload.tables import Factor, choices
 from residua.workload.union import FEW_TABLES, common_product, joint_gram, joint_rows, refuse_many_cells
 
 
-def dense(work: Workload, tolerance: float, progress: Progress | None = None) -> Draft:
-    """The optimal mechanism to a certified gap, for workloads on at most about 4,000 joint cells."""
+def dense(work: Workload, tolerance: float, progress: Progress | None = None, *, apart: bool = True) -> Draft:
+    """The optimal mechanism to a certified gap, for workloads on at most about 4,000 joint cells.
+
+    With `apart`, cells of attributes that are asked for plain counts only do not count: they are measured in
+    blocks, whose costs are added up cell by cell. Otherwise everything is one block.
+    """
     shared = common_product(work)
+    plain = Plain.of(work) if apart and shared is None else None
+    if plain is not None:
+        return _beside_plain(plain, tolerance, progress)
     if shared is None:
         solution = _jointly(work, tolerance, progress)
         strategy, spans = one_block(work, solution.strategy)
@@ -75,12 +84,41 @@ FOLDED_CELLS = 128  # up to which halves are not worth looking for
 EVALUATIONS = 7.0  # of a solver, typically, those on fewer cells included
 STARTED = 3.5  # the same of full rank, from product weights
 GATHERED = 4.0  # operations of gathering rows, in units of rows * rank * cells
+BLOCK_WORK = 4e8  # of a block however small: rounding it, and its part of every figure
 FEW_CELLS = 512  # up to which equal weights do for a start
 
 
-def dense_work(work: Workload) -> float:
+def _beside_plain(plain: Plain, tolerance: float, progress: Progress | None) -> Draft:
+    """The optimum as one matrix over the other attributes for each subset of the plain ones (S-013)."""
+    asked = {subset: plain.asked_with(subset) for subset in plain.subsets}
+    asked = {subset: own for subset, own in asked.items() if own.parts}
+    roots = [joint_rows(own, plain.others) for own in asked.values()]
+    several = plain.joint > FEW_CELLS and len(plain.others) > 1
+    start = product_weights(plain.work, plain.others) if several else None
+    counts = [plain.count(subset) for subset in asked]
+    what = f"{len(plain.others)} attributes"
+    with threads_for(max(map(len, roots))):
+        solution = solve_several(roots, counts, tolerance, start, _told(progress, what, tolerance))
+    solution.require(tolerance, f"the solver for {what}")
+    strategy, numbers = plain.strategy(dict(zip(asked, solution.strategies, strict=True)))
+    spans = {
+        number: independent_integers(_joint_integer_rows(own, plain.others), len(matrix))
+        for number, own, matrix in zip(numbers, asked.values(), solution.strategies, strict=True)
+        if len(matrix) < plain.joint
+    }
+    lower, value = solution.lower / plain.whole, solution.upper / plain.whole
+    return Draft(strategy, lower, "all mechanisms", value, spans=spans)
+
+
+def dense_work(work: Workload, *, apart: bool = True) -> float:
     """About how many operations `dense` takes; infinite where it is refused."""
     shared = common_product(work)
+    plain = Plain.of(work) if apart and shared is None else None
+    if plain is not None:
+        if plain.joint > DENSE_CELLS:
+            return math.inf
+        each = (EVALUATIONS * DECOMPOSED * float(rank) ** 2 * plain.joint for rank in plain.ranks())
+        return sum(each) + BLOCK_WORK * len(plain.subsets)
     pairs = matrix_sizes(work, shared and [factor for factor in shared[1] if not _plain(factor.queries)])
     if any(cells > DENSE_CELLS for _, cells in pairs):
         return math.inf
@@ -124,19 +162,19 @@ def one_block(work: Workload, matrix: Array) -> tuple[Strategy, Spans]:
     """One matrix over the joint cells, and its integer span if it does not measure all of them."""
     sizes = tuple(work.schema.sizes[at] for at in work.attributes)
     shape = Placed(work.attributes, Shape.independent(sizes, matrix))
-    partial = len(matrix) < math.prod(sizes)
-    spans = {0: independent_integers(_joint_integer_rows(work), len(matrix))} if partial else {}
+    partial, own = len(matrix) < math.prod(sizes), work.attributes
+    spans = {0: independent_integers(_joint_integer_rows(work, own), len(matrix))} if partial else {}
     return of_blocks(work.schema.sizes, [([shape], 1.0)]), spans
 
 
-def _joint_integer_rows(work: Workload) -> Integers | None:
-    """Integer rows over the joint cells that span what the workload asks, or None."""
+def _joint_integer_rows(work: Workload, attributes: Sequence[int]) -> Integers | None:
+    """Integer rows over the joint cells of attributes that span what the workload asks, or None."""
     rows = []
     for group in work.groups():
         span = product_span([_few_integer_rows(factor.queries) for factor in group.factors])
         if span is None:
             return None
-        rows.append(_over_joint_cells(work, group, span.astype(np.float64)))
+        rows.append(_over_joint_cells(work, group, span.astype(np.float64), attributes))
     return np.concatenate(rows).astype(np.int64)
 
 
@@ -149,8 +187,7 @@ def _few_integer_rows(queries: Queries) -> Integers | None:
     return span if few is None else few
 
 
-def _over_joint_cells(work: Workload, group: Table, rows: Array) -> Array:
-    attributes = work.attributes
+def _over_joint_cells(work: Workload, group: Table, rows: Array, attributes: Sequence[int]) -> Array:
     sizes = [work.schema.sizes[at] for at in attributes]
     places = [attributes.index(at) for at in group.attributes]
     return spread(rows, [sizes[place] for place in places], places, sizes)
@@ -265,7 +302,7 @@ def _listed_queries(work: Workload, caps: Caps) -> tuple[Array, Array]:
     for part, cap in zip(work.parts, caps, strict=True):
         for group in part:
             matrix = join(factor.queries.matrix() for factor in group.factors)
-            rows.append(_over_joint_cells(work, group, matrix))
+            rows.append(_over_joint_cells(work, group, matrix, work.attributes))
             allowed.append(np.broadcast_to(cap, group.count))
     return np.concatenate(rows), np.concatenate(allowed).astype(np.float64)
 

@@ -58,8 +58,8 @@ def instalments(
     """
     account = Account() if account is None else account
     asked = with_time(work, at)
-    if account.affords(dense_work(asked), "the optimum over all joint cells"):
-        draft = dense(asked, tolerance, progress)
+    if account.affords(dense_work(asked, apart=False), "the optimum over all joint cells"):
+        draft = dense(asked, tolerance, progress, apart=False)
     else:
         draft = _uncentred(asked, at, tolerance, progress, account)
     if renew is None:

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from residua._arrays import Array
-from residua._limits import COMPARED_PLACES, DENSE_CELLS, MANY_TABLES, WIDEST
+from residua._limits import COMPARED_PLACES, DENSE_CELLS, LIGHT_WORK, MANY_TABLES, WIDEST
 from residua.decompose import decompose
 from residua.errors import Infeasible, NotConverged, ResiduaError, WorkloadError
 from residua.methods.baselines import BASELINES
@@ -42,24 +42,41 @@ TARGET_METHODS = ("auto", "dense", "places", "smasher", "querysmasher", "residua
 
 
 def auto(
-    work: Workload, tolerance: float, progress: Progress | None = None, account: Account | None = None
+    work: Workload,
+    tolerance: float,
+    progress: Progress | None = None,
+    account: Account | None = None,
+    *,
+    apart: bool = True,
 ) -> Draft:
-    """The optimum of all mechanisms where the account has the work for it, otherwise the best blocks."""
+    """The optimum of all mechanisms where the account has the work for it, otherwise the best blocks.
+
+    With `apart`, of blocks whose costs are added up cell by cell too (see `methods.dense`).
+    """
     account = Account() if account is None else account
     widest = max((work.schema.sizes[at] for at in work.attributes), default=1)
     if work.invariant and not one_wide_product(work) and widest <= WIDEST:
         return querysmasher(work, tolerance, progress)
-    product = common_product(work) is not None and dense_work(work) < math.inf
-    if product or account.affords(dense_work(work), "the optimum over all joint cells"):
-        return dense(work, tolerance, progress)
+    taken, optimum = dense_work(work, apart=apart), partial(dense, work, tolerance, progress, apart=apart)
+    levels = any(work.schema.attributes[at].levels for at in work.attributes)
+    many = levels and widest > COMPARED_PLACES and taken > LIGHT_WORK  # their tree is quicker
+    if common_product(work) is not None and taken < math.inf:
+        return optimum()
+    if not many and account.affords(taken, "the optimum over all joint cells"):
+        return optimum()
     if work.tables > MANY_TABLES:
         return querysmasher(work, tolerance, progress)
     blocks = partial(_brief if account.brief else _blocks, work, tolerance, progress, account)
-    levels = any(work.schema.attributes[at].levels for at in work.attributes)
-    if not levels or (account.brief and widest <= COMPARED_PLACES):
+    if not levels or (account.brief and not many):
         return blocks()
-    ways = [partial(places, work, tolerance, progress), blocks]
-    return best_of(work, ways[: 2 if widest <= COMPARED_PLACES else 1], ways[1:], proved=tolerance)
+    ways: list[Way] = [partial(places, work, tolerance, progress)]
+    if not many:
+        return best_of(work, [*ways, blocks], proved=tolerance)
+    ways += [optimum] if taken <= account.left else []
+    return best_of(work, ways, [blocks], proved=max(tolerance, NEARLY))
+
+
+NEARLY = 1e-3  # gap of a plan for many places at which no other is tried
 
 
 def _blocks(work: Workload, tolerance: float, progress: Progress | None, account: Account) -> Draft:
@@ -146,12 +163,12 @@ def loss_draft(
         if method != "auto":
             return None
         share = account.allowed if account.spent == 0 else account.allowed / 4
-        dear = dense_work(own)
+        dear = dense_work(own, apart=False)
         dear = dear if dear <= share else account.allowed / FEWEST_ROUNDS
         if account.spent and not account.affords(dear, "further rounds of plans for the loss"):
             return None
         account.spent += dear
-        return auto(own, tolerance / 4, progress, Account(share))
+        return auto(own, tolerance / 4, progress, Account(share), apart=False)
 
     return by_rounds(work, loss, first, planner, tolerance, cost)
 

@@ -54,8 +54,8 @@ def smasher(
         return replace(found, uniform_total=found.value)
     account = Account() if account is None else account
     joint = any(map(is_joint, work.parts))
-    if joint and dense_work(work) <= UNION_WORK:
-        return dense(work, tolerance, progress)
+    if joint and dense_work(work, apart=False) <= UNION_WORK:
+        return dense(work, tolerance, progress, apart=False)
     own = roles_in(work, by_weight=not joint)
     free = split(work, own, tolerance, progress, account) if joint else None
     if free is None:

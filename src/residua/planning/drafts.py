@@ -26,6 +26,7 @@ from residua.linalg.matrices import independent_rows, threads_for
 from residua.methods.baselines import plain_cells
 from residua.methods.blocks import Optimal
 from residua.methods.coarsening import coarse_workload, coarsened_draft
+from residua.methods.dense import dense
 from residua.methods.draft import Draft, Progress
 from residua.methods.effort import Account, interruption
 from residua.methods.instalments import Renewal, instalments, triangular
@@ -105,7 +106,9 @@ def total_draft(request: Request, budget: Budget, method: str) -> Draft:
                 work, request.over, request.gap, request.progress, request.account, request.renew
             )
         if method == "auto" and budget.law == "gaussian":
-            return auto(work, request.gap, request.progress, request.account)
+            return auto(work, request.gap, request.progress, request.account, apart=request.person.simple)
+        if method == "dense" and not request.person.simple:
+            return dense(work, request.gap, request.progress, apart=False)
         return methods_for(budget.law)[method](work, request.gap, request.progress)
 
     work = request.work

@@ -95,8 +95,8 @@ def bracket(
     `root` is R, shape (rank, cells). One symmetric eigendecomposition of size rank; with
     `precise=True` a singular value decomposition instead, which resolves `t` down to 1e-14 of the
     largest (below that where rows differ in length) while squaring, the default, stops near 1e-7.
-    Where the smallest `t` is not resolved, `upper` is infinite. Rows of different `groups` are those of
-    folded cells, together of full rank (S-012), and have an eigendecomposition each.
+    Where the smallest `t` is not resolved, `upper` is infinite. Rows of different `groups` never meet (S-012,
+    S-013), and have an eigendecomposition each.
     """
     rank, cells = root.shape
     found = [(_singular if precise else _squared)(root[group], weights) for group in groups]
@@ -113,7 +113,8 @@ def bracket(
     if (scales > floors).all():
         upper = _reached(root, weights, lefts, groups, scales, trace * slopes) * (1 + rounding)
     level = np.inf
-    if (rank == cells or len(groups) > 1) and doubt < LARGEST_DOUBT and slopes.min() > 0:
+    full = all(len(root[group]) == np.count_nonzero(root[group].any(axis=0)) for group in groups)
+    if full and doubt < LARGEST_DOUBT and slopes.min() > 0:
         level = _reached_levelled(weights, scales, directions, groups, trace * slopes, doubt) * (1 + rounding)
     blur = 2 * (trace - float(proven.sum())) / trace
     return Bracket(lower, min(upper, level), trace, floored, directions, slopes, blur, level < upper, groups)

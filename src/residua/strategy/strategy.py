@@ -38,7 +38,7 @@ from residua.answering.diagonal import Diagonal
 from residua.answering.independent.answerer import Independent
 from residua.answering.kronecker import Kronecker
 from residua.answering.nested import Nested, halves_of
-from residua.answering.periods import Periods, whole_attribute
+from residua.answering.periods import Periods, whole_attributes
 from residua.answering.places import Places
 from residua.answering.protocol import Answerer, Estimates
 from residua.answering.vector_places import VectorPlaces
@@ -77,9 +77,9 @@ def answerer_for(blocks: Blocks) -> Answerer:
         return Independent(blocks)
     if all(map(blocks.centred, blocks.layers)):
         return Coupled(blocks)
-    at = whole_attribute(blocks)
-    if at is not None and blocks.different:
-        return Periods(blocks, at)
+    whole = whole_attributes(blocks)
+    if whole and blocks.different:
+        return Periods(blocks, whole)
     halves = halves_of(blocks)
     if halves is not None:
         return Nested(blocks, halves)

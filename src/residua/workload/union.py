@@ -296,9 +296,9 @@ def gram_over(factors: Sequence[Factor], attributes: Sequence[int], sizes: Seque
     return sum_out(square, [size_of[at] for at in order], [order.index(at) for at in attributes])
 
 
-def joint_gram(work: Workload) -> Array:
+def joint_gram(work: Workload, attributes: Sequence[int] | None = None) -> Array:
     """The weighted gram of a workload over the joint cells of its attributes; refused where they are many."""
-    attributes = work.attributes
+    attributes = work.attributes if attributes is None else attributes
     sizes = [work.schema.sizes[axis] for axis in attributes]
     refuse_many_cells(math.prod(sizes), "the attributes of this workload together")
     gram = np.zeros((math.prod(sizes),) * 2)
@@ -307,16 +307,16 @@ def joint_gram(work: Workload) -> Array:
     return gram
 
 
-def joint_rows(work: Workload) -> Array:
+def joint_rows(work: Workload, attributes: Sequence[int] | None = None) -> Array:
     """Independent rows over the joint cells of a workload's attributes with its weighted gram, (rank, cells).
 
-    Refused above about 4,000 cells, which are row-major over the attributes, ascending.
+    Refused above about 4,000 cells, which are row-major over the attributes: its own, ascending, or more.
     """
-    attributes = work.attributes
+    attributes = work.attributes if attributes is None else attributes
     sizes = tuple(work.schema.sizes[axis] for axis in attributes)
     cells = math.prod(sizes)
     refuse_many_cells(cells, "the attributes of this workload together")
-    if work.tables <= FEW_TABLES and (sure := sure_root(joint_gram(work))) is not None:
+    if work.tables <= FEW_TABLES and (sure := sure_root(joint_gram(work, attributes))) is not None:
         return sure[0]
     stack: list[Array] = []
     weights: list[Array] = []

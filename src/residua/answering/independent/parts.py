@@ -87,7 +87,7 @@ class Part:
 
     def outside(self) -> float:
         """Largest share of a query's squared length, over the families' roots, that no shape sees."""
-        if all(shape.complete for shape in self.shapes):
+        if all(map(self._complete, range(len(self.shapes)))):
             return 0.0
         pairs = list(self._centred())
         wholes = outer(np.sum(rows**2, axis=1) for rows, _ in pairs)
@@ -96,6 +96,12 @@ class Part:
         seen = self._contracted([centred for _, centred in pairs], self.kept, bases)
         # Centring leaves rounding errors in proportion to the whole query.
         return float(np.max((lengths - np.sum(seen**2, axis=-1)) / (lengths + CANCELLED * wholes)))
+
+    def _complete(self, number: int) -> bool:
+        """Whether a shape answers everything that is left of queries on its axes."""
+        shape, measures = self.shapes[number], self.fine or self.measures
+        centred = (bool(measures[axis].vector().any()) for axis in self.axes[number])
+        return shape.rank == math.prod(size - own for size, own in zip(shape.sizes, centred, strict=True))
 
     def vanishes(self) -> bool:
         """Whether every query is zero after centring, so that nothing needs to be measured."""
