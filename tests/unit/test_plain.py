@@ -145,3 +145,35 @@ def by_run(plan: rs.Plan, values: np.ndarray) -> list[tuple[int, np.ndarray, np.
         found.append((number, blocks, values[start:stop].reshape(len(blocks), each)))
         start = stop
     return found
+
+
+@pytest.mark.parametrize("name", WORKS)
+def test_residuals_have_the_covariance_of_estimated_cells_centred(name: str) -> None:
+    plan = rs.plan(WORKS[name], rs.privacy_cost(1))
+    rows, noise = measured_over_cells(plan)
+    inverse = np.linalg.pinv(rows / np.sqrt(noise)[:, None], rcond=1e-9)
+    covariance = (inverse @ inverse.T).reshape(*SCHEMA.sizes, *SCHEMA.sizes)
+    for subset in [(1,), (0, 1), (1, 3), (0, 1, 2)]:
+        factored = plan.strategy.answerer.factored(subset)
+        if factored is None or not factored.scale:
+            continue
+        gone = tuple(at for at in range(len(SCHEMA)) if at not in subset)
+        marginal = covariance.sum(axis=(*gone, *(len(SCHEMA) + at for at in gone)))
+        expected = centred_both(marginal, len(subset))
+        found = np.full((1,) * (2 * len(subset)), factored.scale)
+        for factor in factored.factors:
+            places = [subset.index(at) for at in factor.attributes]
+            axes = [*places, *(len(subset) + place for place in places)]
+            square = factor.square().reshape(*factor.sizes, *factor.sizes).transpose(np.argsort(axes))
+            shape = [1] * found.ndim
+            for axis, size in zip(sorted(axes), square.shape, strict=True):
+                shape[axis] = size
+            found = found * square.reshape(shape)
+        np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-9)
+
+
+def centred_both(square: np.ndarray, ways: int) -> np.ndarray:
+    """A covariance of cells, centred evenly along all axes."""
+    for axis in range(2 * ways):
+        square = square - square.mean(axis=axis, keepdims=True)
+    return square

@@ -14,6 +14,7 @@ from numpy.typing import ArrayLike
 
 from residua._arrays import Array
 from residua._limits import COMPARED_PLACES, DENSE_CELLS, LIGHT_WORK, MANY_TABLES, WIDEST
+from residua.bounds import quick_bound
 from residua.decompose import decompose
 from residua.errors import Infeasible, NotConverged, ResiduaError, WorkloadError
 from residua.methods.baselines import BASELINES
@@ -27,6 +28,7 @@ from residua.methods.hdmm.kron import joint, kron, nested, union
 from residua.methods.hdmm.marginals import marginals
 from residua.methods.hdmm.p_identity import Found
 from residua.methods.laplace_places import laplace_places
+from residua.methods.partly import ENOUGH, bound_effort, partly
 from residua.methods.places import places, places_targets
 from residua.methods.scales.loss import block_loss
 from residua.methods.scales.loss_rounds import by_rounds
@@ -82,7 +84,14 @@ NEARLY = 1e-3  # gap of a plan for many places at which no other is tried
 def _blocks(work: Workload, tolerance: float, progress: Progress | None, account: Account) -> Draft:
     """The best blocks, and what was left undone."""
     refuse_wide_columns(work)
-    return replace(smasher(work, tolerance, progress, account), undone=tuple(account.undone))
+    found = smasher(work, tolerance, progress, account)
+    bound = 0.0 if found.scope == "all mechanisms" else quick_bound(work, *bound_effort(account))
+    value = math.inf if found.value is None else found.value
+    if found.scope == "all mechanisms" or value <= bound * (1 + ENOUGH):
+        return replace(found, everywhere=bound, undone=tuple(account.undone))
+    other = partly(work, found, tolerance, progress, account)
+    found = found if other is None or (other.value or math.inf) > value else other
+    return replace(found, everywhere=bound, undone=tuple(account.undone))
 
 
 def _brief(work: Workload, tolerance: float, progress: Progress | None, account: Account) -> Draft:

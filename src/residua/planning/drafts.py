@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from residua._arrays import Array
-from residua._limits import BRIEF_PAIRS, COUNTED_CELLS, QUICK_PAIRS, WHOLE_CELLS
+from residua._limits import COUNTED_CELLS, WHOLE_CELLS
 from residua._text import short
 from residua.accuracy.figures import Figures, Fitness, Totals, certified, fitness_of, totals_of
 from residua.accuracy.targets import Asked, Targets, asked_of, largest_ratio, ratios_of, weighted_caps
@@ -30,6 +30,7 @@ from residua.methods.dense import dense
 from residua.methods.draft import Draft, Progress
 from residua.methods.effort import Account, interruption
 from residua.methods.instalments import Renewal, instalments, triangular
+from residua.methods.partly import bound_effort
 from residua.methods.registry import auto, loss_draft, methods_for, residualplanner_plus, targets_draft
 from residua.methods.scales.loss import floor_of_loss
 from residua.methods.scales.priced import Loss, loss_at
@@ -51,7 +52,6 @@ DIGITS = 7  # of the privacy cost that targets turn out to need
 MARGIN = Fraction(1) + Fraction(1, 10**9)  # more than floats lose between two ways to add up a variance
 SETTLING = 6  # times that the noise is set again: rounding it to integers is all that is left to settle
 INNER = 0.8  # of the gap, for the solver; the rest is for rounding to integers
-BOUND_SHARE = 0.05  # of the work allowed, for the bound on all mechanisms
 PROTECTS_NOBODY = 1e15  # a privacy cost that even 64-bit integers could not hold the noise of
 DROWNS_ALL = 1e-24  # and one whose noise would leave them no room
 ROUNDING = 1e-9  # a cost this much smaller than another is what rounding leaves of zero
@@ -332,7 +332,7 @@ def _finished(
     most = request.person.most_for_one(budget)
     lower = draft.lower_bound / (1.0 if objective == "loss" else bound_divisor(budget.law, most))
     uniform = None if draft.uniform_total is None else draft.uniform_total / float(allowed)
-    effort = BOUND_SHARE * request.account.allowed, BRIEF_PAIRS if request.account.brief else QUICK_PAIRS
+    effort = bound_effort(request.account)
     certificate = certified(value, lower, draft.scope, objective)
     if not request.common:
         holds = request.whole and not unit.replacing and objective != "loss"
@@ -342,7 +342,9 @@ def _finished(
         )
         uniform = None
     elif lower > 0 and draft.scope == "this block structure":
-        known = quick_bound(work, *effort) if objective == "total_variance" else draft.everywhere
+        known = draft.everywhere
+        if not known and objective == "total_variance":
+            known = quick_bound(work, *effort)
         everywhere = known / (1.0 if objective == "loss" else bound_divisor(budget.law, most))
         certificate = replace(certificate, everywhere=everywhere if everywhere > 0 else None)
     plan = Plan(work, budget, unit, request.method, strategy, certificate, objective, ideal, released)

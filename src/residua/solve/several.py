@@ -8,6 +8,7 @@ The trace is the sum of those of the sets, each times its number: that of one pr
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 
@@ -45,7 +46,7 @@ def solve_several(
     Roots are (rank, cells) with independent rows; `start` are cell weights of a similar problem.
     """
     ends = np.cumsum([0, *map(len, roots)]).tolist()
-    groups = tuple(slice(*each) for each in zip(ends[:-1], ends[1:], strict=True))
+    groups = tuple(slice(*each) for each in pairwise(ends))
     stack = np.concatenate([count * root for count, root in zip(counts, roots, strict=True)])
     near = _coarse_weights(roots, counts, tolerance) if start is None else start
     found = solve_cells(stack, tolerance, near, progress, groups)
