@@ -29,7 +29,7 @@ Told = Callable[["Row"], None]
 @dataclass(frozen=True, slots=True)
 class Row:
     """Seconds by the clock of planning alone and of planning and saving, processor seconds of both;
-    peak and file in megabytes; the plan's error and gap.
+    peak and file in megabytes; the plan's error and gap, and the most that its error is above the least one.
 
     `wall` is infinite where saving did not end in time; `cpu` and `peak` are then those of planning.
     """
@@ -41,6 +41,7 @@ class Row:
     file: float
     rmse: float
     gap: float
+    loss: float = math.inf
 
 
 def fresh(script: str, *numbers: int, patience: float, repeats: int = 1) -> Row:
@@ -95,14 +96,18 @@ def print_row(row: Row) -> None:
     print(json.dumps(asdict(row)), flush=True)
 
 
-def measure(workload: Maker, method: str, *numbers: int, planned: Told | None = None) -> Row:
+def measure(
+    workload: Maker, method: str, *numbers: int, planned: Told | None = None, effort: str = "normal"
+) -> Row:
     """Make, plan and save one workload here; `planned` is told what is known before saving."""
     with tempfile.TemporaryDirectory() as folder:
         path, plan_it = Path(folder) / "row.plan", rs.plan
         wall, cpu = time.perf_counter(), time.process_time()
-        plan = plan_it(workload(*numbers), rs.privacy_cost(1), method=method)
+        plan = plan_it(workload(*numbers), rs.privacy_cost(1), method=method, effort=effort)
         planning, busy = time.perf_counter() - wall, time.process_time() - cpu
-        row = Row(planning, math.inf, busy, _peak(), math.nan, plan.ideal.rmse, plan.certificate.gap)
+        proved = plan.certificate
+        loss = math.sqrt(1 + proved.everywhere_gap) - 1
+        row = Row(planning, math.inf, busy, _peak(), math.nan, plan.ideal.rmse, proved.gap, loss)
         if planned is not None:
             planned(row)
         plan.save(path)
