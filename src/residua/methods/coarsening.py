@@ -218,7 +218,7 @@ def _shared_out(
     shares = np.array(totals) ** (1 / 3 if law == "laplace" else 1 / 2)
     shares = shares / shares.sum()
     parts = [
-        (draft.strategy.scaled(float(share) / draft.strategy.cost()), own, draft.spans)
+        (draft.strategy.scaled(float(share)), own, draft.spans)
         for draft, share, own in zip(drafts, shares, (View(), view), strict=True)
     ]
     return seen_by(parts, query_splits)

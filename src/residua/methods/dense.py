@@ -60,6 +60,7 @@ def _jointly(work: Workload, tolerance: float, progress: Progress | None) -> Sol
     """The optimum over all joint cells, by halves where two attributes may change places (claim S-012)."""
     sizes, what = [work.schema.sizes[at] for at in work.attributes], f"{len(work.attributes)} attributes"
     cells = math.prod(sizes)
+    refuse_many_cells(cells, "the attributes of this workload together")
     start = product_weights(work) if cells > FEW_CELLS and len(sizes) > 1 else None
     halves = _halves(work, sizes) if cells > FOLDED_CELLS and work.tables <= FEW_TABLES else None
     if halves is None:

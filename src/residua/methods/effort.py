@@ -20,12 +20,14 @@ from contextvars import ContextVar, copy_context
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
+from residua._limits import BRIEF_PAIRS, QUICK_PAIRS
 from residua._text import short
 from residua.errors import WorkloadError
 
 EFFORTS: Mapping[str, float] = {"quick": 3e10, "normal": 4e11, "thorough": 4e13}
 """About one second, ten seconds and a quarter of an hour on one core."""
 
+BOUND_SHARE = 0.05  # of the work allowed, for the bound on all mechanisms
 DECOMPOSED = 12.0  # operations of one evaluation of a solver, in units of rank^2 * cells
 Result = TypeVar("Result")
 LOOKED = 0.5  # seconds between looks at a thread: elsewhere than on POSIX no signal ends a wait
@@ -55,6 +57,11 @@ class Account:
     def brief(self) -> bool:
         """Whether nothing is searched for that a plan can do without."""
         return self.allowed <= EFFORTS["quick"]
+
+    @property
+    def for_bound(self) -> tuple[float, float]:
+        """Work on a bound for all mechanisms: a small part of that allowed, and what pairs of tables take."""
+        return BOUND_SHARE * self.allowed, BRIEF_PAIRS if self.brief else QUICK_PAIRS
 
     def affords(self, work: float, what: str) -> bool:
         """Whether work fits what is left; if not, `what` is noted as undone."""

@@ -13,7 +13,6 @@ from dataclasses import replace
 import numpy as np
 
 from residua._arrays import Flags
-from residua._limits import BRIEF_PAIRS, QUICK_PAIRS
 from residua.answering.blocks import Layer
 from residua.linalg.matrices import Measure, project
 from residua.methods.dense import dense, dense_work
@@ -22,15 +21,9 @@ from residua.methods.effort import Account
 from residua.strategy.strategy import Strategy
 from residua.workload import Table, Workload
 
-BOUND_SHARE = 0.05  # of the work allowed, for the bound on all mechanisms
 COARSE_GAP = 2e-3  # that heavy matrices are solved to: what is left is half of it, and half of that in errors
 HEAVY = 1e11  # operations
 ENOUGH = 2e-3  # gap to all mechanisms at which blocks are left as they are
-
-
-def bound_effort(account: Account) -> tuple[float, float]:
-    """Work on a bound for all mechanisms (`quick_bound`), a small part of that allowed, and of its pairs."""
-    return BOUND_SHARE * account.allowed, BRIEF_PAIRS if account.brief else QUICK_PAIRS
 
 
 def partly(
@@ -44,11 +37,11 @@ def partly(
         return None
     for out in _left_out(strategy, work.attributes):
         asked = _averaged(work, out, strategy.measures)
-        taken = math.inf if asked is None else dense_work(asked)
+        taken = math.inf if asked is None else dense_work(asked, apart=False)  # blocks are answered together
         if asked is not None and taken <= account.left:
             account.spent += taken
             gap = max(tolerance, COARSE_GAP) if taken > HEAVY else tolerance
-            return _joined(draft, out, asked, dense(asked, gap, progress))
+            return _joined(draft, out, asked, dense(asked, gap, progress, apart=False))
     return None
 
 

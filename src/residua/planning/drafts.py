@@ -30,7 +30,6 @@ from residua.methods.dense import dense
 from residua.methods.draft import Draft, Progress
 from residua.methods.effort import Account, interruption
 from residua.methods.instalments import Renewal, instalments, triangular
-from residua.methods.partly import bound_effort
 from residua.methods.registry import auto, loss_draft, methods_for, residualplanner_plus, targets_draft
 from residua.methods.scales.loss import floor_of_loss
 from residua.methods.scales.priced import Loss, loss_at
@@ -332,7 +331,7 @@ def _finished(
     most = request.person.most_for_one(budget)
     lower = draft.lower_bound / (1.0 if objective == "loss" else bound_divisor(budget.law, most))
     uniform = None if draft.uniform_total is None else draft.uniform_total / float(allowed)
-    effort = bound_effort(request.account)
+    effort = request.account.for_bound
     certificate = certified(value, lower, draft.scope, objective)
     if not request.common:
         holds = request.whole and not unit.replacing and objective != "loss"
