@@ -20,8 +20,8 @@ from residua._manifests import array_of, whole
 from residua.answering.blocks import Measured, outer
 from residua.errors import FileFormatError, NotInSpan, WorkloadError
 from residua.linalg.classes import Classes, summed_over
-from residua.linalg.matrices import Measure, RowIndex
-from residua.workload import Combined, Factor, Table, TableRun
+from residua.linalg.matrices import Measure, RowIndex, occurring
+from residua.workload import Combined, Factor, Identity, Table, TableRun
 from residua.workload.tables import choices, without_totals
 from residua.workload.union import Order
 
@@ -123,15 +123,17 @@ class Estimator:
         for at in (at for at in range(len(classes)) if at not in kept):
             spread = spread * _weights(subsets[:, at], measures, classes[at], at, len(classes))
         along = [(1 + at, classes[at]) for at in kept if not classes[at].trivial]
-        for owner in np.unique(owners[owners >= 0]).tolist():
+        for owner in occurring(owners[owners >= 0]):
             here = np.flatnonzero(owners == owner)
             blocks = self._estimates.cells[owner][places[here]].reshape(len(here), *shape)
             for axis, own in along:
                 blocks = own.summed(blocks, axis)
+            if len(kept) < len(classes):
+                blocks = blocks * (spread if len(spread) in (1, len(here)) else spread[here])
             if len(here) == len(result):
-                result += blocks * spread
+                result += blocks
             else:
-                result[here] += blocks * (spread if len(spread) == 1 else spread[here])
+                result[here] += blocks
 
     def _joint(self, subsets: Subsets, sizes: Sequence[int]) -> Array:
         """Marginals of the one estimate of all cells that a product strategy gives.
@@ -175,7 +177,9 @@ class Estimator:
             for start in range(0, len(indices), step):
                 chosen = np.array(indices[start : start + step])
                 cells = self.marginals(tables.subsets[chosen], sizes)
-                yield chosen, apply_queries(cells, first.factors, leading=1).reshape(len(chosen), -1)
+                plain = all(isinstance(factor.queries, Identity) for factor in first.factors)
+                answers = cells if plain else apply_queries(cells, first.factors, leading=1)
+                yield chosen, answers.reshape(len(chosen), -1)
 
 
 def apply_queries(cells: Array, factors: Sequence[Factor], *, leading: int = 0) -> Array:
