@@ -157,6 +157,13 @@ def test_blocks_whose_dearest_cells_differ_cost_less_than_the_sum():
     assert replaced_cost([left, right]) == 18  # the first cell becomes the last
 
 
+@pytest.mark.parametrize("size", [Fraction(1, 10**30), Fraction(10**30)])
+def test_costs_are_added_up_as_precisely_where_they_are_tiny_or_huge(size):
+    rows = [[[3, 1, 0]], [[0, 2, 3]]]
+    found = [measured("gaussian", (), [3], [[0]], [own], [1 / size], [0]) for own in rows]
+    assert 9 * size <= added_cost(found) <= 9 * size * (1 + Fraction(1, 10**9))
+
+
 def test_as_many_blocks_and_cells_as_the_limits_say_are_added_up_together(monkeypatch):
     left = measured("gaussian", (), [3], [[0]], [[[3, 1, 0]]], [Fraction(1)], [0])
     right = measured("gaussian", (), [3], [[0]], [[[0, 2, 3]]], [Fraction(1)], [0])
