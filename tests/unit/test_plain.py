@@ -62,6 +62,7 @@ def test_a_plan_spends_its_budget_and_states_the_errors_of_dense_least_squares(n
     assert plan.certificate.scope == "all mechanisms"
     assert plan.certificate.gap < 1e-3
     rows, noise = measured_over_cells(plan)
+    assert 0.999 < np.max(np.sum(rows**2 / noise[:, None], axis=0)) < 1 + 1e-6
     inverse = np.linalg.pinv(rows / np.sqrt(noise)[:, None], rcond=1e-9)
     for table in work.groups():
         expected = np.sum((query_rows(table) @ inverse) ** 2, axis=1)
