@@ -49,7 +49,7 @@ def dense(work: Workload, tolerance: float, progress: Progress | None = None, *,
         strategy, spans = one_block(work, solution.strategy)
         return Draft(strategy, solution.lower, "all mechanisms", solution.upper, spans=spans)
     weight, factors = shared
-    share = tolerance / max(len(factors), 1) / 2
+    share = OWN_SHARE * tolerance / max(len(factors), 1)
     solutions = [_least_total_of(factor.queries, share, progress) for factor in factors]
     strategy, spans = _product(work, factors, [solution.strategy for solution in solutions], 1.0)
     lower = weight * math.prod(solution.lower for solution in solutions)
@@ -81,6 +81,7 @@ def _halves(work: Workload, sizes: Sequence[int]) -> tuple[Fold, list[Array]] | 
     return None if fold is None or len(known) < len(roots) else (fold, known)
 
 
+OWN_SHARE = 0.9  # of its part of the gap, for a factor: gaps of several multiply, and integers take some
 FOLDED_CELLS = 128  # up to which halves are not worth looking for
 EVALUATIONS = 7.0  # of a solver, typically, those on fewer cells included
 STARTED = 3.5  # the same of full rank, from product weights

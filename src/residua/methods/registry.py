@@ -59,13 +59,14 @@ def auto(
     widest = max((work.schema.sizes[at] for at in work.attributes), default=1)
     if work.invariant and not one_wide_product(work) and widest <= WIDEST:
         return querysmasher(work, tolerance, progress)
-    taken, optimum = dense_work(work, apart=apart), partial(dense, work, tolerance, progress, apart=apart)
+    taken, optimum = dense_work(work, apart=apart), partial(dense, work, progress=progress, apart=apart)
     levels = any(work.schema.attributes[at].levels for at in work.attributes)
     many = levels and widest > COMPARED_PLACES and taken > LIGHT_WORK  # their tree is quicker
     if common_product(work) is not None and taken < math.inf:
-        return optimum()
+        gap = max(tolerance, _affordable_gap(taken, account))
+        return replace(optimum(tolerance=gap), undone=tuple(account.undone))
     if not many and account.affords(taken, "the optimum over all joint cells"):
-        return optimum()
+        return optimum(tolerance=tolerance)
     if work.tables > MANY_TABLES:
         return querysmasher(work, tolerance, progress)
     blocks = partial(_brief if account.brief else _blocks, work, tolerance, progress, account)
@@ -74,10 +75,20 @@ def auto(
     ways: list[Way] = [partial(places, work, tolerance, progress)]
     if not many:
         return best_of(work, [*ways, blocks], proved=tolerance)
-    ways += [optimum] if taken <= account.left else []
+    ways += [partial(optimum, tolerance=tolerance)] if taken <= account.left else []
     return best_of(work, ways, [blocks], proved=max(tolerance, NEARLY))
 
 
+def _affordable_gap(taken: float, account: Account) -> float:
+    """The gap that one product, for which there is no other way, is solved to: coarse where it takes long."""
+    if taken <= account.left:
+        return 0.0
+    account.leave("a closer optimum over all joint cells")
+    return COARSE_GAP if taken <= MUCH * account.left else COARSEST_GAP
+
+
+COARSE_GAP, COARSEST_GAP = 2e-3, 1e-2
+MUCH = 4.0  # times the work that is left
 NEARLY = 1e-3  # gap of a plan for many places at which no other is tried
 
 
