@@ -138,6 +138,7 @@ SEARCHED_QUERIES = 50_000_000  # of a table that are gone through for the larges
 LOSS_NAMES = 2_000  # of a loss of one's own
 LOSS_BLOCKS = 20_000  # classes of blocks, each a variable of the conic solver
 MIXED_ENTRIES = 60_000_000  # of the matrices of plans that may be mixed: half a gigabyte
+REPLACED_CELLS = 400  # joint cells up to which plans weigh all pairs of them: a few seconds
 WHOLE_CELLS = 512  # of an attribute that is measured by one matrix beside the others
 
 # Plans

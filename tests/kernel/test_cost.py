@@ -288,6 +288,16 @@ def test_a_product_of_many_factors_is_compared_pair_by_pair_without_listing_its_
     assert dearest_pair(counts) == 2
 
 
+def test_all_pairs_of_one_matrix_are_compared(monkeypatch):
+    """However many pairs none outdoes, and in however many pieces."""
+    monkeypatch.setattr(measurement, "FRONT", 1)
+    monkeypatch.setattr(measurement, "CHUNK", 20)
+    matrix = np.random.default_rng(5).integers(-20, 20, (3, 9))
+    differences = matrix[:, :, None] - matrix[:, None, :]
+    assert dearest_pair(iter([matrix])) == (differences**2).sum(axis=0).max()
+    assert dearest_pair([matrix, np.eye(2, dtype=np.int64)]) >= (differences**2).sum(axis=0).max()
+
+
 def test_pairs_that_none_outdoes_are_found_among_many():
     generator = np.random.default_rng(3)
     matrices = [generator.integers(-20, 20, (3, 7)), generator.integers(-20, 20, (4, 5))]

@@ -56,12 +56,12 @@ def test_a_person_with_three_records_multiplies_every_variance_by_nine(one_way):
     assert "3 records" in three.explain()
 
 
-def test_replacing_a_record_doubles_the_variances_of_disjoint_counts():
+def test_replacing_a_record_doubles_the_variances_of_disjoint_counts_that_add_up_to_a_public_number():
     work = rs.table(SCHEMA, ["age"])
     plan = rs.plan(work, COST, unit=rs.Unit(neighbours="replace_one"), method="dense")
-    np.testing.assert_allclose(plan.variances(work), 2.0, rtol=1e-8)  # two cells change by one each
-    cells = work.count
-    assert plan.certificate.gap == pytest.approx(1 / (cells - 1))  # a mechanism may use the public number
+    cells = work.count  # two of which change by one each
+    np.testing.assert_allclose(plan.variances(work), 2.0 * (1 - 1 / cells), rtol=1e-3)
+    assert plan.certificate.gap < 1e-3
 
 
 def test_a_total_is_free_when_records_are_replaced():

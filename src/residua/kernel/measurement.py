@@ -246,8 +246,12 @@ def dearest_pair(matrices: Iterable[Integers]) -> int:
 
     Of two cells `i` and `j` it is `a + b - 2 g` with `a` and `b` the squared lengths of their columns and `g`
     the product of these, and all three are products over the factors. So only such triples of a factor matter
-    that no other outdoes in `a`, `b` and `-g`, or in `a`, `b` and `g`: the longest column with itself.
+    that no other outdoes in `a`, `b` and `-g`, or in `a`, `b` and `g`: the longest column with itself. Of one
+    factor all pairs are compared.
     """
+    matrices = tuple(matrices)
+    if len(matrices) == 1:
+        return _farthest(matrices[0])
     front, longest = np.ones((1, 3), dtype=object), 1
     for matrix in matrices:
         own, length = _front(matrix), matrix_cost("gaussian", matrix)
@@ -256,6 +260,14 @@ def dearest_pair(matrices: Iterable[Integers]) -> int:
         front = _undominated((ours[:, None] * theirs[None]).reshape(-1, 3))
         longest *= length
     return max(int(a + b - 2 * g) for a, b, g in front)
+
+
+def _farthest(matrix: Integers) -> int:
+    """Largest squared distance of two columns of a matrix."""
+    lengths = column_costs("gaussian", matrix)
+    step = max(1, CHUNK // len(lengths))
+    parts = [slice(start, start + step) for start in range(0, len(lengths), step)]
+    return max(int((lengths[part, None] + lengths - 2 * gram_rows(matrix, part)).max()) for part in parts)
 
 
 def _front(matrix: Integers) -> Whole:

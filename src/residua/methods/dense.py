@@ -104,7 +104,7 @@ def _beside_plain(plain: Plain, tolerance: float, progress: Progress | None) -> 
     solution.require(tolerance, f"the solver for {what}")
     strategy, numbers = plain.strategy(dict(zip(asked, solution.strategies, strict=True)))
     spans = {
-        number: independent_integers(_joint_integer_rows(own, plain.others), len(matrix))
+        number: independent_integers(joint_integer_rows(own, plain.others), len(matrix))
         for number, own, matrix in zip(numbers, asked.values(), solution.strategies, strict=True)
         if len(matrix) < plain.joint
     }
@@ -165,11 +165,11 @@ def one_block(work: Workload, matrix: Array) -> tuple[Strategy, Spans]:
     sizes = tuple(work.schema.sizes[at] for at in work.attributes)
     shape = Placed(work.attributes, Shape.independent(sizes, matrix))
     partial, own = len(matrix) < math.prod(sizes), work.attributes
-    spans = {0: independent_integers(_joint_integer_rows(work, own), len(matrix))} if partial else {}
+    spans = {0: independent_integers(joint_integer_rows(work, own), len(matrix))} if partial else {}
     return of_blocks(work.schema.sizes, [([shape], 1.0)]), spans
 
 
-def _joint_integer_rows(work: Workload, attributes: Sequence[int]) -> Integers | None:
+def joint_integer_rows(work: Workload, attributes: Sequence[int]) -> Integers | None:
     """Integer rows over the joint cells of attributes that span what the workload asks, or None."""
     rows = []
     for group in work.groups():

@@ -38,6 +38,7 @@ class Draft:
     `prices` has, for each part of a workload with targets, one number per table (a group has one): its share
     of the price, all adding up to 1. To first order, allowing a table's queries `1 + e` times the variance
     saves `e * share` of the cost (claim G-003). `undone` says what was not tried for want of effort.
+    `for_person` is a bound for all mechanisms at a person's cost of 1, where the draft was made for that.
     """
 
     strategy: Strategy
@@ -49,6 +50,7 @@ class Draft:
     prices: tuple[Array, ...] = ()
     undone: tuple[str, ...] = ()
     everywhere: float = 0.0
+    for_person: float = 0.0
 
     def total(self, work: Workload) -> float:
         """Total weighted variance of its strategy."""

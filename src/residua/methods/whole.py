@@ -13,8 +13,10 @@ from dataclasses import replace
 import numpy as np
 
 from residua._arrays import Array
+from residua._limits import WHOLE_CELLS
 from residua.answering.blocks import Layer, Shape
-from residua.linalg.matrices import pseudo_inverse
+from residua.linalg.matrices import independent_rows, pseudo_inverse
+from residua.methods.blocks import Optimal
 from residua.methods.draft import Draft
 from residua.workload import Table, TableRun, Workload
 
@@ -96,3 +98,13 @@ def _lifted(layer: Layer, at: int, number: int) -> Iterator[Layer]:
             costs=layer.costs[rows],
             noise=layer.noise[rows],
         )
+
+
+def wholes(work: Workload, at: int, gap: float) -> Iterator[Array]:
+    """Square matrices by which an attribute may be kept whole; none where it has many cells."""
+    size = work.schema.sizes[at]
+    if size <= WHOLE_CELLS:
+        yield np.eye(size)
+        asked = independent_rows(demand(work, at))
+        if len(asked) == size:
+            yield Optimal().solve(asked, (size,), (0,), gap, "an attribute").strategy

@@ -11,30 +11,28 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import partial
 
-import numpy as np
 from numpy.typing import ArrayLike
 
-from residua._arrays import Array
-from residua._limits import COUNTED_CELLS, WHOLE_CELLS
+from residua._limits import COUNTED_CELLS
 from residua._text import short
 from residua.accuracy.figures import Figures, Fitness, Totals, certified, fitness_of, totals_of
 from residua.accuracy.targets import Asked, Targets, asked_of, largest_ratio, ratios_of, weighted_caps
 from residua.bounds import quick_bound
 from residua.errors import BudgetError, Infeasible, WorkloadError
 from residua.kernel.cost import refuse_dropped
-from residua.linalg.matrices import independent_rows, threads_for
+from residua.linalg.matrices import threads_for
 from residua.methods.baselines import plain_cells
-from residua.methods.blocks import Optimal
 from residua.methods.coarsening import coarse_workload, coarsened_draft
 from residua.methods.dense import dense
 from residua.methods.draft import Draft, Progress
 from residua.methods.effort import Account, interruption
 from residua.methods.instalments import Renewal, instalments, triangular
 from residua.methods.registry import auto, loss_draft, methods_for, residualplanner_plus, targets_draft
+from residua.methods.replaced import replaced_drafts
 from residua.methods.scales.loss import floor_of_loss
 from residua.methods.scales.priced import Loss, loss_at
 from residua.methods.scales.targets import floor_of_mean
-from residua.methods.whole import demand, whole_draft
+from residua.methods.whole import whole_draft, wholes
 from residua.planning.people import Floor, person_certificate
 from residua.plans import Plan
 from residua.privacy import Budget, Unit, privacy_cost
@@ -125,6 +123,8 @@ def total_drafts(request: Request, budget: Budget) -> Iterator[Draft]:
     yield draft
     if request.method == "auto" and budget.law == "laplace":
         yield from _plain_cells(request, budget, draft)
+    if request.unit.replacing and budget.law == "gaussian" and request.over is None and not request.tied:
+        yield from replaced_drafts(work, request.unit, request.method, draft, request.gap)
     if not person.caps:
         return
     if not draft.strategy.nested:
@@ -133,7 +133,7 @@ def total_drafts(request: Request, budget: Budget) -> Iterator[Draft]:
     for cap in person.caps if request.method == "auto" and not request.tied else ():
         if request.over not in (None, cap.attribute):
             continue
-        for rows in _wholes(work, cap.attribute, request.gap):
+        for rows in wholes(work, cap.attribute, request.gap):
             found = whole_draft(
                 work, cap.attribute, rows, lambda own: total_draft(replace(plain, work=own), budget, "auto")
             )
@@ -155,16 +155,6 @@ def _plain_cells(request: Request, budget: Budget, draft: Draft) -> Iterator[Dra
             yield total_draft(request, budget, "identity")
         else:
             yield plain_cells(work, budget.law, (draft.lower_bound, draft.scope))
-
-
-def _wholes(work: Workload, at: int, gap: float) -> Iterator[Array]:
-    """Square matrices by which an attribute may be kept whole; none where it has many cells."""
-    size = work.schema.sizes[at]
-    if size <= WHOLE_CELLS:
-        yield np.eye(size)
-        asked = independent_rows(demand(work, at))
-        if len(asked) == size:
-            yield Optimal().solve(asked, (size,), (0,), gap, "an attribute").strategy
 
 
 def needed(budget: object) -> Budget:
@@ -337,7 +327,7 @@ def _finished(
         holds = request.whole and not unit.replacing and objective != "loss"
         floor = floor or (lambda least: least(work))
         certificate = person_certificate(
-            certificate, value, floor, request.person, budget, effort, holds=holds
+            certificate, value, floor, request.person, budget, effort, draft.for_person, holds=holds
         )
         uniform = None
     elif lower > 0 and draft.scope == "this block structure":

@@ -25,16 +25,18 @@ def person_certificate(
     person: Person,
     budget: Budget,
     effort: tuple[float, float],
+    solved: float = 0.0,
     *,
     holds: bool,
 ) -> Certificate:
     """The certificate for this person.
 
     `stated` is the one for adding or removing one whole record; if that `holds` for what a person can change
-    too, it is kept where it says more.
+    too, it is kept where it says more. `solved` is a bound at a person's cost of 1 that is known already.
     """
     divisor = bound_divisor(budget.law, person.allowance(budget))
-    known = min(floor(lambda work: person_bound(work, person, *effort) / divisor), value)
+    known = floor(lambda work: max(solved * person.alike**2, person_bound(work, person, *effort)) / divisor)
+    known = min(known, value)
     if holds and stated.lower_bound > known:
         narrow = stated.scope == "this block structure" and known > 0
         return replace(stated, everywhere=known if narrow else None)
