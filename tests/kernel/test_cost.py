@@ -180,6 +180,22 @@ def test_as_many_blocks_and_cells_as_the_limits_say_are_added_up_together(monkey
     assert added_cost([left, right]) == 9
 
 
+def test_attributes_that_others_are_made_of_are_looked_at_where_they_have_as_many_cells_as_the_limit():
+    made = measured("gaussian", (TIED,), [3], [[0]], [[[4, 3, 3]]], [Fraction(1)], [0])
+    found = [made, measured("gaussian", (), [3], [[0]], [[[2, 4, 1]]], [Fraction(1)], [0])]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(cost, "OWN", TIED.cells)
+        assert added_cost(found) == true_cost(found, replaced=False) == 25
+        patch.setattr(cost, "OWN", TIED.cells - 1)
+        assert added_cost(found) == 32
+
+
+def test_a_block_on_two_cells_costs_a_pair_that_agrees_on_them_nothing():
+    two = measured("gaussian", (), [2], [[0]], [[[1, 0]]], [Fraction(1)], [0])
+    four = measured("gaussian", (), [2, 2], [[0, 1]], [[[3, -3, 0, 0]]], [Fraction(1)], [0])
+    assert replaced_cost([two, four]) == 36
+
+
 def test_blocks_beyond_the_limit_are_added_up_in_clusters():
     """Two attributes fit, four do not: the dearest cells of each two are those of all."""
     generator = np.random.default_rng(5)
