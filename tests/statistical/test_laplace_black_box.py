@@ -28,7 +28,7 @@ import residua as rs
 from residua.errors import BudgetError
 from residua.kernel import measurement, measuring
 from residua.noise import DiscreteLaplace
-from residua.strategy import batches
+from residua.strategy import strategy as strategies
 
 ALARM = 1e-6
 MISSED = 1e-3
@@ -236,7 +236,7 @@ def test_blocks_whose_largest_cost_is_taken_for_their_sum_are_rejected(name, eps
 
 @pytest.mark.parametrize("epsilon", REPEATS)
 def test_a_sensitivity_that_is_the_largest_entry_is_rejected(epsilon, monkeypatch):
-    monkeypatch.setattr(batches, "matrix_cost", lambda law, matrix: int(np.abs(matrix).max()))
+    monkeypatch.setattr(strategies, "matrix_cost", lambda law, matrix: int(np.abs(matrix).max()))
     attack = Attack(unguarded(planned("tree", epsilon), monkeypatch), epsilon)
     assert attack.rejects(*attack.found(seed=31))
 
