@@ -11,6 +11,7 @@ import residua as rs
 from residua.methods.brief import brief
 from residua.methods.dense import _few_integer_rows, dense, dense_work
 from residua.methods.effort import DECOMPOSED, EFFORTS, Account
+from residua.methods.registry import auto
 from residua.methods.smasher import smasher
 from residua.solve import cells
 
@@ -187,3 +188,21 @@ def test_rows_that_span_ranges_are_no_more_than_cells() -> None:
     assert few is not None
     assert few.shape == (9, 18)
     assert np.linalg.matrix_rank(np.concatenate([few, rows])) == 9
+
+
+def test_one_product_is_solved_as_closely_as_there_is_work_for_and_says_so() -> None:
+    work = rs.table(rs.Schema.of_sizes([200]), a0=rs.prefix)
+    whole, some = auto(work, 1e-5), auto(work, 1e-5, account=Account(1e8))
+    assert not whole.undone
+    assert some.undone == ("a closer optimum over all joint cells",)
+    assert some.total(work) <= some.lower_bound * 1.011
+    assert whole.total(work) <= some.total(work) * (1 + 1e-9)
+
+
+def test_many_places_are_planned_on_their_tree_before_any_matrix() -> None:
+    rows = [(f"s{leaf % 7}", f"t{leaf}") for leaf in range(400)]
+    schema = rs.Schema(place=rs.Hierarchy(("state", "tract"), rows), sex=rs.Categorical("F", "M"))
+    work = rs.levels(schema, "place", ["sex"])
+    plan = rs.plan(work, rs.privacy_cost(1))
+    assert plan.strategy.nested
+    assert plan.certificate.everywhere_gap < 2e-3
