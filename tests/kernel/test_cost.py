@@ -228,6 +228,26 @@ def test_blocks_join_a_cluster_while_it_has_room():
         assert parts < added_cost(found)
 
 
+def test_tables_go_to_the_first_of_the_last_clusters_that_has_room_the_largest_first(monkeypatch):
+    places = {(0,): (3,), (5,): (4,), (3, 4): (2, 3), (0, 1): (3, 3), (1, 2): (3, 3), (0, 2): (3, 3)}
+    tables = {key: np.zeros(shape, dtype=np.int64) for key, shape in places.items()}
+
+    def clusters(**limits):
+        with monkeypatch.context() as patch:
+            for name, limit in {"TOGETHER": 1, **limits}.items():
+                patch.setattr(cost, name, limit)
+            return [[*own] for own in cost._clusters(tables)]
+
+    three, rest = [(0, 1), (0, 2), (1, 2), (0,)], [(3, 4), (5,)]
+    assert clusters(CLUSTER=27) == clusters(APART=27 * 6) == clusters(APART=27 * 6 + 5) == [three, rest]
+    assert clusters(CLUSTER=26) == [[(0, 1), (0,)], [(0, 2)], [(1, 2)], rest]
+    assert clusters(CLUSTER=27, LOOKED_AT=1) == [three[:-1], rest, [(0,)]]
+    assert clusters(CLUSTER=27, LOOKED_AT=2) == [three, rest]
+    together = 27 * 6 * 4 * len(tables)
+    assert clusters(CLUSTER=27, TOGETHER=together) == [[*tables]]
+    assert clusters(CLUSTER=27, TOGETHER=together - 1) == [three, rest]
+
+
 def test_thousands_of_blocks_are_bounded_one_by_one():
     many = cost.MOST_BLOCKS + 1
     rows = [[at] for at in range(many)]
