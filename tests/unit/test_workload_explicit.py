@@ -114,3 +114,13 @@ def test_a_gram_that_overflows_is_refused() -> None:
 
 def test_queries_are_worded_by_number() -> None:
     assert Explicit((2,), np.eye(2)).describe(1, ["a"], []) == "query 1"
+
+
+def test_the_root_of_listed_queries_is_found_once_and_cannot_be_changed():
+    queries = Explicit(
+        (3,), np.array([[1.0, 2.0, 0.0], [0.0, 1.0, 1.0], [1.0, 3.0, 1.0]]), np.array([1.0, 2, 3])
+    )
+    root = queries.root()
+    assert root is queries.root()
+    assert np.allclose(root.T @ root, queries.gram())
+    assert not root.flags.writeable

@@ -181,8 +181,11 @@ def product_dual(work: Workload) -> float:
     problem, wide = _posed(work, PAIR_WORK, PAIR_SHARED)
     with threads_for(problem.structure.shared):
         uniform = [np.full(size, 1.0 / size) for size in problem.structure.sizes]
-        values = [_root_at(problem, wide, weights) for weights in (uniform, _Search(problem).best(uniform))]
-    found = (max(values) * (1 - ROUNDING)) ** 2
+        search = _Search(problem)
+        best = search.best(uniform)
+        if wide or not search.value:
+            search.value = max(_root_at(problem, wide, weights) for weights in (uniform, best))
+    found = (search.value * (1 - ROUNDING)) ** 2
     if wide:
         with suppress(Infeasible):
             found = max(found, wide_dual(work, Asked(work), WIDE_WORK))
@@ -229,13 +232,16 @@ def product_dual_or_nothing(work: Workload) -> float:
 
 
 class _Search:
-    """Quasi-Newton steps on the logarithms of the weights of each kind of attribute."""
+    """Quasi-Newton steps on the logarithms of the weights of each kind of attribute.
+
+    `value` is the largest root that was seen.
+    """
 
     def __init__(self, problem: Problem) -> None:
         self._problem = problem
         self._ends = np.cumsum(problem.structure.sizes)[:-1]
         self._counts = problem.structure.attributes()
-        self._value = 0.0
+        self.value = 0.0
         self._best: list[Array] = []
 
     def best(self, start: list[Array]) -> list[Array]:
@@ -252,8 +258,8 @@ class _Search:
         """Minus the logarithm of the root under weights scaled to sum 1, and its slope."""
         weights = [_scaled(part) for part in np.split(logs, self._ends)]
         found = Evaluation(self._problem, [Axis.of(part) for part in weights])
-        if found.value > self._value:
-            self._value, self._best = found.value, weights
+        if found.value > self.value:
+            self.value, self._best = found.value, weights
         slopes = [
             0.5 * (count * part - traces / found.value)
             for part, traces, count in zip(weights, found.traces(), self._counts, strict=True)

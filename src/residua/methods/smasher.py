@@ -194,6 +194,8 @@ def weighted_roles(total: BlockSum) -> list[int]:
 
 FILLS = (0.03, 0.003, 0.0003)  # of a typical query, in every direction: less and less
 LAST_FILL = 3e-5  # of the plan itself: what keeps every direction measurable
+SMALL_BLOCK = 20_000  # entries of the rows of a block that is solved in milliseconds
+LARGE_GAP = 1e-3  # to which others are
 STEPS = 60  # with each filling
 HEAVY_STEPS = 30
 
@@ -242,9 +244,11 @@ def _assembled(
         shapes, spans = list(draft.strategy.shapes), dict(draft.spans)
         layers = [(layer, layer.costs * math.sqrt(draft.value or 0.0)) for layer in draft.strategy.layers]
     for pattern, blocks, scales, root, start in total.touched(exact, found.moved, LAST_FILL):
+        # Nothing is proved of blocks by themselves, and what larger ones could gain is a part of this.
+        gap = tolerance if root.size <= SMALL_BLOCK else max(tolerance, LARGE_GAP)
         with threads_for(len(root)):
-            solution = solve_cells(root, tolerance, start)
-        solution.require(tolerance, f"a block of {root.shape[1]:,} cells")
+            solution = solve_cells(root, gap, start)
+        solution.require(gap, f"a block of {root.shape[1]:,} cells")
         roots = np.sqrt(scales) * math.sqrt(solution.upper)
         subsets = np.array(blocks, dtype=np.int32).reshape(len(blocks), len(pattern.sizes))
         layout = (tuple(range(len(pattern.sizes))),) if pattern.sizes else ()

@@ -20,6 +20,7 @@ from residua.errors import NotConverged
 BOUNDARY = 0.99  # how much of the way to the boundary a step may go
 LAST_TARGET = 0.05  # mu ends where it explains this fraction of the wanted gap
 INNER_STEPS = 200
+ROUGH, ROUGH_STEPS = 1e-3, 20  # a wide gap does not need directions to many digits
 INNER_DECREASE = 1e-4  # of the squared preconditioned residual
 
 
@@ -31,12 +32,14 @@ def newton_steps(
     tolerance: float,
     keep_going: Callable[[], bool],
     pieces: Sequence[int] = (),
+    inner: int = INNER_STEPS,
 ) -> None:
     """Walk from `start` (positive weights) towards the optimum, showing every point to `look`.
 
     `look` returns the landscape at given weights and remembers the best bracket; `gap` is the relative
     gap at the start, `tolerance` the wanted one; `keep_going` is asked after every step. With `pieces`,
     consecutive weights in so many each are held to a sum of 1, and `price` is only what they are worth.
+    Each step takes at most `inner` products with the second derivative.
     """
     sums = _Sums(pieces)
     value = float(price @ start)
@@ -45,7 +48,7 @@ def newton_steps(
     slack = target / weights
     seen = look(weights)
     while keep_going():
-        step = _direction(seen, weights, slack, seen.slopes - price + target / weights, sums)
+        step = _direction(seen, weights, slack, seen.slopes - price + target / weights, sums, inner)
         slack_step = (target - slack * (weights + step)) / weights
         length, slack_length = longest_step(weights, step), longest_step(slack, slack_step)
         weights = weights + length * step
@@ -151,7 +154,8 @@ class Search(Bracketed):
     def newton(self, weights: Array, price: Array | None = None, pieces: Sequence[int] = ()) -> None:
         """Newton steps from these weights until the gap is reached or no step helps any more."""
         price = np.ones(len(weights)) if price is None else price
-        newton_steps(self.look, weights, price, self.gap, self.tolerance, self.keep_going, pieces)
+        inner = INNER_STEPS if self.tolerance < ROUGH else ROUGH_STEPS
+        newton_steps(self.look, weights, price, self.gap, self.tolerance, self.keep_going, pieces, inner)
 
     @property
     def evaluations(self) -> int:  # type: ignore[override]
@@ -198,7 +202,9 @@ class _Sums:
         return scaled - preconditioner * means[self.whose]
 
 
-def _direction(seen: LogLandscape, weights: Array, slack: Array, residual: Array, sums: _Sums) -> Array:
+def _direction(
+    seen: LogLandscape, weights: Array, slack: Array, residual: Array, sums: _Sums, inner: int
+) -> Array:
     """Solve (Hessian + diag(slack / weights)) d = residual by preconditioned conjugate gradients."""
     pull = slack / weights
     preconditioner = 1.0 / (seen.hessian_diagonal() + pull)
@@ -206,7 +212,7 @@ def _direction(seen: LogLandscape, weights: Array, slack: Array, residual: Array
         lambda direction: seen.hessian_times(direction) + pull * direction,
         residual,
         lambda left: sums.scaled(preconditioner, left),
-        INNER_STEPS,
+        inner,
     )
 
 

@@ -40,6 +40,7 @@ class Explicit(Queries):
     family: str | None = None
     adds: Labels = None
     _digest: bytes = field(init=False)
+    _root: list[Array] = field(init=False, default_factory=list)
 
     kind = "linear"
 
@@ -102,6 +103,14 @@ class Explicit(Queries):
     def matrix(self) -> Array:
         """The rows as they are held, read-only."""
         return self.values
+
+    def root(self) -> Array:
+        """Found once and held, read-only: planning asks for it many times."""
+        if not self._root:
+            root = np.array(super(Explicit, self).root())
+            root.flags.writeable = False
+            self._root.append(root)
+        return self._root[0]
 
     def rows_at(self, indices: AnyArray) -> Array:
         return np.asarray(self.values[indices])
