@@ -240,6 +240,7 @@ def test_tables_go_to_the_first_of_the_last_clusters_that_has_room_the_largest_f
 
     three, rest = [(0, 1), (0, 2), (1, 2), (0,)], [(3, 4), (5,)]
     assert clusters(CLUSTER=27) == clusters(APART=27 * 6) == clusters(APART=27 * 6 + 5) == [three, rest]
+    assert clusters(CLUSTER=36) == [three, rest]
     assert clusters(CLUSTER=26) == [[(0, 1), (0,)], [(0, 2)], [(1, 2)], rest]
     assert clusters(CLUSTER=27, LOOKED_AT=1) == [three[:-1], rest, [(0,)]]
     assert clusters(CLUSTER=27, LOOKED_AT=2) == [three, rest]
