@@ -7,10 +7,11 @@ slopes (S-011) do, from rows that need not be independent, and each is one decom
 
 import math
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 
-from residua._arrays import Array
+from residua._arrays import Array, Indices
 from residua.linalg.matrices import independent_rows
 from residua.solve.cells import solve_cells
 from residua.solve.newton import longest_step
@@ -122,12 +123,19 @@ def settled(rows: Array, start: Array | None, gap: float) -> Slopes:
     return Slopes(trace, half, all_weights, steps * FLOPS * float(count) ** 2 * cells)
 
 
+@lru_cache
+def _pairs(count: int) -> tuple[Indices, Indices]:
+    """Every two of so many, each pair once."""
+    return np.triu_indices(count)
+
+
 def _newton(weights: Array, slopes: Array, directions: Array, scales: Array, target: float) -> Array:
     """Weights after a step along `w_i z_i = target` (S-005), short of the boundary."""
-    one, two = np.triu_indices(len(scales))
-    squares = directions[one] * directions[two]
+    one, two = _pairs(len(scales))
     coupling = np.where(one == two, 1.0, 2.0) / (scales[one] * scales[two] * (scales[one] + scales[two]))
-    hessian = (squares * (coupling / scales.sum())[:, None]).T @ squares + 0.5 * np.outer(slopes, slopes)
+    squares = directions[one] * directions[two]
+    squares *= np.sqrt(coupling / scales.sum())[:, None]
+    hessian = squares.T @ squares + 0.5 * np.outer(slopes, slopes)
     slack = np.maximum(1 - slopes, target / weights)
     hessian[np.diag_indices(len(weights))] += slack / weights
     step = np.linalg.solve(hessian, slopes - 1 + target / weights)
