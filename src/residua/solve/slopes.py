@@ -138,5 +138,5 @@ def _newton(weights: Array, slopes: Array, directions: Array, scales: Array, tar
     hessian = squares.T @ squares + 0.5 * np.outer(slopes, slopes)
     slack = np.maximum(1 - slopes, target / weights)
     hessian[np.diag_indices(len(weights))] += slack / weights
-    step = np.linalg.solve(hessian, slopes - 1 + target / weights)
+    step: Array = np.asarray(np.linalg.solve(hessian, slopes - 1 + target / weights), dtype=np.float64)
     return np.asarray(weights + longest_step(weights, step) * step)
