@@ -1,5 +1,6 @@
 """Quasi-Newton steps downhill over numbers between bounds (projected L-BFGS), in numpy alone."""
 
+import math
 from collections import deque
 from collections.abc import Callable
 
@@ -74,7 +75,7 @@ class _Curvature:
     def learn(self, moved: Array, bent: Array) -> None:
         """Remember a step, unless it shows no curvature."""
         product = float(np.vdot(moved, bent))
-        if product <= 1e-10 * float(np.linalg.norm(moved) * np.linalg.norm(bent)):
+        if product <= 1e-10 * math.sqrt(float(np.vdot(moved, moved)) * float(np.vdot(bent, bent))):
             return
         place = self.order.pop(0) if len(self.order) == REMEMBERED else len(self.order)
         self.order.append(place)

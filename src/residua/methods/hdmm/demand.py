@@ -154,10 +154,10 @@ class Chain:
         """The rows, (k, cells in line), times the gram, in O(k cells) steps (claim H-013)."""
         behind = rows * self.after
         total = behind.sum(axis=1, keepdims=True)
-        np.cumsum(behind, axis=1, out=behind)
+        behind.cumsum(axis=1, out=behind)
         np.subtract(total, behind, out=behind)
         behind *= self.before
-        ahead = np.cumsum(rows * self.before, axis=1)
+        ahead = (rows * self.before).cumsum(axis=1)
         ahead *= self.after
         ahead += behind
         return ahead

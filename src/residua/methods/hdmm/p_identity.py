@@ -214,9 +214,11 @@ def evaluated(
     p = len(weights)
     sums = 1.0 + weights.sum(axis=0)
     # By its inverse: (p, p) is small, and of eigenvalues of at least 1.
-    lifted = np.linalg.inv(np.eye(p) + weights @ weights.T) @ weights
+    square = weights @ weights.T
+    square.flat[:: p + 1] += 1.0
+    lifted = np.linalg.inv(square) @ weights
     through = times(lifted * sums) if times is not None and p else (lifted * sums) @ gram
-    own = sums * np.diagonal(gram) - np.einsum("ki,ki->i", weights, through)
+    own = sums * gram.diagonal() - np.einsum("ki,ki->i", weights, through)
     through *= sums
     gradient = (through @ weights.T) @ lifted
     gradient -= through
