@@ -95,6 +95,15 @@ def test_two_batches_share_what_both_count_by_classes(silent):
     assert values[0].tolist() == values[2].tolist() == [[1, 2, 2]]
 
 
+def test_classes_of_cells_that_records_are_shared_out_among_are_counted_last():
+    plain = JointClasses.of_one(2, Classes.of([0, 0, 1, 1]))
+    halves = measurement([[2]], (2,), (np.eye(2),), [10], [0], derived=(plain,))
+    batches = [CLASSES, halves]
+    assert [*measuring._derived(batches, (1, 1, 1))] == [TIED, plain]
+    assert [*measuring._derived(batches, (2, 1, 1))] == [plain, TIED]
+    assert [*measuring._derived(batches, (2, 1, 3))] == [TIED, plain]
+
+
 def test_noise_is_that_of_the_seed_and_of_each_blocks_own_law():
     plan = Stated([replace(ONES, parameters=(Fraction(1, 10**9), Fraction(10**12)))])
     [values], _ = measured(plan)
