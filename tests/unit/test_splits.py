@@ -8,6 +8,7 @@ import pytest
 from numpy.typing import NDArray
 
 import residua as rs
+from residua.bounds import product_dual_or_nothing
 from residua.decompose import gather
 from residua.linalg.matrices import spread
 from residua.methods.blocks import querysmasher
@@ -126,6 +127,19 @@ def test_a_search_over_splits_ends_where_its_work_is_done() -> None:
     assert left == math.inf or left > 0
     assert total.work > 0
     assert np.array_equal(polished(total, free, {}, first, 0.0, None), first)
+
+
+def test_the_bound_is_the_same_from_wherever_it_is_searched_for() -> None:
+    work = rs.all_tables(rs.Schema.of_sizes([3, 4, 5, 6]), 2, rs.affine)
+    kinds = [0, 1, 2, 3]
+    free = FreeTables(work.groups(), kinds)
+    total = BlockSum(gather((), kinds, free.blocks), work.schema.sizes, free)
+    assert total.attribute_weights() == {}
+    reweighted(total, free, {}, math.inf, None)
+    near = total.attribute_weights()
+    assert sorted(near) == kinds
+    assert all(own.sum() == pytest.approx(1) and len(own) == at + 3 for at, own in near.items())
+    assert product_dual_or_nothing(work, near) == pytest.approx(rs.bounds.product_dual(work), rel=1e-4)
 
 
 def test_without_moves_the_sum_of_blocks_is_that_of_querysmasher() -> None:

@@ -1,7 +1,7 @@
 """The trace of a square root under product weights, from below, and its slopes (claims B-006 and B-007)."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import chain
@@ -178,13 +178,21 @@ def product_dual(work: Workload) -> float:
     (8.9, 9.0)
     """
     refuse_other(work)
+    return _searched(work, {})
+
+
+def _searched(work: Workload, near: Mapping[int, Array]) -> float:
+    """The same, from weights of some attributes that may be near the best; the others' are equal at first."""
     problem, wide = _posed(work, PAIR_WORK, PAIR_SHARED)
     with threads_for(problem.structure.shared):
-        uniform = [np.full(size, 1.0 / size) for size in problem.structure.sizes]
+        start = [np.full(size, 1.0 / size) for size in problem.structure.sizes]
+        for at, role in reversed(list(enumerate(problem.structure.roles))):
+            if at in near:
+                start[role] = _scaled(np.log(near[at] + LEAST_WEIGHT))
         search = _Search(problem)
-        best = search.best(uniform)
+        best = search.best(start)
         if wide or not search.value:
-            search.value = max(_root_at(problem, wide, weights) for weights in (uniform, best))
+            search.value = max(_root_at(problem, wide, weights) for weights in (start, best))
     found = (search.value * (1 - ROUNDING)) ** 2
     if wide:
         with suppress(Infeasible):
@@ -223,10 +231,10 @@ def _root_at(problem: Problem, wide: Sequence[Table | TableRun], weights: Sequen
     return Evaluation(problem, axes).value + _wide_roots(wide, problem.structure.roles, axes)
 
 
-def product_dual_or_nothing(work: Workload) -> float:
-    """The bound where it can be had, otherwise 0, which is a bound too."""
+def product_dual_or_nothing(work: Workload, near: Mapping[int, Array] | None = None) -> float:
+    """The bound where it can be had, from weights `near` the best; otherwise 0, which is a bound too."""
     try:
-        return product_dual(work)
+        return _searched(work, near or {})
     except Infeasible:
         return 0.0
 

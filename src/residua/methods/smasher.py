@@ -260,13 +260,17 @@ def _assembled(
         layers.append((Layer(subsets, layout, numbers, roots, roots), roots))
     mechanism = with_best_noise(Domain(sizes, measures), shapes, layers)
     value = math.fsum(mechanism.totals(part)[0] for part in work.parts)
-    return Draft(mechanism, _lower_bound(work), "all mechanisms", value, spans=spans)
+    lower = _lower_bound(work, total.attribute_weights())
+    return Draft(mechanism, lower, "all mechanisms", value, spans=spans)
 
 
-def _lower_bound(work: Workload) -> float:
-    """The best bound for all mechanisms that takes seconds; 0 where there is none."""
+def _lower_bound(work: Workload, near: Mapping[int, Array]) -> float:
+    """The best bound for all mechanisms that takes seconds; 0 where there is none.
+
+    It is searched for from weights of attributes `near` the best.
+    """
     cells = math.prod(work.schema.sizes[at] for at in work.attributes)
-    return max(product_dual_or_nothing(work), svd_or_nothing(work) if cells <= BOUND_CELLS else 0.0)
+    return max(product_dual_or_nothing(work, near), svd_or_nothing(work) if cells <= BOUND_CELLS else 0.0)
 
 
 def _untouched(

@@ -124,6 +124,19 @@ class BlockSum:
                 start = self._starts.get((pattern.key, same[0]))
                 yield pattern, [pattern.blocks[at] for at in same], pattern.scales[same], root, start
 
+    def attribute_weights(self) -> dict[int, Array]:
+        """For attributes in blocks of pairs the mean of the weights that their cells have there."""
+        found: dict[int, Array] = {}
+        for pattern in self.patterns if self.free is not None else ():
+            for at, block in enumerate(pattern.blocks) if len(pattern.sizes) == 2 else ():
+                weights = self._starts.get((pattern.key, at), self._starts.get((pattern.key, 0)))
+                if weights is None:
+                    continue
+                for place, attribute in enumerate(block):
+                    own = weights.reshape(pattern.sizes).sum(axis=1 - place)
+                    found[attribute] = found.get(attribute, np.zeros(len(own))) + own
+        return {attribute: own / own.sum() for attribute, own in found.items()}
+
     def solve(
         self, name: object, rows: Array, gap: float = INNER_GAP, solver: Solver = slopes_of
     ) -> tuple[float, Array]:
