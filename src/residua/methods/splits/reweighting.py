@@ -66,7 +66,7 @@ REMEMBERED = 20  # steps whose curvature is known
 DECREASE = 1e-4  # of what the slope promises, for a step to be taken
 DOUBT = 1e-9  # of the sum: how well blocks are solved
 SHORTEST = 0.01  # fraction of a step below which the search ends
-LEAST_GAIN = 1e-6  # of the sum, over the last five steps
+LEAST_GAIN = 1e-4  # of the sum, over the last five steps
 
 
 Look = Callable[[Array], Majorant | None]
