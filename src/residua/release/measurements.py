@@ -20,7 +20,7 @@ from residua.strategy.joining import fitted
 from residua.strategy.strategy import Strategy
 from residua.version import __version__
 
-NUMBERS_AT_ONCE = 2**22  # that are put in units: 32 megabytes
+NUMBERS_AT_ONCE = 2**17  # that are put in units: a megabyte, which stays in the cache
 
 
 @dataclass(frozen=True, slots=True, eq=False)
