@@ -17,6 +17,7 @@ from residua.strategy.format_1 import strategy_of_format_1
 from residua.strategy.manifest import strategy_from_manifest, strategy_to_manifest
 from residua.strategy.rounding import record_cost
 from residua.strategy.strategy import Strategy
+from residua.strategy.words import described
 from residua.workload import Table, TableRun
 
 REPLACED = Person(rs.Unit(neighbours="replace_one"))
@@ -307,7 +308,7 @@ def test_a_covariance_too_large_to_hold_is_refused_by_name():
 
 
 def test_a_description_shares_out_the_privacy():
-    lines = list(strategy_for(RUNS["marginals"]).describe())
+    lines = list(described(strategy_for(RUNS["marginals"])))
     assert lines[0].startswith("the number of records: ")
     assert lines[1].startswith("6 blocks on 1 attribute: ")
     assert lines[2].startswith("15 blocks on 2 attributes: ")

@@ -14,6 +14,7 @@ from residua.strategy.build import of_blocks
 from residua.strategy.manifest import strategy_from_manifest, strategy_to_manifest
 from residua.strategy.rounding import record_cost
 from residua.strategy.strategy import Strategy
+from residua.strategy.words import described
 from residua.workload import Table
 
 REPLACED = Person(rs.Unit(neighbours="replace_one"))
@@ -165,7 +166,7 @@ def test_a_strategy_without_factors_measures_the_total():
     assert nothing.variances(group(rs.table(SCHEMA))) == pytest.approx([0.25])
     total = group(rs.table(SCHEMA))
     np.testing.assert_array_equal(nothing.covariance(total, total), [[0.25]])
-    assert list(nothing.describe()) == ["the number of records: 100.0% of the privacy cost"]
+    assert list(described(nothing)) == ["the number of records: 100.0% of the privacy cost"]
     with pytest.raises(rs.NotInSpan, match="table 'a1'"):
         nothing.variances(group(rs.table(SCHEMA, ["a1"])))
 
@@ -179,7 +180,7 @@ def test_many_joint_cells_get_a_bound_on_the_cost_of_replacement():
 
 
 def test_what_is_measured_is_told_with_its_size():
-    assert list(STRATEGIES["ends together"].describe()) == [
+    assert list(described(STRATEGIES["ends together"])) == [
         "12 queries on 12 cells of 2 attributes",
         "2 queries on 2 cells of 1 attribute",
     ]
