@@ -172,6 +172,7 @@ def test_every_block_gets_noise_of_its_own_law_however_many_are_drawn_at_once(mo
     )
 
     def draw(source, laws, counts):
+        assert sum(counts) <= at_once
         return np.repeat([int(law.parameter) for law in laws], counts)
 
     monkeypatch.setattr(measuring, "NUMBERS_AT_ONCE", at_once)
@@ -185,10 +186,12 @@ def test_every_block_gets_noise_of_its_own_law_however_many_are_drawn_at_once(mo
 
 def test_what_noise_is_drawn_with_is_at_hand_before_the_debit(plan, ledger, monkeypatch):
     """A table that cannot be made and a package that is not there are found out for nothing."""
-    monkeypatch.setattr(SystemSource, "words", lambda self, count: 1 / 0)
-    with pytest.raises(ZeroDivisionError):
-        rs.measure(plan, PEOPLE, ledger=ledger)
-    assert ledger.spent == 0
+    for place in ("residua.noise.SystemSource.words", "residua.noise.laws.draw"):
+        with monkeypatch.context() as patch:
+            patch.setattr(place, lambda *given: 1 / 0)
+            with pytest.raises(ZeroDivisionError):
+                rs.measure(plan, PEOPLE, ledger=ledger)
+        assert ledger.spent == 0
 
 
 @pytest.mark.parametrize("stop", [KeyboardInterrupt, MemoryError])
