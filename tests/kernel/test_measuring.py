@@ -78,9 +78,12 @@ def test_blocks_within_places_measure_the_records_of_their_own_place(silent):
     halves = JointClasses.of_one(2, Classes.of([0, 0, 1, 1]))
     coarse = replace(measurement([[0], [0]], (3,), (np.eye(3),), [10], [0, 0], derived=(halves,)), within=2)
     fine = replace(measurement([[]] * 4, (), (), [10], [0] * 4), within=2)
-    values, _ = measured(Stated([coarse, CELLS, fine]))
+    every = JointClasses.of_one(2, Classes.of([0, 0, 0, 0]))
+    whole = replace(measurement([[1]], (2,), (np.eye(2),), [10], [0], derived=(every,)), within=2)
+    values, _ = measured(Stated([coarse, CELLS, fine, whole]))
     assert values[0].tolist() == [[1, 0, 1], [0, 1, 2]]
     assert values[2].tolist() == [[1], [1], [1], [2]]
+    assert values[3].tolist() == [[3, 2]]
     measuring.refuse_unkept(Stated([fine]))
     with pytest.raises(rs.ResiduaError, match="cells of an attribute that its schema lacks"):
         measuring.refuse_unkept(Stated([replace(fine, within=0)]))
