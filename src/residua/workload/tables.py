@@ -378,22 +378,20 @@ def bound(family: Family, schema: Schema, names: Sequence[str]) -> Queries:
     return at_levels(queries, schema, names, seen)
 
 
-def at_levels(
-    queries: Queries, schema: Schema, names: Sequence[str], attributes: Sequence[Attribute]
-) -> Queries:
+def at_levels(queries: Queries, schema: Schema, names: Sequence[str], own: Sequence[Attribute]) -> Queries:
     """Queries about cells of these attributes, which names mean, as queries about the schema's own cells."""
     levels = [schema.resolve(name)[1] for name in names]
-    if not any(levels) and all(schema[name] is own for name, own in zip(names, attributes, strict=True)):
+    if not any(levels) and all(schema[name] is each for name, each in zip(names, own, strict=True)):
         return queries
     classes = [schema.classes(name) for name in names]
     if isinstance(queries, Identity):
-        return Partition(classes[0], levels[0], None if levels[0] else attributes[0].labels())
+        return Partition(classes[0], levels[0], None if levels[0] else own[0].labels())
     if isinstance(queries, Total):
         return Total(classes[0].size)
     entries = queries.count * queries.cells
     if entries > MATRIX_ENTRIES:
         raise WorkloadError(f"{queries!r} of {listing(names)} take {entries:,} numbers; use a coarser level")
-    words = tuple(queries.describe(at, names, attributes) for at in range(queries.count))
+    words = tuple(queries.describe(at, names, own) for at in range(queries.count))
     if not any(levels) and len(names) == 1:  # a number has few cells
         rows = queries.matrix()[:, classes[0]]
         return Explicit((len(classes[0]),), rows, queries.weights, words, queries.title, queries.adds)
