@@ -173,3 +173,9 @@ def test_numbers_that_leave_room_for_few_records_are_refused():
     crowded = measurement([[0]], (3,), ([[2**45, 1, 1]],), [2**100], [0])
     with pytest.raises(rs.BudgetError, match="wrap around 64 bits"):
         measuring.refuse_unkept(Stated([crowded]))
+
+
+def test_a_block_that_names_an_attribute_twice_is_refused_wherever_it_does():
+    for subset in ([0, 0, 1], [0, 1, 1], [1, 0, 1]):
+        with pytest.raises(rs.BudgetError, match="not all different"):
+            measurement([subset], (2, 2, 2), [np.eye(2)] * 3, [10], [0])
