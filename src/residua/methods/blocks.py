@@ -43,7 +43,7 @@ class BlockSolver(ABC):
 
     products_only: ClassVar[bool] = False
     asked_only: ClassVar[bool] = True
-    largest: ClassVar[int] = BLOCK_RANK
+    largest: int = BLOCK_RANK
 
     @abstractmethod
     def solve(
@@ -54,6 +54,9 @@ class BlockSolver(ABC):
 
 class Optimal(BlockSolver):
     """The certified optimum of each block (QuerySmasher)."""
+
+    def __init__(self, largest: int | None = None) -> None:
+        self.largest = type(self).largest if largest is None else largest
 
     def solve(
         self, root: Array, sizes: Sequence[int], tags: Sequence[int], tolerance: float, what: str

@@ -16,16 +16,16 @@ from functools import partial
 import numpy as np
 
 from residua._arrays import Array, Integers
-from residua._limits import BOUND_CELLS, CELL_CLASSES, HEAVY_WORK, UNION_WORK
+from residua._limits import BLOCK_RANK, BOUND_CELLS, CELL_CLASSES, HEAVY_WORK, UNION_WORK
 from residua.answering.blocks import Layer, Shape
 from residua.bounds import product_dual_or_nothing, svd_or_nothing
 from residua.decompose import Decomposition, SimpleBlocks, decompose, gather
 from residua.linalg.matrices import Measure, threads_for
 from residua.methods.blocks import Optimal, querysmasher, solve_blocks
 from residua.methods.centring import CellWeights, in_whole_numbers, on_attributes
-from residua.methods.dense import dense, dense_work
+from residua.methods.dense import EVALUATIONS, dense, dense_work
 from residua.methods.draft import Draft, Progress
-from residua.methods.effort import Account
+from residua.methods.effort import DECOMPOSED, Account
 from residua.methods.splits.blocks import Division, divide, family_of, is_joint
 from residua.methods.splits.free import FreeTables
 from residua.methods.splits.reweighting import ENOUGH, polished, reweighted
@@ -85,12 +85,18 @@ def centred(
         tried.append(total.own_weights(total.complete_roles()))
     fine = total.complete_roles(FEW_CELLS)
     parts = (decompose(work, on_attributes(in_whole_numbers(own, fine), roles, sizes)) for own in tried)
-    drafts = [solve_blocks(each, sizes, Optimal(), tolerance, progress) for each in parts]
+    solver = Optimal(largest=min(BLOCK_RANK, largest_rank(account)))
+    drafts = [solve_blocks(each, sizes, solver, tolerance, progress) for each in parts]
     draft = min(drafts, key=lambda draft: draft.value or math.inf)
     if draft.value is not None and draft.value > uniform * (1 + tolerance):
-        other = querysmasher(work, tolerance, progress)
+        other = solve_blocks(decompose(work), sizes, solver, tolerance, progress)
         draft = min(draft, other, key=lambda draft: draft.value or math.inf)
     return replace(draft, uniform_total=max(uniform, draft.value or 0.0) if found.weights else draft.value)
+
+
+def largest_rank(account: Account) -> int:
+    """The rank of the largest block for whose optimum there is the work, once found; others are products."""
+    return int((FINISHED_SHARE * account.allowed / (EVALUATIONS * DECOMPOSED)) ** (1 / 3))
 
 
 def roles_in(work: Workload, *, by_weight: bool) -> list[int]:
@@ -103,6 +109,7 @@ LEAST_MOVE = 1e-8  # the same for moves, whose steps gain little for long
 FIRST_STEP = 0.03  # relative to the length of uniform weights
 
 
+FINISHED_SHARE = 0.25  # of the work allowed, for the optimum of one block
 SEARCHED = 0.5  # of the work that is left, for a search
 FINISHED = 10.0  # times what splits took so far: to finish, they take about so much
 FURTHER = "further steps of the search over splits"
