@@ -16,7 +16,6 @@ from residua._limits import BOUND_CELLS, QUICK_PAIRS
 from residua.bounds.alone import Asked, some_tables
 from residua.bounds.quick import OPERATIONS, narrow, quick_bound, root_of_some_cells, together
 from residua.bounds.singular import invariant_root, svd_of_root
-from residua.engines.kernel import Shares
 from residua.linalg.matrices import join
 from residua.privacy.unit import Cap, Person
 from residua.schema import Integer, Number, Schema
@@ -138,21 +137,26 @@ def shared_out(schema: Schema) -> dict[int, Array]:
 
     Some from all over each bin. A number with two cells is left out: its ends are records.
     """
-    found: dict[int, Array] = {}
-    for at, attribute in enumerate(schema.attributes):
-        if not isinstance(attribute, Number) or attribute.whole:
-            continue
-        shares, ends = Shares(attribute.steps, attribute.degree, attribute.missing), [*attribute.steps]
-        ends[-1] += 1
-        many = 2 if attribute.degree == 1 else RECORDS * attribute.degree
-        codes = [np.linspace(low, high - 1, many).astype(np.int64) for low, high in pairwise(ends)]
-        codes += [np.array([shares.codes - 1])] * attribute.missing
-        chosen = np.unique(np.concatenate(codes))
-        cells, weights = shares.of(chosen)
-        found[at] = np.zeros((len(chosen), attribute.size))
-        for place, weight in enumerate(weights):
-            np.add.at(found[at], (np.arange(len(chosen)), cells + place), weight / shares.unit)
-    return found
+    return {
+        at: np.array(list(_records(attribute)))
+        for at, attribute in enumerate(schema.attributes)
+        if isinstance(attribute, Number) and not attribute.whole
+    }
+
+
+def _records(number: Number) -> Iterator[Array]:
+    """Shares of some values of a number, those of Bernstein's polynomials of where they are in their bins."""
+    cells, degree = np.eye(number.size), number.degree
+    many, choose = 2 if degree == 1 else RECORDS * degree, [math.comb(degree, i) for i in range(degree + 1)]
+    last = number.steps[-1]
+    for place, (low, high) in enumerate(pairwise(number.steps)):
+        end = high if high == last else high - 1  # an edge belongs to the bin that it begins
+        for code in np.unique(np.linspace(low, end, many).astype(np.int64)).tolist():
+            up, down = (code - low) / (high - low), (high - code) / (high - low)
+            weights = [choose[i] * up**i * down ** (degree - i) for i in range(degree + 1)]
+            yield weights @ cells[place * (degree + 1) : (place + 1) * (degree + 1)]
+    if number.missing:
+        yield cells[-1]
 
 
 def on_records(work: Workload) -> Workload:
