@@ -235,7 +235,7 @@ def test_under_replacement_no_pair_of_cells_costs_more_than_the_budget(work, met
         sum((a - b) ** 2 for a, b in zip(one, two, strict=True)) for one in columns for two in columns
     )
     assert 1 - Fraction(1, 10**8) < worst / exact_variance(plan) <= 1
-    assert plan.certificate.gap == math.inf
+    assert 0 <= plan.certificate.gap < math.inf
 
 
 @given(workloads(), st.sampled_from(METHODS))

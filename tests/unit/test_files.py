@@ -101,7 +101,7 @@ def test_every_method_can_be_saved_under_both_relations(method, tmp_path):
         plan.save(tmp_path / "a.plan")
         back = rs.Plan.load(tmp_path / "a.plan")
         assert back.certificate == plan.certificate
-        assert math.isinf(back.certificate.gap) == (neighbours == "replace_one")
+        assert 0 <= back.certificate.gap < math.inf
 
 
 def test_the_largest_variance_of_thousands_of_tables_is_not_lost(tmp_path):

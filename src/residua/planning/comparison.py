@@ -80,7 +80,7 @@ def compare(*plans: Plan, **named: Plan) -> Comparison:
     >>> plans = [rs.plan(work, rs.privacy_cost(1), method=method) for method in ("dense", "identity")]
     >>> print("\\n".join(line[:37] for line in str(compare(*plans)).splitlines()))
     method                  rmse  of best
-    dense                1.55614    1.000
+    dense                1.55615    1.000
     identity             2.34521    1.507
     """
     found = (*plans, *named.values())
