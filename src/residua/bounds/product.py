@@ -159,7 +159,7 @@ def _by_cell(axis: Axis, slopes: Slopes, whole: float) -> Array:
 
 
 MOST_STEPS = 40
-LEAST_GAIN = 1e-7  # relative; a step that gains less is the last
+LEAST_GAIN = 1e-6  # relative; a step that gains less is the last
 LEAST_WEIGHT = 1e-12  # of a cell
 ROUNDING = 1e-9  # relative; more than rounding adds to sums of positive numbers
 
