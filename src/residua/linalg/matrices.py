@@ -14,7 +14,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from residua._arrays import AnyArray, Array, Integers, Subsets
-from residua.linalg.pivoting import householder_qr, is_small
 
 LARGE = 2_000  # rows from which a second thread surely makes a decomposition faster
 SMALL_TRIANGLE = 64  # rows up to which halving a triangle gains nothing
@@ -92,10 +91,6 @@ def _unit_rows(stack: Array, weights: Array | None) -> tuple[Array, Array]:
 
 def pivoted_qr(matrix: Array, mode: str = "economic") -> tuple[Any, ...]:
     """QR with column pivoting, as SciPy's modes have it."""
-    if is_small(matrix):
-        few = min(matrix.shape) if mode == "economic" else len(matrix)
-        turn, triangle, order = householder_qr(matrix, turned=mode != "r")
-        return (triangle, order) if mode == "r" else (turn[:, :few], triangle[:few], order)
     import scipy.linalg  # loading it takes longer than loading all of residua
 
     qr: Any = scipy.linalg.qr

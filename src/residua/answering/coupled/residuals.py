@@ -21,7 +21,7 @@ from residua._arrays import Array, Integers
 from residua._limits import MULTIPLIED_CELLS
 from residua.answering.blocks import Blocks, Layer, Memory, Shape, block_classes, whole_growth, whole_project
 from residua.errors import Infeasible
-from residua.linalg.matrices import Measure, join, pivoted_qr, pseudo_inverse, subsets_of, triangle_inverse
+from residua.linalg.matrices import Measure, join, pivoted_qr, pseudo_inverse, subsets_of
 
 Places = tuple[int, ...]
 """Axes of a block or table, ascending; as a residual, those along which something is centred."""
@@ -154,7 +154,11 @@ def _triangular(rows: Array) -> tuple[Array, Array, int]:
 
 
 def _inverse(upper: Array) -> Array:
-    return triangle_inverse(upper) if len(upper) else upper
+    from scipy.linalg import solve_triangular
+
+    if not len(upper):
+        return upper
+    return np.asarray(solve_triangular(upper, np.eye(len(upper)), check_finite=False))
 
 
 @dataclass(frozen=True, slots=True)

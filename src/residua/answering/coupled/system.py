@@ -15,9 +15,8 @@ from residua._limits import SHARED_DIMENSIONS, SHARED_WORK
 from residua.answering.blocks import Memory
 from residua.answering.coupled.residuals import CoupledBlock, Reduced, Residual, dimension
 from residua.errors import Infeasible
-from residua.linalg.matrices import Measure, pivoted_qr, threads_for, triangle_inverse
+from residua.linalg.matrices import Measure, pivoted_qr, threads_for
 
-SMALL = 256  # rows up to which numpy does it while SciPy would be loaded
 SURE_RANK = 1e-7  # ratio of eigenvalues above which a matrix is regular, and its inverse accurate
 RANK_RATIO = 1e-10  # of eigenvalues: below it a direction is not measured
 
@@ -217,9 +216,7 @@ def _gram(rows: Array) -> Array:
 
 
 def _surely_regular(square: Array) -> bool:
-    """Whether a symmetric matrix is certainly positive definite, by its factor and its condition."""
-    if len(square) <= SMALL:
-        return _small_inverse(square) is not None
+    """Whether a symmetric matrix is certainly positive definite, by its factor and an estimate."""
     from scipy.linalg.lapack import dpocon, dpotrf
 
     with threads_for(len(square)):
@@ -232,8 +229,6 @@ def _surely_regular(square: Array) -> bool:
 
 def _inverse(square: Array) -> Array | None:
     """Inverse of a positive definite matrix, None if it is too near a singular one to be accurate."""
-    if len(square) <= SMALL:
-        return _small_inverse(square)
     from scipy.linalg.lapack import dpotrf, dpotri
 
     if not _surely_regular(square):
@@ -243,24 +238,13 @@ def _inverse(square: Array) -> Array | None:
     return np.asarray(upper + np.triu(upper, 1).T)
 
 
-def _small_inverse(square: Array) -> Array | None:
-    """The same in numpy alone, whose condition is that of the inverse itself instead of an estimate."""
-    if not len(square):
-        return square
-    try:
-        factor = triangle_inverse(np.asarray(np.linalg.cholesky(square).T, dtype=np.float64))
-    except np.linalg.LinAlgError:
-        return None
-    inverse = factor @ factor.T
-    condition = float(np.abs(square).sum(axis=0).max() * np.abs(inverse).sum(axis=0).max())
-    return np.asarray(inverse) if condition * SURE_RANK < 1 else None
-
-
 def _inverse_root(rows: Array) -> Array:
     """L with `L L' = (rows' rows)^-1`; small rows keep their digits, as large ones come first."""
+    from scipy.linalg import solve_triangular
+
     order = np.argsort(-np.linalg.norm(rows, axis=1), kind="stable")
     triangle, columns = pivoted_qr(rows[order], mode="r")
     size = rows.shape[1]
     result = np.empty((size, size))
-    result[columns] = triangle_inverse(triangle[:size])
+    result[columns] = solve_triangular(triangle[:size], np.eye(size), check_finite=False)
     return result
