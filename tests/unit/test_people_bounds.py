@@ -11,6 +11,7 @@ import residua as rs
 from residua.bounds import people, quick_bound
 from residua.bounds.people import on_records, person_bound
 from residua.privacy.unit import Person
+from residua.solve.pairs import solve_pairs
 from residua.verify.people import over_changes
 from residua.workload.union import joint_rows
 
@@ -142,4 +143,16 @@ def test_families_on_very_many_cells_have_a_bound(monkeypatch):
     wide = rs.table(schema, a0=rs.prefix)
     fewer = rs.table(rs.Schema.of_sizes([1_000]), a0=rs.prefix)
     assert rs.bounds.svd(fewer) / 100 < quick_bound(wide)
+    assert bound(wide, rs.Unit(neighbours="replace_one")) > 0
     assert bound(wide + rs.table(schema, a1=rs.identity), rs.Unit(neighbours="replace_one")) > 0
+
+
+def test_a_bound_of_replaced_moments_is_for_values_that_occur():
+    """The plan is the best over cells, which not all are records: better ones may exist (U-001)."""
+    schema = rs.Schema(x=rs.Number(0, 1, step=0.05, degree=2))
+    unit = rs.Unit(neighbours="replace_one")
+    plan = rs.plan(rs.table(schema, x=[rs.total, rs.sum, rs.moment(2)]), rs.privacy_cost(1), unit=unit)
+    values = np.linspace(0, 1, 21)
+    rows = np.array([values**0, values, values**2])
+    reached = solve_pairs(rows.T @ rows, 1e-3).upper
+    assert 0 < plan.certificate.lower_bound <= reached < plan.total_variance

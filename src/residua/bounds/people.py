@@ -5,7 +5,7 @@ are a multiple on each of few spaces, and the bound for one record holds with th
 """
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
@@ -22,6 +22,9 @@ from residua.schema import Integer, Number, Schema
 from residua.solve.cells import UNIT_ROUNDOFF
 from residua.workload import Explicit, Factor, Identity, Table, Workload
 from residua.workload.union import joint_rows
+
+Weights = Callable[[int], Array]
+"""The weights of the cells of an attribute."""
 
 APART = (0.0, 0.3, 0.6, 1.0)  # chances that are tried of replaced records differing in an attribute
 TOGETHER = (0.0, 0.35, 0.7, 1.0)  # chances that are tried of a person's records being alike elsewhere
@@ -192,7 +195,7 @@ def _at(work: Workload, change: Change, operations: float, pairs: float) -> floa
     sizes = np.array(work.schema.sizes)
     if work.invariant and (change.weights is None or np.ptp(change.weights) == 0):
         root = invariant_root(work, lambda subsets: change.shares(subsets, sizes))
-        even = [np.full(size, 1 / size) for size in sizes[list(work.attributes)].tolist()]
+        even = [*map(_even(work.schema.sizes), work.attributes)]
         return change.whole * root**2 / _distinct(change, even)
     if math.prod(work.schema.sizes[at] for at in work.attributes) <= BOUND_CELLS:
         return _of_all_cells(work, change)
@@ -204,8 +207,8 @@ def _of_all_cells(work: Workload, change: Change) -> float:
     """The better of equal and product weights, but for the attribute whose weights are given."""
     rows, asked, found = joint_rows(work), Asked(work), 0.0
     place = None if change.attribute is None else work.attributes.index(change.attribute)
-    even = [np.full(work.schema.sizes[at], 1 / work.schema.sizes[at]) for at in work.attributes]
-    for weights in [even] if change.apart else [even, [asked.weights(at) for at in work.attributes]]:
+    tried = [_even(work.schema.sizes)] if change.apart else [_even(work.schema.sizes), asked.weights]
+    for weights in ([own(at) for at in work.attributes] for own in tried):
         if place is not None and change.weights is not None:
             weights[place] = change.weights
         roots = [np.sqrt(each) for each in weights]
@@ -234,14 +237,19 @@ def _of_many_cells(work: Workload, change: Change, operations: float, pairs: flo
     """The bound at product weights less what shares below 1 can take off it (claim B-013)."""
     if change.both < 1 or change.apart:
         return 0.0
-    kept, found = Workload(work.schema, tuple(narrow(work))), 0.0
-    asked = Asked(kept, {} if change.weights is None else {len(change.weights): change.weights})
-    if kept.parts:
-        root = math.sqrt(together(kept, asked, operations, pairs))
+    parts, weights, found = tuple(narrow(work)), _even(work.schema.sizes), 0.0
+    if parts:
+        kept = Workload(work.schema, parts)
+        asked = Asked(kept, {} if change.weights is None else {len(change.weights): change.weights})
+        root, weights = math.sqrt(together(kept, asked, operations, pairs)), asked.weights
         found = root - _taken_off(kept.groups(), change, asked)
     for table in {tuple(table.families): table for table in some_tables(work)}.values():
-        found = max(found, _of_table(table, change, asked))
+        found = max(found, _of_table(table, change, weights))
     return change.whole * max(found, 0.0) ** 2
+
+
+def _even(sizes: Sequence[int]) -> Weights:
+    return lambda at: np.full(sizes[at], 1 / sizes[at])
 
 
 def _without(work: Workload, change: Change, operations: float, pairs: float) -> float:
@@ -292,18 +300,18 @@ def _squares(factor: Factor, attribute: int | None, asked: Asked) -> tuple[float
     return means, max(float(np.sum(rest**2 * weights)) - means, 0.0)
 
 
-def _of_table(table: Table, change: Change, asked: Asked) -> float:
+def _of_table(table: Table, change: Change, weights: Weights) -> float:
     """The sum of roots of one table, of some cells of families on many, less what may be taken off."""
     whole, mean = math.sqrt(table.weight), math.sqrt(table.weight)
     for factor in table.factors:
         if change.attribute in factor.attributes:
             return 0.0
-        roots, means = _alone(factor, asked)
+        roots, means = _alone(factor, weights)
         whole, mean = whole * roots, mean * means
     return whole - max(1 - math.sqrt(change.total), 0.0) * mean * (1 + ROUNDING)
 
 
-def _alone(factor: Factor, asked: Asked) -> tuple[float, float]:
+def _alone(factor: Factor, weights_of: Weights) -> tuple[float, float]:
     """The sum of roots of a family, and the length of its means, at weights of its cells."""
     queries = factor.queries
     if isinstance(queries, Identity):
@@ -312,6 +320,6 @@ def _alone(factor: Factor, asked: Asked) -> tuple[float, float]:
         rows = root_of_some_cells(queries)
         weights = np.full(rows.shape[1], 1 / rows.shape[1])
     else:
-        rows, weights = queries.root(), join(asked.weights(at)[None] for at in factor.attributes).reshape(-1)
+        rows, weights = queries.root(), join(weights_of(at)[None] for at in factor.attributes).reshape(-1)
     scaled = rows * np.sqrt(weights * len(weights))
     return math.sqrt(svd_of_root(scaled)), float(np.linalg.norm(rows @ weights))

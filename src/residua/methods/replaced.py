@@ -9,6 +9,7 @@ import numpy as np
 from residua._limits import REPLACED_CELLS
 from residua.methods.dense import joint_integer_rows, one_block
 from residua.methods.draft import Draft
+from residua.methods.effort import Account
 from residua.privacy import Unit
 from residua.solve.pairs import solve_pairs
 from residua.strategy.integers import independent_integers
@@ -16,10 +17,13 @@ from residua.strategy.strategy import Strategy
 from residua.workload import Workload
 from residua.workload.union import joint_gram
 
+OPERATIONS = 1_000.0  # of all steps, in units of cells^3
 KNOWN = 100.0  # times as accurate as any other number that is measured
 
 
-def replaced_drafts(work: Workload, unit: Unit, method: str, draft: Draft, gap: float) -> Iterator[Draft]:
+def replaced_drafts(
+    account: Account, work: Workload, unit: Unit, method: str, draft: Draft, gap: float
+) -> Iterator[Draft]:
     """The best plan over few joint cells; over others, a draft with the number as good as known.
 
     None where the number of records is not public: some may be dropped, or all of a person's be replaced.
@@ -27,7 +31,9 @@ def replaced_drafts(work: Workload, unit: Unit, method: str, draft: Draft, gap: 
     dropped = any(attribute.outside == "drop" for attribute in work.schema.attributes)
     if dropped or unit.id is not None:
         return
-    best = replaced_draft(work, gap) if method in ("auto", "dense") else None
+    cells = math.prod(work.schema.sizes[at] for at in work.attributes)
+    affordable = account.affords(OPERATIONS * cells**3, "the optimum for replaced records")
+    best = replaced_draft(work, gap) if affordable and method in ("auto", "dense") else None
     if best is not None:
         yield best
     elif any(layer.subsets.shape[1] == 0 for layer in draft.strategy.layers):

@@ -124,7 +124,7 @@ def total_drafts(request: Request, budget: Budget) -> Iterator[Draft]:
     if request.method == "auto" and budget.law == "laplace":
         yield from _plain_cells(request, budget, draft)
     if request.unit.replacing and budget.law == "gaussian" and request.over is None and not request.tied:
-        yield from replaced_drafts(work, request.unit, request.method, draft, request.gap)
+        yield from replaced_drafts(request.account, work, request.unit, request.method, draft, request.gap)
     if not person.caps:
         return
     if not draft.strategy.nested:
@@ -326,9 +326,12 @@ def _finished(
     if not request.common:
         holds = request.whole and not unit.replacing and objective != "loss"
         floor = floor or (lambda least: least(work))
+        solved = draft.for_person if request.whole else 0.0
         certificate = person_certificate(
-            certificate, value, floor, request.person, budget, effort, draft.for_person, holds=holds
+            certificate, value, floor, request.person, budget, effort, solved, holds=holds
         )
+        if work.schema.units != request.units:  # classes of cells that records have shares of
+            certificate = certified(value, 0.0, draft.scope, objective)
         uniform = None
     elif lower > 0 and draft.scope == "this block structure":
         known = draft.everywhere

@@ -36,7 +36,6 @@ def person_certificate(
     """
     divisor = bound_divisor(budget.law, person.allowance(budget))
     known = floor(lambda work: max(solved * person.alike**2, person_bound(work, person, *effort)) / divisor)
-    known = min(known, value)
     if holds and stated.lower_bound > known:
         narrow = stated.scope == "this block structure" and known > 0
         return replace(stated, everywhere=known if narrow else None)

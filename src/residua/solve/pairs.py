@@ -44,9 +44,10 @@ def solve_pairs(gram: Array, gap: float) -> PairSolution:
     """
     own = gram[:-1, :-1] - gram[-1, :-1] - gram[:-1, -1:] + gram[-1, -1]  # of changes that sum to zero
     weights = 1.0 - np.eye(len(gram))
-    lower, upper, stale, steps = 0.0, math.inf, 0, 0
+    lower, upper, stale, evaluations = 0.0, math.inf, 0, 0
     powers, best = list(POWERS), np.zeros((0, len(gram)))
-    for steps in range(1, STEPS + 1):  # noqa: B007
+    for _ in range(STEPS):
+        evaluations += 1
         scales, strategy = _evaluated(own, weights)
         costs = _costs(strategy)
         low, high = float(scales.sum() ** 2 / (weights.sum() / 2)), float(scales.sum() * costs.max())
@@ -62,7 +63,7 @@ def solve_pairs(gram: Array, gap: float) -> PairSolution:
         weights *= (costs / costs.max()) ** powers[0]
         weights = np.maximum(weights / weights.max(), LIGHTEST)
         np.fill_diagonal(weights, 0.0)
-    return PairSolution(best, lower * (1 - ROUNDING), upper, steps)
+    return PairSolution(best, lower * (1 - ROUNDING), upper, evaluations)
 
 
 def _evaluated(gram: Array, weights: Array) -> tuple[Array, Array]:
