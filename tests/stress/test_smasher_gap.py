@@ -18,8 +18,8 @@ PAIRS = [(12, 12), (50, 40), (8, 7, 6), (12, 12, 12), (5, 5, 5, 5), (7, 7, 7, 7)
 
 
 def rmse(draft: Draft, work: rs.Workload) -> float:
-    assert draft.value is not None
-    return math.sqrt(draft.value / work.count)
+    """Root mean square error of a draft, from its strategy alone."""
+    return math.sqrt(math.fsum(draft.strategy.totals(part)[0] for part in work.parts) / work.count)
 
 
 def decomposed(work: rs.Workload) -> tuple[float, float]:
@@ -30,16 +30,11 @@ def decomposed(work: rs.Workload) -> tuple[float, float]:
     return rmse(draft, work), rmse(querysmasher(work, GAP), work)
 
 
-def optimum(work: rs.Workload) -> float:
-    found = dense(work, GAP)
-    return math.sqrt(math.fsum(found.strategy.totals(part)[0] for part in work.parts) / work.count)
-
-
 def check(work: rs.Workload, most: float) -> None:
     """The method is within `most` of the optimum; the decomposition alone is printed beside it."""
     alone, uniform = decomposed(work)
     ours = rmse(module.smasher(work, GAP), work)
-    best = optimum(work)
+    best = rmse(dense(work, GAP), work)
     print(f"over the optimum: ours {ours / best - 1:.4%}, alone {alone / best - 1:.4%}, ", end="")
     print(f"uniform centring {uniform / best - 1:.4%}")
     assert best * (1 - 2 * GAP) <= ours <= most * best
