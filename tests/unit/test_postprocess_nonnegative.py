@@ -137,6 +137,17 @@ def test_the_nearest_vectors_with_a_total_are_those_of_a_quadratic_programme():
         assert ours == pytest.approx(solved(x, cp.sum_squares(x - row), [cp.sum(x) == total]), abs=1e-4)
 
 
+def test_margins_of_large_tables_are_reached_though_rounding_turns_the_slope():
+    draw = np.random.default_rng(9)
+    true = draw.gamma(0.3, 20_000, (1_000, 9, 2))
+    goal = np.maximum(true + draw.normal(0, 30, true.shape), 0)
+    cells = true + draw.normal(0, 30, true.shape)
+    found = with_margins(cells[250:500], goal[250:500].sum(axis=2), goal[250:500].sum(axis=1))
+    assert found.min() >= 0
+    assert np.abs(found.sum(axis=2) - goal[250:500].sum(axis=2)).max() < 1e-7
+    assert np.abs(found.sum(axis=1) - goal[250:500].sum(axis=1)).max() < 1e-7
+
+
 def test_the_nearest_tables_with_margins_are_those_of_a_quadratic_programme():
     generator = np.random.default_rng(1)
     cells = generator.normal(0, 5, (4, 5, 3))

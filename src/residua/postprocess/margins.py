@@ -100,12 +100,16 @@ class _Transport:
         return tables, margins - self.goal[which]
 
     def _move(self, which: Indices, steps: Array, slopes: Array) -> None:
-        """Go along each step until the slope along it has all but vanished; half as far where it turned."""
+        """Go along each step until the slope along it has all but vanished; half as far where it turned.
+
+        A step that ends within the limit is taken: what rounding leaves of the slope there has no sign.
+        """
         start = np.sum(slopes * steps, axis=1)  # negative
         length = np.ones(len(which))
         for _ in range(MOST_HALVINGS):
             _, there = self._at(which, self.duals[which] + length[:, None] * steps)
             beyond = np.sum(there * steps, axis=1) > -0.1 * start
+            beyond &= np.abs(there).max(axis=1) > self.limit[which]
             if not beyond.any():
                 break
             length[beyond] /= 2

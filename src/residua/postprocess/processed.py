@@ -105,7 +105,8 @@ class Processed:
 
     def values(self, work: Workload | None = None) -> Array:
         """Answers to all queries of a workload (by default the plan's), shape (count,)."""
-        return np.concatenate([self._figures_of(group)[0] for group in self._workload(work).groups()])
+        groups = self._workload(work).groups()
+        return np.concatenate([answers_from(self.tables, self._asked(group)) for group in groups])
 
     def errors(self, work: Workload | None = None) -> Array:
         """Root mean square error of each answer by simulation, shape (count,); nan without replicates."""
@@ -165,7 +166,16 @@ class Processed:
         return tuple(self.again(number) for number in range(self.replicates))
 
     def _figures_of(self, group: Table) -> tuple[Array, Array]:
-        """Answers of one table and their errors, refused where post-processing does not support them."""
+        """Answers of one table and their errors."""
+        asked = self._asked(group)
+        values = answers_from(self.tables, asked)
+        if not self.replicates:
+            return values, np.full_like(values, np.nan)
+        squares = sum((answers_from(tables, asked) - values) ** 2 for tables in self._simulations)
+        return values, np.asarray(np.sqrt(squares / self.replicates))
+
+    def _asked(self, group: Table) -> Asked:
+        """A table over the cells of the basis, refused where post-processing does not support it."""
         if not group.listable:
             raise WorkloadError(f"table {group.name!r} has {spelled(group.count)} queries, too many to list")
         asked = self.basis.asked(group)
@@ -173,11 +183,7 @@ class Processed:
             self._refuse_apart(group, tuple(sorted(part.attributes)))
         with self.plan.naming():
             self.plan.strategy.total(group, weighted=False)  # refuses what the measurements do not support
-        values = answers_from(self.tables, asked)
-        if not self.replicates:
-            return values, np.full_like(values, np.nan)
-        squares = sum((answers_from(tables, asked) - values) ** 2 for tables in self._simulations)
-        return values, np.asarray(np.sqrt(squares / self.replicates))
+        return asked
 
     def _refuse_apart(self, group: Table, subset: tuple[int, ...]) -> None:
         if subset not in self.tables:
