@@ -23,8 +23,7 @@ from _timing import Limits
 from numpy.typing import NDArray
 
 import residua as rs
-from residua.release.intervals import Intervals
-from residua.release.regression import number_mean
+from residua.release.regression import Relates
 
 Array = NDArray[np.float64]
 Tables = list[tuple[Array, Array]]
@@ -169,7 +168,7 @@ def _tumult(case: str, people: dict[str, Any], truth: Tables) -> dict[str, float
     return _figures([[(np.array(c), np.array(s)) for c, s in run] for run in runs], truth)
 
 
-class _Remembered:
+class _Remembered(Relates):
     """Answers of one simulated release after the other, with covariances that are worked out once."""
 
     def __init__(self, plan: rs.Plan) -> None:
@@ -190,7 +189,7 @@ def _coverage(people: dict[str, Any]) -> dict[str, float]:
     """Which part of the intervals of sums and of means hold the truth; of groups of some 50 people."""
     few = {name: values[:1000] for name, values in people.items()}
     plan = rs.plan(CASES["20 groups"], rs.zcdp(RHO))
-    source, intervals = _Remembered(plan), Intervals()
+    source = _Remembered(plan)
     rounded = np.rint(few["income"] / 100) * 100
     count, total = np.bincount(few["group"]), np.bincount(few["group"], rounded)
     sums = rs.table(SCHEMA, group=rs.identity, income=rs.sum)
@@ -199,7 +198,7 @@ def _coverage(people: dict[str, Any]) -> dict[str, float]:
     for seed in range(COVERED):
         source.release = rs.measure(plan, few, ledger=None, noise=rs.simulated(seed=seed))
         held["sums"] += int((np.abs(source.values(sums) - total) <= margin).sum())
-        found = number_mean(source, "income", ["group"], intervals)
+        found = source.mean("income", by="group")
         held["means"] += int(((found.lower <= total / count) & (total / count <= found.upper)).sum())
     return {words: number / (COVERED * len(count)) for words, number in held.items()}
 

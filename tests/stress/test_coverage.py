@@ -14,7 +14,8 @@ from pyarrow import csv
 import residua as rs
 from residua.privacy.budgets import interval_margin
 from residua.release.intervals import Intervals, whole_ends
-from residua.release.statistics import difference, mean, quantile, ratio, share
+from residua.release.regression import Relates
+from residua.release.statistics import Derives
 
 RELEASES = 10_000
 SURVEY = Path(__file__).parents[1] / "data" / "survey.csv"
@@ -60,7 +61,7 @@ def survey() -> tuple[rs.Schema, np.ndarray, str]:
     return schema, np.stack(found, 1), "0.05"
 
 
-class Drawn:
+class Drawn(Derives, Relates):
     """Simulated releases of one plan, one after the other: all that statistics ask of a release."""
 
     def __init__(self, schema: rs.Schema, codes: np.ndarray, rho: str) -> None:
@@ -119,9 +120,6 @@ def _key(work: rs.Workload) -> object:
     return tuple(group.factors for group in work.groups())
 
 
-ONE = Intervals(0.95)
-
-
 def asked(source: Drawn) -> dict[str, Callable[[], rs.release.statistics.Statistic]]:
     """The statistics that are tried, by name."""
     schema = source.schema
@@ -129,11 +127,11 @@ def asked(source: Drawn) -> dict[str, Callable[[], rs.release.statistics.Statist
     top = rs.linear(schema, ("work",), np.eye(schema["work"].size)[:1])
     other = rs.linear(schema, ("work",), np.eye(schema["work"].size)[1:2])
     return {
-        "shares": lambda: share(source, ["work"], ["group"], ONE),
-        "ratios": lambda: ratio(source, top, other, ONE),
-        "means": lambda: mean(source, "age", ["group"], ONE, numbers),
-        "differences": lambda: difference(source, top, other, ONE),
-        "quantiles": lambda: quantile(source, "age", [0.25, 0.5, 0.75], ["group"], ONE, numbers),
+        "shares": lambda: source.share("work", within="group"),
+        "ratios": lambda: source.ratio(top, other),
+        "means": lambda: source.mean("age", by="group", values=numbers),
+        "differences": lambda: source.difference(top, other),
+        "quantiles": lambda: source.quantile("age", by="group", values=numbers),
     }
 
 

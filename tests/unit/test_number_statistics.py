@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 import residua as rs
-from residua.release.intervals import Intervals
-from residua.release.regression import number_mean, regression
+from residua.release.regression import Relates
 
 SCHEMA = rs.Schema(
     sex=rs.Categorical("F", "M"),
@@ -81,7 +80,7 @@ def test_a_regression_is_that_of_the_records(release, by):
     assert (found.values < found.upper).all()
 
 
-class Remembered:
+class Remembered(Relates):
     """Answers of one simulated release after the other, with covariances that are worked out once."""
 
     def __init__(self, plan, data):
@@ -108,8 +107,8 @@ def test_errors_are_those_of_many_releases():
     means, slopes = [], []
     for seed in range(100):
         found = source.measure(seed)
-        means.append(number_mean(found, "income", ["sex"], Intervals()))
-        slopes.append(regression(found, "income", ["age"], ["sex"], Intervals()))
+        means.append(found.mean("income", by="sex"))
+        slopes.append(found.regression("income", on="age", by="sex"))
     for figures in (means, slopes):
         spread = np.std([each.values for each in figures], axis=0)
         assert spread == pytest.approx(figures[0].stddev, rel=0.3)

@@ -8,17 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import residua as rs
-from residua.release.intervals import Intervals, fieller, whole_ends
-from residua.release.statistics import (
-    UNBOUNDED,
-    derived,
-    difference,
-    mean,
-    numbers_of,
-    quantile,
-    ratio,
-    share,
-)
+from residua.release.intervals import fieller, whole_ends
+from residua.release.regression import Relates
+from residua.release.statistics import UNBOUNDED, Derives, numbers_of
 from residua.workload.moments import cell_numbers
 
 SCHEMA = rs.Schema(age=rs.Integer(0, 11), sex=rs.Categorical("F", "M"), work=rs.Categorical("a", "b", "c"))
@@ -34,7 +26,6 @@ CODES = np.stack(
 )
 COUNTS = np.zeros((12, 2, 3))
 np.add.at(COUNTS, tuple(CODES.T), 1)
-ONE = Intervals(0.95)
 AGE, SEX = rs.table(SCHEMA, ["age"]), rs.table(SCHEMA, ["sex"])
 
 
@@ -48,7 +39,7 @@ def release(plan) -> rs.Release:
     return rs.measure(plan, CODES, ledger=None, noise=rs.simulated(seed=1))
 
 
-class Exact:
+class Exact(Derives, Relates):
     """The data themselves, as if measured without noise: a release's answers without a release."""
 
     def __init__(self, plan: rs.Plan) -> None:
@@ -78,17 +69,17 @@ def test_shares_means_and_quantiles_without_noise_are_those_of_the_data(plan):
     exact = Exact(plan)
     by_sex = COUNTS.sum(axis=0)
     np.testing.assert_allclose(
-        share(exact, ["work"], ["sex"], ONE).values, by_sex / by_sex.sum(axis=1, keepdims=True)
+        exact.share("work", within="sex").values, by_sex / by_sex.sum(axis=1, keepdims=True)
     )
     alone = COUNTS.sum(axis=(0, 1))
-    np.testing.assert_allclose(share(exact, ["work"], [], ONE).values, alone / alone.sum())
+    np.testing.assert_allclose(exact.share("work").values, alone / alone.sum())
     ages = COUNTS.sum(axis=2)
     expected = (np.arange(12)[:, None] * ages).sum(axis=0) / ages.sum(axis=0)
-    np.testing.assert_allclose(mean(exact, "age", ["sex"], ONE).values, expected)
+    np.testing.assert_allclose(exact.mean("age", by="sex").values, expected)
 
 
 def test_quantiles_without_noise_are_those_of_the_data(plan):
-    found = quantile(Exact(plan), "age", [0.1, 0.5, 0.9], ["sex"], ONE)
+    found = Exact(plan).quantile("age", [0.1, 0.5, 0.9], by="sex")
     for sex in range(2):
         people = np.sort(CODES[CODES[:, 1] == sex, 0])
         expected = [people[math.ceil(order * len(people)) - 1] for order in (0.1, 0.5, 0.9)]
@@ -100,7 +91,7 @@ def test_quantiles_without_noise_are_those_of_the_data(plan):
 
 
 def test_shares_of_a_group_add_up_to_one(release):
-    np.testing.assert_allclose(share(release, ["work"], ["sex"], ONE).values.sum(axis=1), 1.0)
+    np.testing.assert_allclose(release.share("work", within="sex").values.sum(axis=1), 1.0)
 
 
 @given(st.integers(0, 2**32 - 1))
@@ -121,7 +112,7 @@ def test_fieller_sets_hold_what_their_test_does_not_reject(seed):
 
 def test_a_denominator_that_may_be_zero_gets_a_word_and_no_ends(plan):
     empty = rs.measure(plan, CODES[:0], ledger=None, noise=rs.simulated(seed=3))
-    found = share(empty, ["work"], ["sex"], ONE)
+    found = empty.share("work", within="sex")
     assert (found.notes == UNBOUNDED).all()
     assert np.isinf(found.upper).all()
     assert np.isinf(found.stddev).all()
@@ -133,15 +124,15 @@ def test_intervals_cover_as_they_say(plan):
     shares = by_sex / by_sex.sum(axis=1, keepdims=True)
     ages = COUNTS.sum(axis=2)
     means = (np.arange(12)[:, None] * ages).sum(axis=0) / ages.sum(axis=0)
-    middle = quantile(Exact(plan), "age", [0.5], ["sex"], ONE).values
+    middle = Exact(plan).quantile("age", [0.5], by="sex").values
     covered = {"share": 0, "mean": 0, "quantile": 0}
     runs = 60
     for seed in range(runs):
         release = rs.measure(plan, CODES, ledger=None, noise=rs.simulated(seed=seed))
         for name, found, true in (
-            ("share", share(release, ["work"], ["sex"], ONE), shares),
-            ("mean", mean(release, "age", ["sex"], ONE), means),
-            ("quantile", quantile(release, "age", [0.5], ["sex"], ONE), middle),
+            ("share", release.share("work", within="sex"), shares),
+            ("mean", release.mean("age", by="sex"), means),
+            ("quantile", release.quantile("age", [0.5], by="sex"), middle),
         ):
             covered[name] += int(((found.lower <= true) & (true <= found.upper)).sum())
     assert 0.90 <= covered["share"] / (6 * runs) <= 0.99
@@ -151,7 +142,7 @@ def test_intervals_cover_as_they_say(plan):
 
 def test_a_linear_function_has_its_exact_error(release):
     work = rs.table(SCHEMA, ["work"])
-    found = derived(release, lambda t: t["w"][0] - 2 * t["w"][1], {"w": work}, ONE)
+    found = release.derived(lambda t: t["w"][0] - 2 * t["w"][1], {"w": work})
     direct = rs.linear(SCHEMA, ("work",), np.array([[1.0, -2.0, 0.0]]))
     assert found.values[0] == pytest.approx(release.values(direct)[0])
     assert found.stddev[0] == pytest.approx(math.sqrt(release.plan.variances(direct)[0]), rel=1e-6)
@@ -159,26 +150,26 @@ def test_a_linear_function_has_its_exact_error(release):
 
 def test_a_ratio_by_the_delta_method_agrees_with_fieller_where_the_denominator_is_large(release):
     top, bottom = rs.table(SCHEMA, ["work"]), rs.marginals(SCHEMA, ways=0)
-    sets = ratio(release, top, bottom, ONE)
-    plain = derived(release, lambda t: t["top"] / t["bottom"], {"top": top, "bottom": bottom}, ONE)
+    sets = release.ratio(top, bottom)
+    plain = release.derived(lambda t: t["top"] / t["bottom"], {"top": top, "bottom": bottom})
     np.testing.assert_allclose(sets.stddev, plain.stddev, rtol=1e-5)
     np.testing.assert_allclose(sets.upper, plain.upper, rtol=0.01, atol=1e-3)
 
 
 def test_differences_within_a_release_know_what_both_have_in_common(release, plan):
     work = rs.table(SCHEMA, ["work"])
-    same = difference(release, work, work, ONE)
+    same = release.difference(work, work)
     np.testing.assert_allclose(same.values, 0, atol=1e-9)
     np.testing.assert_allclose(same.stddev, 0, atol=1e-6)
     other = rs.measure(plan, CODES, ledger=None, noise=rs.simulated(seed=2))
-    between = difference(release, work, other, ONE)
+    between = release.difference(work, other)
     np.testing.assert_allclose(between.stddev, np.sqrt(2 * plan.variances(work)))
 
 
 def test_simultaneous_intervals_are_wider_and_at_most_sidaks(release):
-    one = share(release, ["work"], ["sex"], ONE)
-    all_ = share(release, ["work"], ["sex"], Intervals(0.95, simultaneous=True))
-    sidak = share(release, ["work"], ["sex"], Intervals(0.95 ** (1 / 6)))
+    one = release.share("work", within="sex")
+    all_ = release.share("work", within="sex", simultaneous=True)
+    sidak = release.share("work", within="sex", level=0.95 ** (1 / 6))
     assert (all_.upper > one.upper).all()
     assert (all_.upper <= sidak.upper + 1e-12).all()
 
@@ -195,13 +186,13 @@ def test_whole_ends_keep_every_count(lower, width):
 @pytest.mark.parametrize(
     ("ask", "words"),
     [
-        (lambda r: share(r, ["work"], ["work"], ONE), "'work': named twice"),
-        (lambda r: mean(r, "work", [], ONE), "its cells are no numbers; say with values="),
-        (lambda r: mean(r, "work", [], ONE, [1, 2]), "has 3 cells; give a finite number for each"),
-        (lambda r: quantile(r, "age", [1.5], [], ONE), "orders of quantiles lie between 0 and 1"),
-        (lambda r: ratio(r, rs.table(SCHEMA, ["age"]), rs.table(SCHEMA, ["sex"]), ONE), "12 over 2"),
+        (lambda r: r.share("work", within="work"), "'work': named twice"),
+        (lambda r: r.mean("work"), "its cells are no numbers; say with values="),
+        (lambda r: r.mean("work", values=[1, 2]), "has 3 cells; give a finite number for each"),
+        (lambda r: r.quantile("age", [1.5]), "orders of quantiles lie between 0 and 1"),
+        (lambda r: r.ratio(rs.table(SCHEMA, ["age"]), rs.table(SCHEMA, ["sex"])), "12 over 2"),
         (
-            lambda r: difference(r, rs.table(SCHEMA, ["age"]), rs.table(SCHEMA, ["sex"]), ONE),
+            lambda r: r.difference(rs.table(SCHEMA, ["age"]), rs.table(SCHEMA, ["sex"])),
             "12 answers less 2",
         ),
     ],

@@ -10,12 +10,13 @@ from dataclasses import replace
 
 import numpy as np
 
-from residua._arrays import Array
 from residua.errors import WorkloadError
 from residua.release.intervals import Intervals
 from residua.release.sources import refuse_shared_noise
 from residua.release.statistics import (
     Answers,
+    Axes,
+    Compared,
     Statistic,
     axes_of,
     plain_figures,
@@ -78,8 +79,8 @@ def _within(
     """Each period of a release against the one so many periods before."""
     schema = source.plan.schema
     refuse_overlap(names, [over])
-    labels, axes = axes_of(schema, [over, *names])
-    periods = len(axes[0])
+    (_, labels), *others = axes_of(schema, [over, *names])
+    periods = len(labels)
     if type(lag) is not int or not 0 < lag < periods:
         raise WorkloadError(f"lag is a number of periods from 1 to {periods - 1}, not {lag!r}")
     work = table(schema, [over, *names])
@@ -89,7 +90,7 @@ def _within(
     now, before = slice(lag * inner, None), slice(None, work.count - lag * inner)
     parts = (covariance[now, now], covariance[before, before], covariance[now, before])
     compared = (values[now], values[before], *parts)
-    return _figures(source, compared, labels, (axes[0][lag:], *axes[1:]), growth, intervals)
+    return _figures(source, compared, [(over, labels[lag:]), *others], growth, intervals)
 
 
 def _between(
@@ -106,27 +107,18 @@ def _between(
     nothing = np.zeros((work.count, work.count))
     parts = (source.covariance(work, work), since.covariance(theirs, theirs), nothing)
     compared = (source.values(work), since.values(theirs), *parts)
-    labels, axes = axes_of(schema, names) if names else (("change",), (("all",),))
-    return _figures(source, compared, labels, axes, growth, intervals)
+    return _figures(source, compared, axes_of(schema, names) or [("change", ["all"])], growth, intervals)
 
 
 def _figures(
-    source: Answers,
-    compared: tuple[Array, Array, Array, Array, Array],
-    names: tuple[str, ...],
-    axes: tuple[tuple[str, ...], ...],
-    growth: bool,
-    intervals: Intervals,
+    source: Answers, compared: Compared, axes: Axes, growth: bool, intervals: Intervals
 ) -> Statistic:
     """Differences, or ratios less one, of which those that have none in their interval are marked."""
     now, before, ours, theirs, both = compared
-    law = source.plan.strategy.law
     if growth:
-        found = ratio_figures(now, before, ours, theirs, both, names, axes, law, intervals)
-        one = (found.values - 1, found.lower - 1, found.upper - 1)
-        found = replace(found, values=one[0], lower=one[1], upper=one[2])
+        found = ratio_figures(source, axes, compared, intervals)
+        found = replace(found, values=found.values - 1, lower=found.lower - 1, upper=found.upper - 1)
     else:
-        spread = ours + theirs - both - both.T
-        found = plain_figures(names, axes, now - before, spread, law, intervals)
+        found = plain_figures(source, axes, now - before, ours + theirs - both - both.T, intervals)
     unclear = (found.lower <= 0) & (found.upper >= 0) & (found.notes == "")
     return replace(found, notes=np.where(unclear, NOISE, found.notes))

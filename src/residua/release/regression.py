@@ -10,6 +10,7 @@ its error (claim F-003), means have Fieller's intervals (claim F-001). All cost 
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from itertools import combinations_with_replacement
 
 import numpy as np
@@ -22,14 +23,15 @@ from residua.release.statistics import (
     Statistic,
     axes_of,
     listed_names,
-    mean,
+    numbers_of,
     plain_figures,
     ratio_of,
     refuse_many,
     refuse_overlap,
 )
 from residua.schema import Number, Schema
-from residua.workload import Workload, identity, moment, table
+from residua.workload import Workload, identity, linear, moment, table
+from residua.workload.moments import cell_numbers
 
 Monomial = Mapping[str, int]
 STEP = 1e-4  # of a standard deviation, to find slopes by
@@ -51,10 +53,18 @@ class Relates:
 
         `values` say what each cell counts as where it is no number, or not that one.
         """
-        intervals, groups = Intervals(level, simultaneous), listed_names(by)
-        if values is None and any(self.plan.schema[each].unit > 1 for each in (name, *groups)):
-            return number_mean(self, name, groups, intervals)
-        return mean(self, name, groups, intervals, values)
+        schema, groups = self.plan.schema, listed_names(by)
+        refuse_overlap([name], groups)
+        if values is None and any(schema[each].unit > 1 for each in (name, *groups)):
+            top, bottom = (_summed(schema, groups, {name: power}) for power in (1, 0))
+        else:
+            bottom = table(schema, groups)
+            each, cells = np.eye(bottom.count), (*groups, name)
+            top = linear(schema, cells, np.kron(each, numbers_of(schema, name, values)))
+            if values is None and schema[name].other is not None:  # whose records have no value
+                bottom = linear(schema, cells, np.kron(each, cell_numbers(name, schema[name], power=0)))
+        axes, owners = axes_of(schema, groups), np.arange(top.count)
+        return ratio_of(self, top, bottom, owners, axes, Intervals(level, simultaneous))
 
     def variance(
         self: Answers,
@@ -65,7 +75,7 @@ class Relates:
         simultaneous: bool = False,
     ) -> Statistic:
         """Variance of a number, of all records or in each cell of others."""
-        return related(self, [name, name], listed_names(by), _covariance, Intervals(level, simultaneous))
+        return related(self, [name, name], by, _covariance, Intervals(level, simultaneous))
 
     def covariance_of(
         self: Answers,
@@ -77,7 +87,7 @@ class Relates:
         simultaneous: bool = False,
     ) -> Statistic:
         """Covariance of two numbers over records, of all or in each cell of others."""
-        return related(self, [first, second], listed_names(by), _covariance, Intervals(level, simultaneous))
+        return related(self, [first, second], by, _covariance, Intervals(level, simultaneous))
 
     def correlation(
         self: Answers,
@@ -89,7 +99,7 @@ class Relates:
         simultaneous: bool = False,
     ) -> Statistic:
         """Correlation of two numbers over records, of all or in each cell of others."""
-        return related(self, [first, second], listed_names(by), _correlation, Intervals(level, simultaneous))
+        return related(self, [first, second], by, _correlation, Intervals(level, simultaneous))
 
     def regression(
         self: Answers,
@@ -104,31 +114,48 @@ class Relates:
 
         The first is the intercept. Errors are those of the noise: the line is that of these records.
         """
-        return regression(self, name, listed_names(on), listed_names(by), Intervals(level, simultaneous))
+        others, groups = listed_names(on), listed_names(by)
+        if not others:
+            raise WorkloadError("a regression is on one number at least: on=['age']")
+        refuse_overlap([name, *others], groups)
+        columns: list[Monomial] = [{}, *({each: 1} for each in others)]
+        pairs = list(combinations_with_replacement(range(len(columns)), 2))
+        needed = [_times(columns[i], columns[j]) for i, j in pairs]
+        needed += [_times(each, {name: 1}) for each in columns]
+        solved = partial(_coefficients, pairs)
+        values, covariance = _figures(self, [name, *others], groups, needed, solved)
+        axes = [*axes_of(self.plan.schema, groups), ("coefficient", ["intercept", *others])]
+        return plain_figures(self, axes, values, covariance, Intervals(level, simultaneous))
 
 
-def number_mean(source: Answers, name: str, by: Sequence[str], intervals: Intervals) -> Statistic:
-    """Mean of a number in each cell of other attributes: sums over counts, with Fieller's intervals."""
-    schema = source.plan.schema
-    top, bottom = (_summed(schema, by, {name: power}) for power in (1, 0))
-    return ratio_of(source, top, bottom, np.arange(top.count), *axes_of(schema, by), intervals)
+def _coefficients(pairs: Sequence[tuple[int, int]], moments: Array) -> Array:
+    """Solutions of the normal equations, (groups, columns), from moments of pairs, then with a number."""
+    right = moments[:, len(pairs) :]
+    gram = np.empty((*right.shape, right.shape[1]))
+    for at, (i, j) in enumerate(pairs):
+        gram[:, i, j] = gram[:, j, i] = moments[:, at]
+    scale = np.sqrt(np.abs(np.einsum("gii->gi", gram)))
+    scale[scale == 0] = 1.0
+    inverse = np.linalg.pinv(gram / scale[:, :, None] / scale[:, None, :], hermitian=True)
+    return np.asarray((inverse @ (right / scale)[:, :, None])[:, :, 0] / scale)
 
 
 def related(
     source: Answers,
     names: Sequence[str],
-    by: Sequence[str],
+    by: str | Sequence[str],
     function: Callable[[Array], Array],
     intervals: Intervals,
 ) -> Statistic:
     """A function of the moments 1, x, y, xx, xy, yy of two numbers, or of one taken twice."""
-    refuse_overlap([*dict.fromkeys(names)], by)
+    groups = listed_names(by)
+    refuse_overlap([*dict.fromkeys(names)], groups)
     first, second = names
     needed = [{}, {first: 1}, {second: 1}, _times({first: 1}, {second: 1})]
     if function is _correlation:
         needed += [{first: 2}, {second: 2}]
-    found = _figures(source, names, by, needed, lambda moments: function(moments)[:, None])
-    return plain_figures(*axes_of(source.plan.schema, by), *found, source.plan.strategy.law, intervals)
+    found = _figures(source, names, groups, needed, lambda moments: function(moments)[:, None])
+    return plain_figures(source, axes_of(source.plan.schema, groups), *found, intervals)
 
 
 def _covariance(moments: Array) -> Array:
@@ -140,35 +167,6 @@ def _correlation(moments: Array) -> Array:
     _, x, y, _, xx, yy = moments.T
     with np.errstate(invalid="ignore", divide="ignore"):
         return np.asarray(_covariance(moments) / np.sqrt((xx - x**2) * (yy - y**2)))
-
-
-def regression(
-    source: Answers, name: str, on: Sequence[str], by: Sequence[str], intervals: Intervals
-) -> Statistic:
-    """Coefficients of the least-squares line, from the moments of all pairs of columns."""
-    if not on:
-        raise WorkloadError("a regression is on one number at least: on=['age']")
-    refuse_overlap([name, *on], by)
-    columns: list[Monomial] = [{}, *({each: 1} for each in on)]
-    pairs = list(combinations_with_replacement(range(len(columns)), 2))
-    needed = [_times(columns[i], columns[j]) for i, j in pairs]
-    needed += [_times(each, {name: 1}) for each in columns]
-    size = len(columns)
-
-    def solved(moments: Array) -> Array:
-        gram = np.empty((len(moments), size, size))
-        for at, (i, j) in enumerate(pairs):
-            gram[:, i, j] = gram[:, j, i] = moments[:, at]
-        scale = np.sqrt(np.abs(np.einsum("gii->gi", gram)))
-        scale[scale == 0] = 1.0
-        scaled = gram / scale[:, :, None] / scale[:, None, :]
-        right = moments[:, len(pairs) :] / scale
-        return np.asarray((np.linalg.pinv(scaled, hermitian=True) @ right[:, :, None])[:, :, 0] / scale)
-
-    values, covariance = _figures(source, [name, *on], by, needed, solved)
-    names, axes = axes_of(source.plan.schema, by)
-    names, axes = (*names, "coefficient"), (*axes, ("intercept", *on))
-    return plain_figures(names, axes, values, covariance, source.plan.strategy.law, intervals)
 
 
 def _figures(
