@@ -16,7 +16,15 @@ import numpy as np
 from residua._arrays import Array, Flags, Indices, Subset, Subsets
 from residua.answering.blocks import Measured
 from residua.answering.independent.parts import not_together
-from residua.answering.protocol import Answerer, Asked, Estimates, Estimator, in_order, not_in_span
+from residua.answering.protocol import (
+    Answerer,
+    Asked,
+    Estimates,
+    Estimator,
+    TableEstimator,
+    in_order,
+    not_in_span,
+)
 from residua.errors import Infeasible
 from residua.linalg.classes import Classes
 from residua.linalg.matrices import mean_first, pivoted_qr
@@ -247,7 +255,7 @@ class Coarsened(Answerer):
             yield from answerer.notes()
 
 
-class _SplitEstimator(Estimator):
+class _SplitEstimator(TableEstimator):
     """Answers from the estimates of each part."""
 
     def __init__(self, coarsened: Coarsened, estimates: Estimates) -> None:
@@ -270,10 +278,7 @@ class _SplitEstimator(Estimator):
 
     def run(self, tables: TableRun) -> Iterator[tuple[Indices, Array]]:
         seen = self._coarsened.run(tables)
-        if seen is not None:
-            yield from self._parts[0].run(seen)
-        else:
-            yield from ((np.array([at]), self.answers(group)[None]) for at, group in enumerate(tables))
+        return super().run(tables) if seen is None else self._parts[0].run(seen)
 
 
 def _all_settled(split: QuerySplit, part: TableRun) -> bool:

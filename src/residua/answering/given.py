@@ -5,23 +5,22 @@ same two passes, at any size (claim T-016). For anything else the few known numb
 """
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 
-from residua._arrays import Array, Indices, Integers, Subset, Subsets
+from residua._arrays import Array, Integers, Subset
 from residua._limits import GIVEN_NUMBERS
 from residua.answering.asked_places import Channel
 from residua.answering.blocks import Measured
-from residua.answering.places import Places, marginals_by
-from residua.answering.protocol import Answerer, Asked, Estimates, Estimator, weighted_sum
+from residua.answering.places import Places
+from residua.answering.protocol import Answerer, Asked, Estimates, Estimator, TableEstimator
 from residua.errors import DataError, Infeasible
-from residua.linalg.classes import Classes
 from residua.linalg.matrices import along_axes
 from residua.linalg.trees import Nest, first_places
-from residua.workload import Table, TableRun
+from residua.workload import Table
 
 DEPENDENT = 1e-11  # of the largest eigenvalue: what rounding leaves of a fact that follows from others
 AGREEMENT = 1e-6  # of the numbers: how far facts may contradict each other
@@ -142,10 +141,6 @@ class Given(Answerer):
         )
         return np.asarray(np.maximum(found, 0.0))
 
-    def summed(self, group: Table, *, weighted: bool) -> float:
-        found = self.variances(group)
-        return weighted_sum(found, group) if weighted else float(found.sum())
-
     def covariances(self, left: Table, right: Table) -> Array:
         return self.own.covariance(left, right) - self.cross(left) @ self.weights @ self.cross(right).T
 
@@ -159,7 +154,7 @@ class Given(Answerer):
         return _GivenEstimator(self, estimates)
 
 
-class _GivenEstimator(Estimator):
+class _GivenEstimator(TableEstimator):
     """Estimates moved by what the known numbers differ from theirs."""
 
     def __init__(self, source: Given, estimates: Estimates) -> None:
@@ -175,10 +170,3 @@ class _GivenEstimator(Estimator):
 
     def answers(self, group: Table) -> Array:
         return np.asarray(self.own.answers(group) + self.source.cross(group) @ self.moves)
-
-    def by_classes(self, subsets: Subsets, classes: Sequence[Classes]) -> Array:
-        return marginals_by(self.answers, subsets, classes)
-
-    def run(self, tables: TableRun) -> Iterator[tuple[Indices, Array]]:
-        for index, group in enumerate(tables):
-            yield np.array([index]), self.answers(group)[None]

@@ -12,21 +12,19 @@ by itself, and figures are sums over R of products: of the places that a query a
 """
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import partial
+from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 
-from residua._arrays import Array, Integers, Subsets
+from residua._arrays import Array, Integers
 from residua.answering.asked_places import Asked, Channel, nest_of, without_place
 from residua.answering.blocks import Blocks, Layer, Measured, Shape, outer
 from residua.answering.independent.answerer import Independent, coefficients, residuals_of
 from residua.answering.independent.parts import Part
-from residua.answering.protocol import Answerer, Estimates, Estimator, apply_queries
-from residua.linalg.classes import Classes
+from residua.answering.protocol import Answerer, Estimates, Estimator, TableEstimator, apply_queries
 from residua.linalg.matrices import Measure
 from residua.linalg.trees import first_places
-from residua.workload import Factor, Identity, Partition, Queries, Table, TableRun
+from residua.workload import Queries, Table
 
 Subset = tuple[int, ...]
 Pieces = Iterator[tuple[Subset, list[Part]]]
@@ -174,7 +172,7 @@ class Places(Answerer):
         return PlacesEstimator(self, estimates)
 
 
-class PlacesEstimator(Estimator):
+class PlacesEstimator(TableEstimator):
     """Estimates of tables: residuals added up over places, then over subsets of the other attributes."""
 
     def __init__(self, source: Places, estimates: Estimates) -> None:
@@ -223,8 +221,8 @@ class PlacesEstimator(Estimator):
         found = apply_queries(cells, rest.factors, leading=1)
         return np.moveaxis(found, 0, number).reshape(-1)
 
-    def by_classes(self, subsets: Subsets, classes: Sequence[Classes]) -> Array:
-        return marginals_by(partial(self._answers, strict=False), subsets, classes)
+    def marginal(self, group: Table) -> Array:
+        return self._answers(group, strict=False)
 
     def _spread(self, cells: Array, depth: int) -> Array:
         """Residuals of the classes of a level, (classes, ..), shared out evenly among those of the last."""
@@ -233,19 +231,3 @@ class PlacesEstimator(Estimator):
         owners = classes[depth][first]
         share = 1.0 / np.bincount(owners)[owners]
         return np.asarray(cells[owners] * share.reshape(-1, *[1] * (cells.ndim - 1)))
-
-    def run(self, tables: TableRun) -> Iterator[tuple[Integers, Array]]:
-        for index, group in enumerate(tables):
-            yield np.array([index]), self.answers(group)[None]
-
-
-def marginals_by(answers: Callable[[Table], Array], subsets: Subsets, classes: Sequence[Classes]) -> Array:
-    """Marginals of one shape added up by classes of cells, each answered as a table: (k, classes...)."""
-    rows = []
-    for subset in subsets.tolist():
-        factors = tuple(
-            Factor((at,), Identity(own.size) if own.trivial else Partition(own.classes))
-            for at, own in zip(subset, classes, strict=True)
-        )
-        rows.append(answers(Table("", factors)).reshape([own.count for own in classes]))
-    return np.stack(rows)

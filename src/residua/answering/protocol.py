@@ -21,7 +21,7 @@ from residua.answering.blocks import Measured, outer
 from residua.errors import FileFormatError, NotInSpan, WorkloadError
 from residua.linalg.classes import Classes, summed_over
 from residua.linalg.matrices import Measure, RowIndex, occurring
-from residua.workload import Combined, Factor, Identity, Table, TableRun
+from residua.workload import Combined, Factor, Identity, Partition, Table, TableRun
 from residua.workload.tables import choices, without_totals
 from residua.workload.union import Order
 
@@ -182,6 +182,28 @@ class Estimator:
                 yield chosen, answers.reshape(len(chosen), -1)
 
 
+class TableEstimator(Estimator):
+    """Estimates that are made table by table; marginals are tables of plain cells, or of classes."""
+
+    def by_classes(self, subsets: Subsets, classes: Sequence[Classes]) -> Array:
+        rows = []
+        for subset in subsets.tolist():
+            factors = tuple(
+                Factor((at,), Identity(own.size) if own.trivial else Partition(own.classes))
+                for at, own in zip(subset, classes, strict=True)
+            )
+            rows.append(self.marginal(Table("", factors)).reshape([own.count for own in classes]))
+        return np.stack(rows)
+
+    def marginal(self, group: Table) -> Array:
+        """Estimates of the cells of a marginal, or of classes of them, shape (count,)."""
+        return self.answers(group)
+
+    def run(self, tables: TableRun) -> Iterator[tuple[Indices, Array]]:
+        for index, group in enumerate(tables):
+            yield np.array([index]), self.answers(group)[None]
+
+
 def apply_queries(cells: Array, factors: Sequence[Factor], *, leading: int = 0) -> Array:
     """Every product of queries on cells (leading..., sizes of all factors...), flattened per factor."""
     tensor = cells.reshape((*cells.shape[:leading], *(factor.queries.cells for factor in factors)))
@@ -253,9 +275,10 @@ class Answerer(ABC):
         """Variances of the queries of each table of a part, table by table."""
         return map(self.variances, part)
 
-    @abstractmethod
     def summed(self, group: Table, *, weighted: bool) -> float:
-        """Sum of the variances, without listing them; with `weighted`, times each query's own weight."""
+        """Sum of the variances, not listing them if need not be; with `weighted`, by each query's weight."""
+        found = self.variances(group)
+        return weighted_sum(found, group) if weighted else float(found.sum())
 
     @abstractmethod
     def covariances(self, left: Table, right: Table) -> Array:

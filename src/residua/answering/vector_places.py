@@ -9,22 +9,20 @@ from functools import cached_property
 
 import numpy as np
 
-from residua._arrays import Array, Integers, Subsets
+from residua._arrays import Array, Integers
 from residua.answering.asked_places import Asked, finer, nest_of, without_place
 from residua.answering.blocks import Layer, Measured, Shape, rows_over
-from residua.answering.places import marginals_by
 from residua.answering.protocol import (
     Answerer,
     Estimates,
     Estimator,
+    TableEstimator,
     apply_queries,
     not_in_span,
-    weighted_sum,
 )
 from residua.errors import NotInSpan
-from residua.linalg.classes import Classes
 from residua.linalg.vector_trees import VectorPasses, nested_bases, vector_passes, vector_solved
-from residua.workload import Table, TableRun
+from residua.workload import Table
 
 OUTSIDE = 1e-9  # of a query's length: what is more is not in the span
 
@@ -135,10 +133,6 @@ class VectorPlaces(Answerer):
         shape = [factor.queries.count for factor in rest.factors]
         return np.moveaxis(found.reshape(places.count, *shape), 0, number).reshape(-1)
 
-    def summed(self, group: Table, *, weighted: bool) -> float:
-        found = self.variances(group)
-        return weighted_sum(found, group) if weighted else float(found.sum())
-
     def covariances(self, left: Table, right: Table) -> Array:
         if left.count > right.count:
             return self.covariances(right, left).T
@@ -183,7 +177,7 @@ class VectorPlaces(Answerer):
         return VectorPlacesEstimator(self, estimates)
 
 
-class VectorPlacesEstimator(Estimator):
+class VectorPlacesEstimator(TableEstimator):
     """Estimates of tables: cells of the last level added up."""
 
     def __init__(self, source: VectorPlaces, estimates: Estimates) -> None:
@@ -200,10 +194,3 @@ class VectorPlacesEstimator(Estimator):
         found = found.transpose(0, *(1 + kept.index(at) for at in rest.attributes))
         found = apply_queries(found, rest.factors, leading=1)
         return np.moveaxis(found, 0, number).reshape(-1)
-
-    def by_classes(self, subsets: Subsets, classes: Sequence[Classes]) -> Array:
-        return marginals_by(self.answers, subsets, classes)
-
-    def run(self, tables: TableRun) -> Iterator[tuple[Integers, Array]]:
-        for index, group in enumerate(tables):
-            yield np.array([index]), self.answers(group)[None]

@@ -85,8 +85,7 @@ def _draft(found: Placed, sizes: Sequence[int], rows: Array) -> Draft:
     summed = by_node(weights, stands, small)
     costs = solve_laplace(small, summed)
     shares = [own[node, 0] for own, node in zip(costs, stands, strict=True)]
-    every = [rows] * len(shares)
-    strategy = _vectors(found, sizes, every, shares) if found.beside else _counts(found, sizes, shares)
+    strategy = _strategy(found, sizes, [rows] * len(shares), shares)
     halves = [0.5 * own**2 for own in costs]
     bound = places_bound(found, sizes, small, summed, halves, by_node(asked, stands, small))
     return Draft(strategy, bound or 0.0, EVERYBODY)
@@ -100,7 +99,7 @@ def _level_by_level(found: Placed, work: Workload, rows: Sequence[Array]) -> Str
         shares = np.exp(logits - logits.max())
         shares = np.maximum(shares / shares.sum(), 20 * LEAST)  # what a level tells nothing else may
         pairs = zip(shares, found.nest.tree.sizes, strict=True)
-        return _vectors(found, work.schema.sizes, rows, [np.full(size, own) for own, size in pairs])
+        return _strategy(found, work.schema.sizes, rows, [np.full(size, own) for own, size in pairs])
 
     def value(logits: Array) -> float:
         made = strategy(logits)
@@ -111,54 +110,29 @@ def _level_by_level(found: Placed, work: Workload, rows: Sequence[Array]) -> Str
     return strategy(np.asarray(found_at.x))
 
 
-def _counts(found: Placed, sizes: Sequence[int], shares: Sequence[Array]) -> Strategy:
-    """The strategy that measures the number of records of each node."""
-    domains, numbers = found.domains(sizes, [Measure(size) for size in sizes], root=False)
-    layers = []
-    for depth, own in enumerate(shares):
-        costs, nothing = _costs(found, depth, own), np.zeros((len(own), 0))
-        if costs is not None:
-            layers.append(
-                Layer(
-                    nothing.astype(np.int32),
-                    (),
-                    nothing.astype(np.int64),
-                    costs,
-                    2.0 / costs**2,
-                    domain=numbers[depth],
-                    within=found.place if depth else None,
-                )
-            )
-    strategy = Strategy(domains, (), tuple(layers), "laplace")
-    return strategy.scaled(1.0 / strategy.cost())
-
-
-def _vectors(found: Placed, sizes: Sequence[int], rows: Sequence[Array], shares: Sequence[Array]) -> Strategy:
-    """The strategy that measures rows over the other attributes at each node."""
-    domains, numbers = found.domains(sizes, [Measure(size) for size in sizes], root=True)
+def _strategy(
+    found: Placed, sizes: Sequence[int], rows: Sequence[Array], shares: Sequence[Array]
+) -> Strategy:
+    """The strategy that measures rows over the other attributes at each node; without any, its records."""
     inner = tuple(sizes[at] for at in found.beside)
+    domains, numbers = found.domains(sizes, [Measure(size) for size in sizes], root=bool(inner))
     layers: list[Layer] = []
     shapes: list[Shape] = []
     for depth, own in enumerate(shares):
-        costs = _costs(found, depth, own)
-        if costs is not None:
-            layers.append(
-                Layer(
-                    np.broadcast_to(np.array(found.beside, dtype=np.int32), (len(own), len(inner))),
-                    (tuple(range(len(inner))),),
-                    np.full((len(own), 1), len(shapes)),
-                    costs,
-                    2.0 / costs**2,
-                    domain=numbers[depth],
-                    within=found.place,
-                )
+        costs = few_costs(np.maximum(own[found.nest.ranks[depth]], LEAST))  # in the order of its classes
+        if (costs <= 10 * LEAST).all():
+            continue  # it is better left alone
+        layers.append(
+            Layer(
+                np.broadcast_to(np.array(found.beside, dtype=np.int32), (len(own), len(inner))),
+                (tuple(range(len(inner))),) if inner else (),
+                np.full((len(own), 1 if inner else 0), len(shapes)),
+                costs,
+                2.0 / costs**2,
+                domain=numbers[depth],
+                within=found.place if inner or depth else None,
             )
-            shapes.append(Shape.of(inner, rows[depth]))
+        )
+        shapes += [Shape.of(inner, rows[depth])] if inner else []
     strategy = Strategy(domains, tuple(shapes), tuple(layers), "laplace")
     return strategy.scaled(1.0 / strategy.cost())
-
-
-def _costs(found: Placed, depth: int, own: Array) -> Array | None:
-    """What the blocks of a level cost, in the order of its classes; None where it is better left alone."""
-    costs = few_costs(np.maximum(own[found.nest.ranks[depth]], LEAST))
-    return None if (costs <= 10 * LEAST).all() else costs

@@ -179,9 +179,9 @@ class Derives:
         `function` is called with an array for each of the named workloads, and returns numbers.
         """
         counts = {name: work.count for name, work in tables.items()}
-        if sum(counts.values()) > MOST_ARGUMENTS:
+        if (many := sum(counts.values())) > MOST_ARGUMENTS:
             raise WorkloadError(
-                f"{sum(counts.values()):,} answers of a function, more than {MOST_ARGUMENTS:,}; use few tables"
+                f"a function of {many:,} answers, more than {MOST_ARGUMENTS:,}; use few tables"
             )
         works, ends = list(tables.values()), np.cumsum(list(counts.values()))[:-1]
         at = np.concatenate([self.values(work) for work in works])

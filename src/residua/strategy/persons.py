@@ -11,7 +11,7 @@ from residua.kernel.measurement import Measurement, block_cost
 from residua.kernel.person import block_costs
 from residua.privacy.budgets import variance_ratio
 from residua.privacy.unit import Person
-from residua.strategy.strategy import Strategy, measurements_of
+from residua.strategy.strategy import Strategy, measurements_of, stated_costs
 
 MANY_BITS, FEW_BITS = 45, 24  # of the entries of a real matrix; sums of products of the few fit 64 bits
 FEW_ENTRIES = 2**12  # that many bits are taken for
@@ -38,13 +38,8 @@ def shared_for(strategy: Strategy, person: Person) -> Strategy:
 
 def real_measurements(strategy: Strategy) -> Iterator[Measurement]:
     """The measurements of a real strategy with its matrices rounded, for what they cost about."""
-
-    def costs(number: int, rows: Integers) -> tuple[list[Fraction], Integers]:
-        found, owners = np.unique(strategy.layers[number].costs[rows], return_inverse=True)
-        return [Fraction(cost) for cost in found.tolist()], owners
-
     matrices = [_to_bits(shape.matrix) for shape in strategy.shapes]
-    return measurements_of(strategy, matrices, costs)
+    return measurements_of(strategy, matrices, stated_costs(strategy))
 
 
 def _to_bits(matrix: Array) -> Integers:

@@ -293,6 +293,16 @@ def batches_of(strategy: Strategy) -> list[Measurement]:
     return list(measurements_of(strategy, [_whole(shape.matrix) for shape in strategy.shapes], costs))
 
 
+def stated_costs(strategy: Strategy) -> Costs:
+    """The costs that blocks state, as floats have them."""
+
+    def costs(number: int, rows: Integers) -> tuple[list[Fraction], Integers]:
+        found, owners = np.unique(strategy.layers[number].costs[rows], return_inverse=True)
+        return [Fraction(cost) for cost in found.tolist()], owners
+
+    return costs
+
+
 def measurements_of(strategy: Strategy, matrices: Sequence[Integers], costs: Costs) -> Iterator[Measurement]:
     """The blocks of a strategy with these matrices as its shapes, and noise that makes them cost so much."""
     norms = [matrix_cost(strategy.law, matrix) for matrix in matrices]
