@@ -356,6 +356,15 @@ def test_the_certificate_of_a_plan_is_below_what_is_released(case, budget):
     assert plan.certificate.lower_bound <= plan.ideal.total_variance * (1 + 1e-9)
 
 
+def test_a_plan_whose_blocks_cost_less_together_is_not_below_its_bound():
+    schema = rs.Schema.of_sizes([2, 3])
+    work = rs.all_tables(schema, 2, rs.abs_diff)
+    apart, plan = drafted(work, "querysmasher").lower_bound, planned(work, "querysmasher")
+    assert plan.strategy.exact_cost() > 1  # one by one; together the kernel proves at most 1
+    assert plan.certificate.lower_bound == plan.total_variance < apart
+    assert plan.certificate.gap == 0
+
+
 @settings(max_examples=50)
 @given(cases(), budgets, st.sampled_from(["add_remove", "replace_one"]))
 def test_a_saved_plan_comes_back_with_every_figure(case, budget, neighbours):

@@ -224,7 +224,12 @@ def certified(
     objective: str = "total_variance",
     everywhere: float | None = None,
 ) -> Certificate:
-    """The certificate of a plan whose objective has this value and these lower bounds."""
+    """The certificate of a plan whose objective has this value and these lower bounds.
+
+    A plan may be below the bound of its blocks, which adds up their costs, where the kernel proves that they
+    cost less together; the bound then says no more than that adding up is no better.
+    """
+    lower = min(lower, value) if scope == "this block structure" else lower
     gap = value / lower - 1 if lower > 0 else math.inf
     return Certificate(lower, 0.0 if -ROUNDING < gap < 0 else gap, scope, objective, everywhere)
 
