@@ -42,8 +42,8 @@ def mills(x):
 
 
 TABLES = [
-    pytest.param(half_normal, half_normal_quantile, 8, id="half-normal"),
-    pytest.param(exponential, exponential_quantile, 13, id="exponential"),
+    pytest.param(half_normal, half_normal_quantile, 9, id="half-normal"),
+    pytest.param(exponential, exponential_quantile, 25, id="exponential"),
 ]
 
 
@@ -64,7 +64,7 @@ def test_every_centre_belongs_to_its_place_and_lies_in_the_middle_of_its_piece(t
     places = table().coefficients[0].tolist()
     for row, centre in enumerate(table().centres.tolist()[1:], start=1):
         low, high = starts[row - 1], starts[row]
-        assert abs(2 * centre - low - high) * 2**40 < high - low
+        assert abs(2 * centre - low - high) * 2**38 < high - low
         # x falls as V rises: the centre of this very float lies between the whole numbers around it.
         assert quantile(centre + 1) <= arb(places[row]) <= quantile(centre)
 

@@ -167,9 +167,11 @@ class Estimator:
 
     def run(self, tables: TableRun) -> Iterator[tuple[Indices, Array]]:
         """Answers of many tables: indices of tables of one shape, and their answers (tables, count)."""
-        found: dict[object, list[int]] = {}
-        for index, row in enumerate(tables.subsets.tolist()):
-            found.setdefault(tuple(tables.queries_of(at) for at in row), []).append(index)
+        numbers: dict[object, int] = {}
+        asked = [numbers.setdefault(own and own.queries, len(numbers)) for own in tables.factors]
+        found: dict[tuple[int, ...], list[int]] = {}
+        for index, row in enumerate(np.array(asked)[tables.subsets].tolist()):
+            found.setdefault(tuple(row), []).append(index)
         for indices in found.values():
             first = tables[indices[0]]
             sizes = [factor.queries.cells for factor in first.factors]
@@ -217,13 +219,13 @@ def _weights(
     attributes: Subsets, measures: Sequence[Measure], classes: Classes, place: int, ways: int
 ) -> Array:
     """Weights that spread along one place, (k or 1, 1.., classes, 1..): each marginal has its own."""
-    distinct, inverse = np.unique(attributes, return_inverse=True)
-    own = [measures[at] for at in distinct.tolist()]
-    if len(set(own)) == 1:
-        own, inverse = own[:1], np.zeros(1, dtype=np.intp)
+    distinct = sorted(set(attributes.tolist()))
+    own = [measures[at] for at in distinct]
     if all(measure.weights is None for measure in own) and classes.trivial:
         return np.full((1,) * (1 + ways), 1.0 / classes.size)
-    rows = np.stack([classes.summed(measure.vector(), 0) for measure in own])[inverse.reshape(-1)]
+    own = own[:1] if len(set(own)) == 1 else own
+    rows = np.stack([classes.summed(measure.vector(), 0) for measure in own])
+    rows = rows[np.searchsorted(distinct, attributes)] if len(own) > 1 else rows
     return rows.reshape(len(rows), *(1,) * place, -1, *(1,) * (ways - place - 1))
 
 

@@ -10,6 +10,7 @@ processes run this file by itself.
 import json
 import sys
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import pairwise
 from math import comb, lcm, prod
 from typing import IO, Any
@@ -69,6 +70,24 @@ class Shares:
         return cells, weights
 
 
+@dataclass(slots=True)
+class Beginning:
+    """The places of records in the cells of some attributes, the first ones of a set."""
+
+    attributes: Set
+    cells: int
+    places: AnyArray  # (records,)
+    _ahead: dict[int, AnyArray] = field(default_factory=dict)
+
+    def with_next(self, attribute: int, size: int, codes: AnyArray) -> "Beginning":
+        """The same with one attribute more; what does not depend on which one is kept for others."""
+        if size not in self._ahead:
+            kind = narrowest(self.cells * size + 1)  # the size itself must fit, too
+            self._ahead[size] = np.multiply(self.places, kind(size), dtype=kind)
+        # A code is narrower than a place, or as narrow.
+        return Beginning((*self.attributes, attribute), self.cells * size, self._ahead[size] + codes)
+
+
 class Tally:
     """Running counts of several attribute sets; `counts[k]` has the cells of `sets[k]`, row-major.
 
@@ -87,7 +106,6 @@ class Tally:
         used = {at for each in sets for at in each}
         self._shares = {at: own for at, own in (shares or {}).items() if at in used}
         self._order = sorted(range(len(sets)), key=lambda at: self._sets[at])
-        self._places = np.empty(ROWS, dtype=np.intp)
         self._start()
 
     def _start(self) -> None:
@@ -98,7 +116,15 @@ class Tally:
 
     def _put(self, at: int, places: AnyArray, weights: Any) -> None:
         """Add weights to the counts of a set, at these places."""
-        np.add.at(self.counts[at], places, weights)
+        np.add.at(self.counts[at], places.astype(np.intp, copy=False), weights)
+
+    def _put_each(self, at: int, places: AnyArray) -> None:
+        """Add one to the counts of a set, at each of these places."""
+        own = self.counts[at]
+        if len(own) > len(places):
+            self._put(at, places, 1)
+        else:
+            own += np.bincount(places, minlength=len(own))
 
     waiting = 0
     """How many numbers wait for being added up."""
@@ -120,28 +146,24 @@ class Tally:
             self._add([codes[start : start + ROWS] for codes in block], min(ROWS, records - start))
 
     def _add(self, block: Block, records: int) -> None:
-        places = self._places[:records]
         weights: dict[int, list[Integers]] = {}
         for at, shares in self._shares.items():
             cells, weights[at] = shares.of(block[at])
             block = [*block[:at], cells.astype(narrowest(self._sizes[at])), *block[at + 1 :]]
-        known: list[tuple[int, AnyArray]] = []  # places of the last set's beginnings, one attribute each
+        known: list[Beginning] = []  # those of the last set, one attribute more each
         for at in self._order:
             attributes = self._sets[at]
             if not attributes:
-                self._put(at, places[:1] * 0, records)
+                self._put(at, np.zeros(1, dtype=np.intp), records)
                 continue
-            shared = 0
-            while shared < min(len(known), len(attributes)) and known[shared][0] == attributes[shared]:
-                shared += 1
-            del known[shared:]
-            for level in range(shared, len(attributes)):
-                known.append((attributes[level], self._extend(known, attributes[: level + 1], block)))
-            places[:] = known[-1][1]
+            while known and known[-1].attributes != attributes[: len(known)]:
+                known.pop()
+            for level in range(len(known), len(attributes)):
+                known.append(self._extend(known, attributes[level], block))
             if self._shares.keys().isdisjoint(attributes):
-                self._put(at, places, 1)
+                self._put_each(at, known[-1].places)
             else:
-                self._add_shares(at, places, weights)
+                self._add_shares(at, known[-1].places.astype(np.intp), weights)
 
     def _add_shares(self, set_: int, places: AnyArray, weights: Mapping[int, list[Integers]]) -> None:
         """Count records in all their cells: numbers at `places` and on, by products of their weights."""
@@ -155,16 +177,10 @@ class Tally:
         for offset, weight in found:
             self._put(set_, places + offset, weight)
 
-    def _extend(self, known: Sequence[tuple[int, AnyArray]], attributes: Set, block: Block) -> AnyArray:
-        """Places in the cells of `attributes`, from those of all but the last one."""
-        codes = block[attributes[-1]]
-        if not known:
-            return codes
-        size = self._sizes[attributes[-1]]
-        kind = narrowest(prod(self._sizes[at] for at in attributes) + 1)  # the size itself must fit, too
-        places: AnyArray = np.multiply(known[-1][1], kind(size), dtype=kind)
-        places += codes  # a code is narrower than a place, or as narrow
-        return places
+    def _extend(self, known: Sequence[Beginning], attribute: int, block: Block) -> Beginning:
+        """The places in the cells of one attribute more."""
+        size, codes = self._sizes[attribute], block[attribute]
+        return known[-1].with_next(attribute, size, codes) if known else Beginning((attribute,), size, codes)
 
 
 class Occurring(Tally):
@@ -180,8 +196,11 @@ class Occurring(Tally):
         self._waiting: list[list[tuple[AnyArray, Any]]] = [[] for _ in self._sets]
 
     def _put(self, at: int, places: AnyArray, weights: Any) -> None:
-        self._waiting[at].append((places.copy(), weights))
+        self._waiting[at].append((places.astype(np.intp), weights))
         self.waiting += len(places)
+
+    def _put_each(self, at: int, places: AnyArray) -> None:
+        self._put(at, places, 1)
 
     def pieces(self) -> Iterator[Occurrence]:
         """What was added since the last time, which is forgotten here."""

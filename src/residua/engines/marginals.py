@@ -107,7 +107,7 @@ def count_marginals(
         part = None if steps is None else steps.part(number, len(groups))
         tallied = engine.tally([each.attributes for each in group], part)
         for each, counted in zip(group, tallied, strict=True):
-            total, unit = int(counted.sum()), prod(units[at] for at in each.attributes)
+            total, unit = int(counted.sum()), prod([units[at] for at in each.attributes])
             first = (total, unit) if first is None else first
             if (total * first[1] - first[0] * unit) % 2**64:
                 raise DataError("the data changed while being counted; count a copy that stands still")
@@ -136,7 +136,8 @@ def _pieces(
     room = PIECE_CELLS
     for each, all_counts in zip(group, tallied, strict=True):
         for wanted in each.wanted:
-            summed = sum_down(all_counts, each.attributes, sizes, wanted)
+            same = wanted == each.attributes
+            summed = all_counts if same else sum_down(all_counts, each.attributes, sizes, wanted)
             for request, row, order in places[wanted]:
                 rows, found = open_pieces.setdefault(request, ([], []))
                 rows.append(row)
@@ -224,7 +225,7 @@ def sum_down(counts: Integers, attributes: Set, sizes: Sequence[int], order: Set
 
 
 def cells_of(attributes: Set, sizes: Sequence[int]) -> int:
-    return prod(sizes[at] for at in attributes)
+    return prod([sizes[at] for at in attributes])
 
 
 def _largest(wanted: Sequence[Set], sizes: Sequence[int], records: int) -> dict[Set, list[Set]]:
@@ -261,46 +262,55 @@ def _subsets(big: Set, among: set[Set]) -> Iterator[Set]:
 
 def _unions(homes: dict[Set, list[Set]], sizes: Sequence[int], records: int) -> Iterator[Counted]:
     """Sets and unions of sets that together have everything, each set in one of them."""
-    left = _Left(homes, sizes, min(LARGEST_UNION, records // RECORDS_PER_CELL))
-    while left.sets:
-        seed = next(iter(left.sets))
-        left.take(seed)
-        union, parts = seed, [seed]
-        while found := left.best_addition(union):
-            union, more = found
-            parts += more
-            for each in more:
-                left.take(each)
-        yield Counted(union, tuple(each for part in parts for each in homes[part]))
+    most = min(LARGEST_UNION, records // RECORDS_PER_CELL)
+    few = {each for each in homes if cells_of(each, sizes) <= most}
+    left = _Left(few, sizes, most)
+    for seed in sorted(homes):
+        if seed not in few:
+            yield Counted(seed, tuple(homes[seed]))
+        elif seed in left.sets:
+            union, parts = left.taken_with(seed)
+            yield Counted(union, tuple(each for part in parts for each in homes[part]))
 
 
 class _Left:
-    """Sets that are in no union yet; `completing` has for smaller ones what makes them one of these.
+    """Sets of few cells that are in no union yet; `completing` has for smaller ones what makes them one.
 
     Attributes are bits of a number there, so that all that may join a union are looked at together.
     """
 
-    def __init__(self, homes: Collection[Set], sizes: Sequence[int], most: int) -> None:
-        self.sets = {each: cells_of(each, sizes) for each in sorted(homes)}
+    def __init__(self, sets: Collection[Set], sizes: Sequence[int], most: int) -> None:
+        self.sets = set(sets)
         self.sizes, self.most, self.least = sizes, most, min(sizes, default=1)
-        self.lengths = sorted({len(each) for each in homes})
+        self.lengths = sorted({len(each) for each in sets})
         self.completing: dict[Set, int] = {}
         self.of_size: dict[int, int] = {}
         for at, size in enumerate(sizes):
             self.of_size[size] = self.of_size.get(size, 0) | 1 << at
-        for each, cells in self.sets.items():
-            self._turn(each, cells)
+        for each in sets:
+            self._turn(each)
+
+    def taken_with(self, seed: Set) -> tuple[Set, list[Set]]:
+        """A union that has a set, and all sets that are in it from now on."""
+        self.take(seed)
+        union, parts = seed, [seed]
+        while found := self.best_addition(union):
+            union, more = found
+            parts += more
+            for each in more:
+                self.take(each)
+        return union, parts
 
     def take(self, each: Set) -> None:
         """Leave out a set."""
-        self._turn(each, self.sets.pop(each))
+        self.sets.remove(each)
+        self._turn(each)
 
-    def _turn(self, each: Set, cells: int) -> None:
-        """Note, or forget, how a set is completed; one of many cells is in no union but itself."""
-        if cells <= self.most:
-            for place, at in enumerate(each):
-                small = each[:place] + each[place + 1 :]
-                self.completing[small] = self.completing.get(small, 0) ^ 1 << at
+    def _turn(self, each: Set) -> None:
+        """Note, or forget, how a set is completed."""
+        for place, at in enumerate(each):
+            small = each[:place] + each[place + 1 :]
+            self.completing[small] = self.completing.get(small, 0) ^ 1 << at
 
     def best_addition(self, union: Set) -> tuple[Set, list[Set]] | None:
         """The union and the attribute that together hold the most sets that are left, and those sets."""

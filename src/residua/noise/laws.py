@@ -17,14 +17,20 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from statistics import NormalDist
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
 from residua._arrays import Indices, Integers
 from residua.errors import BudgetError
-from residua.noise.quantiles import BITS, Quantiles, exponential, half_normal
+from residua.noise.quantiles import (
+    BITS,
+    Quantiles,
+    exponential,
+    half_normal,
+    roughly_exponential,
+    roughly_half_normal,
+)
 from residua.noise.source import Source, Words
 from residua.privacy import NoiseLaw
 from residua.privacy.budgets import integer_variances
@@ -35,7 +41,7 @@ if TYPE_CHECKING:
 
 _CHUNK = 2**14  # values drawn at once: their arrays stay in the processor's cache
 _LOG_2_ABOVE = Fraction(693_147_180_560, 10**12)
-MARGIN = 2.0**-46  # more than three times what floats can be wrong by (N-012); infinity leaves all to balls
+MARGIN = 2.0**-46  # more than twice what floats can be wrong by (N-012); infinity leaves all to balls
 GUARD_BITS = 64  # of balls, beyond those of the number that they are compared with
 COARSE_BITS = 24  # t lies between 2 to this and twice that
 WIDE_BITS = 32  # sigma from which a draw is made in two parts
@@ -96,14 +102,14 @@ GAUSSIAN = Stairs(
     shift=0.5,
     scale=lambda variance: math.sqrt(float(variance)),
     reaching=_gaussian_reaching,
-    guess=lambda v: -NormalDist().inv_cdf(v / 2),
+    guess=roughly_half_normal,
 )
 GEOMETRIC = Stairs(
     quantiles=exponential,
     shift=0.0,
     scale=float,
     reaching=lambda scale, k: ball_of(-k / scale).exp(),
-    guess=lambda v: -math.log(v),
+    guess=roughly_exponential,
 )
 
 
@@ -112,10 +118,10 @@ def rounded_gaussian(source: Source, variances: Sequence[Fraction], owner: Indic
     shifts = np.array([_shift(variance) for variance in variances], dtype=np.int64)
     coarse = [variance / 4 ** int(shift) for variance, shift in zip(variances, shifts, strict=True)]
     words = source.words(len(owner))
-    signs = 1 - 2 * (words & np.uint64(1)).astype(np.int64)
-    steps = signs * climb(GAUSSIAN, source, words, coarse, owner)
-    wide = np.flatnonzero(shifts[owner] > 0)
-    if len(wide):
+    steps = climb(GAUSSIAN, source, words, coarse, owner)
+    steps *= 1 - 2 * (words & np.uint64(1)).view(np.int64)  # the signs
+    if shifts.any():
+        wide = np.flatnonzero(shifts[owner])
         mine = owner[wide]
         steps[wide] = _refined(source, steps[wide], shifts[mine], coarse, mine)
     return steps
@@ -133,14 +139,18 @@ def climb(
 ) -> Integers:
     """floor(scale * X + shift) for the X whose uniform number starts with the first 63 bits of each word."""
     parts = (words >> np.uint64(1)).view(np.int64)
-    scales = np.array([stairs.scale(parameter) for parameter in parameters])[owner]
+    scales = np.array([stairs.scale(parameter) for parameter in parameters])
+    if len(scales) > 1:  # a single one is that of all values
+        scales = scales[owner]
     heights = scales * stairs.quantiles()(parts) + stairs.shift
     floors = np.floor(heights)
     above = heights - floors  # exact
     slack = (scales + 1) * MARGIN
     sure = (above > slack) & (above < 1 - slack)  # not-a-number, below the table, is never sure
-    steps = np.where(sure, floors, 0).astype(np.int64)
-    for index in np.flatnonzero(~sure):
+    unsure = np.flatnonzero(~sure)
+    floors[unsure] = 0
+    steps = floors.astype(np.int64)
+    for index in unsure:
         steps[index] = climb_exactly(stairs, source, int(parts[index]), parameters[owner[index]])
     return steps
 

@@ -4,9 +4,11 @@ No library's word is taken for the error: each piece of the range has a centre t
 and a Taylor polynomial around it whose remainder and rounding errors are bounded on paper (N-010, N-011).
 """
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
+from statistics import NormalDist
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -18,8 +20,8 @@ if TYPE_CHECKING:
 
 # A uniform number V is known through its first 63 bits, the integer `part`: part <= 2^63 V <= part + 1.
 BITS = 63
-# V is covered from 2^-12 to 1. Each octave [2^e, 2^(e+1)) is cut into 2^7 pieces of equal width.
-OCTAVES = 12
+# V is covered from 2^-14 to 1. Each octave [2^e, 2^(e+1)) is cut into 2^7 pieces of equal width.
+OCTAVES = 14
 PIECE_BITS = 7
 
 _ASKED = 100  # times that an enclosure is asked for
@@ -41,15 +43,25 @@ class Quantiles:
         self.coefficients.setflags(write=False)
 
     def __call__(self, parts: Integers) -> Array:
-        """The x of each part, within 13 * 2^-53 of x(V); not-a-number where V < 2^-12."""
+        """The x of each part, within 25 * 2^-53 of x(V); not-a-number where V < 2^-14."""
         floats = (parts & ~_LOW_BITS).astype(np.float64)
         piece = np.maximum((floats.view(np.int64) >> _SHIFT) - _FIRST, 0)
-        away = (self.centres[piece] - parts).astype(np.float64)
-        x: Array = self.coefficients[-1][piece]
+        away = (self.centres.take(piece) - parts).astype(np.float64)
+        x: Array = self.coefficients[-1].take(piece)
         for row in self.coefficients[-2::-1]:
             x *= away
-            x += row[piece]
+            x += row.take(piece)
         return x
+
+
+def roughly_half_normal(v: float) -> float:
+    """About the x that |N(0, 1)| exceeds with probability v; nothing exact rests on it."""
+    return -NormalDist().inv_cdf(v / 2)
+
+
+def roughly_exponential(v: float) -> float:
+    """About the x that an exponential number of mean 1 exceeds with probability v."""
+    return -math.log(v)
 
 
 @cache
@@ -58,7 +70,7 @@ def half_normal() -> Quantiles:
     from flint import arb
 
     return _table(
-        quantile=lambda v: arb(2).sqrt() * v.erfcinv(),
+        roughly=roughly_half_normal,
         survival=lambda x: (x / arb(2).sqrt()).erfc(),
         slope=lambda x: (arb.pi() / 2).sqrt() * (x * x / 2).exp(),
         polynomials=_half_normal_polynomials,
@@ -69,7 +81,7 @@ def half_normal() -> Quantiles:
 def exponential() -> Quantiles:
     """Quantiles of the exponential law of mean 1: V = exp(-x)."""
     return _table(
-        quantile=lambda v: -v.log(),
+        roughly=roughly_exponential,
         survival=lambda x: (-x).exp(),
         slope=lambda x: x.exp(),
         polynomials=lambda x: [x] + [np.full_like(x, 1 / power) for power in range(1, 7)],
@@ -91,7 +103,7 @@ def _half_normal_polynomials(x: Array) -> list[Array]:
 
 
 def _table(
-    quantile: Callable[["arb"], "arb"],
+    roughly: Callable[[float], float],
     survival: Callable[["arb"], "arb"],
     slope: Callable[["arb"], "arb"],
     polynomials: Callable[[Array], list[Array]],
@@ -105,7 +117,7 @@ def _table(
     with ctx.workprec(128):
         unit = arb(2) ** BITS
         for middle in middles:  # of every piece, in units of 2^-63
-            place = float(quantile(middle / unit))  # any float close by would do: the centre belongs to it
+            place = roughly(middle / 2**BITS)  # any float close by would do: the centre belongs to it
             centres.append(_centre(survival, place))
             places.append(place)
             slopes.append(float(slope(arb(place)) / unit))
