@@ -8,7 +8,7 @@ from typing import Annotated, Any, NamedTuple
 import typer
 
 from residua._text import columns, counted
-from residua.cli.output import AsJson, show, show_json
+from residua.cli.output import AsJson, show, show_json, tell
 from residua.cli.periods import drawn, schedule, spent_when, spoken
 from residua.errors import FileFormatError, LedgerError
 from residua.ledger import Finding, Ledger
@@ -144,11 +144,9 @@ def check(
         else (str(file), "unreadable", str(one))
         for file, one in loaded.items()
     ]
-    if as_json:
-        listed = [{"path": file, "state": state, "why": words} for file, state, words in rows]
-        show_json({"path": ledger.name, "dataset": ledger.dataset, "releases": listed})
-    else:
-        show(_checked(ledger, rows, list(findings.values())))
+    listed = [{"path": file, "state": state, "why": words} for file, state, words in rows]
+    document = {"path": ledger.name, "dataset": ledger.dataset, "releases": listed}
+    tell(document, _checked(ledger, rows, list(findings.values())), as_json)
     bad = len(loaded) - len(readable) + sum(finding.bad for finding in findings.values())
     if bad:
         raise LedgerError(

@@ -9,7 +9,7 @@ import typer
 
 from residua._files import write_text
 from residua._text import counted, listing
-from residua.cli.output import AsJson, Force, refuse_to_replace, show, show_json
+from residua.cli.output import AsJson, Force, refuse_to_replace, tell
 from residua.engines.sources import CSV
 from residua.spec import TO_CONFIRM, Document, read_document
 from residua.spec.dialects import Dialect
@@ -23,7 +23,7 @@ from residua.spec.drafts import (
     quantity_lines,
 )
 
-LOOKED = "This looked at the data: change ranges, bins and labels that are not public knowledge."
+LOOKED = "This looked at the data: ranges, bins and labels that are not public must be changed."
 
 
 def smartnoise_draft(path: Path, data: Path | None) -> Draft:
@@ -129,25 +129,15 @@ def init(
         dialect = dialect_of_file(source, delimiter, encoding)
         draft = draft_of(source, dialect, read_values=read_values)
     write_text(target, draft.text(target.parent))
-    if as_json:
-        show_json({"spec": target, "columns": [column.name for column in draft.columns]})
-        return
     seen = "values" if read_values else "names and types"
-    if from_smartnoise is not None:
-        seen = "columns and bounds"
+    seen = seen if from_smartnoise is None else "columns and bounds"
     columns = counted(len(draft.columns), "column", "columns")
-    show(
-        [
-            f"Drafted {target} from the {seen} of {source}: {columns}.",
-            *([] if dialect is None else _remarks(source, dialect)),
-            *(
-                ["This looked at the data: ranges, bins and labels that are not public must be changed."]
-                * read_values
-            ),
-            "Next: complete it where it says CONFIRM, choose tables and privacy, then",
-            f"  residua plan {target}",
-        ]
-    )
+    lines = [f"Drafted {target} from the {seen} of {source}: {columns}."]
+    lines += [] if dialect is None else _remarks(source, dialect)
+    lines += [LOOKED] * read_values
+    lines += ["Next: complete it where it says CONFIRM, choose tables and privacy, then"]
+    lines += [f"  residua plan {target}"]
+    tell({"spec": target, "columns": [column.name for column in draft.columns]}, lines, as_json)
 
 
 def _remarks(source: Path, dialect: Dialect) -> list[str]:

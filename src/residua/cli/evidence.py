@@ -16,10 +16,10 @@ from residua.cli.output import (
     AsJson,
     Force,
     Formulas,
+    Level,
     progress_bar,
     refuse_to_replace,
-    show,
-    show_json,
+    tell,
     write_answers,
 )
 from residua.cli.reading import ReleaseFile
@@ -50,11 +50,9 @@ def verify_release(
     found = verify(file)
     checks = [*found.checks, *([] if ledger is None or not found.holds else [_paid(file, ledger)])]
     false = sum(check.verdict == "false" for check in checks)
-    if as_json:
-        listed = [{"statement": c.subject, "verdict": c.verdict, "why": c.words} for c in checks]
-        show_json({"release": file, "holds": not false, "checks": listed})
-    else:
-        show(type(found)(tuple(checks)).describe())
+    listed = [{"statement": c.subject, "verdict": c.verdict, "why": c.words} for c in checks]
+    document = {"release": file, "holds": not false, "checks": listed}
+    tell(document, type(found)(tuple(checks)).describe(), as_json)
     if false:
         raise FileFormatError(
             f"{file}: {counted(false, 'statement is', 'statements are')} not so; do not rely on this release"
@@ -108,11 +106,9 @@ def audit_plans(
     page = found.page([*about, "", again])
     if output is not None:
         write_text(output, page)
-    if as_json:
-        listed = {"plans": found.plans, "tried": dict(found.tried), "neighbours": dict(found.neighbours)}
-        show_json({**listed, "alarms": found.alarms, "page": output})
-    else:
-        show(page.splitlines() if output is None else [f"Wrote {output}"])
+    document = {"plans": found.plans, "tried": dict(found.tried), "neighbours": dict(found.neighbours)}
+    document |= {"alarms": found.alarms, "page": output}
+    tell(document, page.splitlines() if output is None else [f"Wrote {output}"], as_json)
     if found.alarms:
         raise BudgetError(f"{counted(len(found.alarms), 'alarm', 'alarms')}, the first: {found.alarms[0]}")
 
@@ -123,7 +119,7 @@ def write_evidence(
         Path, typer.Option("-o", "--output", help="A folder for the statements; made if need be.")
     ],
     ledger: Annotated[str | None, typer.Option(help="Say what this ledger has spent in all.")] = None,
-    level: Annotated[float, typer.Option(help="Confidence level of the intervals.")] = 0.95,
+    level: Level = 0.95,
     formulas: Formulas = False,
     force: Force = False,
     as_json: AsJson = False,
@@ -151,9 +147,7 @@ def write_evidence(
         columns, json.dumps(described(facts, answers.name, level), indent=1, ensure_ascii=False) + "\n"
     )
     left = registry.read_text(encoding="utf-8").count(HUMAN) + words.read_text(encoding="utf-8").count(HUMAN)
-    if as_json:
-        show_json({path.stem: path for path in paths} | {"left_for_humans": left})
-    else:
-        show([f"Wrote {path}" for path in paths])
-        places = counted(left, "place is", "places are")
-        show([f"{places} marked {HUMAN.rstrip(':')}: fill them in before publishing."])
+    places = counted(left, "place is", "places are")
+    marked = f"{places} marked {HUMAN.rstrip(':')}: fill them in before publishing."
+    document = {path.stem: path for path in paths} | {"left_for_humans": left}
+    tell(document, [*(f"Wrote {path}" for path in paths), marked], as_json)

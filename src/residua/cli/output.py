@@ -39,6 +39,16 @@ Formulas = Annotated[
 OutputTable = Annotated[
     Path | None, typer.Option("-o", "--output", help="Write all rows to this .csv or .parquet file.")
 ]
+SpecFile = Annotated[Path, typer.Argument(help="The release spec, a YAML file.")]
+Data = Annotated[
+    Path | None, typer.Option(help="The records, CSV or Parquet, or 'part-*.csv' (over the spec's).")
+]
+Payer = Annotated[str | None, typer.Option(help="The ledger that pays (over the spec's).")]
+Note = Annotated[str, typer.Option(help="Words for the ledger and the audit record.")]
+MemoryLimit = Annotated[
+    str | None, typer.Option(metavar="AMOUNT", help="Most memory for counting, such as 2GB.")
+]
+Level = Annotated[float, typer.Option(help="Confidence level of the intervals.")]
 DATABASE = b"SQLite format 3\0"  # how the files of ledgers begin
 TABLES = (".csv", ".parquet")
 CROSSTABS = (*TABLES, ".xlsx", ".html", ".md")
@@ -55,6 +65,11 @@ def show(lines: Iterable[str]) -> None:
     """Print lines to standard output."""
     for line in lines:
         typer.echo(visible(line))
+
+
+def tell(document: Any, lines: Iterable[str], as_json: bool) -> None:
+    """Print a document for programs, or lines for people."""
+    show_json(document) if as_json else show(lines)
 
 
 def tables_screen(
@@ -192,7 +207,7 @@ def show_crosstabs(
     if output is not None:
         _write_crosstabs(found, tables, output, formulas=formulas)
         written = f"Wrote {counted(len(tables), 'table', 'tables')} to {output}"
-        show_json({"tables": output}) if as_json else show([written])
+        tell({"tables": output}, [written], as_json)
     elif as_json:
         show_json([{"title": each.title, "cells": each.to_arrow().to_pylist()} for each in tables])
     else:

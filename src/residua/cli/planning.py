@@ -10,7 +10,7 @@ import typer
 from residua._text import columns, hint, listing, short
 from residua.accuracy import Target
 from residua.accuracy.guesses import AnyTargets, Guess, Relative
-from residua.cli.output import AsJson, Force, progress_bar, refuse_to_replace, show, show_json
+from residua.cli.output import AsJson, Force, SpecFile, progress_bar, refuse_to_replace, show, show_json
 from residua.errors import BudgetError
 from residua.methods.effort import Account
 from residua.plans import Plan
@@ -70,7 +70,7 @@ def written_guess(text: str) -> Release | float | None:
 
 
 def plan(
-    spec: Annotated[Path, typer.Argument(help="The release spec, a YAML file.")],
+    spec: SpecFile,
     output: Annotated[
         Path | None, typer.Option("-o", "--output", help="Save the plan here (over output.plan of the spec).")
     ] = None,
@@ -81,10 +81,7 @@ def plan(
             help="Accuracy instead of a budget: variance:25, stddev:5, half_width:20@0.9 or relative:0.05.",
         ),
     ] = None,
-    guess: Annotated[
-        str | None,
-        typer.Option(metavar="SIZE", help=GUESSED),
-    ] = None,
+    guess: Annotated[str | None, typer.Option(metavar="SIZE", help=GUESSED)] = None,
     effort: Annotated[
         str | None, typer.Option(help="Work that planning may take: quick, normal or thorough.")
     ] = None,

@@ -15,6 +15,7 @@ from residua.cli.output import (
     AsJson,
     Force,
     Formulas,
+    Level,
     OutputTable,
     check_table_file,
     refuse_to_replace,
@@ -22,6 +23,7 @@ from residua.cli.output import (
     show_crosstabs,
     show_json,
     tables_screen,
+    tell,
     write_answers,
     write_rows,
 )
@@ -71,7 +73,7 @@ def answer(
     sql: Annotated[
         str | None, typer.Option(help="A statement, such as SELECT sex, COUNT(*) ... GROUP BY sex.")
     ] = None,
-    level: Annotated[float, typer.Option(help="Confidence level of the intervals.")] = 0.95,
+    level: Level = 0.95,
     output: Annotated[
         Path | None,
         typer.Option(
@@ -103,7 +105,7 @@ def answer(
     if by is not None:
         found = Release.load(file)
         written = _write_parts(found, _wanted(found, of, sql), output, by, level)
-        show_json({"answers": output}) if as_json else show([written])
+        tell({"answers": output}, [written], as_json)
         return
     book = rows is not None or (output is not None and output.suffix.lower() == ".xlsx")
     _refuse_output(output, force, CROSSTABS if book and sql is None else TABLES)
@@ -120,7 +122,7 @@ def answer(
     if output is not None:
         write_answers(found, output, work, formulas=formulas, level=level)
         written = f"Wrote {counted(work.count, 'answer', 'answers')} to {output}"
-        show_json({"answers": output}) if as_json else show([written])
+        tell({"answers": output}, [written], as_json)
     elif as_json:
         answers = found.answers(work, level=level).to_pylist()
         show_json({"simulated": found.simulated, "level": level, "answers": answers})
@@ -189,7 +191,7 @@ def _show_rows(
     if output is not None:
         write_rows(output, asked, ["simulated"] * found.simulated, formulas=formulas)
         written = f"Wrote {counted(len(asked), 'row', 'rows')} to {output}"
-        show_json({"answers": output}) if as_json else show([written])
+        tell({"answers": output}, [written], as_json)
     elif as_json:
         show_json({"simulated": found.simulated, "level": level, "answers": asked.to_pylist()})
     else:
@@ -274,16 +276,13 @@ def tables(
     if output is not None:
         write_answers(found, output, work, formulas=formulas)
         written = f"Wrote {counted(work.count, 'number', 'numbers')} to {output}"
-        show_json({"tables": output, "note": found.note}) if as_json else show([written, found.note])
+        tell({"tables": output, "note": found.note}, [written, found.note], as_json)
     elif as_json:
         document = {"simulated": found.simulated, "biased": True, "release": found.release_hash}
         show_json(document | {"note": found.note, "answers": found.answers().to_pylist()})
     else:
-        show(
-            list(
-                _screen(found, found.note, work, ("query", "value", "error"), _table_row, rows, "tables.csv")
-            )
-        )
+        head = ("query", "value", "error")
+        show(list(_screen(found, found.note, work, head, _table_row, rows, "tables.csv")))
 
 
 def _table_row(row: dict[str, Any]) -> Row:
@@ -321,10 +320,8 @@ def synthetic(
     oracle = "approximate" if approximate else "exact"
     found = Release.load(file).synthetic(rows, oracle=oracle, replicates=replicates, seed=seed)
     found.write(output)
-    if as_json:
-        show_json({"rows": output, "records": len(found.codes), "biased": True, "note": found.note})
-    else:
-        show([f"Wrote {len(found.codes):,} synthetic records to {output}", found.note])
+    document = {"rows": output, "records": len(found.codes), "biased": True, "note": found.note}
+    tell(document, [f"Wrote {len(found.codes):,} synthetic records to {output}", found.note], as_json)
 
 
 def report(
@@ -363,7 +360,7 @@ def report(
         if isinstance(found, Release):
             flags = {"reliability": _rule(reliability), "unreliable": unreliable}
         found.report(output, level=level, title=title, plots=plots, **flags)
-        show_json({"report": output}) if as_json else show([f"Wrote {output}"])
+        tell({"report": output}, [f"Wrote {output}"], as_json)
         return
     plan, audit = (found, None) if isinstance(found, Plan) else (found.plan, dict(found.audit))
     if as_json:

@@ -12,14 +12,18 @@ from residua.cli.budgets import REMEDY, open_ledger
 from residua.cli.output import (
     SIMULATED,
     AsJson,
+    Data,
     Force,
     Formulas,
+    MemoryLimit,
+    Note,
+    Payer,
+    SpecFile,
     check_table_file,
     progress_bar,
     refuse_confusion,
     refuse_to_replace,
-    show,
-    show_json,
+    tell,
     write_answers,
 )
 from residua.engines import DuckDB, Reading, find_files
@@ -34,22 +38,18 @@ ROOM_FOR_FIGURES = 3 * 24  # bytes: value, lower and upper are no longer than th
 
 
 def release(
-    spec: Annotated[Path, typer.Argument(help="The release spec, a YAML file.")],
-    data: Annotated[
-        Path | None, typer.Option(help="The records, CSV or Parquet, or 'part-*.csv' (over the spec's).")
-    ] = None,
-    ledger: Annotated[str | None, typer.Option(help="The ledger that pays (over the spec's).")] = None,
+    spec: SpecFile,
+    data: Data = None,
+    ledger: Payer = None,
     plan: Annotated[Path | None, typer.Option(help="Measure this saved plan of the spec.")] = None,
     simulate: Annotated[
         int | None, typer.Option(metavar="SEED", help="Simulated noise: spends and protects nothing.")
     ] = None,
-    note: Annotated[str, typer.Option(help="Words for the ledger and the audit record.")] = "",
+    note: Note = "",
     period: Annotated[
         str | None, typer.Option(help="The period of the data: 2026-01, 2026-Q1, 2026, 2026-01/2026-06.")
     ] = None,
-    memory_limit: Annotated[
-        str | None, typer.Option(metavar="AMOUNT", help="Most memory for counting, such as 2GB.")
-    ] = None,
+    memory_limit: MemoryLimit = None,
     formulas: Formulas = False,
     force: Force = False,
     as_json: AsJson = False,
@@ -62,9 +62,7 @@ def release(
       residua release people.yaml --simulate 1      (a rehearsal that spends nothing)
     """
     asked = load_spec(spec)
-    reading = Reading(**asked.reading)
-    records = data_of(asked, data, reading)
-    engine = DuckDB(memory_limit=memory_limit, reading=reading)
+    records, engine = data_of(asked, data, memory_limit)
     payer = None if simulate is not None else payer_of(asked, ledger)
     kept = plan or (asked.plan_file if asked.plan_file is not None and asked.plan_file.exists() else None)
     new_plan = asked.plan_file if kept is None else None
@@ -90,19 +88,10 @@ def release(
                 progress=progress,
                 engine=engine,
             )
-            write_answers(
-                made,
-                asked.answers_file,
-                chosen.workload,
-                formulas=formulas,
-                stream=answers,
-                level=asked.level,
-            )
+            own: Any = {"formulas": formulas, "stream": answers, "level": asked.level}
+            write_answers(made, asked.answers_file, chosen.workload, **own)
         note_release(payer, made)
-    if as_json:
-        show_json(_document(asked, made, payer))
-    else:
-        show(_screen(asked, made, payer))
+    tell(_document(asked, made, payer), _screen(asked, made, payer), as_json)
 
 
 def _inputs(asked: Spec, records: Path, payer: Ledger | None, kept: Path | None) -> list[Path]:
@@ -147,15 +136,15 @@ def saved_plan(asked: Spec, path: Path) -> Plan:
     return found
 
 
-def data_of(asked: Spec, given: Path | None, reading: Reading) -> Path:
-    """The file of records, or the pattern of several; nothing is planned before they are there."""
-    records = given or asked.data
+def data_of(asked: Spec, given: Path | None, memory_limit: str | None) -> tuple[Path, DuckDB]:
+    """The file of records, or the pattern of several, and what counts them; refused unless they are there."""
+    records, reading = given or asked.data, Reading(**asked.reading)
     if records is None:
         raise DataError(
             f"{asked.path} names no data; add 'data: people.csv' to it, or give --data people.csv"
         )
     find_files(records, reading.table)
-    return records
+    return records, DuckDB(memory_limit=memory_limit, reading=reading)
 
 
 def payer_of(asked: Spec, given: str | None) -> Ledger:
@@ -193,19 +182,12 @@ def _screen(asked: Spec, made: Release, payer: Ledger | None) -> list[str]:
 
 
 def _document(asked: Spec, made: Release, payer: Ledger | None) -> dict[str, Any]:
+    spent = ("path", "currency", "total", "spent", "remaining")
     return {
         "release": asked.release_file,
         "answers": asked.answers_file,
         "plan": asked.plan_file,
         "hash": made.hash,
         "audit": dict(made.audit),
-        "ledger": None
-        if payer is None
-        else {
-            "path": payer.path,
-            "currency": payer.currency,
-            "total": payer.total,
-            "spent": payer.spent,
-            "remaining": payer.remaining,
-        },
+        "ledger": None if payer is None else {name: getattr(payer, name) for name in spent},
     }

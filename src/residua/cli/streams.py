@@ -12,18 +12,20 @@ from residua.cli.budgets import open_ledger
 from residua.cli.output import (
     SIMULATED,
     AsJson,
+    Data,
     Force,
     Formulas,
+    MemoryLimit,
+    Note,
+    Payer,
     check_table_file,
     progress_bar,
     refuse_confusion,
     refuse_to_replace,
-    show,
-    show_json,
+    tell,
     write_answers,
 )
 from residua.cli.releasing import data_of, noise_of, payer_of
-from residua.engines import DuckDB, Reading
 from residua.errors import FileFormatError, WorkloadError
 from residua.release import Release
 from residua.spec import Spec, load_spec
@@ -49,7 +51,7 @@ Examples:
 @app.command()
 def create(
     spec: SpecFile,
-    ledger: Annotated[str | None, typer.Option(help="The ledger that pays (over the spec's).")] = None,
+    ledger: Payer = None,
     simulate: Annotated[
         bool, typer.Option(help="Simulated noise only: spends and protects nothing.")
     ] = False,
@@ -81,16 +83,12 @@ def create(
 def measure(
     spec: SpecFile,
     period: Annotated[str, typer.Argument(help="The period, the next one; 'residua stream show' names it.")],
-    data: Annotated[
-        Path | None, typer.Option(help="The records, CSV or Parquet, or 'part-*.csv' (over the spec's).")
-    ] = None,
+    data: Data = None,
     simulate: Annotated[
         int | None, typer.Option(metavar="SEED", help="The seed, for a stream that is simulated.")
     ] = None,
-    note: Annotated[str, typer.Option(help="Words for the ledger and the audit record.")] = "",
-    memory_limit: Annotated[
-        str | None, typer.Option(metavar="AMOUNT", help="Most memory for counting, such as 2GB.")
-    ] = None,
+    note: Note = "",
+    memory_limit: MemoryLimit = None,
     as_json: AsJson = False,
 ) -> None:
     """Measure one period. Records of other periods in the data, late ones too, do not count.
@@ -102,10 +100,8 @@ def measure(
       residua stream measure births.yaml 2026-01 --data january.csv
     """
     asked = _spec(spec)
-    reading = Reading(**asked.reading)
-    records = data_of(asked, data, reading)
+    records, engine = data_of(asked, data, memory_limit)
     stream = Stream.open(asked.stream_file)
-    engine = DuckDB(memory_limit=memory_limit, reading=reading)
     with progress_bar() as progress:
         stream.measure(period, records, noise=noise_of(simulate), note=note, progress=progress, engine=engine)
     _show(asked, stream, as_json)
@@ -136,12 +132,11 @@ def release(
     made.save(files[0])
     write_answers(made, files[1], made.plan.workload, formulas=formulas, level=asked.level)
     _note(made, stream)
-    if as_json:
-        show_json({"release": files[0], "answers": files[1], "hash": made.hash, "audit": dict(made.audit)})
-        return
     numbers = counted(made.plan.workload.count, "number", "numbers")
     lines = [f"{numbers} about {made.audit['period']}, as a release {files[0]} and a table {files[1]}."]
-    show([*([SIMULATED] if made.simulated else []), *lines, "", f"Next: residua answer {files[0]}"])
+    lines = [*[SIMULATED] * made.simulated, *lines, "", f"Next: residua answer {files[0]}"]
+    document = {"release": files[0], "answers": files[1], "hash": made.hash, "audit": dict(made.audit)}
+    tell(document, lines, as_json)
 
 
 @app.command("show")
@@ -185,14 +180,12 @@ def _note(made: Release, stream: Stream) -> None:
 
 def _show(asked: Spec, stream: Stream, as_json: bool) -> None:
     done, every = stream.measured, stream.periods
-    if as_json:
-        facts = {"path": stream.path, "over": stream.over, "ledger": stream.ledger or None, "periods": every}
-        show_json({**facts, "measured": done, "next": stream.next, "plan": stream.plan.hash})
-        return
+    facts = {"path": stream.path, "over": stream.over, "ledger": stream.ledger or None, "periods": every}
     lines = [f"Stream {asked.stream_file} over {stream.over}: {len(done)} of {len(every)} periods measured."]
     if done:
         lines.append(f"Measured: {done[0]} to {done[-1]}." if len(done) > 1 else f"Measured: {done[0]}.")
     lines.append(
         "Finished." if stream.next is None else f"Next: residua stream measure {asked.path} {stream.next}"
     )
-    show([*([] if stream.ledger else [SIMULATED]), *lines])
+    lines = lines if stream.ledger else [SIMULATED, *lines]
+    tell({**facts, "measured": done, "next": stream.next, "plan": stream.plan.hash}, lines, as_json)

@@ -6,21 +6,19 @@ Cells, margins and the total are answers of one estimator, so margins are the su
 
 import os
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from itertools import islice, product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from residua._arrays import Array, Flags
+from residua._arrays import Array
 from residua._files import whole_file
 from residua.accuracy.reliability import Reliability, Rule
 from residua.errors import WorkloadError
 from residua.privacy.budgets import interval_margin
-from residua.release import printing
 from residua.release.intervals import Intervals
-from residua.release.printing import TOTAL
+from residua.release.printing import TOTAL, Label, Printed
 from residua.release.statistics import Answers, listed_names
 from residua.release.workbook import workbook_bytes
 from residua.schema import Schema
@@ -30,33 +28,16 @@ if TYPE_CHECKING:
     import pandas
     import pyarrow
 
-Label = tuple[str, ...]
 
 MOST_CELLS = 100_000  # of a table that people look at
 MOST_SHEETS = 200  # of one workbook
 MOST_COLUMNS = 24  # of a table whose layout nobody chose
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Crosstab:
-    """One table with rows and columns, (rows, columns) each; the last ones may be margins.
+class Crosstab(Printed):
+    """One table with rows and columns, (rows, columns) each; the last ones may be margins."""
 
-    `about` has facts on the release for the notes of a workbook.
-    """
-
-    title: str
-    row_names: tuple[str, ...]
-    column_names: tuple[str, ...]
-    rows: tuple[Label, ...]
-    columns: tuple[Label, ...]
-    values: Array
-    stddev: Array
-    lower: Array
-    upper: Array
-    level: float
-    unsure: Flags
-    reliability: Reliability
-    about: tuple[tuple[str, str], ...]
+    __slots__ = ()
 
     def to_pandas(self, figure: str = "values") -> "pandas.DataFrame":
         """A data frame of `values`, `stddev`, `lower` or `upper`; suppressed cells are missing."""
@@ -80,46 +61,14 @@ class Crosstab:
             name: pa.array(each)
             for name, each in zip((*self.row_names, *self.column_names), labels, strict=True)
         }
-        for name, figure in zip(("value", "stddev", "lower", "upper"), self._figures(), strict=True):
+        figures = {"value": self.values, "stddev": self.stddev, "lower": self.lower, "upper": self.upper}
+        for name, figure in figures.items():
             found[name] = pa.array(figure.reshape(-1), mask=self.left_out.reshape(-1))
         return pa.table(found | {"reliable": pa.array(~self.unsure.reshape(-1))})
-
-    def to_html(self, *, errors: bool = True) -> str:
-        """A table for a page, with its own style, headings and notes; `errors` stand below the numbers."""
-        return printing.html_of(self, errors=errors)
-
-    def to_markdown(self, *, errors: bool = True) -> str:
-        """A table in Markdown; errors follow the numbers."""
-        return printing.markdown_of(self, errors=errors)
 
     def to_excel(self, path: str | os.PathLike[str]) -> None:
         """Write a workbook with the table and a sheet of notes; needs the extra `residua[excel]`."""
         write_workbook(path, [self])
-
-    def _repr_html_(self) -> str:
-        return self.to_html()
-
-    def __str__(self) -> str:
-        return printing.text_of(self)
-
-    @property
-    def left_out(self) -> Flags:
-        """The cells that are suppressed."""
-        return self.unsure & self.reliability.suppresses
-
-    def notes(self, *, errors: bool = True) -> Iterator[str]:
-        """What stands below the table."""
-        if errors:
-            level = f"{100 * self.level:.4g}%"
-            yield f"± is half the width of the {level} interval, from the noise that protects people."
-        if self.reliability.rule is not None:
-            yield self.reliability.describe()
-        for name, fact in self.about:
-            if name == printing.WARNING:
-                yield fact
-
-    def _figures(self) -> tuple[Array, Array, Array, Array]:
-        return self.values, self.stddev, self.lower, self.upper
 
 
 class Publishes(Answers, Protocol):

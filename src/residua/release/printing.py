@@ -2,13 +2,14 @@
 
 import html
 from collections.abc import Iterator, Sequence
-from typing import Protocol
+from dataclasses import dataclass
 
 from residua._arrays import Array, Flags
 from residua._text import columns as aligned
 from residua._text import visible
 from residua.accuracy.reliability import Reliability
 
+Label = tuple[str, ...]
 TOTAL = "Total"
 SUPPRESSED = ".."
 WARNING = "Warning"
@@ -33,94 +34,122 @@ table.crosstab .grey .error{color:inherit}
 table.crosstab tfoot td{text-align:left;font-size:.85em;padding:.4em 0 0}"""
 
 
-class Printed(Protocol):
-    """What is printed of a table with rows and columns."""
+@dataclass(frozen=True, slots=True, eq=False)
+class Printed:
+    """One table with rows and columns, (rows, columns) each, as it is printed; the last ones may be margins.
+
+    `about` has facts on the release for the notes of a workbook.
+    """
+
+    title: str
+    row_names: tuple[str, ...]
+    column_names: tuple[str, ...]
+    rows: tuple[Label, ...]
+    columns: tuple[Label, ...]
+    values: Array
+    stddev: Array
+    lower: Array
+    upper: Array
+    level: float
+    unsure: Flags
+    reliability: Reliability
+    about: tuple[tuple[str, str], ...]
+
+    def to_html(self, *, errors: bool = True) -> str:
+        """A table for a page, with its own style, headings and notes; `errors` stand below the numbers."""
+        head = "".join(f"<tr>{line}</tr>" for line in self._heads())
+        body = "".join(self._rows(errors))
+        width = len(self.row_names) + len(self.columns)
+        notes = self.notes(errors=errors)
+        foot = "".join(f"<tr><td colspan={width}>{_text(note)}</td></tr>" for note in notes)
+        return (
+            f'<style>{STYLE}</style><table class="crosstab"><caption>{_text(self.title)}</caption>'
+            f"<thead>{head}</thead><tbody>{body}</tbody><tfoot>{foot}</tfoot></table>"
+        )
+
+    def to_markdown(self, *, errors: bool = True) -> str:
+        """A table in Markdown; errors follow the numbers."""
+        lines = [self._heading(), ["---"] * len(self.row_names) + ["---:"] * len(self.columns)]
+        lines += [[*label, *self._numbers(at, errors)] for at, label in enumerate(self.rows)]
+        text = "\n".join("| " + " | ".join(_cell(word) for word in line) + " |" for line in lines)
+        return "\n\n".join([text, *self.notes(errors=errors)]) + "\n"
+
+    def _repr_html_(self) -> str:
+        return self.to_html()
+
+    def __str__(self) -> str:
+        rows = [[*shown_labels(self.rows, at), *self._numbers(at, True)] for at in range(len(self.rows))]
+        body = aligned(self._heading(), rows, left=range(len(self.row_names)), indent="")
+        return "\n".join([visible(self.title), "", *body, "", *map(visible, self.notes())])
 
     @property
-    def title(self) -> str: ...
-    @property
-    def row_names(self) -> tuple[str, ...]: ...
-    @property
-    def column_names(self) -> tuple[str, ...]: ...
-    @property
-    def rows(self) -> tuple[tuple[str, ...], ...]: ...
-    @property
-    def columns(self) -> tuple[tuple[str, ...], ...]: ...
-    @property
-    def values(self) -> Array: ...
-    @property
-    def lower(self) -> Array: ...
-    @property
-    def upper(self) -> Array: ...
-    @property
-    def unsure(self) -> Flags: ...
-    @property
-    def left_out(self) -> Flags: ...
-    @property
-    def reliability(self) -> Reliability: ...
-    @property
-    def about(self) -> tuple[tuple[str, str], ...]: ...
-    def notes(self, *, errors: bool = True) -> Iterator[str]: ...
+    def left_out(self) -> Flags:
+        """The cells that are suppressed."""
+        return self.unsure & self.reliability.suppresses
 
+    def notes(self, *, errors: bool = True) -> Iterator[str]:
+        """What stands below the table."""
+        if errors:
+            level = f"{100 * self.level:.4g}%"
+            yield f"± is half the width of the {level} interval, from the noise that protects people."
+        if self.reliability.rule is not None:
+            yield self.reliability.describe()
+        yield from (fact for name, fact in self.about if name == WARNING)
 
-def number_of(table: Printed, row: int, column: int) -> str:
-    """A number as it is printed, marked where it is not reliable."""
-    unsure = bool(table.unsure[row, column])
-    if table.left_out[row, column]:
-        return SUPPRESSED
-    mark = "*" if unsure and table.reliability.unreliable == "mark" else ""
-    return f"{round(float(table.values[row, column])):,}".replace("-", "−") + mark
+    def _heads(self) -> Iterator[str]:
+        """Lines of headings, one for each attribute of the columns; equal neighbours are one heading."""
+        depth = max(len(self.column_names), 1)
+        corner = "".join(
+            f'<th scope="col" class="name" rowspan={depth}>{_text(name)}</th>' for name in self.row_names
+        )
+        if not self.column_names:
+            yield corner + '<th scope="col">count</th>'
+        for level in range(len(self.column_names)):
+            cells = [corner] if level == 0 else []
+            for label, width in runs([each[: level + 1] for each in self.columns]):
+                total = ' class="total"' if label[level] == TOTAL else ""
+                word = label[level] if level == 0 or label[level] != TOTAL or label[0] != TOTAL else ""
+                cells.append(f'<th scope="col" colspan={width}{total}>{_text(word)}</th>')
+            yield "".join(cells)
 
+    def _rows(self, errors: bool) -> Iterator[str]:
+        for at, label in enumerate(self.rows):
+            words = shown_labels(self.rows, at)
+            cells = [
+                f'<th scope="row"{_class(["total"] * (word == TOTAL))}>{_text(word)}</th>' for word in words
+            ]
+            for column, of in enumerate(self.columns):
+                number = self._number(at, column)
+                grey = self.unsure[at, column] and self.reliability.unreliable == "grey"
+                kind = ["total"] * (TOTAL in label or TOTAL in of) + ["grey"] * bool(grey)
+                below = errors and number != SUPPRESSED
+                error = f'<span class="error">± {self._error(at, column)}</span>' if below else ""
+                cells.append(f"<td{_class(kind)}>{number}{error}</td>")
+            begins = len(label) > 1 and at > 0 and words[0] != ""
+            kind = ["sum"] if label[0] == TOTAL else ["group"] * begins
+            yield f"<tr{_class(kind)}>{''.join(cells)}</tr>"
 
-def error_of(table: Printed, row: int, column: int) -> str:
-    """Half the width of its interval."""
-    half = (table.upper[row, column] - table.lower[row, column]) / 2
-    return f"{half:,.0f}" if half >= 10 else f"{half:.1f}"
+    def _heading(self) -> list[str]:
+        return [*self.row_names, *(" / ".join(dict.fromkeys(label)) or "count" for label in self.columns)]
 
+    def _numbers(self, row: int, errors: bool) -> Iterator[str]:
+        """The numbers of a row, with their errors."""
+        for column in range(len(self.columns)):
+            number = self._number(row, column)
+            bare = number == SUPPRESSED or not errors
+            yield number if bare else f"{number} ± {self._error(row, column)}"
 
-def html_of(table: Printed, *, errors: bool) -> str:
-    """A table with its style, headings and notes."""
-    head = "".join(f"<tr>{line}</tr>" for line in _heads(table))
-    body = "".join(_rows(table, errors))
-    width = len(table.row_names) + len(table.columns)
-    foot = "".join(f"<tr><td colspan={width}>{_text(note)}</td></tr>" for note in table.notes(errors=errors))
-    return (
-        f'<style>{STYLE}</style><table class="crosstab"><caption>{_text(table.title)}</caption>'
-        f"<thead>{head}</thead><tbody>{body}</tbody><tfoot>{foot}</tfoot></table>"
-    )
+    def _number(self, row: int, column: int) -> str:
+        """A number as it is printed, marked where it is not reliable."""
+        if self.left_out[row, column]:
+            return SUPPRESSED
+        mark = "*" if self.unsure[row, column] and self.reliability.unreliable == "mark" else ""
+        return f"{round(float(self.values[row, column])):,}".replace("-", "−") + mark
 
-
-def _heads(table: Printed) -> Iterator[str]:
-    """Lines of headings, one for each attribute of the columns; equal neighbours are one heading."""
-    depth = max(len(table.column_names), 1)
-    corner = "".join(
-        f'<th scope="col" class="name" rowspan={depth}>{_text(name)}</th>' for name in table.row_names
-    )
-    if not table.column_names:
-        yield corner + '<th scope="col">count</th>'
-    for level in range(len(table.column_names)):
-        cells = [corner] if level == 0 else []
-        for label, width in runs([each[: level + 1] for each in table.columns]):
-            total = ' class="total"' if label[level] == TOTAL else ""
-            word = label[level] if level == 0 or label[level] != TOTAL or label[0] != TOTAL else ""
-            cells.append(f'<th scope="col" colspan={width}{total}>{_text(word)}</th>')
-        yield "".join(cells)
-
-
-def _rows(table: Printed, errors: bool) -> Iterator[str]:
-    for at, label in enumerate(table.rows):
-        words = shown_labels(table.rows, at)
-        cells = [f'<th scope="row"{_class(["total"] * (word == TOTAL))}>{_text(word)}</th>' for word in words]
-        for column, of in enumerate(table.columns):
-            number = number_of(table, at, column)
-            grey = table.unsure[at, column] and table.reliability.unreliable == "grey"
-            kind = ["total"] * (TOTAL in label or TOTAL in of) + ["grey"] * bool(grey)
-            below = errors and number != SUPPRESSED
-            error = f'<span class="error">± {error_of(table, at, column)}</span>' if below else ""
-            cells.append(f"<td{_class(kind)}>{number}{error}</td>")
-        begins = len(label) > 1 and at > 0 and words[0] != ""
-        kind = ["sum"] if label[0] == TOTAL else ["group"] * begins
-        yield f"<tr{_class(kind)}>{''.join(cells)}</tr>"
+    def _error(self, row: int, column: int) -> str:
+        """Half the width of its interval."""
+        half = (self.upper[row, column] - self.lower[row, column]) / 2
+        return f"{half:,.0f}" if half >= 10 else f"{half:.1f}"
 
 
 def shown_labels(rows: Sequence[Sequence[str]], at: int) -> list[str]:
@@ -132,40 +161,6 @@ def shown_labels(rows: Sequence[Sequence[str]], at: int) -> list[str]:
         again |= word == TOTAL and place > 0 and label[place - 1] == TOTAL
         words.append("" if again else word)
     return words
-
-
-def markdown_of(table: Printed, *, errors: bool) -> str:
-    """A table in Markdown; errors follow the numbers."""
-    lines = [_heading(table), ["---"] * len(table.row_names) + ["---:"] * len(table.columns)]
-    for at, label in enumerate(table.rows):
-        lines.append(
-            [*label, *(_with_error(table, at, column, errors) for column in range(len(table.columns)))]
-        )
-    text = "\n".join("| " + " | ".join(_cell(word) for word in line) + " |" for line in lines)
-    return "\n\n".join([text, *table.notes(errors=errors)]) + "\n"
-
-
-def text_of(table: Printed, *, errors: bool = True) -> str:
-    """A table for a terminal."""
-    rows = [
-        [
-            *shown_labels(table.rows, at),
-            *(_with_error(table, at, to, errors) for to in range(len(table.columns))),
-        ]
-        for at in range(len(table.rows))
-    ]
-    left = range(len(table.row_names))
-    body = aligned(_heading(table), rows, left=left, indent="")
-    return "\n".join([visible(table.title), "", *body, "", *map(visible, table.notes(errors=errors))])
-
-
-def _heading(table: Printed) -> list[str]:
-    return [*table.row_names, *(" / ".join(dict.fromkeys(label)) or "count" for label in table.columns)]
-
-
-def _with_error(table: Printed, row: int, column: int, errors: bool) -> str:
-    number = number_of(table, row, column)
-    return number if number == SUPPRESSED or not errors else f"{number} ± {error_of(table, row, column)}"
 
 
 def runs(labels: Sequence[Sequence[str]]) -> Iterator[tuple[Sequence[str], int]]:

@@ -1,4 +1,4 @@
-"""Printeds as a workbook: a sheet for each, numbers beside their errors, and a sheet of notes."""
+"""Tables as a workbook: a sheet for each, numbers beside their errors, and a sheet of notes."""
 
 import io
 from collections.abc import Sequence
