@@ -47,7 +47,7 @@ class Cells:
 
     def plot(self) -> Any:
         """A picture of the numbers with their intervals, where they have some; needs `residua[report]`."""
-        from residua.report.plots import interval_plot  # seldom needed
+        from residua.report.charts import interval_plot  # seldom needed
 
         ends = [getattr(self, name, self.values).reshape(-1).tolist() for name in ("lower", "upper")]
         cells = list(product(*self.axes))

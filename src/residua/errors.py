@@ -10,13 +10,14 @@ ResiduaError
 ├── BudgetExceeded     a release that would spend more than its ledger holds
 ├── LedgerError        a ledger that is missing, foreign, damaged or locked
 ├── DataError          data that does not fit the schema; shown to the curator only
-└── FileFormatError    a saved file that is truncated, edited, foreign or too new
+├── FileFormatError    a saved file that is truncated, edited, foreign or too new
+└── ExtraMissing       a package that one of the extras brings is not installed
 """
 
 import contextlib
 import functools
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import ParamSpec, TypeVar
 
 
@@ -86,6 +87,21 @@ class DataError(ResiduaError, ValueError):
 
 class FileFormatError(ResiduaError, ValueError):
     """A saved file that is truncated, edited, foreign or written by a later version."""
+
+
+class ExtraMissing(ResiduaError, ImportError):
+    """A package that one of the extras brings is not installed."""
+
+
+@contextlib.contextmanager
+def needing(extra: str, what: str) -> Iterator[None]:
+    """Within it, a package that is not there is told of by the extra that brings it."""
+    try:
+        yield
+    except ImportError as error:
+        raise ExtraMissing(
+            f"{what} needs the package {error.name!r}, which is not installed: pip install 'residua[{extra}]'"
+        ) from error
 
 
 P = ParamSpec("P")

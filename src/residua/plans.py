@@ -382,7 +382,7 @@ class Plan(Foresees):
 
     def plot(self) -> Any:
         """A picture of the typical error of each table; needs the extra `residua[report]`."""
-        from residua.report.plots import bar_plot  # seldom needed
+        from residua.report.charts import bar_plot  # seldom needed
 
         drawn = map(self._summary_of, islice(self.workload.groups(), MOST_LINES))
         errors = {each.name: each.rmse for own in drawn for each in own.lines()}

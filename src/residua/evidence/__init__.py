@@ -5,9 +5,8 @@ deployments, `statement` a statement along NIST SP 800-226, `csvw` what the colu
 mean. What only a human knows is marked HUMAN.
 """
 
-from residua.evidence.csvw import described
 from residua.evidence.facts import HUMAN, Facts
 from residua.evidence.registry import entry, entry_text
-from residua.evidence.statement import statement
+from residua.evidence.statement import described, statement
 
 __all__ = ["HUMAN", "Facts", "described", "entry", "entry_text", "statement"]

@@ -59,7 +59,7 @@ class Comparison:
 
     def plot(self) -> Any:
         """A picture of the errors of the plans; needs the extra `residua[report]`."""
-        from residua.report.plots import bar_plot  # seldom needed
+        from residua.report.charts import bar_plot  # seldom needed
 
         return bar_plot(self.names, self._errors, self._rows[0][1], "Plans side by side")
 

@@ -1,18 +1,22 @@
-"""Public facts about places: known totals of the nodes of any level, and places where nobody can be."""
+"""Public facts about places, known totals of nodes and places where nobody can be; plans given facts."""
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from residua._arrays import Array, Flags, Integers, Subset
 from residua.answering.asked_places import Asked, without_place
-from residua.answering.given import AGREEMENT, KnownPlaces
+from residua.answering.given import AGREEMENT, Given, GivenPlaces, KnownPlaces
+from residua.answering.places import Places
+from residua.answering.protocol import Answerer
 from residua.errors import DataError, WorkloadError
 from residua.linalg.trees import Nest
 from residua.plans import Plan
-from residua.postprocess.facts import Fact, asked_at_all
+from residua.postprocess.facts import Fact, asked_at_all, facts_of, told
+from residua.postprocess.pieces import largest_sets
 from residua.schema import Schema
+from residua.strategy.strategy import Strategy
 from residua.workload import Factor, Identity, Partition, Table
 
 
@@ -152,3 +156,30 @@ def place_of(plan: Plan, facts: Sequence[Fact]) -> int | None:
             "facts about levels are kept of one attribute, that which the plan measures by places"
         )
     return within[0] if within else None
+
+
+def informed(plan: Plan, given: Fact | Iterable[Fact]) -> tuple[Plan, str]:
+    """The plan with figures and estimates given the facts (claim T-016), and those in words."""
+    facts = facts_of(given, plan.schema)
+    if not facts:
+        raise DataError("give a public fact, made by rs.known or rs.impossible")
+    words = told(facts, 4)
+    known = list(known_tables(facts, largest_sets(plan.workload.groups())))
+    strategy = replace(plan.strategy)
+    with plan.naming():
+        object.__setattr__(strategy, "answerer", _given(plan.strategy, facts, known))
+    return replace(plan, strategy=strategy), words
+
+
+def _given(strategy: Strategy, facts: Sequence[Fact], known: list[tuple[Table, Array]]) -> Answerer:
+    """How answers are computed given the facts."""
+    own = strategy.answerer
+    if not isinstance(own, Places):
+        return Given(own, known)
+    placed = PlacedFacts.of(facts, facts[0].schema, own.place)
+    if placed.masks:
+        raise DataError(
+            "cells that cannot occur are kept by nonnegative() and rounded(); given to a release by places, "
+            "facts are known totals and places where nobody can be"
+        )
+    return GivenPlaces(own, placed.known)

@@ -12,7 +12,6 @@ import numpy as np
 
 from residua.errors import WorkloadError
 from residua.release.intervals import Intervals
-from residua.release.sources import refuse_shared_noise
 from residua.release.statistics import (
     Answers,
     Axes,
@@ -23,6 +22,7 @@ from residua.release.statistics import (
     ratio_figures,
     refuse_many,
     refuse_overlap,
+    refuse_shared_noise,
 )
 from residua.workload import table
 

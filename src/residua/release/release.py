@@ -269,7 +269,7 @@ class Release(Asks, Relates, Compares, Derives, Tabulates):
         the plan measures, and places where nobody can be. They are taken as exactly true, are shown as they
         are, and are not protected by the privacy of the release. Files hold the release without them.
         """
-        from residua.postprocess.informed import informed
+        from residua.postprocess.placed_facts import informed
 
         plan, words = informed(self.plan, facts)
         found = replace(self, plan=plan)

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from residua._text import visible
-from residua.errors import ResiduaError
+from residua.errors import needing
 from residua.release.printing import SUPPRESSED, TOTAL, Printed, runs, shown_labels
 
 FIRST = 2  # the row of the first heading, below the title and a blank
@@ -17,18 +17,10 @@ GREY: dict[str, Any] = {"font_color": "#8c959f", "italic": True}
 MARKED: dict[str, Any] = {"num_format": '#,##0"*"'}
 
 
-class ExcelExtraMissing(ResiduaError, ImportError):
-    """The package that writes workbooks is not installed."""
-
-
 def workbook_bytes(tables: Sequence[Printed]) -> bytes:
     """The file of a workbook with these tables."""
-    try:
+    with needing("excel", "a workbook"):
         import xlsxwriter
-    except ImportError as error:
-        raise ExcelExtraMissing(
-            "a workbook needs the package 'xlsxwriter', which is not installed: pip install 'residua[excel]'"
-        ) from error
     stream = io.BytesIO()
     # Labels come from anybody: none of them is a formula, a link or a number.
     options = {"in_memory": True, "strings_to_formulas": False, "strings_to_urls": False}

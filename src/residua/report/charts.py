@@ -1,4 +1,4 @@
-"""Pictures of a report, drawn by altair and turned into SVG without a browser or a network."""
+"""Pictures, drawn by altair: of a report, as SVG without a browser or a network, and for notebooks."""
 
 import json
 import math
@@ -10,7 +10,7 @@ import numpy as np
 
 from residua._arrays import Flags
 from residua._text import visible
-from residua.errors import ResiduaError
+from residua.errors import needing
 from residua.report.contents import Contents, Numbers
 from residua.report.grid import Grid
 from residua.report.markup import attribute
@@ -33,20 +33,11 @@ VARIABLES = {
 }
 
 
-class ReportExtraMissing(ResiduaError, ImportError):
-    """The packages that draw the pictures of a report are not installed."""
-
-
 def pictures_of(contents: Contents) -> dict[str, str]:
     """SVG text of each picture by its name: budget, shares, certificate, and some tables by number."""
-    try:
+    with needing("report", "a report"):
         import altair  # noqa: F401  # before the charts, which need it
         import vl_convert
-    except ImportError as error:
-        raise ReportExtraMissing(
-            f"a report needs the package {error.name!r}, which is not installed: pip install "
-            "'residua[report]'"
-        ) from error
     drawn = ((name, json.dumps(chart.to_dict())) for name, chart in _charts(contents))
     return {name: tidy(vl_convert.vegalite_to_svg(chart)) for name, chart in drawn}
 
@@ -248,3 +239,44 @@ def themed(svg: str, name: str, label: str) -> str:
 def _tags_changed(svg: str, changed: Callable[[str], str]) -> str:
     """The picture with its tags changed and its words, which may look like part of one, as they are."""
     return re.sub(r"<[^<>]*>", lambda tag: changed(tag[0]), svg)
+
+
+MOST_BARS = 60
+
+
+def interval_plot(
+    labels: Sequence[str], series: Sequence[str], figures: Sequence[Sequence[float]], title: str
+) -> Any:
+    """A bar for each value with the interval around it; `figures` are values, lower and upper ends."""
+    alt = _altair()
+    rows = [
+        {"label": short_label(label), "series": short_label(own), "value": value, "low": low, "high": high}
+        for label, own, value, low, high in list(zip(labels, series, *figures, strict=True))[:MOST_BARS]
+    ]
+    several = len({*series}) > 1
+    own: dict[str, Any] = {"y": alt.Y("label:N", sort=None, title=None)}
+    if several:
+        own["yOffset"] = alt.YOffset("series:N", sort=None)
+        own["color"] = alt.Color("series:N", sort=None, title=None, scale=alt.Scale(range=list(SERIES)))
+    base = alt.Chart(alt.Data(values=rows), title=title).encode(**own)
+    bars = base.mark_bar(opacity=0.5, **({} if several else {"color": SERIES[0]})).encode(
+        x=alt.X("value:Q", title=None)
+    )
+    rules = base.mark_rule(strokeWidth=2).encode(x=alt.X("low:Q"), x2="high:Q", color=alt.value(INK))
+    return framed(alt.layer(bars, rules).properties(width=WIDTH))
+
+
+def bar_plot(names: Sequence[str], values: Sequence[float], axis: str, title: str) -> Any:
+    """A bar for each name."""
+    alt = _altair()
+    pairs = list(zip(names, values, strict=True))[:MOST_BARS]
+    rows = [{"name": short_label(name), "value": value} for name, value in pairs]
+    chart = alt.Chart(alt.Data(values=rows), title=title).mark_bar(color=SERIES[0])
+    own = {"y": alt.Y("name:N", sort=None, title=None), "x": alt.X("value:Q", title=axis)}
+    return framed(chart.encode(**own).properties(width=WIDTH))
+
+
+def _altair() -> Any:
+    with needing("report", "a plot"):
+        import altair
+    return altair

@@ -16,7 +16,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from residua.errors import FileFormatError, ResiduaError, WorkloadError
+from residua.errors import FileFormatError, ResiduaError, WorkloadError, needing
 from residua.spec.drafts import Draft, dialect_of_file, draft_of, drafts_of_schema
 from residua.studio.exporting import notebook, python_code
 from residua.studio.figures import problem_of
@@ -41,10 +41,6 @@ HEADERS = {
     "Cross-Origin-Resource-Policy": "same-origin",
     "Cache-Control": "no-store",
 }
-
-
-class StudioExtraMissing(ResiduaError, ImportError):
-    """The packages that serve the page are not installed."""
 
 
 class Studio:
@@ -245,13 +241,8 @@ ASSETS = {
 
 def serve(path: Path | None, *, port: int, opened: bool, say: Callable[[str], None]) -> None:
     """Serve the page until somebody ends it; `say` is told the address."""
-    try:
+    with needing("studio", "the studio"):
         import uvicorn
-    except ImportError as error:
-        raise StudioExtraMissing(
-            f"the studio needs the package {error.name!r}, which is not installed: pip install "
-            "'residua[studio]'"
-        ) from error
     folder = Path.cwd() if path is None else path.parent
     if not folder.is_dir():
         raise FileFormatError(f"there is no folder {folder} to keep {path} in")

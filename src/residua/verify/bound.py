@@ -11,12 +11,10 @@ from collections.abc import Mapping, Sequence
 from functools import reduce
 
 import numpy as np
-from numpy.typing import NDArray
 
+from residua._arrays import Array
 from residua.verify.variances import JOINT_CELLS, Pieces, Tensor, tensor_of
 from residua.workload import Table, Workload
-
-Array = NDArray[np.float64]
 
 Bracket = tuple[float, float]
 """What is proved to be impossible, and what is shown to be possible: total variances at privacy cost 1."""

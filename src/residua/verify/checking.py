@@ -22,8 +22,7 @@ from residua.release import Release
 from residua.release.parts import MeasuredParts
 from residua.verify.bound import Bracket, over_all_cells, over_blocks
 from residua.verify.people import over_changes
-from residua.verify.so_far import measured_so_far
-from residua.verify.variances import Found, Recomputed, centred_pieces, way_for, weights_of
+from residua.verify.variances import Found, Recomputed, centred_pieces, measured_so_far, way_for, weights_of
 from residua.workload import Table
 
 Verdict = Literal["holds", "false", "unchecked"]

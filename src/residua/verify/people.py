@@ -12,12 +12,11 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
+from residua._arrays import Array
 from residua.privacy.unit import Person
 from residua.schema import Attribute, Number
 from residua.verify.bound import Bracket, gram_of, weighed
 from residua.workload import Workload
-
-Array = NDArray[np.float64]
 
 CHANCES = (0.0, 0.15, 0.3, 0.45, 0.6, 0.7, 0.85, 1.0)  # of records that are alike, or unlike, more often
 MOST_VALUES = 65  # of each bin of a number

@@ -14,11 +14,11 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from residua._arrays import Array, Integers
+from residua.kernel.measurement import Measurement
 from residua.linalg.classes import JointClasses
-from residua.strategy.strategy import Strategy
+from residua.strategy.strategy import Strategy, measurements_of, stated_costs
 from residua.workload import Factor, Table
-
-Array = NDArray[np.float64]
 
 JOINT_CELLS = 1_024  # over which all blocks are solved as one matrix
 ENTRIES = 20_000_000  # of one matrix: 160 MB
@@ -353,3 +353,18 @@ def weights_of(table: Table) -> Array:
         np.ones(f.queries.count) if f.queries.weights is None else f.queries.weights for f in table.factors
     )
     return table.weight * kron(own, 1)
+
+
+def measured_so_far(strategy: Strategy) -> Iterator[Measurement]:
+    """The measured rows with noise that makes each block cost what it states (claim X-007).
+
+    A release so far has whole matrices and costs in floats, not the exact shares of the whole plan.
+    """
+    matrices = [_whole(shape.matrix) for shape in strategy.shapes]
+    return measurements_of(strategy, matrices, stated_costs(strategy))
+
+
+def _whole(matrix: Array) -> Integers:
+    if (np.rint(matrix) != matrix).any():
+        raise ValueError("some instalments of a plan measure whole numbers, and this states others")
+    return matrix.astype(np.int64)
