@@ -337,6 +337,13 @@ def test_a_note_that_no_file_can_hold_is_refused_before_it_is_too_late(plan, uns
             rs.measure(plan, PEOPLE, **ways, note=note)
 
 
+def test_a_release_reads_the_ledger_before_it_counts_and_when_it_pays(plan, ledger, monkeypatch):
+    read, every = [], sqlite._Events.every
+    monkeypatch.setattr(sqlite._Events, "every", lambda rows: read.append(1) or every(rows))
+    rs.measure(plan, PEOPLE, ledger=ledger)
+    assert len(read) == 2
+
+
 def test_a_dataset_whose_name_no_file_can_hold_pays_nothing(plan, tmp_path):
     odd = rs.Ledger.create(tmp_path / "odd.db", rs.zcdp(1), dataset="people \udcff")
     with pytest.raises(rs.DataError, match="names of datasets are Unicode text"):

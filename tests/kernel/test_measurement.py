@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from residua.errors import BudgetError
+from residua.kernel import measurement
 from residua.kernel.measurement import TAIL_BITS, Measurement, record_limit, refuse_few_records
 from residua.linalg.classes import Classes, JointClasses
 from residua.noise import DiscreteLaplace, RoundedGaussian
@@ -151,12 +152,19 @@ def test_at_the_record_limit_the_largest_number_just_fits():
     tail = max(law.bound(TAIL_BITS) for law in GOOD.laws())
     limit = record_limit([replace(GOOD, multiplier=1), GOOD])
     assert 6 * limit + tail < 2**63 <= 6 * (limit + 1) + tail
+    ones = replace(GOOD, matrices=(ONE[:1], TWO), multiplier=1)
+    assert record_limit([ones]) == 2**63 - 1 - tail
 
 
-def test_measurements_leave_room_for_a_million_records():
+def test_measurements_leave_room_for_a_million_records(monkeypatch):
     refuse_few_records([replace(GOOD, multiplier=2**40)])
     with pytest.raises(BudgetError, match="wrap around 64 bits above"):
         refuse_few_records([GOOD, replace(GOOD, multiplier=2**42)])
+    monkeypatch.setattr(measurement, "LEAST_RECORDS", record_limit([GOOD]))
+    refuse_few_records([GOOD])
+    monkeypatch.setattr(measurement, "LEAST_RECORDS", record_limit([GOOD]) + 1)
+    with pytest.raises(BudgetError, match=f"above {record_limit([GOOD]):,} records"):
+        refuse_few_records([GOOD])
 
 
 def test_the_laws_of_the_noise_have_its_parameters():

@@ -1,11 +1,11 @@
 """Mutants of what privacy rests on, each against the tests of tests/kernel that run its line.
 
-`make mutants` changes one thing at a time in a function of kernel, noise or ledger (a comparison, a sign, a
-number, a condition; or leaves out a statement) and runs the tests, quickest first, until one fails. A mutant
-that none notices must stand in survivors.txt, beside this file, with the reason why it does no harm. Each has
-a process of its own, forked after all modules are loaded, in which the code of the function is exchanged.
-What is computed when modules are loaded, such as their limits, is not changed; nor is `strict` of zip, which
-guards against ourselves and never fires.
+`make mutants` changes one thing at a time in a function of kernel, noise, ledger or `_measure` (a comparison,
+a sign, a number, a condition; or leaves out a statement) and runs the tests, quickest first, until one fails.
+A mutant that none notices must stand in survivors.txt, beside this file, with the reason why it does no harm.
+Each has a process of its own, forked after all tests are collected, in which the code of the function is
+exchanged. What is computed when modules are loaded, such as their limits, is not changed; nor is `strict` of
+zip, which guards against ourselves and never fires.
 
     python tests/stress/mutants.py                       all of them: an hour or two on one core
     python tests/stress/mutants.py kernel/cost.py        those of one file
@@ -26,6 +26,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
 from types import CodeType, FunctionType
 from typing import Any
@@ -35,10 +36,11 @@ import pytest
 ROOT = Path(__file__).parents[2]
 SOURCE = ROOT / "src" / "residua"
 LISTED = Path(__file__).with_name("survivors.txt")
-FILES = sorted(path for room in ("kernel", "noise", "ledger") for path in (SOURCE / room).glob("[!_]*.py"))
+ROOMS = ("kernel/[!_]*.py", "noise/[!_]*.py", "ledger/[!_]*.py", "_measure.py")
+ELSEWHERE_FILES = ("postgres.py",)  # needs a server: tests/extras
+FILES = sorted(path for room in ROOMS for path in SOURCE.glob(room) if path.name not in ELSEWHERE_FILES)
 ELSEWHERE = ("kills", "race", "forked", "process", "crash")  # tests whose other processes know no mutants
 
-QUICK = 8  # tests that are run before the others are looked at
 LOADED = ("residua.cli", "residua._measure", "pandas", "polars", "pyarrow.csv", "pyarrow.parquet", "mpmath")
 
 COMPARED = {
@@ -217,12 +219,16 @@ TOOK: dict[str, float] = {}
 
 
 def pytest_runtest_setup() -> None:
-    """Forget what was computed once, so that every test runs the lines that it rests on."""
     if "MUTANTS_REPORT" in os.environ:
-        for name in [_module(file) for file in FILES]:
-            for found in list(vars(sys.modules.get(name, sys)).values()):
-                if hasattr(found, "cache_clear") and getattr(found, "__module__", "") == name:
-                    found.cache_clear()
+        forget()
+
+
+def forget() -> None:
+    """Forget what was computed once, so that every test runs the lines that it rests on."""
+    for name in [_module(file) for file in FILES]:
+        for found in list(vars(sys.modules.get(name, sys)).values()):
+            if hasattr(found, "cache_clear") and getattr(found, "__module__", "") == name:
+                found.cache_clear()
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
@@ -245,21 +251,58 @@ def tests_of(mutant: Mutant, tests: dict[str, dict[str, object]]) -> tuple[list[
     return [name for _, name in sorted(mine)], sum(took for took, _ in mine)
 
 
-def survives(mutant: Mutant | None, names: list[str], seconds: float) -> bool:
-    """Whether all these tests pass with the mutant, or with none; one that never ends is noticed."""
-    child = os.fork()
-    if not child:
-        nothing = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(nothing, 1)
-        os.dup2(nothing, 2)
-        signal.alarm(int(20 + 2 * seconds))
-        if mutant is not None:
-            exchange(mutant)
-        ways = ["-x", "-q", "-p", "no:cacheprovider", "--hypothesis-profile=mutants"]
-        ways += ["-W", "ignore::pytest.PytestAssertRewriteWarning"]  # hypothesis is loaded already
-        parts = (names[:QUICK], names[QUICK:])  # the others need not even be collected, as a rule
-        os._exit(any(pytest.main([*ways, *part]) for part in parts if part))
-    return os.waitpid(child, 0)[1] == 0
+class Loop:
+    """What pytest does with the tests that it has collected: it tries mutants, one after another."""
+
+    def __init__(self, chosen: list[Mutant], tests: dict[str, dict[str, object]], listed: set[str]) -> None:
+        self.chosen, self.tests, self.listed = chosen, tests, listed
+        self.new: list[str] = []
+
+    def pytest_runtestloop(self, session: pytest.Session) -> bool:
+        self.items = {item.nodeid: item for item in session.items}
+        quick = [name for name, each in self.tests.items() if float(str(each["seconds"])) < 0.1]
+        if not self.survives(
+            None, [name for name in quick if not any(word in name for word in ELSEWHERE)], 60.0
+        ):
+            raise SystemExit("the tests fail without any mutant")
+        began = time.monotonic()
+        for number, mutant in enumerate(self.chosen, start=1):
+            self.tried(mutant)
+            if number % 50 == 0 or number == len(self.chosen):
+                print(f"{number} of {len(self.chosen)} mutants, {time.monotonic() - began:.0f} s", flush=True)
+        return True
+
+    def tried(self, mutant: Mutant) -> None:
+        """Tell of a mutant that survives and is not listed, or the other way round."""
+        names, seconds = tests_of(mutant, self.tests)
+        alive = self.survives(mutant, names, seconds)
+        if alive and mutant.name not in self.listed:
+            self.new.append(mutant.name)
+            print(f"SURVIVES  {mutant.name} | line {mutant.line}, {len(names)} tests", flush=True)
+        elif not alive and mutant.name in self.listed:
+            print(f"listed, but noticed: {mutant.name}", flush=True)
+
+    def survives(self, mutant: Mutant | None, names: list[str], seconds: float) -> bool:
+        """Whether all these tests pass with the mutant, or with none; one that never ends is noticed."""
+        child = os.fork()
+        if not child:
+            nothing = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(nothing, 1)
+            os.dup2(nothing, 2)
+            signal.alarm(int(20 + 2 * seconds))
+            if mutant is not None:
+                exchange(mutant)
+            forget()
+            for item, following in pairwise(
+                [*(self.items[name] for name in names if name in self.items), None]
+            ):
+                item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
+            os._exit(0)
+        return os.waitpid(child, 0)[1] == 0
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        if report.failed:
+            os._exit(1)  # in the child, of which nothing else is asked
 
 
 def main(only: list[str]) -> int:
@@ -279,29 +322,16 @@ def main(only: list[str]) -> int:
             Path(stored).write_text(json.dumps(tests))
     for name in LOADED:
         importlib.import_module(name)
-    listed = {
-        line.rpartition(" | ")[0]: line.rpartition(" | ")[2]
-        for line in LISTED.read_text(encoding="utf-8").splitlines()
-        if line and not line.startswith("#")
-    }
+    lines = LISTED.read_text(encoding="utf-8").splitlines()
+    listed = {line.rpartition(" | ")[0] for line in lines if line and not line.startswith("#")}
     files = [file for file in FILES if not only or str(file).endswith(only[0])]
     chosen = [each for file in files for each in mutants(file) if not only[1:] or each.function in only[1:]]
-    quick = [name for name, each in tests.items() if float(str(each["seconds"])) < 0.1]
-    if not survives(None, [name for name in quick if not any(word in name for word in ELSEWHERE)], 60.0):
-        raise SystemExit("the tests fail without any mutant")
-    new, began = [], time.monotonic()
-    for number, mutant in enumerate(chosen):
-        names, seconds = tests_of(mutant, tests)
-        alive = survives(mutant, names, seconds) if names else True
-        if alive and mutant.name not in listed:
-            new.append(mutant.name)
-            print(f"SURVIVES  {mutant.name} | line {mutant.line}, {len(names)} tests", flush=True)
-        elif not alive and mutant.name in listed:
-            print(f"listed, but noticed: {mutant.name}", flush=True)
-        if number % 50 == 49:
-            print(f"{number + 1} of {len(chosen)} mutants, {time.monotonic() - began:.0f} s", flush=True)
-    print(f"{len(chosen)} mutants, {len(new)} survive without a reason; {time.monotonic() - began:.0f} s")
-    return bool(new)
+    loop = Loop(chosen, tests, listed)
+    ways = ["-q", "-s", "-p", "no:cacheprovider", "--hypothesis-profile=mutants", "tests/kernel"]
+    ways += ["-W", "ignore::pytest.PytestAssertRewriteWarning"]  # hypothesis is loaded already
+    ended = pytest.main(ways, plugins=[loop])
+    print(f"{len(chosen)} mutants, {len(loop.new)} survive without a reason")
+    return bool(ended or loop.new)
 
 
 if __name__ == "__main__":

@@ -188,11 +188,15 @@ def source_and_ledger(
 
 def refuse_unnoted(note: str, period: str | None, ledger: Ledger | None) -> None:
     """A text that no file can hold, or a period that the ledger does not know, is refused before any work."""
-    for text in (note, period or "", "" if ledger is None else ledger.dataset):
-        if not isinstance(text, str) or text != text.encode("utf-8", "replace").decode():
-            raise DataError(f"notes and names of datasets are Unicode text, not {text!r}")
+    _refuse_no_text(note)
+    _refuse_no_text(period or "")
     if ledger is not None:
-        ledger.remaining_in(period)
+        _refuse_no_text(ledger.dataset_in(period))
+
+
+def _refuse_no_text(text: object) -> None:
+    if not isinstance(text, str) or text != text.encode("utf-8", "replace").decode():
+        raise DataError(f"notes and names of datasets are Unicode text, not {text!r}")
 
 
 def _derived(batches: Sequence[Measurement], units: Sequence[int]) -> dict[JointClasses, Derived]:

@@ -168,6 +168,12 @@ class Ledger:
         book = self._book()
         return book.left_in(book.steps(period))
 
+    def dataset_in(self, period: str | None) -> str:
+        """The name of the dataset, whose data of a period it can pay for; LedgerError where it cannot."""
+        book = self._book()
+        book.steps(period)
+        return book.dataset
+
     def entries(self) -> tuple[Entry, ...]:
         """Every debit, in order."""
         return tuple(self._book().entries.values())
