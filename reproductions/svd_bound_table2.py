@@ -27,7 +27,7 @@ import residua as rs
 from residua.linalg.grams import inverse_gram
 from residua.methods.baselines import hierarchical_matrix, wavelet_matrix
 from residua.solve.cells import bracket, solve_cells
-from residua.workload.queries import Predicates
+from residua.workload.predicates import Predicates
 
 Array = NDArray[np.float64]
 

@@ -34,7 +34,7 @@ from residua.privacy.budgets import bound_divisor, variance_ratio
 from residua.privacy.unit import Person
 from residua.schema import Schema
 from residua.strategy.format_1 import strategy_of_format_1
-from residua.strategy.manifest import refuse_unfit, strategy_from_manifest, strategy_to_manifest
+from residua.strategy.manifest import refuse_unfit, strategy_from_manifest
 from residua.strategy.rounding import rebudgeted
 from residua.strategy.strategy import Strategy, batches_of
 from residua.strategy.unspent import free_variances, unspent
@@ -323,7 +323,7 @@ class Plan(Foresees):
             "unit": self.unit.to_manifest(),
             "method": self.method,
             "objective": self.objective,
-            "strategy": strategy_to_manifest(self.strategy, arrays),
+            "strategy": self.strategy.to_manifest(arrays),
             "certificate": self.certificate.to_manifest(),
             "ideal": self.ideal.to_manifest(self.workload.tables),
             "released": self.released.to_manifest(self.workload.tables),

@@ -13,7 +13,7 @@ from residua.kernel.cost import added_cost
 from residua.kernel.measurement import largest_size, matrix_cost
 from residua.privacy.budgets import noise_law
 from residua.privacy.unit import Person
-from residua.strategy.manifest import strategy_from_manifest, strategy_to_manifest
+from residua.strategy.manifest import strategy_from_manifest
 from residua.strategy.rounding import rebudgeted
 from residua.strategy.strategy import batches_of
 
@@ -81,7 +81,7 @@ def test_costs_of_two_laws_do_not_add_up():
 @pytest.mark.parametrize("name", METHODS)
 def test_a_manifest_keeps_the_exact_cost_and_names_a_law_that_is_known(name):
     found, arrays = strategy(name), {}
-    manifest = strategy_to_manifest(found, arrays)
+    manifest = found.to_manifest(arrays)
     assert strategy_from_manifest(manifest, arrays).exact_cost() == found.exact_cost()
     with pytest.raises(FileFormatError, match="'other'"):
         strategy_from_manifest(manifest | {"law": "other"}, arrays)

@@ -18,7 +18,7 @@ from residua.answering.kronecker import Kronecker
 from residua.errors import Infeasible, NotInSpan
 from residua.linalg.matrices import Measure
 from residua.methods.blocks import querysmasher
-from residua.strategy.manifest import strategy_from_manifest, strategy_to_manifest
+from residua.strategy.manifest import strategy_from_manifest
 from residua.strategy.strategy import Domain, Strategy
 
 
@@ -379,7 +379,7 @@ def test_a_saved_strategy_is_the_same_strategy():
         (Measure.whole([1, 2, 1]), Measure(2)),
     )
     arrays = {}
-    again = strategy_from_manifest(strategy_to_manifest(strategy, arrays), arrays)
+    again = strategy_from_manifest(strategy.to_manifest(arrays), arrays)
     assert again.measures == strategy.measures
     assert again.cost() == strategy.cost()
     group = group_of(rs.marginals(rs.Schema.of_sizes([3, 2]), ways=2))

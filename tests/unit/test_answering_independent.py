@@ -14,7 +14,7 @@ from residua.methods.blocks import Optimal, querysmasher, solve_blocks
 from residua.methods.registry import fourier, residualplanner_plus
 from residua.privacy.unit import Person
 from residua.strategy.format_1 import strategy_of_format_1
-from residua.strategy.manifest import strategy_from_manifest, strategy_to_manifest
+from residua.strategy.manifest import strategy_from_manifest
 from residua.strategy.rounding import record_cost
 from residua.strategy.strategy import Strategy
 from residua.strategy.words import described
@@ -322,7 +322,7 @@ def test_a_tilted_strategy_comes_back_from_its_manifest():
     work = rs.all_tables(SCHEMA, 1, rs.prefix) + rs.all_tables(SCHEMA, 2, rs.affine)
     strategy = solve_blocks(decompose(work, tilted), SCHEMA.sizes, Optimal(), 1e-4).strategy
     arrays: dict[str, NDArray[np.float64]] = {}
-    back = strategy_from_manifest(strategy_to_manifest(strategy, arrays), arrays)
+    back = strategy_from_manifest(strategy.to_manifest(arrays), arrays)
     assert back.cost() == strategy.cost()
     for group in work.groups():
         np.testing.assert_array_equal(back.variances(group), strategy.variances(group))

@@ -145,6 +145,14 @@ class Layer:
         """Places in the order of the factors' axes."""
         return [place for places in self.layout for place in places]
 
+    def to_manifest(self, start: str, arrays: dict[str, AnyArray]) -> dict[str, Any]:
+        """JSON-able description; arrays go into `arrays` under names that begin with `start`."""
+        for name in ("subsets", "shapes", "noise", "costs" if self.shares is None else "shares"):
+            alike = self.within is not None and name in ("subsets", "shapes")
+            arrays[f"{start}.{name}"] = getattr(self, name)[: 1 if alike else None]
+        layout, within = list(map(list, self.layout)), {} if self.within is None else {"within": self.within}
+        return {"layout": layout, "multiplier": self.multiplier, "domain": self.domain} | within
+
 
 class Memory:
     """What has been worked out, by key, as long as there is room for so many numbers.

@@ -10,15 +10,18 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
-from residua._arrays import Array, Flags, Indices, Subset, Subsets
+from residua._arrays import AnyArray, Array, Flags, Indices, Subset, Subsets
 from residua.answering.blocks import Measured
 from residua.answering.independent.parts import not_together
 from residua.answering.protocol import (
+    CELLS,
     Answerer,
     Asked,
+    ByPlace,
     Estimates,
     Estimator,
     TableEstimator,
@@ -30,8 +33,7 @@ from residua.linalg.classes import Classes
 from residua.linalg.matrices import mean_first, pivoted_qr
 from residua.workload import Combined, Explicit, Factor, Queries, Table, TableRun
 from residua.workload.tables import without_totals
-from residua.workload.union import Merged, Order
-from residua.workload.views import View, cells_of_classes, coarse_table
+from residua.workload.views import Merged, Order, View, cells_of_classes, coarse_table
 
 ROUNDING = 1e-9  # relative; what is smaller is what rounding leaves of zero
 
@@ -59,6 +61,13 @@ class QuerySplit:
     classes: tuple[Classes, ...]
     rows: Array  # (rows, combinations of classes)
     settled: tuple[Subset, ...]
+
+    def to_manifest(self, start: str, arrays: dict[str, AnyArray]) -> dict[str, Any]:
+        """JSON-able description; arrays go into `arrays` under names that begin with `start`."""
+        arrays[f"{start}.rows"] = self.rows
+        for at, classes in self.by_attribute.items():
+            arrays[f"{start}.kinds.{at}"] = classes.classes
+        return {"attributes": list(self.attributes), "settled": [list(known) for known in self.settled]}
 
     @property
     def sizes(self) -> tuple[int, ...]:
@@ -267,7 +276,7 @@ class _SplitEstimator(TableEstimator):
     def of_domain(self, number: int) -> Estimator:
         return self._parts[number]
 
-    def by_classes(self, subsets: Subsets, classes: Sequence[Classes]) -> Array:
+    def marginals(self, subsets: Subsets, sizes: Sequence[int], classes: ByPlace = CELLS) -> Array:
         raise Infeasible(
             "this release was measured by classes of cells and not by cells, which post-processing starts "
             "from; plan the tables to be processed by themselves"

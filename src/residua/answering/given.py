@@ -6,6 +6,7 @@ same two passes, at any size (claim T-016). For anything else the few known numb
 
 import math
 from collections.abc import Sequence
+from copy import copy
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -61,39 +62,39 @@ class KnownPlaces:
         return nodes, sums[nodes]
 
 
-class GivenPlaces(Places):
-    """Places of which something is known: the same passes with infinite precisions."""
+def given_places(own: Places, known: Sequence[KnownPlaces]) -> Places:
+    """The same places, of which something is known: the same passes with infinite precisions."""
+    found = copy(own)
+    found.nest, moved = _with_levels(own.nest, known)
+    found.depths = [moved[depth] for depth in own.depths]
+    found.channels = {
+        subset: _given(found, subset, found.channel(rows), known) for subset, rows in own.members.items()
+    }
+    return found
 
-    def __init__(self, own: Places, known: Sequence[KnownPlaces]) -> None:
-        self.__dict__.update(own.__dict__)
-        self.nest, moved = _with_levels(own.nest, known)
-        self.depths = [moved[depth] for depth in own.depths]
-        rows = self._rows()
-        self.channels = {
-            subset: self._given(subset, self._channel(rows[subset]), known) for subset in own.channels
-        }
 
-    def _given(self, subset: Subset, channel: Channel, known: Sequence[KnownPlaces]) -> Channel:
-        """The channel with what is known of its nodes."""
-        mine = [own for own in known if own.others is None or {*subset} <= {*own.others}]
-        rows = self._rows_of(subset, np.zeros((1, *(self.blocks.sizes[at] for at in subset)))).shape[1]
-        precisions = [own.copy() for own in channel.precisions]
-        values = [np.zeros((len(own), rows)) for own in precisions]
-        for own in mine:
-            for depth, ranks in enumerate(self.nest.ranks[: channel.depth + 1]):
-                nodes, cells = own.by_nodes(self.nest.classes[depth])
-                if own.others is not None:
-                    gone = tuple(1 + axis for axis, at in enumerate(own.others) if at not in subset)
-                    values[depth][ranks[nodes]] = self._rows_of(subset, cells.sum(axis=gone))
-                precisions[depth][ranks[nodes]] = np.inf
-        return Channel(self.nest, precisions, values)
+def _given(places: Places, subset: Subset, channel: Channel, known: Sequence[KnownPlaces]) -> Channel:
+    """The channel of a subset with what is known of its nodes."""
+    mine = [own for own in known if own.others is None or {*subset} <= {*own.others}]
+    nothing = np.zeros((1, *(places.blocks.sizes[at] for at in subset)))
+    precisions = [own.copy() for own in channel.precisions]
+    values = [np.zeros((len(own), _rows_of(places, subset, nothing).shape[1])) for own in precisions]
+    for own in mine:
+        for depth, ranks in enumerate(places.nest.ranks[: channel.depth + 1]):
+            nodes, cells = own.by_nodes(places.nest.classes[depth])
+            if own.others is not None:
+                gone = tuple(1 + axis for axis, at in enumerate(own.others) if at not in subset)
+                values[depth][ranks[nodes]] = _rows_of(places, subset, cells.sum(axis=gone))
+            precisions[depth][ranks[nodes]] = np.inf
+    return Channel(places.nest, precisions, values)
 
-    def _rows_of(self, subset: Subset, cells: Array) -> Array:
-        """What the block on a subset measures of marginals (nodes, sizes...), (nodes, rows)."""
-        layer = self.blocks.layers[list(self._rows()).index(subset)]
-        shapes = [self.blocks.shapes[at].matrix for at in layer.shapes[0].tolist()]
-        turned = cells.transpose(0, *(1 + place for place in layer.order))
-        return np.asarray(along_axes(turned.reshape(len(cells), math.prod(turned.shape[1:])), shapes))
+
+def _rows_of(places: Places, subset: Subset, cells: Array) -> Array:
+    """What the block on a subset measures of marginals (nodes, sizes...), (nodes, rows)."""
+    layer = places.blocks.layers[list(places.members).index(subset)]
+    shapes = [places.blocks.shapes[at].matrix for at in layer.shapes[0].tolist()]
+    turned = cells.transpose(0, *(1 + place for place in layer.order))
+    return np.asarray(along_axes(turned.reshape(len(cells), math.prod(turned.shape[1:])), shapes))
 
 
 def _with_levels(nest: Nest, known: Sequence[KnownPlaces]) -> tuple[Nest, list[int]]:

@@ -14,8 +14,16 @@ import numpy as np
 from residua._arrays import Array, Subsets
 from residua.answering.blocks import Blocks, Placed
 from residua.answering.independent.answerer import Independent
-from residua.answering.protocol import Answerer, Estimates, Estimator, FactorCovariance, Factored
-from residua.linalg.classes import Classes
+from residua.answering.protocol import (
+    CELLS,
+    Answerer,
+    ByPlace,
+    Estimates,
+    Estimator,
+    FactorCovariance,
+    Factored,
+    lengths,
+)
 from residua.linalg.matrices import Measure, centred_columns, sum_out
 from residua.workload import Explicit, Factor, Table, TableRun, Total
 
@@ -124,19 +132,20 @@ class _WithTotals(Estimator):
         super().__init__(estimates)
         self.cells = cells
 
-    def by_classes(self, subsets: Subsets, classes: Sequence[Classes]) -> Array:
+    def marginals(self, subsets: Subsets, sizes: Sequence[int], classes: ByPlace = CELLS) -> Array:
         lacking = next((at for at in self.cells if not (subsets == at).any(axis=1).all()), None)
         if lacking is None:
-            return super().by_classes(subsets, classes)
-        result = np.zeros((len(subsets), *(own.count for own in classes)))
+            return super().marginals(subsets, sizes, classes)
+        result = np.zeros((len(subsets), *lengths(sizes, classes)))
         there = (subsets == lacking).any(axis=1)
         places = np.where(there, -1, (subsets < lacking).sum(axis=1))
         for place in np.unique(places).tolist():
             rows = np.flatnonzero(places == place)
             if place < 0:
-                result[rows] = self.by_classes(subsets[rows], classes)
+                result[rows] = self.marginals(subsets[rows], sizes, classes)
                 continue
             wider = np.insert(subsets[rows], place, lacking, axis=1)
-            own = [*classes[:place], Classes.every(self.cells[lacking]), *classes[place:]]
-            result[rows] = self.by_classes(wider, own).sum(axis=1 + place)
+            own = [*sizes[:place], self.cells[lacking], *sizes[place:]]
+            moved = {at + (at >= place): each for at, each in classes.items()}
+            result[rows] = self.marginals(wider, own, moved).sum(axis=1 + place)
         return result

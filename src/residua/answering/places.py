@@ -50,7 +50,7 @@ class Places(Answerer):
         (self.place,) = {layer.within for layer in layers if layer.within is not None}
         self.nest, self.depths = nest_of(levels)
         self.members = self._rows()
-        self.channels = {subset: self._channel(rows) for subset, rows in self.members.items()}
+        self.channels = {subset: self.channel(rows) for subset, rows in self.members.items()}
         self.blocks = Blocks(sizes, measures, shapes, tuple(self._one_each()), whole)
         self.others = Independent(self.blocks)
 
@@ -62,7 +62,8 @@ class Places(Answerer):
                 found.setdefault(tuple(subset), []).append((at, row))
         return found
 
-    def _channel(self, rows: Sequence[tuple[int, int]]) -> Channel:
+    def channel(self, rows: Sequence[tuple[int, int]]) -> Channel:
+        """The passes over the tree for what these layers, and rows there, measure."""
         sizes = self.nest.tree.sizes
         found = [np.zeros((size, 1)) for size in sizes[: 1 + max(self.depths[at] for at, _ in rows)]]
         for at, row in rows:

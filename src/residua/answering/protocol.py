@@ -7,9 +7,10 @@ from the estimate of its marginal.
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from types import MappingProxyType
 
 import numpy as np
 
@@ -19,11 +20,11 @@ from residua._limits import COVARIANCE_ENTRIES, ESTIMATED_CELLS
 from residua._manifests import array_of, whole
 from residua.answering.blocks import Measured, outer
 from residua.errors import FileFormatError, NotInSpan, WorkloadError
-from residua.linalg.classes import Classes, summed_over
+from residua.linalg.classes import Classes
 from residua.linalg.matrices import Measure, RowIndex, occurring
 from residua.workload import Combined, Factor, Identity, Partition, Table, TableRun
 from residua.workload.tables import choices, without_totals
-from residua.workload.union import Order
+from residua.workload.views import Order
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,6 +85,10 @@ class Estimates:
         return cls.of(runs, measures)
 
 
+ByPlace = Mapping[int, Classes]
+"""Classes of cells by place of a marginal; a place without any has its cells."""
+CELLS: ByPlace = MappingProxyType({})
+
 Sliced = tuple[int, Callable[[slice], tuple[Array, Array]]]
 """A number of places, and a function from some of them to values and variances of their queries."""
 
@@ -98,37 +103,38 @@ class Estimator:
         """Estimates of marginals as one of the domains that blocks see has them."""
         return self
 
-    def marginals(self, subsets: Subsets, sizes: Sequence[int]) -> Array:
-        """Estimates of marginals of one shape: (k, ways) ascending attributes to (k, sizes...)."""
-        return self.by_classes(subsets, [Classes.every(size) for size in sizes])
+    def marginals(self, subsets: Subsets, sizes: Sequence[int], classes: ByPlace = CELLS) -> Array:
+        """Estimates of marginals of one shape: (k, ways) ascending attributes to (k, sizes...).
 
-    def by_classes(self, subsets: Subsets, classes: Sequence[Classes]) -> Array:
-        """The same, added up by classes of cells of each place: (k, numbers of classes...)."""
+        Along places that have `classes`, cells are added up by these.
+        """
         if self._estimates.measures is None:
-            cells = self._joint(subsets, [own.size for own in classes])
-            return np.asarray(summed_over(cells, classes, first=1))
-        result = np.zeros((len(subsets), *(own.count for own in classes)))
+            cells = self._joint(subsets, sizes)
+            for at, own in classes.items():
+                cells = own.summed(cells, 1 + at)
+            return cells
+        result = np.zeros((len(subsets), *lengths(sizes, classes)))
         for kept in choices(subsets.shape[1]):
-            self._add(result, subsets, kept, classes)
+            self._add(result, subsets, kept, sizes, classes)
         return result
 
     def _add(
-        self, result: Array, subsets: Subsets, kept: tuple[int, ...], classes: Sequence[Classes]
+        self, result: Array, subsets: Subsets, kept: tuple[int, ...], sizes: Sequence[int], classes: ByPlace
     ) -> None:
         """Add what the blocks on the places `kept` measured, spread over the other places."""
         measures = self._estimates.measures or ()
         owners, places = self._estimates.index.find(subsets[:, kept])
-        shape = [classes[at].size if at in kept else 1 for at in range(len(classes))]
-        spread = np.ones((1,) * (1 + len(classes)))
-        for at in (at for at in range(len(classes)) if at not in kept):
-            spread = spread * _weights(subsets[:, at], measures, classes[at], at, len(classes))
-        along = [(1 + at, classes[at]) for at in kept if not classes[at].trivial]
+        shape = [size if at in kept else 1 for at, size in enumerate(sizes)]
+        spread = np.ones((1,) * (1 + len(sizes)))
+        for at in (at for at in range(len(sizes)) if at not in kept):
+            spread = spread * _weights(subsets[:, at], measures, classes.get(at), at, len(sizes))
         for owner in occurring(owners[owners >= 0]):
             here = np.flatnonzero(owners == owner)
             blocks = self._estimates.cells[owner][places[here]].reshape(len(here), *shape)
-            for axis, own in along:
-                blocks = own.summed(blocks, axis)
-            if len(kept) < len(classes):
+            for at, own in classes.items():
+                if at in kept:
+                    blocks = own.summed(blocks, 1 + at)
+            if len(kept) < len(sizes):
                 blocks = blocks * (spread if len(spread) in (1, len(here)) else spread[here])
             if len(here) == len(result):
                 result += blocks
@@ -158,7 +164,9 @@ class Estimator:
         order = np.argsort(attributes)
         ascending = np.array([sorted(attributes)], dtype=np.int32).reshape(1, -1)
         factors, classes = by_own_classes(group.factors)
-        cells = self.by_classes(ascending, [classes[at] for at in order])[0]
+        sizes = [size for factor in group.factors for size in factor.queries.sizes]
+        along = {place: classes[at] for place, at in enumerate(order.tolist()) if at in classes}
+        cells = self.marginals(ascending, [sizes[at] for at in order], along)[0]
         return apply_queries(cells.transpose(np.argsort(order)), factors).reshape(-1)
 
     def sliced(self, group: Table) -> "Sliced | None":
@@ -187,14 +195,15 @@ class Estimator:
 class TableEstimator(Estimator):
     """Estimates that are made table by table; marginals are tables of plain cells, or of classes."""
 
-    def by_classes(self, subsets: Subsets, classes: Sequence[Classes]) -> Array:
+    def marginals(self, subsets: Subsets, sizes: Sequence[int], classes: ByPlace = CELLS) -> Array:
+        own = [
+            Partition(classes[at].classes) if at in classes else Identity(size)
+            for at, size in enumerate(sizes)
+        ]
         rows = []
         for subset in subsets.tolist():
-            factors = tuple(
-                Factor((at,), Identity(own.size) if own.trivial else Partition(own.classes))
-                for at, own in zip(subset, classes, strict=True)
-            )
-            rows.append(self.marginal(Table("", factors)).reshape([own.count for own in classes]))
+            factors = (Factor((at,), queries) for at, queries in zip(subset, own, strict=True))
+            rows.append(self.marginal(Table("", tuple(factors))).reshape(lengths(sizes, classes)))
         return np.stack(rows)
 
     def marginal(self, group: Table) -> Array:
@@ -215,16 +224,22 @@ def apply_queries(cells: Array, factors: Sequence[Factor], *, leading: int = 0) 
     return tensor
 
 
+def lengths(sizes: Sequence[int], classes: ByPlace) -> tuple[int, ...]:
+    """Numbers of cells or classes of each place of a marginal."""
+    return tuple(classes[at].count if at in classes else size for at, size in enumerate(sizes))
+
+
 def _weights(
-    attributes: Subsets, measures: Sequence[Measure], classes: Classes, place: int, ways: int
+    attributes: Subsets, measures: Sequence[Measure], classes: Classes | None, place: int, ways: int
 ) -> Array:
     """Weights that spread along one place, (k or 1, 1.., classes, 1..): each marginal has its own."""
     distinct = sorted(set(attributes.tolist()))
     own = [measures[at] for at in distinct]
-    if all(measure.weights is None for measure in own) and classes.trivial:
-        return np.full((1,) * (1 + ways), 1.0 / classes.size)
+    if classes is None and all(measure.weights is None for measure in own):
+        return np.full((1,) * (1 + ways), 1.0 / own[0].size)
     own = own[:1] if len(set(own)) == 1 else own
-    rows = np.stack([classes.summed(measure.vector(), 0) for measure in own])
+    vectors = [measure.vector() for measure in own]
+    rows = np.stack(vectors if classes is None else [classes.summed(each, 0) for each in vectors])
     rows = rows[np.searchsorted(distinct, attributes)] if len(own) > 1 else rows
     return rows.reshape(len(rows), *(1,) * place, -1, *(1,) * (ways - place - 1))
 
@@ -367,16 +382,16 @@ def not_in_span(told: str, attributes: Sequence[int] = ()) -> NotInSpan:
     return NotInSpan(f"{told}; add the table to the workload before planning", attributes)
 
 
-def by_own_classes(factors: Sequence[Factor]) -> tuple[list[Factor], list[Classes]]:
-    """The factors over the classes that joined conditions separate, and the classes of all attributes."""
+def by_own_classes(factors: Sequence[Factor]) -> tuple[list[Factor], ByPlace]:
+    """The factors over the classes that joined conditions separate, and these classes by place."""
     found: list[Factor] = []
-    partitions: list[Classes] = []
+    partitions: dict[int, Classes] = {}
+    place = 0
     for factor in factors:
         queries = factor.queries
         if isinstance(queries, Combined):
-            found.append(Factor(factor.attributes, queries.coarse))
-            partitions += queries.partitions
-        else:
-            found.append(factor)
-            partitions += [Classes.every(size) for size in queries.sizes]
+            partitions |= enumerate(queries.partitions, start=place)
+            factor = Factor(factor.attributes, queries.coarse)
+        found.append(factor)
+        place += len(factor.attributes)
     return found, partitions

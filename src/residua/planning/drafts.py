@@ -80,8 +80,7 @@ class Request:
     @property
     def whole(self) -> bool:
         """Whether every joint cell is some record, whole; those of numbers may not be (claim U-001)."""
-        schema = self.work.schema
-        return schema.units == self.units and all(schema.attributes[at].whole for at in self.work.attributes)
+        return self.work.schema.units == self.units and self.work.whole
 
     @property
     def common(self) -> bool:

@@ -7,7 +7,7 @@ import numpy as np
 
 from residua._arrays import Array, Flags, Integers, Subset
 from residua.answering.asked_places import Asked, without_place
-from residua.answering.given import AGREEMENT, Given, GivenPlaces, KnownPlaces
+from residua.answering.given import AGREEMENT, Given, KnownPlaces, given_places
 from residua.answering.places import Places
 from residua.answering.protocol import Answerer
 from residua.errors import DataError, WorkloadError
@@ -182,4 +182,4 @@ def _given(strategy: Strategy, facts: Sequence[Fact], known: list[tuple[Table, A
             "cells that cannot occur are kept by nonnegative() and rounded(); given to a release by places, "
             "facts are known totals and places where nobody can be"
         )
-    return GivenPlaces(own, placed.known)
+    return given_places(own, placed.known)

@@ -31,9 +31,8 @@ from residua.postprocess.splitting import nonnegative_whole, tied_attributes
 from residua.postprocess.top_down import TopDown
 from residua.strategy.strategy import Strategy
 from residua.workload import Table, Workload
-from residua.workload.build import asked_cells
 from residua.workload.queries import spelled
-from residua.workload.union import refuse_foreign
+from residua.workload.union import asked_cells, refuse_foreign
 
 if TYPE_CHECKING:
     import pyarrow

@@ -71,10 +71,10 @@ class TopDown:
         def found(depth: int, subset: Subset) -> Array:
             own = self.layout.nest.classes[depth]
             every = sorted((*subset, self.layout.place))
-            sizes = self.schema.sizes
+            sizes = [self.schema.sizes[at] for at in every]
             seen = Classes(own)
-            classes = [seen if at == self.layout.place else Classes.every(sizes[at]) for at in every]
-            cells = estimator.by_classes(np.array([every], dtype=np.int32), classes)[0]
+            classes = {} if seen.trivial else {every.index(self.layout.place): seen}
+            cells = estimator.marginals(np.array([every], dtype=np.int32), sizes, classes)[0]
             cells = np.moveaxis(
                 cells, [every.index(at) for at in (self.layout.place, *subset)], range(cells.ndim)
             )

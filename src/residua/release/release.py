@@ -33,10 +33,9 @@ from residua.release.printing import SIMULATED, WARNING
 from residua.release.regression import Relates
 from residua.release.statistics import Derives, TableAnswer
 from residua.workload import Table, TableRun, Workload, table
-from residua.workload.build import asked_cells
 from residua.workload.queries import spelled
 from residua.workload.tables import answered_together, runs_of
-from residua.workload.union import refuse_foreign
+from residua.workload.union import asked_cells, refuse_foreign
 
 if TYPE_CHECKING:
     import pyarrow

@@ -53,7 +53,6 @@ class Attribute(ABC):
 
     outside: Policy
     numeric: ClassVar[bool]  # whether the cells are ordered numbers (the cell `(other)` excepted)
-    whole = True  # whether every cell is that of some record, as a whole
 
     @property
     def size(self) -> int:

@@ -124,7 +124,7 @@ class Number(Attribute):
         return len(self.edges) > 2
 
     @property
-    def whole(self) -> bool:  # type: ignore[override]
+    def whole(self) -> bool:
         """Whether every cell is that of some record: of degree 1 without bins, both ends are."""
         return self.degree == 1 and not self.binned
 

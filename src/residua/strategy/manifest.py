@@ -1,4 +1,4 @@
-"""A strategy as a manifest beside named arrays, read back field by field and checked as a whole."""
+"""A strategy from a manifest beside named arrays, read field by field and checked as a whole."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -172,30 +172,6 @@ def _classes(names: Sequence[str], arrays: Arrays) -> tuple[Classes, ...]:
     return found
 
 
-def strategy_to_manifest(strategy: Strategy, arrays: dict[str, AnyArray]) -> dict[str, Any]:
-    """JSON-able description; arrays go into `arrays` under names that start with `strategy`."""
-    for number, shape in enumerate(strategy.shapes):
-        matrix = shape.matrix if strategy.grain is None else shape.matrix.astype(np.int64)
-        arrays[f"strategy.shape.{number}"] = matrix
-    for number, layer in enumerate(strategy.layers):
-        for name in ("subsets", "shapes", "noise", "costs" if layer.shares is None else "shares"):
-            alike = layer.within is not None and name in ("subsets", "shapes")
-            arrays[f"strategy.layer.{number}.{name}"] = getattr(layer, name)[: 1 if alike else None]
-    domains, splits = enumerate(strategy.domains), enumerate(strategy.query_splits)
-    return {
-        "law": strategy.law,
-        "grain": strategy.grain,
-        "domains": [_domain_to_manifest(each, f"strategy.domain.{at}", arrays) for at, each in domains],
-        "shapes": [{"sizes": list(shape.sizes), "rank": shape.rank} for shape in strategy.shapes],
-        "layers": [
-            {"layout": list(map(list, each.layout)), "multiplier": each.multiplier, "domain": each.domain}
-            | ({} if each.within is None else {"within": each.within})
-            for each in strategy.layers
-        ],
-        "lifts": [_split_to_manifest(each, f"strategy.lift.{at}", arrays) for at, each in splits],
-    }
-
-
 def strategy_from_manifest(manifest: Manifest, arrays: Arrays) -> Strategy:
     """The strategy that a manifest describes; whether its parts fit is for `refuse_unfit` to say."""
 
@@ -217,29 +193,9 @@ def strategy_from_manifest(manifest: Manifest, arrays: Arrays) -> Strategy:
     )
 
 
-def _domain_to_manifest(domain: Domain, start: str, arrays: dict[str, AnyArray]) -> dict[str, Any]:
-    tilted = {at: measure for at, measure in enumerate(domain.measures) if measure.weights is not None}
-    for at, measure in tilted.items():
-        exact = measure.numerators
-        arrays[f"{start}.measure.{at}"] = measure.vector() if exact is None else np.array(exact)
-    for number, part in enumerate(domain.view.parts):
-        arrays[f"{start}.view.{number}"] = part.joint.classes
-        for place, partitions in enumerate(part.partitions):
-            arrays[f"{start}.view.{number}.{place}"] = partitions.classes
-    view = [list(part.attributes) for part in domain.view.parts]
-    return {"sizes": list(domain.sizes), "measures": sorted(tilted), "view": view}
-
-
 def _domain_from_manifest(part: Manifest, start: str, arrays: Arrays) -> Domain:
     sizes, measures = measures_of(part, f"{start}.measure", arrays)
     return Domain(sizes, measures, view_of(listed(part, "view"), f"{start}.view", arrays))
-
-
-def _split_to_manifest(split: QuerySplit, start: str, arrays: dict[str, AnyArray]) -> dict[str, Any]:
-    arrays[f"{start}.rows"] = split.rows
-    for at, classes in split.by_attribute.items():
-        arrays[f"{start}.kinds.{at}"] = classes.classes
-    return {"attributes": list(split.attributes), "settled": [list(known) for known in split.settled]}
 
 
 def refuse_unfit(strategy: Strategy, sizes: Sequence[int]) -> None:

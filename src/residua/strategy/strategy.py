@@ -18,20 +18,13 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
 from residua._arrays import AnyArray, Array, Integers
 from residua._limits import COUNTED_CELLS
-from residua.answering.blocks import (
-    Blocks,
-    Layer,
-    Measured,
-    Memory,
-    Placed,
-    Shape,
-    block_classes,
-)
+from residua.answering.blocks import Blocks, Layer, Measured, Memory, Placed, Shape, block_classes
 from residua.answering.coarsened import Coarsened, QuerySplit
 from residua.answering.coupled.answerer import Coupled
 from residua.answering.diagonal import Diagonal
@@ -67,6 +60,19 @@ class Domain:
     def of(cls, sizes: Sequence[int], view: View | None = None) -> "Domain":
         """The domain with even weights everywhere."""
         return cls(tuple(sizes), tuple(Measure(size) for size in sizes), view or View())
+
+    def to_manifest(self, start: str, arrays: dict[str, AnyArray]) -> dict[str, Any]:
+        """JSON-able description; arrays go into `arrays` under names that begin with `start`."""
+        tilted = {at: measure for at, measure in enumerate(self.measures) if measure.weights is not None}
+        for at, measure in tilted.items():
+            exact = measure.numerators
+            arrays[f"{start}.measure.{at}"] = measure.vector() if exact is None else np.array(exact)
+        for number, part in enumerate(self.view.parts):
+            arrays[f"{start}.view.{number}"] = part.joint.classes
+            for place, partitions in enumerate(part.partitions):
+                arrays[f"{start}.view.{number}.{place}"] = partitions.classes
+        view = [list(part.attributes) for part in self.view.parts]
+        return {"sizes": list(self.sizes), "measures": sorted(tilted), "view": view}
 
 
 def answerer_for(blocks: Blocks) -> Answerer:
@@ -275,6 +281,24 @@ class Strategy:
             for layer in self.layers
         )
         return replace(self, layers=layers, grain=None)
+
+    def to_manifest(self, arrays: dict[str, AnyArray]) -> dict[str, Any]:
+        """JSON-able description; arrays go into `arrays` under names that begin with `strategy`."""
+
+        def each(name: str, parts: Sequence[Domain | Layer | QuerySplit]) -> list[dict[str, Any]]:
+            return [own.to_manifest(f"strategy.{name}.{at}", arrays) for at, own in enumerate(parts)]
+
+        for number, shape in enumerate(self.shapes):
+            matrix = shape.matrix if self.grain is None else shape.matrix.astype(np.int64)
+            arrays[f"strategy.shape.{number}"] = matrix
+        return {
+            "law": self.law,
+            "grain": self.grain,
+            "domains": each("domain", self.domains),
+            "shapes": [{"sizes": list(shape.sizes), "rank": shape.rank} for shape in self.shapes],
+            "layers": each("layer", self.layers),
+            "lifts": each("lift", self.query_splits),
+        }
 
 
 def batches_of(strategy: Strategy) -> list[Measurement]:

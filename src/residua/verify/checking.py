@@ -348,8 +348,7 @@ def _everywhere(plan: Plan, stated: float, value: float) -> Check:
 
 def _common(plan: Plan) -> bool:
     """Whether what a person can change is whole records, added or removed in one cell."""
-    whole = all(plan.schema.attributes[at].whole for at in plan.workload.attributes)
-    return whole and Person.of(plan.unit, plan.schema).simple
+    return plan.workload.whole and Person.of(plan.unit, plan.schema).simple
 
 
 def _for_person(plan: Plan, stated: float, subject: str) -> Check:

@@ -2,12 +2,23 @@
 
 from residua.workload.build import all_tables, levels, linear, marginals, table
 from residua.workload.explicit import Combined, Explicit, Sets
-from residua.workload.families import abs_diff, affine, buckets, circular, level, prefix, ranges, width
+from residua.workload.families import (
+    abs_diff,
+    affine,
+    buckets,
+    circular,
+    level,
+    predicates,
+    prefix,
+    ranges,
+    width,
+)
 from residua.workload.groupings import AbsDiff, Affine, Partition
 from residua.workload.intervals import Circular, Prefix, Ranges, Width
 from residua.workload.manifests import queries_from_manifest
 from residua.workload.moments import moment, sum_of
-from residua.workload.queries import Family, Identity, Predicates, Queries, Total, identity, predicates, total
+from residua.workload.predicates import Predicates
+from residua.workload.queries import Family, Identity, Queries, Total, identity, total
 from residua.workload.tables import Factor, Table, TableRun
 from residua.workload.union import Workload
 

@@ -2,14 +2,14 @@
 
 import math
 import operator
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain, combinations
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from residua._arrays import Array, Subsets
+from residua._arrays import Subsets
 from residua._limits import MOST_TABLES
 from residua._text import short
 from residua.errors import SchemaError, WorkloadError
@@ -18,7 +18,7 @@ from residua.workload.explicit import Explicit, SparseMatrix, dense_numbers
 from residua.workload.moments import stacked
 from residua.workload.queries import Family, Queries, identity, spelled
 from residua.workload.tables import Factor, Table, TableRun, at_levels, bound, checked_weight, table_name
-from residua.workload.union import Workload
+from residua.workload.union import Workload, positions_of
 
 Families = Family | Sequence[Family]
 """One family, or several that a table asks of one attribute."""
@@ -57,21 +57,11 @@ def table(
     entries = [*_entries(spec), *(((key,), family) for key, family in families.items())]
     names = [attribute for key, _ in entries for attribute in key]
     title = table_name(map(str, names), where) if name is None else name
-    _positions(schema, names, f"table {title!r}")
+    positions_of(schema, names, f"table {title!r}")
     factors = tuple(_factor(schema, key, family, title) for key, family in entries)
     if where is not None:
         factors = _restricted(schema, factors, where, title)
     return Workload(schema, (Table(title, factors, checked_weight(weight, f"table {title!r}")),))
-
-
-def asked_cells(
-    schema: Schema, names: Sequence[str | Sequence[str]], figures_of: Callable[[Table], Sequence[Array]]
-) -> tuple[Any, ...]:
-    """Names, axes and figures (sizes...) of the marginal on attributes named one by one, or in a list."""
-    asked: list[Any] = list(names[0] if len(names) == 1 and isinstance(names[0], list | tuple) else names)
-    (group,) = table(schema, asked).groups()
-    axes = tuple(schema.counted(name).labels() for name in asked)
-    return tuple(asked), axes, *(each.reshape([*map(len, axes)]) for each in figures_of(group))
 
 
 def all_tables(
@@ -98,7 +88,7 @@ def all_tables(
     """
     _refuse_other_schema(schema)
     named = _countable(schema) if attributes is None else attributes
-    positions = _positions(schema, named, "the tables")
+    positions = positions_of(schema, named, "the tables")
     several = _ways(ways, len(positions))
     for chosen in (family, numeric, categorical):
         if chosen is not None and not isinstance(chosen, Family):
@@ -197,7 +187,7 @@ def linear(
     names = [names] if isinstance(names, str) else list(names)
     title = table_name(map(str, names)) if name is None else name
     who = f"linear queries {title!r}"
-    positions = _positions(schema, names, who)
+    positions = positions_of(schema, names, who)
     if not positions:
         raise WorkloadError(f"{who} need at least one attribute; table(schema) asks for the total")
     attributes = [schema[name] for name in names]
@@ -266,16 +256,6 @@ def _refuse_other_schema(schema: object) -> None:
 
 def _no_family(family: object, who: str) -> WorkloadError:
     return WorkloadError(f"{who}: {family!r} is not a query family such as prefix or width(3)")
-
-
-def _positions(schema: Schema, names: Sequence[str], who: str) -> tuple[int, ...]:
-    names = [names] if isinstance(names, str) else names
-    positions = tuple(schema.resolve(name)[0] for name in names)
-    for name, position in zip(names, positions, strict=True):
-        if positions.count(position) > 1:
-            levels = "" if name in schema else "; name its finest level only, which tells the coarser ones"
-            raise WorkloadError(f"{who}: attribute {schema.names[position]!r} is there twice{levels}")
-    return positions
 
 
 def _ways(ways: int | Iterable[int], attributes: int) -> tuple[int, ...]:

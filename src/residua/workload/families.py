@@ -13,6 +13,7 @@ from residua.schema import Attribute, Binned, Integer
 from residua.workload.explicit import Sets
 from residua.workload.groupings import AbsDiff, Affine, Partition
 from residua.workload.intervals import Circular, Prefix, Ranges, Width
+from residua.workload.predicates import Predicates
 from residua.workload.queries import Family, Queries, sized
 
 prefix = Family("prefix", sized(Prefix))
@@ -23,6 +24,9 @@ ranges = Family("ranges", sized(Ranges))
 
 circular = Family("circular", sized(Circular))
 """Every run of cells on a circle, such as months or hours: each start, each length."""
+
+predicates = Family("predicates", sized(Predicates))
+"""Every set of cells."""
 
 affine = Family("affine", sized(Affine), 2)
 """Of two attributes: the sum of the cell positions is at most c, for each c."""

@@ -1,19 +1,16 @@
-"""Workloads as JSON-able records beside named arrays, and back."""
+"""Workloads from JSON-able records beside named arrays, and the classes of queries that they may have."""
 
-import json
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
-from residua._arrays import AnyArray, Arrays, Manifest
+from residua._arrays import Arrays, Manifest
 from residua._limits import TABLE_ATTRIBUTES
 from residua._manifests import (
     checked_array,
     fetch,
     number,
     optional,
-    stash,
     submanifests,
     text,
     whole,
@@ -25,21 +22,22 @@ from residua.schema import Attribute, Schema
 from residua.workload.explicit import Combined, Explicit, Sets
 from residua.workload.groupings import AbsDiff, Affine, Partition
 from residua.workload.intervals import Circular, Prefix, Ranges, Width
-from residua.workload.queries import Identity, Predicates, Queries, Total
+from residua.workload.predicates import Predicates
+from residua.workload.queries import KINDS, Identity, Queries, Total
 from residua.workload.tables import Factor, Table, TableRun, checked_weight
 
 _SIZED: tuple[type[Queries], ...] = (Identity, Total, Predicates, Prefix, Ranges, Width, Circular)
 _OTHERS: tuple[type[Queries], ...] = (Affine, AbsDiff, Partition, Sets, Explicit, Combined)
-_KINDS = {cls.kind: cls for cls in _SIZED + _OTHERS}
+KINDS.update({cls.kind: cls for cls in _SIZED + _OTHERS})
 
 
 def queries_from_manifest(record: Manifest, arrays: Arrays) -> Queries:
     """The queries that a manifest describes."""
     kind = text(record, "kind")
-    if kind not in _KINDS:
+    if kind not in KINDS:
         raise FileFormatError(f"queries of kind {kind!r} are not known to this version of residua")
     try:
-        return _KINDS[kind].from_manifest(record, arrays)
+        return KINDS[kind].from_manifest(record, arrays)
     except WorkloadError as error:
         raise FileFormatError(f"saved {kind} queries make no sense: {error}") from error
 
@@ -53,77 +51,10 @@ def register_family(kind: type[Queries]) -> type[Queries]:
     if not (isinstance(kind, type) and issubclass(kind, Queries)):
         raise WorkloadError(f"a family is registered by its class, a subclass of Queries, not {kind!r}")
     name = getattr(kind, "kind", None)
-    if not isinstance(name, str) or not name or _KINDS.get(name, kind) is not kind:
+    if not isinstance(name, str) or not name or KINDS.get(name, kind) is not kind:
         raise WorkloadError(f"{kind.__name__} needs a kind of its own, a word that no other class has")
-    _KINDS[name] = kind
+    KINDS[name] = kind
     return kind
-
-
-def refuse_unreadable(parts: Sequence[Table | TableRun]) -> None:
-    """Nothing, or the WorkloadError for queries of a class that no file could bring back."""
-    for part in parts:
-        for queries in part.families:
-            if _KINDS.get(queries.kind) is not type(queries):
-                raise WorkloadError(
-                    f"table {next(part.names())!r}: queries of the class {type(queries).__name__!r} are not "
-                    "residua's own, so they could be saved but never loaded; make the class known with "
-                    "rs.register_family, or ask with rs.linear(schema, attributes, queries.matrix())"
-                )
-
-
-def parts_record(parts: Sequence[Table | TableRun], arrays: dict[str, AnyArray]) -> dict[str, Any]:
-    """The groups and runs of tables of a workload, with each of their queries recorded once."""
-    shelf = _Shelf(arrays)
-    rows = [
-        _tables_record(part, shelf) if isinstance(part, TableRun) else _group_record(part, shelf)
-        for part in parts
-    ]
-    return {"queries": shelf.records, "parts": rows}
-
-
-class _Shelf:
-    """Records of queries by number, each kept once."""
-
-    def __init__(self, arrays: dict[str, AnyArray]) -> None:
-        self.arrays = arrays
-        self.records: list[dict[str, Any]] = []
-        self._by_object: dict[int, int] = {}
-        self._by_text: dict[str, int] = {}
-
-    def number(self, queries: Queries) -> int:
-        """The number of these queries. Equal ones may be worded differently, so equality does not decide."""
-        if id(queries) not in self._by_object:
-            record = queries.to_manifest(self.arrays)
-            key = json.dumps(record, sort_keys=True)
-            if key not in self._by_text:
-                self._by_text[key] = len(self.records)
-                self.records.append(record)
-            self._by_object[id(queries)] = self._by_text[key]
-        return self._by_object[id(queries)]
-
-
-def _group_record(group: Table, shelf: _Shelf) -> dict[str, Any]:
-    factors = [
-        {"attributes": list(factor.attributes), "queries": shelf.number(factor.queries)}
-        for factor in group.factors
-    ]
-    return {"kind": "group", "name": group.name, "weight": group.weight, "factors": factors}
-
-
-def _tables_record(tables: TableRun, shelf: _Shelf) -> dict[str, Any]:
-    record: dict[str, Any] = {
-        "kind": "tables",
-        "name": tables.name,
-        "weight": tables.weight,
-        "subsets": stash(shelf.arrays, tables.subsets),
-    }
-    if tables.joint is None:
-        numbers = [-1 if factor is None else shelf.number(factor.queries) for factor in tables.factors]
-        record["by_attribute"] = stash(shelf.arrays, np.array(numbers, dtype=np.int64))
-    else:
-        joint = [shelf.number(queries) for queries in tables.joint]
-        record["joint"] = stash(shelf.arrays, np.array(joint, dtype=np.int64))
-    return record
 
 
 def parts_from_manifest(record: Manifest, arrays: Arrays, schema: Schema) -> tuple[Table | TableRun, ...]:

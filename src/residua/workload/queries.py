@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from residua._arrays import AnyArray, Array, Arrays, Manifest
-from residua._limits import CHUNK_ENTRIES, MATRIX_ENTRIES, PREDICATE_CELLS_LISTED, PREDICATE_CELLS_WEIGHED
+from residua._limits import CHUNK_ENTRIES, MATRIX_ENTRIES
 from residua._manifests import storable, whole
 from residua.errors import WorkloadError
 from residua.linalg.matrices import independent_rows
@@ -109,6 +109,11 @@ class Queries(ABC):
         """JSON-able description; arrays go into `arrays` under new keys that it refers to."""
         return {"kind": self.kind} | {name: storable(getattr(self, name), arrays) for name in self.saved}
 
+    @property
+    def readable(self) -> bool:
+        """Whether files bring them back: their class is residua's own, or registered."""
+        return KINDS.get(self.kind) is type(self)
+
     @classmethod
     @abstractmethod
     def from_manifest(cls, manifest: Manifest, arrays: Arrays) -> "Queries":
@@ -195,6 +200,10 @@ class Queries(ABC):
         return f"{self.title} on {' x '.join(map(str, self.sizes))} cells"
 
 
+KINDS: dict[str, type[Queries]] = {}
+"""The classes of queries that files bring back, by the words that name them there."""
+
+
 @dataclass(frozen=True, slots=True, repr=False)
 class SizedQueries(Queries):
     """Queries on one attribute that its number of cells determines; one for each, unless a family differs."""
@@ -278,83 +287,6 @@ class Total(SizedQueries):
         return ""
 
 
-class Predicates(SizedQueries):
-    """Every set of cells, the empty one too: bit `i` of a query's index says if cell `i` is in."""
-
-    __slots__ = ()
-    kind = "predicates"
-    invariant = circulant = True
-
-    @property
-    def count(self) -> int:
-        return 1 << self.size
-
-    @property
-    def listable(self) -> bool:
-        return self.size <= PREDICATE_CELLS_LISTED
-
-    def gram(self, *, weighted: bool = True) -> Array:
-        """`2^(n-2) (I + 11')`: a pair of cells is in a quarter of all sets (W-007)."""
-        self._refuse_overflow()
-        return math.ldexp(1.0, self.size - 2) * (np.eye(self.size) + 1.0)
-
-    def mean_gram(self) -> Array:
-        """`(I + 11') / 4` for any number of cells."""
-        return 0.25 * (np.eye(self.size) + 1.0)
-
-    def root(self) -> Array:
-        """The symmetric root `2^(n/2-1) (I + 11' / (1 + sqrt(n+1)))` (W-007)."""
-        self._refuse_overflow()
-        scale = math.sqrt(math.ldexp(1.0, self.size - 2))
-        return scale * (np.eye(self.size) + 1.0 / (1.0 + math.sqrt(self.size + 1.0)))
-
-    def rows_at(self, indices: AnyArray) -> Array:
-        """The bits of the indices, which may be longer than a machine integer."""
-        places = np.arange(self.size, dtype=indices.dtype)
-        shifts = places if indices.dtype == object else np.minimum(places, 63)
-        return np.asarray((indices[:, None] >> shifts) & 1, dtype=np.float64)
-
-    def answers(self, x: ArrayLike) -> Array:
-        self._refuse_list()
-        vector = self._vectors(x)
-        out = np.zeros((*vector.shape[:-1], 1))
-        for cell in range(self.size):
-            out = np.concatenate([out, out + vector[..., cell : cell + 1]], axis=-1)
-        return out
-
-    def quadratic(self, covariance: ArrayLike) -> Array:
-        """Each cell doubles the sets: those with it gain its variance and covariances with those without."""
-        self._refuse_list()
-        P = self._squares(covariance)
-        both = P + np.swapaxes(P, -1, -2)
-        out = np.zeros((*P.shape[:-2], 1))
-        cross = np.zeros((*P.shape[:-2], self.size, 1))  # covariance of each later cell with each set
-        for cell in range(self.size):
-            grown = out + P[..., cell, cell, None] + cross[..., 0, :]
-            out = np.concatenate([out, grown], axis=-1)
-            later = cross[..., 1:, :]
-            cross = np.concatenate([later, later + both[..., cell + 1 :, cell, None]], axis=-1)
-        return out
-
-    def phrase(self, index: int, names: Sequence[str], attributes: Sequence[Attribute]) -> str:
-        members = [cell for cell in range(self.size) if (index >> cell) & 1]
-        return wording.cell_set(names[0], attributes[0], members)
-
-    def _refuse_overflow(self) -> None:
-        if self.size > PREDICATE_CELLS_WEIGHED:
-            raise WorkloadError(
-                f"{self!r}: the gram of {spelled(self.count)} queries overflows; "
-                f"mean_gram() does not, and up to {PREDICATE_CELLS_WEIGHED} cells neither does the gram"
-            )
-
-    def _refuse_list(self) -> None:
-        if not self.listable:
-            raise WorkloadError(
-                f"{self!r}: {spelled(self.count)} queries cannot be listed; "
-                f"predicates are listed up to {PREDICATE_CELLS_LISTED} cells"
-            )
-
-
 @dataclass(frozen=True, slots=True, repr=False)
 class Family:
     """A kind of queries, not yet on any attribute: known by how it is written, which names all its numbers.
@@ -393,6 +325,3 @@ identity = Family("identity", sized(Identity))
 
 total = Family("total", sized(Total), of_values=True)
 """One query that counts everybody, whatever the cell."""
-
-predicates = Family("predicates", sized(Predicates))
-"""Every set of cells."""

@@ -1,7 +1,8 @@
 """Workload: the union of tables that a plan is made for."""
 
+import json
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, islice
 from typing import Any
@@ -9,16 +10,25 @@ from typing import Any
 import numpy as np
 
 from residua._arrays import AnyArray, Array, Arrays, Manifest
-from residua._limits import DENSE_CELLS, EXTREME, MANY_WAYS, PRODUCT_ENTRIES, SAME_TABLES, WIDEST
+from residua._limits import DENSE_CELLS, EXTREME, MANY_WAYS, SAME_TABLES, WIDEST
+from residua._manifests import stash
 from residua._notebook import MOST, shown
 from residua._text import hint, visible
 from residua.errors import Infeasible, SchemaError, WorkloadError
 from residua.linalg.grams import sure_root
 from residua.linalg.matrices import independent_rows, join, spread, sum_out
-from residua.schema import Schema
-from residua.workload.manifests import parts_from_manifest, parts_record, refuse_unreadable
-from residua.workload.queries import Queries, spelled
-from residua.workload.tables import Factor, Table, TableRun, checked_weight, without_totals
+from residua.schema import Number, Schema
+from residua.workload.manifests import parts_from_manifest
+from residua.workload.queries import Queries, identity, spelled
+from residua.workload.tables import (
+    Factor,
+    Table,
+    TableRun,
+    bound,
+    checked_weight,
+    table_name,
+    without_totals,
+)
 
 _SHOWN = 3
 _SUGGESTED = 2000
@@ -31,7 +41,7 @@ class Workload:
     Answers run over the groups in order and then row-major over a group's factors. Weights multiply
     variances; `2.0 * work` doubles them all and `a + b` puts one after the other.
 
-    >>> from residua.schema import Schema
+    >>> from residua.schema import Number, Schema
     >>> from residua.workload import marginals
     >>> work = marginals(Schema.of_sizes([2, 3]), ways=(1, 2))
     >>> work.tables, work.count, (work + work).count
@@ -78,6 +88,12 @@ class Workload:
     def invariant(self) -> bool:
         """Whether every family treats all cells alike: the singular value bound is then reached (B-003)."""
         return all(queries.invariant for queries in self.families)
+
+    @property
+    def whole(self) -> bool:
+        """Whether every joint cell of its attributes is some record's, whole; numbers may have others."""
+        own = (self.schema.attributes[at] for at in self.attributes)
+        return all(not isinstance(each, Number) or each.whole for each in own)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -156,16 +172,97 @@ class Workload:
     def refuse_unreadable(self) -> None:
         """Nothing, or the error for what could be saved but never loaded: queries or attributes of others."""
         self.schema.refuse_unreadable()
-        refuse_unreadable(self.parts)
+        for part in self.parts:
+            for queries in part.families:
+                if not queries.readable:
+                    raise WorkloadError(
+                        f"table {next(part.names())!r}: queries of the class {type(queries).__name__!r} are "
+                        "not residua's own, so they could be saved but never loaded; make the class known "
+                        "with rs.register_family, or ask with rs.linear(schema, attributes, queries.matrix())"
+                    )
 
     def to_manifest(self, arrays: dict[str, AnyArray]) -> dict[str, Any]:
         """JSON-able description; arrays go into `arrays` under new keys that it refers to."""
-        return parts_record(self.parts, arrays)
+        shelf = _Shelf(arrays)
+        rows = [
+            _tables_record(part, shelf) if isinstance(part, TableRun) else _group_record(part, shelf)
+            for part in self.parts
+        ]
+        return {"queries": shelf.records, "parts": rows}
 
     @classmethod
     def from_manifest(cls, record: Manifest, arrays: Arrays, schema: Schema) -> "Workload":
         """The workload that `record` described, on the schema it was built from."""
         return cls(schema, parts_from_manifest(record, arrays, schema))
+
+
+class _Shelf:
+    """Records of queries by number, each kept once."""
+
+    def __init__(self, arrays: dict[str, AnyArray]) -> None:
+        self.arrays = arrays
+        self.records: list[dict[str, Any]] = []
+        self._by_object: dict[int, int] = {}
+        self._by_text: dict[str, int] = {}
+
+    def number(self, queries: Queries) -> int:
+        """The number of these queries. Equal ones may be worded differently, so equality does not decide."""
+        if id(queries) not in self._by_object:
+            record = queries.to_manifest(self.arrays)
+            key = json.dumps(record, sort_keys=True)
+            if key not in self._by_text:
+                self._by_text[key] = len(self.records)
+                self.records.append(record)
+            self._by_object[id(queries)] = self._by_text[key]
+        return self._by_object[id(queries)]
+
+
+def _group_record(group: Table, shelf: _Shelf) -> dict[str, Any]:
+    factors = [
+        {"attributes": list(factor.attributes), "queries": shelf.number(factor.queries)}
+        for factor in group.factors
+    ]
+    return {"kind": "group", "name": group.name, "weight": group.weight, "factors": factors}
+
+
+def _tables_record(tables: TableRun, shelf: _Shelf) -> dict[str, Any]:
+    record: dict[str, Any] = {
+        "kind": "tables",
+        "name": tables.name,
+        "weight": tables.weight,
+        "subsets": stash(shelf.arrays, tables.subsets),
+    }
+    if tables.joint is None:
+        numbers = [-1 if factor is None else shelf.number(factor.queries) for factor in tables.factors]
+        record["by_attribute"] = stash(shelf.arrays, np.array(numbers, dtype=np.int64))
+    else:
+        joint = [shelf.number(queries) for queries in tables.joint]
+        record["joint"] = stash(shelf.arrays, np.array(joint, dtype=np.int64))
+    return record
+
+
+def positions_of(schema: Schema, names: Sequence[str], who: str) -> tuple[int, ...]:
+    """Positions of named attributes, or of those whose levels are named; each may be there once."""
+    names = [names] if isinstance(names, str) else names
+    positions = tuple(schema.resolve(name)[0] for name in names)
+    for name, position in zip(names, positions, strict=True):
+        if positions.count(position) > 1:
+            levels = "" if name in schema else "; name its finest level only, which tells the coarser ones"
+            raise WorkloadError(f"{who}: attribute {schema.names[position]!r} is there twice{levels}")
+    return positions
+
+
+def asked_cells(
+    schema: Schema, names: Sequence[str | Sequence[str]], figures_of: Callable[[Table], Sequence[Array]]
+) -> tuple[Any, ...]:
+    """Names, axes and figures (sizes...) of the marginal on attributes named one by one, or in a list."""
+    asked: list[Any] = list(names[0] if len(names) == 1 and isinstance(names[0], list | tuple) else names)
+    title = table_name(map(str, asked))
+    places = positions_of(schema, asked, f"table {title!r}")
+    pairs = zip(places, asked, strict=True)
+    group = Table(title, tuple(Factor((at,), bound(identity, schema, (name,))) for at, name in pairs))
+    axes = tuple(schema.counted(name).labels() for name in asked)
+    return tuple(asked), axes, *(each.reshape([*map(len, axes)]) for each in figures_of(group))
 
 
 def _brief(names: Iterator[str]) -> str:
@@ -194,91 +291,6 @@ def _magnitudes(part: Table | TableRun) -> tuple[float, float]:
         return sum(low for low, _ in ends), sum(high for _, high in ends)
     low, high = min((low for low, _ in ends), default=0.0), max((high for _, high in ends), default=0.0)
     return part.ways * min(low, 0.0), part.ways * max(high, 0.0)
-
-
-@dataclass(frozen=True, slots=True)
-class Order:
-    """Where the factors of a table were before some were brought together, and their numbers of queries."""
-
-    counts: tuple[int, ...] = ()
-    places: tuple[int, ...] = ()
-
-    def arranged(self, values: Array, axis: int = 0) -> Array:
-        """Numbers of all queries along an axis, in the order that the table had."""
-        if self.places == tuple(range(len(self.places))):
-            return values
-        numbers = np.arange(math.prod(self.counts)).reshape(self.counts)
-        return np.take(values, numbers.transpose(np.argsort(self.places)).reshape(-1), axis=axis)
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Merged:
-    """A table whose factors that touch some attributes are one, in the place of the first of them."""
-
-    group: Table
-    mine: tuple[int, ...]
-
-    @classmethod
-    def of(cls, group: Table, attributes: Sequence[int]) -> "Merged":
-        """The table with its factors on any of these attributes taken together."""
-        wanted = set(attributes)
-        touched = enumerate(group.factors)
-        return cls(group, tuple(at for at, each in touched if wanted.intersection(each.attributes)))
-
-    @property
-    def order(self) -> Order:
-        before, after = self._around
-        places = (*before, *self.mine, *after)
-        return Order(tuple(self.group.factors[at].queries.count for at in places), places)
-
-    @property
-    def _around(self) -> tuple[list[int], list[int]]:
-        """The other factors: those before the first that is taken, and those after it."""
-        first = self.mine[0] if self.mine else 0
-        others = [at for at in range(len(self.group.factors)) if at not in self.mine]
-        return [at for at in others if at < first], [at for at in others if at >= first]
-
-    @property
-    def factors(self) -> list[Factor]:
-        return [self.group.factors[at] for at in self.mine]
-
-    @property
-    def weights(self) -> Array | None:
-        """Weight of each product of their queries, or None where every weight is one."""
-        families = [factor.queries for factor in self.factors]
-        if all(own.weights is None for own in families):
-            return None
-        filled = (np.ones(own.count) if own.weights is None else own.weights for own in families)
-        return np.asarray(join(each[None] for each in filled)[0])
-
-    def others(self, attributes: Sequence[int]) -> list[tuple[int, int]]:
-        """Further attributes that they look at, with their sizes."""
-        return [(at, size) for at, size in self._axes() if at not in attributes]
-
-    def rows(self, attributes: Sequence[int], sizes: Sequence[int]) -> Array:
-        """Their products, (queries, cells of these attributes, cells of the others)."""
-        count, axes = math.prod(factor.queries.count for factor in self.factors), self._axes()
-        others = self.others(attributes)
-        width = math.prod(size for _, size in others)
-        if count * width * math.prod(sizes) > PRODUCT_ENTRIES:
-            raise Infeasible(
-                f"table {self.group.name!r} has {count:,} queries on attributes that a condition ties "
-                "together, too many to go through; take coarser groups"
-            )
-        order = [*attributes, *(at for at, _ in others)]
-        whole = [*sizes, *(size for _, size in others)]
-        rows = join(factor.queries.matrix() for factor in self.factors)
-        rows = spread(rows, [size for _, size in axes], [order.index(at) for at, _ in axes], whole)
-        return rows.reshape(count, -1, width)
-
-    def with_factor(self, factor: Factor) -> Table:
-        """The table with another factor in their place."""
-        before, after = ([self.group.factors[at] for at in several] for several in self._around)
-        return replace(self.group, factors=(*before, factor, *after))
-
-    def _axes(self) -> list[tuple[int, int]]:
-        pairs = (zip(own.attributes, own.queries.sizes, strict=True) for own in self.factors)
-        return [pair for several in pairs for pair in several]
 
 
 FEW_TABLES = 32  # up to which their grams are quicker to add up than their rows to gather

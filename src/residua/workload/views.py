@@ -11,17 +11,103 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from residua._limits import MATRIX_ENTRIES
-from residua.errors import NotInSpan
+from residua._arrays import Array
+from residua._limits import MATRIX_ENTRIES, PRODUCT_ENTRIES
+from residua.errors import Infeasible, NotInSpan
 from residua.linalg.classes import Classes, JointClasses, equal_slices
+from residua.linalg.matrices import join, spread
 from residua.schema import Integer, Schema
 from residua.workload.explicit import Combined, Explicit, Sets
 from residua.workload.groupings import Partition
 from residua.workload.queries import Queries, Total
 from residua.workload.tables import Factor, Table, TableRun
-from residua.workload.union import Merged, Order
 
 ROUNDING = 1e-9  # relative; differences this small are what rounding leaves
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """Where the factors of a table were before some were brought together, and their numbers of queries."""
+
+    counts: tuple[int, ...] = ()
+    places: tuple[int, ...] = ()
+
+    def arranged(self, values: Array, axis: int = 0) -> Array:
+        """Numbers of all queries along an axis, in the order that the table had."""
+        if self.places == tuple(range(len(self.places))):
+            return values
+        numbers = np.arange(math.prod(self.counts)).reshape(self.counts)
+        return np.take(values, numbers.transpose(np.argsort(self.places)).reshape(-1), axis=axis)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Merged:
+    """A table whose factors that touch some attributes are one, in the place of the first of them."""
+
+    group: Table
+    mine: tuple[int, ...]
+
+    @classmethod
+    def of(cls, group: Table, attributes: Sequence[int]) -> "Merged":
+        """The table with its factors on any of these attributes taken together."""
+        wanted = set(attributes)
+        touched = enumerate(group.factors)
+        return cls(group, tuple(at for at, each in touched if wanted.intersection(each.attributes)))
+
+    @property
+    def order(self) -> Order:
+        before, after = self._around
+        places = (*before, *self.mine, *after)
+        return Order(tuple(self.group.factors[at].queries.count for at in places), places)
+
+    @property
+    def _around(self) -> tuple[list[int], list[int]]:
+        """The other factors: those before the first that is taken, and those after it."""
+        first = self.mine[0] if self.mine else 0
+        others = [at for at in range(len(self.group.factors)) if at not in self.mine]
+        return [at for at in others if at < first], [at for at in others if at >= first]
+
+    @property
+    def factors(self) -> list[Factor]:
+        return [self.group.factors[at] for at in self.mine]
+
+    @property
+    def weights(self) -> Array | None:
+        """Weight of each product of their queries, or None where every weight is one."""
+        families = [factor.queries for factor in self.factors]
+        if all(own.weights is None for own in families):
+            return None
+        filled = (np.ones(own.count) if own.weights is None else own.weights for own in families)
+        return np.asarray(join(each[None] for each in filled)[0])
+
+    def others(self, attributes: Sequence[int]) -> list[tuple[int, int]]:
+        """Further attributes that they look at, with their sizes."""
+        return [(at, size) for at, size in self._axes() if at not in attributes]
+
+    def rows(self, attributes: Sequence[int], sizes: Sequence[int]) -> Array:
+        """Their products, (queries, cells of these attributes, cells of the others)."""
+        count, axes = math.prod(factor.queries.count for factor in self.factors), self._axes()
+        others = self.others(attributes)
+        width = math.prod(size for _, size in others)
+        if count * width * math.prod(sizes) > PRODUCT_ENTRIES:
+            raise Infeasible(
+                f"table {self.group.name!r} has {count:,} queries on attributes that a condition ties "
+                "together, too many to go through; take coarser groups"
+            )
+        order = [*attributes, *(at for at, _ in others)]
+        whole = [*sizes, *(size for _, size in others)]
+        rows = join(factor.queries.matrix() for factor in self.factors)
+        rows = spread(rows, [size for _, size in axes], [order.index(at) for at, _ in axes], whole)
+        return rows.reshape(count, -1, width)
+
+    def with_factor(self, factor: Factor) -> Table:
+        """The table with another factor in their place."""
+        before, after = ([self.group.factors[at] for at in several] for several in self._around)
+        return replace(self.group, factors=(*before, factor, *after))
+
+    def _axes(self) -> list[tuple[int, int]]:
+        pairs = (zip(own.attributes, own.queries.sizes, strict=True) for own in self.factors)
+        return [pair for several in pairs for pair in several]
 
 
 @dataclass(frozen=True, eq=False)

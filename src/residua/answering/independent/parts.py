@@ -220,7 +220,8 @@ def _held(
     """Families and measures of all their axes; over classes of cells, where one looks at no more."""
     if not any(isinstance(factor.queries, Combined) for factor in factors):
         return tuple(factor.queries for factor in factors), tuple(measures), None
-    coarse, classes = by_own_classes(factors)
+    coarse, some = by_own_classes(factors)
+    classes = [some.get(at) or Classes.every(measure.size) for at, measure in enumerate(measures)]
     own = tuple(each.measure(measure) for each, measure in zip(classes, measures, strict=True))
     return tuple(factor.queries for factor in coarse), own, tuple(classes)
 
