@@ -11,7 +11,7 @@ from places_twin import hierarchy
 
 import residua as rs
 from residua.errors import DataError, Infeasible, WorkloadError
-from residua.postprocess.sharing import rounded_among, rounded_tables_of, shared_among
+from residua.postprocess.top_down import rounded_among, rounded_tables_of, shared_among
 
 WORKS = {
     "same tables": lambda s: rs.table(s, ["age", "sex"]) + rs.levels(s, "place", ["age", "sex"]),

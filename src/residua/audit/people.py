@@ -5,8 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from residua.audit.expected import Cells, dearest
-from residua.audit.neighbours import FEW, Neighbour, cells_of, codes, columns_of, strangers
+from residua.audit.neighbours import FEW, Cells, Neighbour, cells_of, codes, columns_of, dearest, strangers
 from residua.plans import Plan
 from residua.privacy.unit import Person
 from residua.schema import Schema

@@ -15,12 +15,14 @@ import numpy as np
 from residua._arrays import Integers
 from residua._measure import measure
 from residua._text import counted
-from residua.audit.expected import Cells, answers, cost
 from residua.audit.neighbours import (
+    Cells,
     Neighbour,
+    answers,
     base_records,
     can_say,
     columns_of,
+    cost,
     inside,
     neighbours_of,
     written,

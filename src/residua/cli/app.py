@@ -12,7 +12,7 @@ import typer
 from typer.core import TyperGroup
 
 from residua._text import visible
-from residua.cli import budgets, drafting, evidence, planning, reading, releasing, streams, studio
+from residua.cli import budgets, drafting, evidence, planning, reading, releasing, streams
 from residua.errors import ResiduaError
 from residua.version import __version__
 
@@ -75,7 +75,7 @@ def residua(
 
 app.command("init")(drafting.init)
 app.command("plan")(planning.plan)
-app.command("studio")(studio.studio)
+app.command("studio")(planning.studio)
 app.command("release")(releasing.release)
 app.command("answer")(reading.answer)
 app.command("tables")(reading.tables)

@@ -13,13 +13,12 @@ import numpy as np
 
 from residua._arrays import Array
 from residua._limits import VECTOR_CELLS, VECTOR_ENTRIES
-from residua.answering.blocks import Layer, Shape, rows_over
+from residua.answering.blocks import Shape, rows_over
 from residua.errors import Infeasible
-from residua.linalg.matrices import Measure
 from residua.linalg.trees import merged
 from residua.methods.draft import Draft, Progress, Scope
 from residua.methods.hdmm.kron import kron
-from residua.methods.placed import LEAST, Placed, by_node, few_costs, marks
+from residua.methods.placed import LEAST, Placed, by_node, marks
 from residua.methods.places import placed, places_bound
 from residua.solve.trees import solve_laplace
 from residua.strategy.strategy import Strategy
@@ -114,25 +113,6 @@ def _strategy(
     found: Placed, sizes: Sequence[int], rows: Sequence[Array], shares: Sequence[Array]
 ) -> Strategy:
     """The strategy that measures rows over the other attributes at each node; without any, its records."""
-    inner = tuple(sizes[at] for at in found.beside)
-    domains, numbers = found.domains(sizes, [Measure(size) for size in sizes], root=bool(inner))
-    layers: list[Layer] = []
-    shapes: list[Shape] = []
-    for depth, own in enumerate(shares):
-        costs = few_costs(np.maximum(own[found.nest.ranks[depth]], LEAST))  # in the order of its classes
-        if (costs <= 10 * LEAST).all():
-            continue  # it is better left alone
-        layers.append(
-            Layer(
-                np.broadcast_to(np.array(found.beside, dtype=np.int32), (len(own), len(inner))),
-                (tuple(range(len(inner))),) if inner else (),
-                np.full((len(own), 1 if inner else 0), len(shapes)),
-                costs,
-                2.0 / costs**2,
-                domain=numbers[depth],
-                within=found.place if inner or depth else None,
-            )
-        )
-        shapes += [Shape.of(inner, rows[depth])] if inner else []
-    strategy = Strategy(domains, tuple(shapes), tuple(layers), "laplace")
-    return strategy.scaled(1.0 / strategy.cost())
+    inner = [sizes[at] for at in found.beside]
+    measured = ((at, Shape.of(inner, own), shares[at]) for at, own in enumerate(rows))
+    return found.by_rows(sizes, measured, "laplace", 10 * LEAST)[0]

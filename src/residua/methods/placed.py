@@ -1,6 +1,6 @@
 """What tables ask of the nodes of a hierarchy, and of the attributes beside it."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -9,11 +9,13 @@ import numpy as np
 from residua._arrays import Array, Integers
 from residua._limits import NOISE_LEVELS
 from residua.answering.asked_places import Asked
-from residua.answering.blocks import rows_over
+from residua.answering.blocks import Layer, Shape, rows_over
+from residua.kernel.measurement import column_costs
 from residua.linalg.classes import Classes, JointClasses
 from residua.linalg.matrices import Measure
 from residua.linalg.trees import Nest, Tree
-from residua.strategy.strategy import Domain
+from residua.privacy import NoiseLaw
+from residua.strategy.strategy import Domain, Strategy
 from residua.workload import Combined, Table, Workload
 from residua.workload.views import View
 
@@ -131,6 +133,39 @@ class Placed:
             else:
                 numbers.append(0)
         return tuple(found), numbers
+
+    def by_rows(
+        self, sizes: Sequence[int], rows: Iterable[tuple[int, Shape, Array]], law: NoiseLaw, least: float
+    ) -> tuple[Strategy, list[int]]:
+        """The strategy of cost 1 that measures shapes over the attributes beside at all nodes of a level.
+
+        Each comes with its level and what it costs at every node, (nodes,); one that costs no more than
+        `least` anywhere is left out. Also the level of each shape that is left.
+        """
+        inner, levels = len(self.beside), []
+        domains, numbers = self.domains(sizes, [Measure(size) for size in sizes], root=inner > 0)
+        layers: list[Layer] = []
+        shapes: list[Shape] = []
+        for depth, shape, own in rows:
+            costs = few_costs(np.maximum(own[self.nest.ranks[depth]], LEAST))  # in the order of its classes
+            if (costs <= least).all():
+                continue
+            parameters = float(column_costs(law, shape.matrix).max()) / costs
+            layers.append(
+                Layer(
+                    np.broadcast_to(np.array(self.beside, dtype=np.int32), (len(own), inner)),
+                    (tuple(range(inner)),) if inner else (),
+                    np.full((len(own), 1 if inner else 0), len(shapes)),
+                    costs,
+                    2.0 * parameters**2 if law == "laplace" else parameters,
+                    domain=numbers[depth],
+                    within=self.place if inner or depth else None,
+                )
+            )
+            shapes += [shape] if inner else []
+            levels.append(depth)
+        strategy = Strategy(domains, tuple(shapes), tuple(layers), law)
+        return strategy.scaled(1.0 / strategy.cost()), levels
 
 
 def by_half(tree: Tree, level: int) -> Integers:

@@ -11,14 +11,12 @@ import numpy as np
 
 from residua._arrays import Array, Integers
 from residua._limits import SPAN_ENTRIES, VECTOR_CELLS, VECTOR_ENTRIES, VECTOR_WORK
-from residua.answering.blocks import Layer, Shape, rows_over
-from residua.linalg.matrices import Measure
+from residua.answering.blocks import Shape, rows_over
 from residua.linalg.trees import Tree, merged
 from residua.methods.draft import Draft
-from residua.methods.placed import LEAST, Placed, by_node, few_costs, marks
+from residua.methods.placed import LEAST, Placed, by_node, marks
 from residua.solve.vector_trees import LevelMatrices, VectorSolution, level_matrices, solve_vector_tree
 from residua.strategy.integers import independent_integers
-from residua.strategy.strategy import Strategy
 
 STEPS, LEAST_STEPS = 300, 12  # of a search, and how few are worth starting it
 WORTH = 2.5e-3  # of the value: a distance from the bound that matrices of several kinds are tried for
@@ -39,8 +37,14 @@ def vector_places(found: Placed, sizes: Sequence[int], tolerance: float) -> Draf
     weights = [np.tensordot(own, grams, axes=1) for own in by_node(asked, stands, tree)]
     ways, solution = _solved(tree, weights, 0.1 * tolerance, steps)
     shares = [own[node] for own, node in zip(solution.precisions, stands, strict=True)]
-    strategy, levels = _strategy(found, sizes, ways, shares)
-    spans = {number: _span(found, sizes, depth, strategy.shapes[number]) for number, depth in levels.items()}
+    inner = [sizes[at] for at in found.beside]
+    measured = (
+        (depth, shape, shape.norm * own[:, kind])
+        for depth, own in enumerate(shares)
+        for kind, shape in enumerate(Shape.independent(inner, way.rows[depth]) for way in ways)
+    )
+    strategy, levels = found.by_rows(sizes, measured, "gaussian", LEAST)
+    spans = {at: _span(found, sizes, depth, strategy.shapes[at]) for at, depth in enumerate(levels)}
     known = {number: span for number, span in spans.items() if span is not None}
     return Draft(strategy, solution.lower_bound, "all mechanisms", None, known)
 
@@ -67,40 +71,6 @@ def _solved(
     if more.value < found.value:
         return ways, VectorSolution(more.precisions, more.value, bound)
     return [first], VectorSolution(found.precisions, found.value, bound)
-
-
-def _strategy(
-    found: Placed, sizes: Sequence[int], ways: Sequence[LevelMatrices], shares: Sequence[Array]
-) -> tuple[Strategy, dict[int, int]]:
-    """The strategy, and the level of each of its shapes."""
-    domains, numbers = found.domains(sizes, [Measure(size) for size in sizes], root=True)
-    inner = [sizes[at] for at in found.beside]
-    layers: list[Layer] = []
-    shapes: list[Shape] = []
-    levels: dict[int, int] = {}
-    for depth, own in enumerate(shares):
-        count = len(own)
-        for kind, way in enumerate(ways):
-            rows = way.rows[depth]
-            longest = float((rows**2).sum(axis=0).max())
-            costs = few_costs(np.maximum(longest * own[found.nest.ranks[depth], kind], LEAST))
-            if (costs <= LEAST).all():
-                continue
-            levels[len(shapes)] = depth
-            layers.append(
-                Layer(
-                    np.broadcast_to(np.array(found.beside, dtype=np.int32), (count, len(inner))),
-                    (tuple(range(len(inner))),),
-                    np.full((count, 1), len(shapes)),
-                    costs,
-                    longest / costs,
-                    domain=numbers[depth],
-                    within=found.place,
-                )
-            )
-            shapes.append(Shape.independent(inner, rows))
-    strategy = Strategy(domains, tuple(shapes), tuple(layers))
-    return strategy.scaled(1.0 / strategy.cost()), levels
 
 
 def _span(found: Placed, sizes: Sequence[int], depth: int, shape: Shape) -> Integers | None:

@@ -17,8 +17,7 @@ from residua._manifests import submanifest
 from residua._notebook import shown
 from residua.accuracy.reliability import Reliability, Rule
 from residua.answering.protocol import Estimates, Estimator
-from residua.answering.slices import Slices, in_slices
-from residua.answers import Answers
+from residua.answers import Answers, Slices, in_slices
 from residua.errors import DataError, FileFormatError, ResiduaError, WorkloadError
 from residua.plans import Content, Plan
 from residua.privacy.budgets import interval_margin
