@@ -37,6 +37,11 @@ def columns(
     ]
 
 
+def listed_names(names: str | Sequence[str]) -> list[str]:
+    """The names, of which one may stand alone."""
+    return [names] if isinstance(names, str) else list(names)
+
+
 def counted(number: int, one: str, many: str) -> str:
     """A number of things with the right noun."""
     return f"1 {one}" if number == 1 else f"{number:,} {many}"

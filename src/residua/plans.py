@@ -113,9 +113,7 @@ class Plan(Foresees):
     @property
     def privacy(self) -> Privacy:
         """What measuring this plan once proves about privacy."""
-        if self.budget.law == "laplace":
-            return Privacy.from_pure_epsilon(self.budget.laplace_epsilon(), self.unit)
-        return Privacy.from_cost(self.budget.gaussian_cost(), self.unit)
+        return self.budget.proves(self.unit)
 
     def variances(self, work: Workload) -> Array:
         """Variance of each query's answer under this plan, shape (work.count,), in the workload's order."""

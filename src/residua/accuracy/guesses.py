@@ -18,14 +18,12 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from residua._arrays import Array
-from residua._text import columns, hint
+from residua._text import columns, hint, listed_names
 from residua.accuracy.targets import Target, TargetLike, Targets
 from residua.errors import BudgetError, NotInSpan, WorkloadError
 from residua.schema import Schema
 from residua.workload import Table, Workload, linear, table
-from residua.workload.groupings import Partition
 from residua.workload.moments import cell_numbers, quantile_rows
-from residua.workload.queries import Identity, Queries
 
 FORESEEN = "At the guessed sizes (standard error; of percentages in points)"
 MOST_FORESEEN = 60  # tables whose percentages, means and medians are looked at
@@ -179,9 +177,9 @@ class Foresees:
         found: dict[str, Foreseen] = {}
         for group in islice(self.workload.groups(), MOST_FORESEEN):
             if group.count <= MOST_FIGURES:
-                for words, errors in self._foreseen_of(group):
+                for words, scale, errors in self._foreseen_of(group):
                     try:
-                        found.setdefault(words, Foreseen.of(words, errors(guess)))
+                        found.setdefault(words, Foreseen.of(words, scale * errors(guess=guess)))
                     except (NotInSpan, WorkloadError):
                         continue
         return list(found.values())
@@ -190,30 +188,21 @@ class Foresees:
         head = ("statistic", "figures", "middle", "largest")
         return columns(head, [each.row() for each in self.foreseen(guess)[:most]], left=(0,), indent="")
 
-    def _foreseen_of(self, group: Table) -> Iterator[tuple[str, Callable[[Guess], Array]]]:
-        """Statistics of a table in words, each with its errors for a guess."""
+    def _foreseen_of(self, group: Table) -> Iterator[tuple[str, float, Callable[..., Array]]]:
+        """Statistics of a table in words, each with its unit and its errors for a guess."""
         names = [name for factor in group.factors for name in factor.names(self.schema)]
         own = [factor.queries for factor in group.factors]
         for at, name in enumerate(names):
             others = names[:at] + names[at + 1 :]
             by = f" by {', '.join(others)}" if others else ""
-            if len(names) != len(own) or not all(map(_parts, own[:at] + own[at + 1 :])):
+            if len(names) != len(own) or not all(each.parts for each in own[:at] + own[at + 1 :]):
                 continue
-            if at == len(names) - 1 and _parts(own[at]):
+            if at == len(names) - 1 and own[at].parts:
                 within = f" within {', '.join(others)}" if others else ""
-                yield f"% {name}{within}", partial(self._percentages, name, others)
+                yield f"% {name}{within}", 100.0, partial(self.share_error, name, within=others)
             if name in self.schema and self.schema[name].numeric:
-                yield f"mean {name}{by}", partial(self._mean, name, others)
-                yield f"median {name}{by}", partial(self._median, name, others)
-
-    def _percentages(self, name: str, others: list[str], guess: Guess) -> Array:
-        return 100 * self.share_error(name, within=others, guess=guess)
-
-    def _mean(self, name: str, others: list[str], guess: Guess) -> Array:
-        return self.mean_error(name, by=others, guess=guess)
-
-    def _median(self, name: str, others: list[str], guess: Guess) -> Array:
-        return self.quantile_error(name, by=others, guess=guess)
+                yield f"mean {name}{by}", 1.0, partial(self.mean_error, name, by=others)
+                yield f"median {name}{by}", 1.0, partial(self.quantile_error, name, by=others)
 
     def share_error(
         self, names: str | Sequence[str], *, within: str | Sequence[str] = (), guess: Guess
@@ -222,14 +211,14 @@ class Foresees:
 
         `guess` is public: last year's release, or the number of records, taken as spread evenly.
         """
-        own, others = ([each] if isinstance(each, str) else list(each) for each in (names, within))
+        own, others = listed_names(names), listed_names(within)
         top, bottom = table(self.schema, [*others, *own]), table(self.schema, others)
         owners = np.arange(top.count) // (top.count // bottom.count)
         return self._ratio_error(top, bottom, owners, guess).reshape(self._sizes([*others, *own]))
 
     def mean_error(self, name: str, *, by: str | Sequence[str] = (), guess: Guess) -> Array:
         """Standard error that each mean of a number will have, at guessed sizes: (by...)."""
-        others, attribute = [by] if isinstance(by, str) else list(by), self.schema[name]
+        others, attribute = listed_names(by), self.schema[name]
         sums, known = (cell_numbers(name, attribute, power=power) for power in (1, 0))
         sizes = self._sizes(others)
         top = linear(self.schema, (*others, name), np.kron(np.eye(int(np.prod(sizes))), sums))
@@ -245,7 +234,7 @@ class Foresees:
 
         To first order it is that of the cumulative count there over the number of records per unit.
         """
-        others = [by] if isinstance(by, str) else list(by)
+        others = listed_names(by)
         rows, points, smooth = quantile_rows(name, self.schema[name], [order], smooth=True)
         sizes, groups = self._sizes(others), int(np.prod(self._sizes(others)))
         counts = guessed(table(self.schema, [*others, name]), guess).reshape(groups, -1)
@@ -277,10 +266,3 @@ class Foresees:
             r = t / b
             found = np.sqrt(np.clip(vt - 2 * r * c + r**2 * vb, 0.0, None)) / np.abs(b)
         return np.where(np.isnan(found), np.inf, found)
-
-
-def _parts(queries: Queries) -> bool:
-    """Whether a family counts the cells of an attribute, of one of its levels, or of its bins."""
-    return isinstance(queries, Identity) or (
-        isinstance(queries, Partition) and bool((queries.classes >= 0).all())
-    )

@@ -322,9 +322,8 @@ def weighted_caps(work: Workload) -> Caps:
     def cap(part: Table | TableRun) -> float | Array:
         if isinstance(part, TableRun) or all(factor.queries.weights is None for factor in part.factors):
             return 1.0 / part.weight
-        families = (factor.queries for factor in part.factors)
-        own = (np.ones(each.count) if each.weights is None else each.weights for each in families)
-        return np.asarray(1.0 / (part.weight * join(row[None] for row in own)[0]))
+        own = join(each.every_weight[None] for each in part.families)[0]
+        return np.asarray(1.0 / (part.weight * own))
 
     return tuple(map(cap, work.parts))
 

@@ -266,9 +266,7 @@ def in_order(orders: Sequence[Order], values: Array, axis: int = 0) -> Array:
 
 def weighted_sum(numbers: Array, group: Table) -> float:
     """Sum of one number per query, (count,), times the weights that families have within a table."""
-    factors = [factor.queries for factor in group.factors]
-    own = [np.ones(each.count) if each.weights is None else each.weights for each in factors]
-    return float(numbers @ outer(own).reshape(-1))
+    return float(numbers @ outer(each.every_weight for each in group.families).reshape(-1))
 
 
 class Answerer(ABC):

@@ -156,8 +156,7 @@ def _time_queries(work: Workload, at: int) -> Array:
                 f"some queries are on {work.schema.names[at]!r} and another attribute together, and cannot "
                 "be planned in blocks of time; leave out renew"
             )
-        weights = np.ones(queries.count) if queries.weights is None else queries.weights
-        found.append(np.sqrt(table.weight * weights)[:, None] * queries.matrix())
+        found.append(np.sqrt(table.weight * queries.every_weight)[:, None] * queries.matrix())
     return np.concatenate(found)
 
 

@@ -26,6 +26,7 @@ from residua.privacy.conversions import (
     probability,
 )
 from residua.privacy.statement import Privacy
+from residua.privacy.unit import Unit
 
 _NARROWEST = 115.0  # half of one over a scale: the variance is then 1e-100, and not to be divided by below
 # Below the first the sum over integers converges fast, above it the sum over frequencies (N-021).
@@ -64,6 +65,12 @@ class Budget(ABC):
     def laplace_epsilon(self) -> Fraction:
         """Largest pure epsilon that a Laplace mechanism may have; only a pure budget has one."""
         raise BudgetError(f"Laplace noise is planned for pure DP, not for {self!r}; give pure_dp(epsilon)")
+
+    def proves(self, unit: Unit) -> Privacy:
+        """What noise that spends all of it proves, for whom `unit` says."""
+        if self.law == "laplace":
+            return Privacy.from_pure_epsilon(self.laplace_epsilon(), unit)
+        return Privacy.from_cost(self.gaussian_cost(), unit)
 
     def to_manifest(self) -> dict[str, str]:
         """The budget as JSON can hold it, amounts as exact text."""

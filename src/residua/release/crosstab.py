@@ -14,12 +14,13 @@ import numpy as np
 
 from residua._arrays import Array
 from residua._files import whole_file
+from residua._text import listed_names
 from residua.accuracy.reliability import Reliability, Rule
 from residua.errors import WorkloadError
 from residua.privacy.budgets import interval_margin
 from residua.release.intervals import Intervals
 from residua.release.printing import TOTAL, Label, Printed
-from residua.release.statistics import Answers, listed_names
+from residua.release.statistics import Answers
 from residua.release.workbook import workbook_bytes
 from residua.schema import Schema
 from residua.workload import Table, table

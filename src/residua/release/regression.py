@@ -16,13 +16,13 @@ from itertools import combinations_with_replacement
 import numpy as np
 
 from residua._arrays import Array
+from residua._text import listed_names
 from residua.errors import WorkloadError
 from residua.release.intervals import Intervals
 from residua.release.statistics import (
     Answers,
     Statistic,
     axes_of,
-    listed_names,
     numbers_of,
     plain_figures,
     ratio_of,

@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from residua._arrays import Array, Integers
+from residua._text import listed_names
 from residua.answers import Cells
 from residua.errors import WorkloadError
 from residua.plans import Plan
@@ -197,10 +198,6 @@ class Derives:
         found = plain_figures(self, numbered("figure", values), values, spread, intervals)
         broken = ~np.isfinite(found.stddev) | ~np.isfinite(values)
         return replace(found, notes=np.where(broken, "the function has no slope here", found.notes))
-
-
-def listed_names(names: str | Sequence[str]) -> list[str]:
-    return [names] if isinstance(names, str) else list(names)
 
 
 def ratio_of(

@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 
 from residua.schema import Hierarchy, Schema
 from residua.workload import Factor, Identity, Table
-from residua.workload.groupings import Partition
 from residua.workload.tables import COUNT
 
 LABELS = {
@@ -56,7 +55,7 @@ def grid_of(group: Table, schema: Schema, most_columns: int = MOST_COLUMNS) -> G
     rows, columns = ([group.factors[at] for at in side] for side in (down, across))
     labels, parts = _regions(rows, schema)
     places = np.arange(group.count, dtype=np.int64).reshape(counts).transpose([*down, *across])
-    whole = [all(adds_up(factor) for factor in side) for side in (rows, columns)]
+    whole = [all(each.queries.parts for each in side) for side in (rows, columns)]
     return Grid(
         _names(rows, schema),
         _names(columns, schema),
@@ -79,13 +78,6 @@ def _regions(rows: Sequence[Factor], schema: Schema) -> tuple[Labels, tuple[tupl
         return labels, ()
     parts = tuple((region, len(list(several))) for region, several in groupby(above))
     return tuple((label[0].rpartition("/")[2], *label[1:]) for label in labels), parts
-
-
-def adds_up(factor: Factor) -> bool:
-    """Whether each cell is in exactly one query, so that the queries add up to everybody."""
-    queries = factor.queries
-    parts = isinstance(queries, Partition) and bool((queries.classes >= 0).all())
-    return queries.weights is None and (parts or isinstance(queries, Identity))
 
 
 def labels_of(factor: Factor, schema: Schema) -> list[str]:

@@ -60,14 +60,8 @@ def _main(record: Mapping[str, str]) -> str:
 def _stop(record: tuple[tuple[str, str], ...], unit: Unit) -> Mapping[str, Any]:
     budget = budget_from_manifest(dict(record))
     amount = float(Fraction(dict(record)[_main(dict(record))]))
-    privacy = _privacy(budget, unit)
-    return {"value": amount, "words": budget_words(budget), "size": size_of(budget)} | _words(privacy)
-
-
-def _privacy(budget: Budget, unit: Unit) -> Privacy:
-    if budget.law == "laplace":
-        return Privacy.from_pure_epsilon(budget.laplace_epsilon(), unit)
-    return Privacy.from_cost(budget.gaussian_cost(), unit)
+    told = {"value": amount, "words": budget_words(budget), "size": size_of(budget)}
+    return told | _words(budget.proves(unit))
 
 
 def _words(privacy: Privacy) -> dict[str, str]:

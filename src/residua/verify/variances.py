@@ -349,10 +349,7 @@ def rows_of(table: Table) -> Array:
 
 def weights_of(table: Table) -> Array:
     """The weight of each query's variance, (count,)."""
-    own = (
-        np.ones(f.queries.count) if f.queries.weights is None else f.queries.weights for f in table.factors
-    )
-    return table.weight * kron(own, 1)
+    return table.weight * kron((own.every_weight for own in table.families), 1)
 
 
 def measured_so_far(strategy: Strategy) -> Iterator[Measurement]:

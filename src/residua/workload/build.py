@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 
 from residua._arrays import Subsets
 from residua._limits import MOST_TABLES
-from residua._text import short
+from residua._text import listed_names, short
 from residua.errors import SchemaError, WorkloadError
 from residua.schema import Schema
 from residua.workload.explicit import Explicit, SparseMatrix, dense_numbers
@@ -184,7 +184,7 @@ def linear(
     Workload of 1 table, 1 query: a1 x a0 (linear)
     """
     _refuse_other_schema(schema)
-    names = [names] if isinstance(names, str) else list(names)
+    names = listed_names(names)
     title = table_name(map(str, names)) if name is None else name
     who = f"linear queries {title!r}"
     positions = positions_of(schema, names, who)

@@ -75,6 +75,10 @@ class Partition(Queries):
     def title(self) -> str:
         return "buckets" if self.level is None else f"level({self.level!r})"
 
+    @property
+    def parts(self) -> bool:
+        return bool((self.classes >= 0).all())
+
     def gram(self, *, weighted: bool = True) -> Array:
         """One where both cells are in the same class (W-006)."""
         same = (self.classes[:, None] == self.classes) & (self.classes >= 0)

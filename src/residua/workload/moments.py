@@ -72,9 +72,7 @@ def stacked(parts: Sequence[Queries], attributes: Sequence[Attribute], names: Se
     if sum(each.count for each in parts) * parts[0].cells > MATRIX_ENTRIES:
         raise WorkloadError(f"{names[0]!r} is asked too much for one table; ask it in several")
     rows = np.concatenate([each.matrix() for each in parts])
-    weights = np.concatenate(
-        [np.ones(each.count) if each.weights is None else each.weights for each in parts]
-    )
+    weights = np.concatenate([each.every_weight for each in parts])
     words = tuple(each.describe(at, names, attributes) for each in parts for at in range(each.count))
     adds = tuple(own for each in parts for own in each.adds or ("",) * each.count)
     title = f"[{', '.join(each.title for each in parts)}]"

@@ -86,6 +86,16 @@ class Queries(ABC):
         return {"" if self.adds is None else self.adds[0]: self}
 
     @property
+    def every_weight(self) -> Array:
+        """Weight of each query's variance `(count,)`."""
+        return np.ones(self.count) if self.weights is None else self.weights
+
+    @property
+    def parts(self) -> bool:
+        """Whether each cell is in exactly one query, so that the queries add up to everybody."""
+        return False
+
+    @property
     def listable(self) -> bool:
         """Whether its queries can be gone through one by one, as `answers` and `quadratic` do."""
         return True
@@ -239,7 +249,7 @@ class Identity(SizedQueries):
 
     __slots__ = ()
     kind = "identity"
-    invariant = circulant = True
+    invariant = circulant = parts = True
 
     def gram(self, *, weighted: bool = True) -> Array:
         return np.eye(self.size)

@@ -77,8 +77,7 @@ class Merged:
         families = [factor.queries for factor in self.factors]
         if all(own.weights is None for own in families):
             return None
-        filled = (np.ones(own.count) if own.weights is None else own.weights for own in families)
-        return np.asarray(join(each[None] for each in filled)[0])
+        return np.asarray(join(own.every_weight[None] for own in families)[0])
 
     def others(self, attributes: Sequence[int]) -> list[tuple[int, int]]:
         """Further attributes that they look at, with their sizes."""

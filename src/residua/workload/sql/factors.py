@@ -23,7 +23,7 @@ from residua.workload.intervals import Prefix
 from residua.workload.queries import Identity, Queries, Total, identity
 from residua.workload.sql.cells import Values, cellwise
 from residua.workload.sql.conditions import Region, constant, region_of
-from residua.workload.sql.reading import Columns, bare, shown
+from residua.workload.sql.reading import Columns, Source, aliases_of, bare, items_of, shown, table_in
 from residua.workload.tables import Factor, bound, times_words
 from residua.workload.views import cells_of_classes, classes_of, coarsened
 
@@ -37,6 +37,11 @@ class Grouper:
     columns: Columns
     items: tuple[exp.Expression, ...]
     aliases: Mapping[str, exp.Expression]  # by case-folded name
+
+    @classmethod
+    def of(cls, schema: Schema, source: Source, tree: exp.Expression) -> "Grouper":
+        """That of a statement about the one table that the schema describes."""
+        return cls(Columns(schema, source, table_in(source, tree)), items_of(tree), aliases_of(tree))
 
     def grouped(self, node: exp.Expression) -> Factor:
         """What an expression of GROUP BY, PARTITION BY or ORDER BY groups by."""
@@ -322,9 +327,7 @@ def _joint(schema: Schema, selection: Region, members: Sequence[Factor]) -> tupl
     texts = [" and ".join([*each, selection.text]) for each in words]
     kept = np.flatnonzero(rows.any(axis=1))
     labels = tuple(texts[at] for at in kept.tolist())
-    weighed = (each.queries.weights for each in members)
-    each = [np.ones(m.queries.count) if w is None else w for m, w in zip(members, weighed, strict=True)]
-    weights = join(each).reshape(-1)[kept]
+    weights = join(each.queries.every_weight for each in members).reshape(-1)[kept]
     sums = list(map(times_words, product(*(m.queries.adds or ("",) * m.queries.count for m in members))))
     adds = tuple(sums[at] for at in kept.tolist()) if any(sums) else None
     return Factor(attributes, Combined.of(partitions, rows[kept], weights, labels, adds)), kept

@@ -212,11 +212,33 @@ def refuse_joins(source: Source, tree: exp.Expression) -> None:
         )
 
 
-def table_in(source: Source, tree: exp.Expression) -> tuple[str, ...]:
-    """What the one table in FROM is called."""
-    clause = tree.args.get("from_") or tree.args.get("from")
+def clause_of(tree: exp.Expression, word: str) -> exp.Expression | None:
+    """A clause of a statement; a word that Python has too carries an underscore in some versions."""
+    found: exp.Expression | None = tree.args.get(f"{word}_") or tree.args.get(word)
+    return found
+
+
+def from_of(source: Source, tree: exp.Expression) -> exp.Expression:
+    """The clause FROM, which has to be there."""
+    clause = clause_of(tree, "from")
     if clause is None:
         raise source.refusal(tree, f"FROM is missing; {STATEMENTS}")
+    return clause
+
+
+def items_of(tree: exp.Expression) -> tuple[exp.Expression, ...]:
+    """What SELECT lists, without the names that it gives."""
+    return tuple(item.this if isinstance(item, exp.Alias) else item for item in tree.expressions)
+
+
+def aliases_of(tree: exp.Expression) -> dict[str, exp.Expression]:
+    """What SELECT gives names to, by name, case-folded."""
+    return {each.alias.casefold(): each.this for each in tree.expressions if isinstance(each, exp.Alias)}
+
+
+def table_in(source: Source, tree: exp.Expression) -> tuple[str, ...]:
+    """What the one table in FROM is called."""
+    clause = from_of(source, tree)
     table, one = clause.this, "in FROM; it needs the name of one table"
     if not isinstance(table, exp.Table) or not isinstance(table.this, exp.Identifier):
         raise source.refusal(clause, f"FROM needs the name of one table; {STATEMENTS}")

@@ -6,6 +6,7 @@ it asks for are kept, and for a release, which answers them.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 from sqlglot import exp
@@ -18,13 +19,15 @@ from residua.workload.sql.figures import Asked, Column, Figure, Labels, stacked
 from residua.workload.sql.people import People
 from residua.workload.sql.reading import (
     STATEMENTS,
-    Columns,
     Source,
+    aliases_of,
     bare,
+    clause_of,
+    from_of,
+    items_of,
     quoted,
     refuse_joins,
     shown,
-    table_in,
 )
 from residua.workload.sql.scopes import Scope, numbered
 from residua.workload.union import Workload
@@ -51,11 +54,10 @@ def plain(tree: exp.Expression) -> bool:
     """Whether a statement is one count, grouped, which is a table like any other."""
     if not isinstance(tree, exp.Select) or any(tree.args.get(key) for key in ("having", "order", "limit")):
         return not isinstance(tree, exp.Select | exp.SetOperation | exp.Subquery)
-    clause, group = tree.args.get("from_") or tree.args.get("from"), tree.args.get("group")
-    if tree.args.get("with_") or tree.args.get("with") or (clause and isinstance(clause.this, exp.Subquery)):
+    clause, group = clause_of(tree, "from"), tree.args.get("group")
+    if clause_of(tree, "with") or (clause and isinstance(clause.this, exp.Subquery)):
         return False
-    items = [bare(each.this if isinstance(each, exp.Alias) else each) for each in tree.expressions]
-    figures = [each for each in items if each.find(exp.AggFunc, exp.Window, exp.Subquery)]
+    figures = [each for each in map(bare, items_of(tree)) if each.find(exp.AggFunc, exp.Window, exp.Subquery)]
     if (group is not None and group.args.get("all") is True) or len(figures) > 1:
         return False
     return all(_one_count(each) for each in figures)
@@ -74,9 +76,8 @@ def functions(tree: exp.Expression) -> bool:
 
 def listed(tree: exp.Expression) -> bool:
     """Whether it is one count by columns as they are: its answers are listed like those of any table."""
-    items = [bare(each.this if isinstance(each, exp.Alias) else each) for each in tree.expressions]
     known = (exp.Column, exp.Count, exp.Window)
-    return plain(tree) and all(isinstance(item, known) for item in items)
+    return plain(tree) and all(isinstance(bare(item), known) for item in items_of(tree))
 
 
 def answered(
@@ -110,17 +111,13 @@ class Reader:
         scopes = self._scopes(tree, known)
         found = [self._selected(scope, tree) for scope in scopes]
         whole = _below([each for each, _ in found])
-        keys = [
-            column
-            for columns in zip(*(each for _, each in found), strict=True)
-            for column in [stacked(columns)]
-        ]
+        keys = [stacked(columns) for columns in zip(*(each for _, each in found), strict=True)]
         return self._cut(_sorted(whole, keys, tree.args.get("order")), tree)
 
     def _named(self, tree: exp.Expression, known: Mapping[str, Relation]) -> dict[str, Relation]:
         """The relations that a statement may name, those of its WITH included."""
         found = dict(known)
-        clause = tree.args.get("with_") or tree.args.get("with")
+        clause = clause_of(tree, "with")
         for each in [] if clause is None else clause.expressions:
             found[each.alias.casefold()] = self.query(each.this, found)
         return found
@@ -140,10 +137,7 @@ class Reader:
 
     def _scopes(self, tree: exp.Expression, known: Mapping[str, Relation]) -> list[Scope]:
         """The rows that a SELECT is about: groups of people, or rows of another statement."""
-        clause = tree.args.get("from_") or tree.args.get("from")
-        if clause is None:
-            raise self.source.refusal(tree, f"FROM is missing; {STATEMENTS}")
-        table = clause.this
+        table = from_of(self.source, tree).this
         name = table.alias_or_name
         if isinstance(table, exp.Subquery):
             return [self._grouped(Rows(self, self.query(table, known), (name,)), tree, known)]
@@ -153,10 +147,8 @@ class Reader:
         return self._people(tree, known)
 
     def _people(self, tree: exp.Expression, known: Mapping[str, Relation]) -> list[Scope]:
-        columns = Columns(self.schema, self.source, table_in(self.source, tree))
-        items = tuple(item.this if isinstance(item, exp.Alias) else item for item in tree.expressions)
-        named = [item for item in tree.expressions if isinstance(item, exp.Alias)]
-        grouper = Grouper(columns, items, {item.alias.casefold(): item.this for item in named})
+        grouper = Grouper.of(self.schema, self.source, tree)
+        items = grouper.items
         if any(isinstance(bare(item), exp.Star) for item in items):
             raise self.source.refusal(
                 tree, f"records of people are not published; name columns and COUNT(*); {STATEMENTS}"
@@ -169,11 +161,7 @@ class Reader:
         if group is None and not any(item.find(exp.AggFunc) for item in items):
             raise self.source.refusal(tree, f"records of people are not published; count them; {STATEMENTS}")
         every = [member for chosen in sets for member in chosen]
-        condition = None if where is None else where.this
-
-        def scalar(node: exp.Expression) -> Figure:
-            return self.scalar(node, known)
-
+        condition, scalar = None if where is None else where.this, partial(self.scalar, known=known)
         return [People(grouper, chosen, every, condition, self.asked, scalar) for chosen in sets]
 
     def scalar(self, node: exp.Expression, known: Mapping[str, Relation]) -> Figure:
@@ -192,10 +180,10 @@ class Reader:
         if where is not None:
             kept = np.flatnonzero(rows.mask(where.this))
             rows = Rows(self, rows.relation.take(kept), rows.tables, known)
-        items = [item.this if isinstance(item, exp.Alias) else item for item in tree.expressions]
+        items = items_of(tree)
         if group is None and not any(_aggregates(item) for item in items):
             return rows
-        named = {item.alias.casefold(): item.this for item in tree.expressions if isinstance(item, exp.Alias)}
+        named = aliases_of(tree)
         nodes: list[exp.Expression] = []
         if group is not None and group.args.get("all") is True:
             nodes = [item for item in items if not _aggregates(item)]

@@ -21,7 +21,6 @@ from residua.workload.sql.reading import (
     quoted,
     refuse_joins,
     shown,
-    table_in,
 )
 from residua.workload.sql.selecting import Relation, answered, functions, listed, plain
 from residua.workload.tables import Factor, Table, bound, checked_weight, table_name
@@ -73,17 +72,14 @@ def _groups(
     source.require(isinstance(tree, exp.Select), tree, kind)
     refuse_joins(source, tree)
     source.allow_only(tree, ("expressions", "from", "where", "group"), f"here; {STATEMENTS}")
-    columns = Columns(schema, source, table_in(source, tree))
-    items = tuple(item.this if isinstance(item, exp.Alias) else item for item in tree.expressions)
-    named = [item for item in tree.expressions if isinstance(item, exp.Alias)]
-    grouper = Grouper(columns, items, {item.alias.casefold(): item.this for item in named})
+    grouper = Grouper.of(schema, source, tree)
     group, where = tree.args.get("group"), tree.args.get("where")
     sets = [()] if group is None else grouper.sets(group)
-    counted = _counted(source, tree, items)
-    _check_selected(grouper, [item for item in items if item is not counted], sets)
+    counted = _counted(source, tree, grouper.items)
+    _check_selected(grouper, [item for item in grouper.items if item is not counted], sets)
     if isinstance(counted, exp.Window):
         sets = [_cumulative(grouper, counted, sets)]
-    left = [] if where is None else restrictions(columns, where.this)
+    left = [] if where is None else restrictions(grouper.columns, where.this)
     for chosen in map(finest, sets):
         names = [name for member in chosen for name in member.names(schema)]
         title = table_name(names, None if where is None else shown(where.this))
