@@ -294,6 +294,20 @@ def test_laplace_noise_on_too_many_numbers_is_bounded_by_the_sum_of_two_cells():
         assert replaced_cost(found) == 8  # 4 and 4: the first cell becomes the last
 
 
+def test_a_record_that_stays_in_its_cell_costs_nothing(monkeypatch):
+    monkeypatch.setattr(measurement, "COMPARED", 8)
+    found = measured("laplace", (), [3], [[0]], [[[3, 1, 0]]], [Fraction(1)], [0])
+    assert measurement.costs_by_cell(found, replaced=True).tolist() == [[0, 4, 3], [4, 0, 1], [3, 1, 0]]
+
+
+@pytest.mark.parametrize("law", ["gaussian", "laplace"])
+def test_costs_of_real_matrices_are_those_of_whole_ones(law):
+    matrix = np.array([[3, -1, 0], [1, 2, -2]])
+    real = measurement.column_costs(law, matrix.astype(np.float64))
+    assert real.dtype == np.float64
+    assert np.array_equal(real, measurement.column_costs(law, matrix))
+
+
 def test_no_measurement_costs_nothing():
     assert added_cost([]) == replaced_cost([]) == 0
 
@@ -323,6 +337,9 @@ def test_a_product_of_many_factors_is_compared_pair_by_pair_without_listing_its_
     )  # 6, 6 and -3: two cells that differ in one factor
     counts = [np.eye(8, dtype=np.int64)] * 20
     assert dearest_pair(counts) == 2
+    apart, opposite = 2 * np.eye(2, dtype=np.int64), np.array([[5, -5]])
+    assert dearest_pair([apart, opposite]) == 20**2  # of one cell of the first
+    assert dearest_pair([apart, apart, opposite]) == 40**2
 
 
 def test_all_pairs_of_one_matrix_are_compared(monkeypatch):

@@ -13,7 +13,7 @@ from residua.kernel.cost import person_cost
 from residua.kernel.instalments import Schedule, noisy_instalment
 from residua.kernel.measurement import Measurement
 from residua.kernel.measuring import counted_answers
-from residua.ledger import Instalment, Ledger, book, sqlite
+from residua.ledger import Instalment, Ledger, book, periods, sqlite
 from residua.ledger.periods import covered, following
 from residua.linalg.classes import Classes, JointClasses
 from residua.privacy import Privacy, Unit, zcdp
@@ -158,6 +158,7 @@ class TestPeriods:
         [
             ("month", "2026-Q2", ("2026-04", "2026-05", "2026-06")),
             ("month", "2025-12/2026-01-31", ("2025-12", "2026-01")),
+            ("month", "2026", tuple(f"2026-{month:02}" for month in range(1, 13))),
             ("quarter", "2026-02-28", ("2026-Q1",)),
             ("year", "2024-02-29/2025", ("2024", "2025")),
             ("day", "2024-02", tuple(f"2024-02-{day:02}" for day in range(1, 30))),
@@ -174,6 +175,12 @@ class TestPeriods:
     def test_a_period_that_ends_before_it_begins_is_refused(self):
         with pytest.raises(LedgerError, match="ends before it begins"):
             covered("month", "2026-02/2026-01")
+
+    def test_a_period_has_at_most_so_many_steps(self, monkeypatch):
+        monkeypatch.setattr(periods, "MOST_PERIODS", 28)
+        assert len(covered("day", "2026-02")) == 28
+        with pytest.raises(LedgerError, match="more than 28 days"):
+            covered("day", "2026-02/2026-03-01")
 
     def test_periods_to_come(self):
         assert following("quarter", "2026-Q4", 2) == ("2027-Q1", "2027-Q2")

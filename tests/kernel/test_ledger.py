@@ -127,6 +127,15 @@ class TestCreation:
             Ledger.create(path, zcdp(1), dataset="people")
         assert not list(path.parent.iterdir())
 
+    def test_a_name_that_cannot_be_given_is_told(self, path, monkeypatch):
+        def link(*_):
+            raise PermissionError("no links here")
+
+        monkeypatch.setattr(os, "link", link)
+        with pytest.raises(LedgerError, match=r"budget\.db cannot be created: no links here"):
+            Ledger.create(path, zcdp(1), dataset="people")
+        assert not list(path.parent.iterdir())
+
     def test_the_new_name_is_put_on_disk(self, path, monkeypatch):
         synced = []
         fsync = os.fsync
@@ -218,6 +227,13 @@ class TestOpening:
         content[4096 + 3 : 4096 + 5] = b"\xff\xff"  # the number of rows in the page of events
         ledger.path.write_bytes(content)
         with pytest.raises(LedgerError, match="is damaged; restore no copy older than the last release"):
+            Ledger.open(ledger.path)
+
+    def test_damage_beside_the_events_is_refused(self, ledger):
+        content = bytearray(ledger.path.read_bytes())
+        content[36:40] = b"\0\0\0\5"  # the number of pages that are free
+        ledger.path.write_bytes(content)
+        with pytest.raises(LedgerError, match=r"(?s)is damaged; restore no copy older .*freelist"):
             Ledger.open(ledger.path)
 
     def test_text_that_is_no_text_is_refused(self, ledger):

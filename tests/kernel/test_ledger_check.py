@@ -174,6 +174,13 @@ def test_what_has_no_head_of_this_ledger_is_unchecked(plan, ledger, tmp_path):
         assert words in finding.words
 
 
+@pytest.mark.parametrize(("digits", "state"), [(18, "rolled back"), (19, "unchecked")])
+def test_the_number_of_an_entry_has_at_most_so_many_digits(plan, ledger, tmp_path, digits, state):
+    release = released(plan, ledger)
+    paid = release.audit["ledger"] | {"entry": "9" * digits}
+    assert ledger.check([rewritten(release, tmp_path / "other", ledger=paid)])[0].state == state
+
+
 @pytest.mark.parametrize("record", ["x", 7, [], {"entry": "two"}, {"entry": None, "hash": 3}])
 def test_audit_records_that_say_something_else_are_refused_in_files_and_unchecked(
     plan, ledger, tmp_path, record

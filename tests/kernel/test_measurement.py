@@ -130,6 +130,7 @@ def test_a_multiplier_is_shared_out_among_the_whole_numbers_of_a_record():
     """Of units 2, 1 and 3 a block on the first and the last has 6: multiplier over that (claim U-003)."""
     found = replace(GOOD, multiplier=12)
     assert found.multiples((1, 1, 1)).tolist() == [12, 12]
+    assert found.multiples((2, 1, 1)).tolist() == [6, 12]
     assert found.multiples((2, 1, 3)).tolist() == [6, 4]
     tied = replace(found, subsets=subsets([0, 1], [0, 1]), derived=(TIED,))
     assert tied.multiples((2, 1, 3)).tolist() == [2, 2]  # the derived attribute is made of units 1 and 3

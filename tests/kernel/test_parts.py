@@ -1,5 +1,7 @@
 """Measuring part by part: the same numbers, the same order of debit and noise, and nothing torn apart."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 from placed_plans import some_plan
@@ -7,7 +9,7 @@ from placed_plans import some_plan
 import residua as rs
 from residua.errors import BudgetError, DataError, LedgerError
 from residua.kernel import measuring, parts
-from residua.kernel.parts import noisy_parts
+from residua.kernel.parts import Counted, noisy_parts
 from residua.strategy.parts import parts_of
 
 
@@ -100,6 +102,35 @@ def test_what_fails_before_the_debit_costs_nothing(plan, divided, tmp_path):
     with pytest.raises(LedgerError):
         measured(plan, divided, codes_of(plan), source, monthly)
     assert ledger.spent == monthly.spent == 0
+
+
+def test_memory_that_the_largest_part_lacks_costs_nothing(plan, divided, tmp_path, monkeypatch):
+    ledger = rs.Ledger.create(tmp_path / "budget.db", rs.zcdp(10), dataset="people")
+    asked = []
+
+    def lacking(counted, part):
+        asked.append(part)
+        raise MemoryError
+
+    monkeypatch.setattr(Counted, "largest", lambda _: 1)
+    monkeypatch.setattr(Counted, "of_part", lacking)
+    with pytest.raises(MemoryError):
+        measured(plan, divided, codes_of(plan), measuring.SystemSource(), ledger)
+    assert (asked, ledger.spent) == ([1], 0)
+
+
+def test_the_largest_part_is_that_with_the_most_numbers():
+    blocks = {(0, 0): 9, (1, 0): 1, (0, 1): 2, (1, 1): 2, (0, 2): 1, (1, 2): 1}
+    counted = object.__new__(Counted)
+    counted._batches = [SimpleNamespace(rows=2), SimpleNamespace(rows=20)]
+
+    class Three:
+        divided = (0, 1)
+        __len__ = staticmethod(lambda: 3)
+        blocks = staticmethod(lambda batch, part: range(blocks[batch, part]))
+
+    counted._parts = Three()
+    assert counted.largest() == 1
 
 
 def test_a_kill_while_parts_are_written_leaves_the_debit_and_nothing_else(plan, divided, tmp_path):

@@ -289,7 +289,9 @@ class Loop:
             nothing = os.open(os.devnull, os.O_WRONLY)
             os.dup2(nothing, 1)
             os.dup2(nothing, 2)
-            signal.alarm(int(20 + 2 * seconds))
+            limit = 20 + 2 * seconds
+            signal.setitimer(signal.ITIMER_PROF, limit)  # of work, however busy the machine is
+            signal.alarm(int(20 * limit))  # and for what only waits
             if mutant is not None:
                 exchange(mutant)
             forget()

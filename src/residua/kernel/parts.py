@@ -143,7 +143,7 @@ class Counted:
 
     def _answers(self, at: int, part: int) -> Integers:
         batch, blocks = self._batches[at], self._parts.blocks(at, part)
-        places = np.full(len(batch.subsets), -1)
+        places = np.zeros(len(batch.subsets), dtype=np.int64)  # of other blocks nothing is read
         places[blocks] = np.arange(len(blocks))
         first, cells, counts = self._found.read(self._asked[at], part)
         table = np.zeros(len(blocks) * batch.cells, dtype=np.int64)
