@@ -340,6 +340,8 @@ def test_a_product_of_many_factors_is_compared_pair_by_pair_without_listing_its_
     apart, opposite = 2 * np.eye(2, dtype=np.int64), np.array([[5, -5]])
     assert dearest_pair([apart, opposite]) == 20**2  # of one cell of the first
     assert dearest_pair([apart, apart, opposite]) == 40**2
+    between = np.array([[10, 0, -1], [0, 10, -1]])  # a short column is farther from both in its products
+    assert dearest_pair([between, np.array([[1]])]) == 200
 
 
 def test_all_pairs_of_one_matrix_are_compared(monkeypatch):
@@ -350,6 +352,15 @@ def test_all_pairs_of_one_matrix_are_compared(monkeypatch):
     differences = matrix[:, :, None] - matrix[:, None, :]
     assert dearest_pair(iter([matrix])) == (differences**2).sum(axis=0).max()
     assert dearest_pair([matrix, np.eye(2, dtype=np.int64)]) >= (differences**2).sum(axis=0).max()
+
+
+def test_as_many_pairs_as_there_is_room_for_are_kept(monkeypatch):
+    best = [[9, 1, 5], [1, 9, 5], [5, 5, 0]]
+    triples = np.array([[4, 5, 0], [5, 4, 0], [2, 2, 3], [8, 1, 7], *best, [1, 8, 6]], dtype=object)
+    monkeypatch.setattr(measurement, "FRONT", 3)
+    assert sorted(measurement._undominated(triples).tolist()) == sorted(best)
+    monkeypatch.setattr(measurement, "FRONT", 2)
+    assert measurement._undominated(triples).tolist() == [[9, 9, 0]]
 
 
 def test_pairs_that_none_outdoes_are_found_among_many():

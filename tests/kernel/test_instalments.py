@@ -189,6 +189,7 @@ class TestPeriods:
 class TestLedgersOfPeriods:
     def test_disjoint_periods_each_have_the_whole_budget(self, path):
         ledger = Ledger.create(path, zcdp(1), dataset="births", **MONTHS)
+        assert (ledger.spent, ledger.remaining) == (0, 1)
         for month in ("2026-01", "2026-02", "2026-03"):
             assert ledger.spend(RHO, plan_hash="p", period=month).periods == (month,)
         ledger.spend(RHO, plan_hash="p", period="2026-Q1")
@@ -263,6 +264,13 @@ class TestLedgersOfPeriods:
         with pytest.raises(LedgerError):
             ledger.spent  # noqa: B018
 
+    @pytest.mark.parametrize("listed", ["2026-01", [7], ["2026-01", 7], {"2026-01": 1}])
+    def test_periods_are_names_in_any_ledger(self, path, listed):
+        ledger = Ledger.create(path, zcdp(1), dataset="people")
+        forge(ledger, event(periods=listed))
+        with pytest.raises(LedgerError, match="which are no periods"):
+            ledger.spent  # noqa: B018
+
     @pytest.mark.parametrize("terms", [{"step": "week", "disjoint": True}, {"step": "month"}, "month"])
     def test_a_ledger_that_begins_otherwise_is_refused(self, terms):
         unit, budget = Unit().to_manifest(), zcdp(1).to_manifest()
@@ -298,7 +306,7 @@ class TestInstalmentsInLedgers:
         ledger = Ledger.create(path, zcdp(1), dataset="people")
         ledger.spend(RHO, plan_hash="p", instalment=self.one(0))
         for token, plan in (("other", "p"), ("t", "other")):
-            with pytest.raises(LedgerError, match="another copy of the stream"):
+            with pytest.raises(LedgerError, match=r"instalment 1 of .*another copy of the stream"):
                 ledger.spend(RHO, plan_hash=plan, instalment=self.one(0, token))
         with pytest.raises(LedgerError, match="another plan for this stream"):
             ledger.spend(RHO, plan_hash="other", instalment=self.one(1))

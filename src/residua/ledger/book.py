@@ -82,13 +82,12 @@ class Book:
         match json.loads(text):
             case {
                 "kind": "created",
-                "time": str(created),
+                "time": str(),
                 "dataset": str(dataset),
                 "budget": dict(budget),
                 "unit": dict(unit),
             }:
                 self.name = name
-                self.created = created
                 self.dataset = dataset
                 self.budget = budget_from_manifest(budget)
                 self.unit = Unit.from_manifest(unit)
