@@ -27,7 +27,7 @@ ATTRIBUTES = (50, 100, 200)
 NUMBERS = (18, 35, 67)  # attributes of 10 cells: 0.9, 7.2 and 50 million numbers
 RECORDS = (10**5, 10**6, 10**7, 10**8)
 LINE = "  {:<12}{:>14}{:>10}{:>12}"
-REPEATS, SHORT = 3, 2.0
+REPEATS, LONG = 5, 30.0  # as many runs of large sizes as of small: pages come at the pace of the machine
 
 
 def marginals(attributes: int) -> rs.Workload:
@@ -76,7 +76,7 @@ KINDS = {
 
 
 def fresh(kind: str, size: int) -> list[float]:
-    """The best of some runs in interpreters of their own; long ones run once."""
+    """The best of some runs in interpreters of their own; very long ones run once."""
     best: list[float] = []
     settings = {key: value for key, value in os.environ.items() if key != "PYTHONDONTWRITEBYTECODE"}
     for _ in range(REPEATS):
@@ -85,7 +85,7 @@ def fresh(kind: str, size: int) -> list[float]:
             done = subprocess.run(command, check=True, capture_output=True, text=True, env=settings)
         found = [float(each) for each in done.stdout.split()]
         best = found if not best else [min(pair) for pair in zip(best, found, strict=True)]
-        if sum(found) > SHORT:
+        if sum(found) > LONG:
             break
     return best
 

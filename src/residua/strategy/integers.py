@@ -20,7 +20,7 @@ from residua._arrays import Array, Integers
 from residua._limits import BALANCED_ENTRIES, BALANCED_PAIRS, FILLED_ROWS, REDUCED_ENTRIES
 from residua.answering.blocks import Shape
 from residua.errors import Infeasible
-from residua.linalg.matrices import join, pivoted_qr, pseudo_inverse
+from residua.linalg.matrices import RANK_RATIO, join, pivoted_qr, pseudo_inverse, triangle_inverse
 from residua.linalg.spans import apart
 from residua.privacy import NoiseLaw
 
@@ -121,12 +121,20 @@ def small_multiple(matrix: Array) -> Array | None:
     return np.asarray(whole)
 
 
-def _inverse(matrix: Array, rank: int) -> Array:
-    """The inverse, in half the time where the matrix has one, otherwise the pseudo-inverse."""
+def _inverse(matrix: Array, rank: int) -> tuple[Array, bool]:
+    """What is as long as the pseudo-inverse, by itself and in products from its left, and if all is undone.
+
+    That is the inverse, where there is one, or that of R in `Q R`: `R^-1 Q'` has orthonormal rows at its end.
+    """
     if len(matrix) == rank == matrix.shape[1]:
         with suppress(np.linalg.LinAlgError):
-            return np.asarray(np.linalg.inv(matrix))
-    return pseudo_inverse(matrix)
+            return np.asarray(np.linalg.inv(matrix)), True
+    if rank == matrix.shape[1]:
+        triangle = np.asarray(np.linalg.qr(matrix, mode="r"))
+        pivots = np.abs(np.diagonal(triangle))
+        if pivots.min() > RANK_RATIO * pivots.max():
+            return triangle_inverse(triangle), True
+    return pseudo_inverse(matrix), False
 
 
 def enough_bits(
@@ -136,7 +144,7 @@ def enough_bits(
 
     Else the one with `most`; Infeasible if that loses a direction.
     """
-    inverse = _inverse(matrix, rank)
+    inverse, undone = _inverse(matrix, rank)
     rows, kept = None, False
     for bits in (*range(min(few, most), most, BIT_STEP), most):
         try:
@@ -147,9 +155,9 @@ def enough_bits(
             break  # so many bits are too many, and the rounding before had fewer
         change = (rows / scale_of(matrix, bits) - matrix) @ inverse
         if (changed := float(np.linalg.norm(change))) <= FAITHFUL:
-            # All directions of a square matrix are kept: its rows times `1 + change`, which can be undone.
+            # All directions are kept where all can be undone: the rows are `1 + change` times the matrix.
             least = (1 - changed) / float(np.linalg.norm(inverse)) * scale_of(matrix, bits)
-            kept = len(matrix) == rank == matrix.shape[1] and least > SURE_RANK * float(np.linalg.norm(rows))
+            kept = undone and least > SURE_RANK * float(np.linalg.norm(rows))
             break
     if rows is None or not (kept or has_rank(rows, rank)):
         raise Infeasible(
