@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from residua import _files
-from residua._arrays import AnyArray, Array, Arrays, Manifest
+from residua._arrays import AnyArray, Array, Arrays, Manifest, settle
 from residua._limits import LISTED_VARIANCES, READABLE
 from residua._manifests import positive, submanifest, text, texts
 from residua._notebook import MOST, shown
@@ -365,7 +365,7 @@ class Plan(Foresees):
             undone=texts(manifest, "undone") if "undone" in manifest else (),
         )
         if version == 1:
-            object.__setattr__(plan, "origin", (manifest, arrays))
+            settle(plan, origin=(manifest, arrays))
         return plan
 
     def _size(self) -> str:

@@ -1,7 +1,7 @@
 """The square root as a sum of simple fractions that never exceeds it by more than it says (claim B-007)."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,6 +10,8 @@ from residua._arrays import Array
 from residua.bounds.pairs import bordered
 
 STEP = 1.5  # between the logarithms of neighbouring points
+SLIGHT = 1e-3  # share of all roots that may be left to the outermost points, and how far out those are
+FAINTEST = 1e-13  # of the largest root's square: what is smaller is rounding
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -39,10 +41,33 @@ class Nodes:
         weights[-1] += weights[-1] * beyond if len(points) > 1 else 0.0
         return cls(points, weights)
 
+    @classmethod
+    def around(cls, squares: Array, counts: Array, top: float) -> "Nodes":
+        """Points from below all roots that matter to above all roots, the largest of them of `top`."""
+        order = np.argsort(squares)
+        seen = np.cumsum(counts[order] * np.sqrt(squares[order]))
+        low = float(squares[order][np.searchsorted(seen, SLIGHT * seen[-1])])
+        return cls.between(max(SLIGHT * low, FAINTEST * top), top / SLIGHT)
+
+    def sum(self, at: Callable[[float], float]) -> float:
+        """The sum of what is there at each point, each times its weight."""
+        return math.fsum(
+            weight * at(point)
+            for point, weight in zip(self.points.tolist(), self.weights.tolist(), strict=True)
+        )
+
 
 _WAVE = math.exp(-2 * math.pi**2 / STEP)
 EXCESS = 1.0 + 4 * _WAVE / (1 - _WAVE)
 """Bound on the ratio of the sum to the square root: 1 + 2 sum of sech(2 pi^2 m / step) over m >= 1."""
+
+
+def inverse_trace(matrix: Array, inner: Array) -> tuple[float, Array]:
+    """The trace of the inverse times a semidefinite matrix, never more than it is, and about the inverse."""
+    inverse = np.linalg.inv(matrix)
+    inverse = 0.5 * (inverse + inverse.T)
+    product = inverse @ inner  # what follows is no more for any symmetric matrix in place of the inverse
+    return float(2 * np.trace(product) - np.sum((matrix @ inverse) * product.T)), inverse
 
 
 @dataclass(frozen=True, slots=True, eq=False)

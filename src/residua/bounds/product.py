@@ -11,7 +11,18 @@ import numpy as np
 from residua._arrays import Array, Subsets
 from residua._limits import ALL_PAIRS_WORK, PAIR_SHARED, PAIR_WORK, WIDE_WORK
 from residua.bounds.alone import Asked
-from residua.bounds.leaves import EXCESS, Axis, Leaf, Listed, Node, Nodes, Product, Side, Slopes
+from residua.bounds.leaves import (
+    EXCESS,
+    Axis,
+    Leaf,
+    Listed,
+    Node,
+    Nodes,
+    Product,
+    Side,
+    Slopes,
+    inverse_trace,
+)
 from residua.bounds.pairs import Layout, Shared, Structure, structure_of, ways_of
 from residua.bounds.singular import refuse_other
 from residua.bounds.wide import wide_dual
@@ -20,8 +31,6 @@ from residua.linalg.matrices import distinct_rows, threads_for
 from residua.solve.descent import downhill
 from residua.workload import Factor, Queries, Table, TableRun, Workload
 
-SLIGHT = 1e-3  # share of all roots that may be left to the outermost points, and how far out those are
-FAINTEST = 1e-13  # of the largest root's square: what is smaller is rounding
 LARGEST = 1e60  # entry of a query times the root of its weight: fourth powers must fit
 HUGE = 1e290  # a point at which pairs leave all of the shared coordinates
 
@@ -76,10 +85,7 @@ class Evaluation:
         self._singles = self.layout.of_singles(structure.total, squares)
         self._nodes = self._chosen_nodes()
         self._inverses: list[Shared] = []
-        self._whole = math.fsum(
-            weight * self._at(point)
-            for point, weight in zip(self._nodes.points.tolist(), self._nodes.weights.tolist(), strict=True)
-        )
+        self._whole = self._nodes.sum(self._at)
         self.value = self._whole / EXCESS
 
     def _at(self, point: float) -> float:
@@ -93,13 +99,9 @@ class Evaluation:
         )
         inverses = []
         for count, one, two in zip(self.layout.multiplicities, once.parts, twice.parts, strict=True):
-            matrix = one + point * np.eye(len(one))
-            inverse = np.linalg.inv(matrix)
-            inverse = 0.5 * (inverse + inverse.T)
+            trace, inverse = inverse_trace(one + point * np.eye(len(one)), two)
             inverses.append(inverse)
-            # tr(K^-1 E) is at least this for every symmetric matrix in place of the inverse.
-            product = inverse @ two
-            total += count * float(2 * np.trace(product) - np.sum((matrix @ inverse) * product.T))
+            total += count * trace
         self._inverses.append(Shared(inverses[0], tuple(inverses[1:])))
         return total
 
@@ -114,13 +116,10 @@ class Evaluation:
         ]
         squares = np.concatenate([each for _, each in found])
         counts = np.concatenate([np.full(len(each), float(count)) for count, each in found])
-        order = np.argsort(squares)
-        seen = np.cumsum(counts[order] * np.sqrt(squares[order]))
-        low = float(squares[order][np.searchsorted(seen, SLIGHT * seen[-1])])
         top = float(np.trace(whole.common) + squares.max())
         if top <= 0:
             return Nodes(np.zeros(0), np.zeros(0))
-        return Nodes.between(max(SLIGHT * low, FAINTEST * top), top / SLIGHT)
+        return Nodes.around(squares, counts, top)
 
     def traces(self) -> list[Array]:
         """For each kind of attribute the root's trace over each of its cells, summed over its attributes.

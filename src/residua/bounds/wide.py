@@ -12,7 +12,7 @@ from residua._arrays import Array, Integers
 from residua._limits import WIDE_SUBSETS, WIDE_WAYS
 from residua.bounds.alone import Asked
 from residua.bounds.frames import Frame, Kept, few, joint_kept
-from residua.bounds.leaves import EXCESS, Nodes
+from residua.bounds.leaves import EXCESS, Nodes, inverse_trace
 from residua.errors import Infeasible
 from residua.linalg.matrices import join, subsets_of, threads_for
 from residua.solve.cells import UNIT_ROUNDOFF
@@ -26,7 +26,6 @@ Terms = dict[Term, float]
 """Tables with their weights."""
 
 NODES = 22  # points of the square root's sum, about
-SLIGHT, FAINTEST = 1e-3, 1e-13  # see `Nodes`: how far beyond what matters points go, and what is rounding
 LOSSES = tuple(0.2 * 0.85**at for at in range(60))  # of one attribute that are tried, larger ones first
 ROUNDING = 1e-9  # relative; more than rounding adds to sums of positive numbers
 
@@ -228,24 +227,13 @@ def _trace(fixed: Array, leaves: Sequence[_Leaf]) -> float:
     top += float(squares.max(initial=0.0))
     if top <= 0:
         return 0.0
-    nodes = _nodes(fixed, leaves, squares, top)
-    total = math.fsum(
-        weight * _at(point, fixed, leaves)
-        for point, weight in zip(nodes.points.tolist(), nodes.weights.tolist(), strict=True)
-    )
-    error = 64 * UNIT_ROUNDOFF * (len(fixed) + len(squares)) * math.sqrt(top)
-    return max(total / EXCESS - error, 0.0)
-
-
-def _nodes(fixed: Array, leaves: Sequence[_Leaf], squares: Array, top: float) -> Nodes:
-    """Points from below all roots that matter to above all roots."""
     about = np.diagonal(fixed).copy()
     for leaf in leaves:
         np.add.at(about, leaf.places, np.sum(leaf.shared**2, axis=0))
-    values = np.sort(np.concatenate([squares, about]))
-    seen = np.cumsum(np.sqrt(values))
-    low = float(values[np.searchsorted(seen, SLIGHT * seen[-1])])
-    return Nodes.between(max(SLIGHT * low, FAINTEST * top), top / SLIGHT)
+    values = np.concatenate([squares, about])
+    total = Nodes.around(values, np.ones(len(values)), top).sum(lambda point: _at(point, fixed, leaves))
+    error = 64 * UNIT_ROUNDOFF * (len(fixed) + len(squares)) * math.sqrt(top)
+    return max(total / EXCESS - error, 0.0)
 
 
 def _at(point: float, fixed: Array, leaves: Sequence[_Leaf]) -> float:
@@ -259,7 +247,4 @@ def _at(point: float, fixed: Array, leaves: Sequence[_Leaf]) -> float:
         twice[grid] += damped.T @ damped
         total += float(np.sum(leaf.squares / over))
     once[np.diag_indices_from(once)] += point
-    inverse = np.linalg.inv(once)
-    inverse = 0.5 * (inverse + inverse.T)
-    product = inverse @ twice
-    return total + float(2 * np.trace(product) - np.sum((once @ inverse) * product.T))
+    return total + inverse_trace(once, twice)[0]

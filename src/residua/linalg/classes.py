@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import ArrayLike
 
-from residua._arrays import AnyArray, Integers
+from residua._arrays import AnyArray, Integers, settle
 from residua.linalg.matrices import Measure
 
 
@@ -29,10 +29,7 @@ class Classes:
             ranks = np.empty(len(distinct), dtype=np.int64)
             ranks[np.argsort(first)] = np.arange(len(distinct))
             classes = ranks[numbers.reshape(-1)]
-        classes.flags.writeable = False
-        object.__setattr__(self, "classes", classes)
-        object.__setattr__(self, "count", int(classes.max()) + 1)
-        object.__setattr__(self, "_key", classes.tobytes())
+        settle(self, classes=classes, count=int(classes.max()) + 1, _key=classes.tobytes())
 
     @classmethod
     def of(cls, marks: ArrayLike) -> "Classes":

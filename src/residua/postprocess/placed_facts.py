@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from residua._arrays import Array, Flags, Integers, Subset
+from residua._arrays import Array, Flags, Integers, Subset, settle
 from residua.answering.asked_places import Asked, without_place
 from residua.answering.given import AGREEMENT, Given, KnownPlaces, given_places
 from residua.answering.places import Places
@@ -167,7 +167,7 @@ def informed(plan: Plan, given: Fact | Iterable[Fact]) -> tuple[Plan, str]:
     known = list(known_tables(facts, largest_sets(plan.workload.groups())))
     strategy = replace(plan.strategy)
     with plan.naming():
-        object.__setattr__(strategy, "answerer", _given(plan.strategy, facts, known))
+        settle(strategy, answerer=_given(plan.strategy, facts, known))
     return replace(plan, strategy=strategy), words
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from residua import _files
-from residua._arrays import AnyArray, Array, Arrays, Manifest
+from residua._arrays import AnyArray, Array, Arrays, Manifest, settle
 from residua._limits import MOST_ANSWERS, ROWS_AT_ONCE
 from residua._manifests import submanifest
 from residua._notebook import shown
@@ -68,7 +68,7 @@ class Release(Asks, Relates, Compares, Derives, Tabulates):
     """The public facts that answers are given, in words."""
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "audit", MappingProxyType(dict(self.audit)))
+        settle(self, audit=MappingProxyType(dict(self.audit)))
 
     @property
     def simulated(self) -> bool:
@@ -271,8 +271,7 @@ class Release(Asks, Relates, Compares, Derives, Tabulates):
 
         plan, words = informed(self.plan, facts)
         found = replace(self, plan=plan)
-        for name, value in (("told", words), ("origin", self.origin), ("hash", self.hash)):
-            object.__setattr__(found, name, value)
+        settle(found, told=words, origin=self.origin, hash=self.hash)
         assert found._estimator  # refuses facts that contradict each other
         return found
 
@@ -352,7 +351,7 @@ class Release(Asks, Relates, Compares, Derives, Tabulates):
                 found = Measurements.from_manifest(record, arrays, plan.strategy)
             release = cls(plan, found, checked_audit(submanifest(manifest, "audit")))
             if container.version == 1:
-                object.__setattr__(release, "origin", (manifest, arrays))
+                settle(release, origin=(manifest, arrays))
             return release
         except ResiduaError as error:
             raise FileFormatError(f"{path}: {error}") from error

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Literal, get_args
 
 import numpy as np
 
-from residua._arrays import AnyArray, Array
+from residua._arrays import AnyArray, Array, settle
 from residua._text import hint, listing, short
 from residua.errors import SchemaError
 from residua.schema.attribute import (
@@ -69,8 +69,7 @@ class Integer(Attribute):
 
     def __post_init__(self) -> None:
         who = f"Integer({short(self.low)}, {short(self.high)})"
-        object.__setattr__(self, "low", _bound(who, self.low))
-        object.__setattr__(self, "high", _bound(who, self.high))
+        settle(self, low=_bound(who, self.low), high=_bound(who, self.high))
         if self.low > self.high:
             raise SchemaError(f"{who}: the lower bound is above the upper bound; no number is in the range")
         check_policy(who, self.outside, numeric=True)
@@ -120,9 +119,7 @@ class Categorical(Attribute):
     def __init__(self, *labels: str | int | bool, outside: Policy = "error") -> None:
         who = f"Categorical({listing(labels)})"
         values = tuple(_label(who, label) for label in labels)
-        object.__setattr__(self, "values", values)
-        object.__setattr__(self, "type", _label_type(who, values))
-        object.__setattr__(self, "outside", outside)
+        settle(self, values=values, type=_label_type(who, values), outside=outside)
         check_policy(who, outside, numeric=False)
         check_labels(who, self.labels())
 
@@ -186,9 +183,7 @@ class Binned(Attribute):
         values: Sequence[float] | None = None,
     ) -> None:
         who = f"Binned({listing(edges)}{', above=True' if above else ''})"
-        object.__setattr__(self, "edges", tuple(_edge(who, edge) for edge in edges))
-        object.__setattr__(self, "above", bool(above))
-        object.__setattr__(self, "outside", outside)
+        settle(self, edges=tuple(_edge(who, edge) for edge in edges), above=bool(above), outside=outside)
         check_policy(who, outside, numeric=True)
         if self.inner_size < 1:
             raise SchemaError(f"{who}: too few edges for a bin; give at least two, or one with above=True")
@@ -198,7 +193,7 @@ class Binned(Attribute):
         declared = None if values is None else tuple(_edge(who, value, "value") for value in values)
         if declared is not None and len(declared) != self.inner_size:
             raise SchemaError(f"{who}: {len(declared)} values for {self.inner_size} bins; give one for each")
-        object.__setattr__(self, "values", declared)
+        settle(self, values=declared)
 
     def __repr__(self) -> str:
         above = ", above=True" if self.above else ""

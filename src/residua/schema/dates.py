@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Literal, get_args
 
 import numpy as np
 
-from residua._arrays import AnyArray, Flags, Integers
+from residua._arrays import AnyArray, Flags, Integers, settle
 from residua._text import hint, short
 from residua.errors import SchemaError
 from residua.schema.attribute import ABOVE, BELOW, OUTSIDE, Attribute, Cells, Policy
@@ -55,10 +55,7 @@ class Date(Attribute):
                 f"{who}: by={by!r} is no step{hint(by, STEPS)}; use one of {', '.join(map(repr, STEPS))} "
                 "(a week is no part of a month or a year: group days by rs.buckets instead)"
             )
-        object.__setattr__(self, "low", _day(who, low))
-        object.__setattr__(self, "high", _day(who, high))
-        object.__setattr__(self, "by", by)
-        object.__setattr__(self, "outside", outside)
+        settle(self, low=_day(who, low), high=_day(who, high), by=by, outside=outside)
         if self.low > self.high:
             raise SchemaError(f"{who}: the first day is after the last")
         check_policy(who, outside, numeric=True)

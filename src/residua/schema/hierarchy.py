@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from residua._arrays import AnyArray, Arrays, Integers
+from residua._arrays import AnyArray, Arrays, Integers, settle
 from residua._manifests import checked_array, fetch, listed, stash, text, texts
 from residua._text import hint, listing, short
 from residua.errors import FileFormatError, SchemaError
@@ -69,10 +69,7 @@ class Hierarchy(Attribute):
         nodes = [np.asarray(column.indices.to_numpy(), dtype=np.int64) for column in columns]
         names = [column.dictionary for column in columns]
         _check_tree(who, levels, nodes, names)
-        for key, value in (("levels", levels), ("outside", outside), ("_known", {})):
-            object.__setattr__(self, key, value)
-        object.__setattr__(self, "_nodes", tuple(nodes))
-        object.__setattr__(self, "_names", tuple(names))
+        settle(self, levels=levels, outside=outside, _known={}, _nodes=tuple(nodes), _names=tuple(names))
         self._check_labels(who)
 
     @classmethod
@@ -94,7 +91,7 @@ class Hierarchy(Attribute):
             raise SchemaError(f"{who}: {problem}") from problem
         first = _first(made._nodes[-1], len(made._names[-1]))
         if len(first) < len(made._nodes[-1]):  # rows that are there again
-            object.__setattr__(made, "_nodes", tuple(own[first] for own in made._nodes))
+            settle(made, _nodes=tuple(own[first] for own in made._nodes))
         del columns
         pa.default_memory_pool().release_unused()  # else Arrow keeps what reading took: 0.7 GB of 8 million
         return made
@@ -166,15 +163,9 @@ class Hierarchy(Attribute):
         if level not in self._known:
             made = Hierarchy.__new__(Hierarchy)
             first = _first(self._nodes[depth], len(self._names[depth]))
-            values = (
-                self.levels[: depth + 1],
-                self.outside,
-                tuple(own[first] for own in self._nodes[: depth + 1]),
-            )
-            for key, value in zip(("levels", "outside", "_nodes"), values, strict=True):
-                object.__setattr__(made, key, value)
-            object.__setattr__(made, "_names", self._names[: depth + 1])
-            object.__setattr__(made, "_known", {})
+            nodes = tuple(own[first] for own in self._nodes[: depth + 1])
+            settle(made, levels=self.levels[: depth + 1], outside=self.outside, _known={})
+            settle(made, _nodes=nodes, _names=self._names[: depth + 1])
             self._known[level] = made
         found: Hierarchy = self._known[level]
         return found

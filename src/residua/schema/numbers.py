@@ -20,7 +20,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from residua._arrays import AnyArray, Array, Flags, Indices, Integers
+from residua._arrays import AnyArray, Array, Flags, Indices, Integers, settle
 from residua._text import short
 from residua.errors import SchemaError
 from residua.schema.attribute import (
@@ -104,10 +104,8 @@ class Number(Attribute):
             raise SchemaError(f"{who}: outside={outside!r} has no value; use 'clip', 'drop' or missing=True")
         inner = [edge for edge in between if ends[0] < edge < ends[1]]
         edges = ends if bins is None else (ends[0], *inner, ends[1])
-        names = ("low", "high", "step", "edges", "degree", "missing", "outside")
-        given = (*ends, width, edges, degree, bool(missing), outside)
-        for name, value in zip(names, given, strict=True):
-            object.__setattr__(self, name, value)
+        settle(self, low=ends[0], high=ends[1], step=width, edges=edges)
+        settle(self, degree=degree, missing=bool(missing), outside=outside)
 
     def __repr__(self) -> str:
         parts = [f"{decimal(self.low)}, {decimal(self.high)}, step={decimal(self.step)}"]

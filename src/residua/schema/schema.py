@@ -12,7 +12,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from residua._arrays import AnyArray, Arrays, Integers
+from residua._arrays import AnyArray, Arrays, Integers, settle
 from residua._manifests import flag, listed, submanifests, text, texts, whole
 from residua._notebook import MOST, shown
 from residua._text import hint, listing, short
@@ -67,11 +67,10 @@ class Schema:
             raise SchemaError("the schema has no attributes; give at least one")
         for name, attribute in given.items():
             _check_attribute(name, attribute)
-        object.__setattr__(self, "names", tuple(given))
-        object.__setattr__(self, "attributes", tuple(given.values()))
-        object.__setattr__(self, "sizes", tuple(attribute.size for attribute in self.attributes))
-        object.__setattr__(self, "units", tuple(attribute.unit for attribute in self.attributes))
-        object.__setattr__(self, "_positions", {name: number for number, name in enumerate(given)})
+        settle(self, names=tuple(given), attributes=tuple(given.values()))
+        settle(self, sizes=tuple(attribute.size for attribute in self.attributes))
+        settle(self, units=tuple(attribute.unit for attribute in self.attributes))
+        settle(self, _positions={name: number for number, name in enumerate(given)})
 
     @classmethod
     def of_sizes(cls, sizes: Sequence[int]) -> Self:

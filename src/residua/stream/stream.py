@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from residua._arrays import Integers
+from residua._arrays import Integers, settle
 from residua._limits import STREAM_CELLS
 from residua._text import hint, short
 from residua.engines import Opener, Progress
@@ -59,7 +59,7 @@ class Stream:
     path: Path
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "path", Path(os.path.abspath(self.path)))
+        settle(self, path=Path(os.path.abspath(self.path)))
         facts = self._facts()
         if "plan" not in facts:
             raise FileFormatError(f"{self.path} is no stream: it has no plan")

@@ -13,7 +13,7 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import ArrayLike
 
-from residua._arrays import AnyArray, Array, Arrays, Flags, Indices, Integers, Manifest
+from residua._arrays import AnyArray, Array, Arrays, Flags, Indices, Integers, Manifest, settle
 from residua._limits import MATRIX_ENTRIES
 from residua._manifests import checked_array, entry, fetch, optional, stash, storable, text, texts, wholes
 from residua.errors import FileFormatError, Infeasible, WorkloadError
@@ -51,13 +51,10 @@ class Explicit(Queries):
         for words in (self.labels, self.adds):
             if words is not None and len(words) != len(values):
                 raise WorkloadError(f"{len(values)} queries have {len(words)} labels")
-        values.flags.writeable = False
         digest = hashlib.sha256(values.tobytes())
         if weights is not None:
             digest.update(weights.tobytes())
-        object.__setattr__(self, "values", values)
-        object.__setattr__(self, "row_weights", weights)
-        object.__setattr__(self, "_digest", digest.digest())
+        settle(self, values=values, row_weights=weights, _digest=digest.digest())
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Explicit):
@@ -163,8 +160,7 @@ class Sets(Queries):
             raise WorkloadError("sets of cells must each have a cell")
         if self.labels is not None and len(self.labels) != len(members):
             raise WorkloadError(f"{len(members)} sets have {len(self.labels)} labels")
-        members.flags.writeable = False
-        object.__setattr__(self, "members", members)
+        settle(self, members=members)
 
     def __eq__(self, other: object) -> bool:
         return np.array_equal(self.members, other.members) if isinstance(other, Sets) else NotImplemented
@@ -367,10 +363,7 @@ def _checked_weights(weights: Array, count: int) -> Array | None:
     if not good.all():
         query = int(np.argmin(good))
         raise WorkloadError(f"query {query} has weight {checked[query]}; weights are positive and finite")
-    if (checked == 1.0).all():
-        return None
-    checked.flags.writeable = False
-    return checked
+    return None if (checked == 1.0).all() else checked
 
 
 @runtime_checkable

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import ArrayLike
 
-from residua._arrays import AnyArray, Array, Arrays, Integers, Manifest
+from residua._arrays import AnyArray, Array, Arrays, Integers, Manifest, settle
 from residua._manifests import checked_array, fetch, optional, text, texts, wholes
 from residua.errors import FileFormatError, WorkloadError
 from residua.linalg.classes import class_sums
@@ -53,9 +53,7 @@ class Partition(Queries):
             raise WorkloadError("a partition has at least one class and no empty ones")
         if self.labels is not None and len(self.labels) != count:
             raise WorkloadError(f"a partition of {count} classes has {len(self.labels)} labels")
-        classes.flags.writeable = False
-        object.__setattr__(self, "classes", classes)
-        object.__setattr__(self, "_key", (count, classes.tobytes()))
+        settle(self, classes=classes, _key=(count, classes.tobytes()))
 
     def __eq__(self, other: object) -> bool:
         return self._key == other._key if isinstance(other, Partition) else NotImplemented
