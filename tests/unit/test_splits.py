@@ -91,14 +91,17 @@ def test_the_sum_lies_below_its_majorant_and_touches_it() -> None:
     moved = 0.05 * rng.standard_normal(len(free.start()))
     for _ in range(300):  # each takes a few steps on every block
         seen = total.majorant(free, {}, moved, 0.1)
-        value, slope, bend = seen.value, seen.slope, seen.bend
+        value, slope = seen.value, seen.slope
     exact, _, by_move = total.at({}, moved, 0.1)
     assert value == pytest.approx(exact, rel=1e-5)
     assert slope == pytest.approx(by_move, abs=1e-2 * np.abs(by_move).max())
     for size in (1e-2, 0.1, 1.0):
         step = size * rng.standard_normal(len(moved))
-        above = value + slope @ step + 0.5 * step @ bend(step)
+        own = zip(free.by_source(step), seen.bends, strict=True)
+        above = value + slope @ step + 0.5 * sum(np.sum((rows @ bend) * rows) for rows, bend in own)
         assert total.at({}, moved + step, 0.1)[0] <= above * (1 + 1e-5)
+    bent = [rows @ bend for rows, bend in zip(free.by_source(seen.step(slope)), seen.bends, strict=True)]
+    assert np.concatenate([each.reshape(-1) for each in bent]) == pytest.approx(slope, rel=1e-6, abs=1e-9)
 
 
 @pytest.mark.parametrize("family", [rs.affine, rs.abs_diff], ids=str)

@@ -88,6 +88,17 @@ class FreeTables:
             for number, source in enumerate(self.sources)
             for move in _moves(number, source, len(self.roots[number]), self.tied[number], outsiders)
         ]
+        self._columns: list[slice] = []  # of every move within all moves of its source
+        self._widths = [0] * len(self.sources)
+        self._touching: dict[Key, list[tuple[slice, int, tuple[int, ...]]]] = {}
+        for move in self.moves:
+            number, cells = move.origin[0], move.shape[1]
+            columns = slice(self._widths[number], self._widths[number] + cells)
+            self._columns.append(columns)
+            self._widths[number] += cells
+            self._touching.setdefault(move.origin, []).append((columns, -move.taken, ()))
+            for target, places in move.targets:
+                self._touching.setdefault(target, []).append((columns, 0, places))
 
     def _use(self, key: Key, own: Attributes, block: Attributes, weight: float) -> None:
         uses = self.blocks.setdefault(block, {})
@@ -109,7 +120,14 @@ class FreeTables:
 
     def start(self) -> Array:
         """No moves: the uniform split."""
-        return np.zeros(sum(move.shape[0] * move.shape[1] for move in self.moves))
+        shapes = zip(self.roots, self._widths, strict=True)
+        return np.zeros(sum(len(root) * width for root, width in shapes))
+
+    def by_source(self, moved: Array) -> list[Array]:
+        """The moves of each source side by side, one row for each of its own: (rows, cells of its moves)."""
+        lengths = [len(root) * width for root, width in zip(self.roots, self._widths, strict=True)]
+        parts = np.split(moved, np.cumsum(lengths)[:-1]) if lengths else []
+        return [part.reshape(len(root), -1) for part, root in zip(parts, self.roots, strict=True)]
 
     def rows(self, moved: Array) -> dict[Key, Array]:
         """Rows of every piece after these moves."""
@@ -121,7 +139,9 @@ class FreeTables:
     def moved(self, moved: Array) -> dict[Key, Array]:
         """What these moves add to the rows of every piece."""
         rows = {key: np.zeros_like(piece) for key, piece in self.base.items() if self.canonical(key) == key}
-        for move, part in zip(self.moves, self._parts(moved), strict=True):
+        own = self.by_source(moved)
+        for move, columns in zip(self.moves, self._columns, strict=True):
+            part = own[move.origin[0]][:, columns]
             rows[move.origin] -= move.taken * part
             for target, places in move.targets:
                 added = self._spread(part, move.origin, target, places)
@@ -130,18 +150,24 @@ class FreeTables:
 
     def slopes(self, by_rows: Mapping[Key, Array]) -> Array:
         """Slope in the moves, from the slopes in the rows of the pieces."""
-        found = []
-        for move in self.moves:
-            slope = -move.taken * by_rows[move.origin]
-            for target, places in move.targets:
-                slope = slope + self._gathered(by_rows[target], target, places)
-            found.append(slope.reshape(-1))
-        return np.concatenate(found) if found else np.zeros(0)
+        found = [np.zeros((len(root), width)) for root, width in zip(self.roots, self._widths, strict=True)]
+        for key, slope in by_rows.items():
+            for columns, taken, places in self._touching.get(key, ()):
+                found[key[0]][:, columns] += taken * slope if taken else self._gathered(slope, key, places)
+        return np.concatenate([each.reshape(-1) for each in found]) if found else np.zeros(0)
 
-    def _parts(self, moved: Array) -> list[Array]:
-        lengths = [move.shape[0] * move.shape[1] for move in self.moves]
-        parts = np.split(moved, np.cumsum(lengths)[:-1]) if lengths else []
-        return [part.reshape(move.shape) for move, part in zip(self.moves, parts, strict=True)]
+    def bends(self, seen: Iterable[tuple[Key, Array]]) -> list[Array]:
+        """For each source the second derivative in the moves of one row, the same for all its rows.
+
+        `seen` has, for pieces, K where that in their rows is `K K'`.
+        """
+        found = [np.zeros((width, width)) for width in self._widths]
+        for key, root in seen:
+            pulled = np.zeros((self._widths[key[0]], root.shape[1]))
+            for columns, taken, places in self._touching.get(key, ()):
+                pulled[columns] += taken * root if taken else self._gathered(root.T, key, places).T
+            found[key[0]] += pulled @ pulled.T
+        return found
 
     def _spread(self, rows: Array, origin: Key, target: Key, places: tuple[int, ...]) -> Array:
         """Rows over the origin's cells as rows over the target's own cells."""

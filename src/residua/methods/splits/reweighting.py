@@ -13,7 +13,6 @@ from residua._arrays import Array
 from residua.methods.draft import Progress
 from residua.methods.splits.free import FreeTables
 from residua.methods.splits.sum import BlockSum, Majorant
-from residua.solve.newton import conjugate_gradients
 
 FILLS = (0.3, 0.1, 0.03, 0.01, 0.003, 0.001, 0.0003)  # of a typical query, in every direction
 ROUNDS = 5  # with each filling, at most
@@ -21,7 +20,6 @@ MUCH = 0.02  # filling above which splits are only approached
 ROUGH, FINE = 5e-4, 5e-5  # relative gains of a round, with much filling or little, that is the last
 ENOUGH = 1e-4  # relative, of all that rounds could gain: less filling is not tried
 SLOWEST = 0.99  # of a gain, in the next round
-INNER_STEPS = 6  # of conjugate gradients in a round
 LONGER = 1.8  # times a step to the least of the majorant; below 2 it still goes down
 
 
@@ -44,7 +42,7 @@ def reweighted(
             if total.work > allowed:
                 return moves, gain / (1 - factor)
             seen = total.majorant(free, weights, moves, fill)
-            step = _step(seen, -seen.slope)
+            step = seen.step(-seen.slope)
             last, gain = gain, -0.5 * float(seen.slope @ step) / seen.value
             factor = factor if turn == 0 else min(gain / last, SLOWEST)
             moves = moves + LONGER * step
@@ -53,11 +51,6 @@ def reweighted(
         if fill < MUCH and gain / (1 - factor) < ENOUGH:
             break
     return moves, gain / (1 - factor)
-
-
-def _step(seen: Majorant, downhill: Array) -> Array:
-    """The step to the least of the majorant, were this the way downhill."""
-    return conjugate_gradients(seen.bend, downhill, lambda left: left, INNER_STEPS)
 
 
 LAST_FILLS = (0.01, 0.003, 0.001, 0.0003, 0.0001)
@@ -136,10 +129,10 @@ def _quasi_newton(seen: Majorant, memory: Memory) -> Array:
     for moved, bent in reversed(memory):
         taken.append(float(moved @ left) / float(moved @ bent))
         left = left - taken[-1] * bent
-    step = _step(seen, left) * (1.0 if memory else LONGER)
+    step = seen.step(left) * (1.0 if memory else LONGER)
     for (moved, bent), share in zip(memory, reversed(taken), strict=True):
         step = step + (share - float(bent @ step) / float(moved @ bent)) * moved
     if float(step @ seen.slope) < 0:
         return np.asarray(step)
     memory.clear()
-    return LONGER * _step(seen, -seen.slope)
+    return LONGER * seen.step(-seen.slope)

@@ -24,6 +24,7 @@ INNER_GAP = 1e-6  # the slope is that of the optimum, and misleads away from it
 FILLED_GAP = 1e-5  # filled blocks are smooth, and forgive more
 HEAVY_GAP = 1e-4
 START_GAP = 1e-5
+UNBENT = 1e-10  # of the largest square: where moves that undo each other only leave rounding
 TINY = 1e-300
 
 
@@ -33,11 +34,25 @@ Solver = Callable[[Array, Array | None, float], Slopes]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Majorant:
-    """The sum at some moves, its slope there, and the second derivative of what is above it."""
+    """The sum at some moves, its slope there, and the second derivative of what is above it.
 
+    That is the same in the moves of every row of a source: one matrix for each.
+    """
+
+    free: FreeTables
     value: float
     slope: Array
-    bend: Callable[[Array], Array]
+    bends: Sequence[Array]
+
+    def step(self, downhill: Array) -> Array:
+        """The step to the least of what is above, were this the way downhill; as short as it can be."""
+        found = []
+        for rows, bend in zip(self.free.by_source(downhill), self.bends, strict=True):
+            squares, vectors = np.linalg.eigh(bend)
+            kept = squares > UNBENT * squares[-1]
+            vectors = vectors[:, kept]
+            found.append((((rows @ vectors) / squares[kept]) @ vectors.T).reshape(-1))
+        return np.concatenate(found)
 
 
 class BlockSum:
@@ -82,7 +97,7 @@ class BlockSum:
         point = _Point(self, weights, moved, fill, settled if settle else few_steps)
         total = point.total()
         slope = free.slopes(point.by_piece)
-        return Majorant(total, slope, lambda step: free.slopes(point.bent(free.moved(step))))
+        return Majorant(free, total, slope, free.bends(point.seen))
 
     def complete_roles(self, above: int = 0) -> list[int]:
         """Roles of more cells than `above` that are asked, alone, for all of their cells, by every source."""
@@ -309,14 +324,6 @@ class _Point:
             self.seen.append((use.key, seen))
             self.by_piece[use.key] += _through(self.pieces[use.key], seen)
         return by_share
-
-    def bent(self, rows: Mapping[Key, Array]) -> dict[Key, Array]:
-        """The second derivative of the sum's majorant (Q-009), applied to rows of pieces."""
-        found = {key: np.zeros_like(own) for key, own in rows.items()}
-        for key, seen in self.seen:
-            found[key] += _through(rows[key], seen)
-            self.whole.work += 4.0 * rows[key].size * seen.shape[1]
-        return found
 
     def _approximate(self, pattern: Pattern, shares: Array, whole: float) -> tuple[float, Array]:
         """A block too large to solve: as if its terms had orthogonal answers, `T^2 = sum c prod T_i^2`."""
