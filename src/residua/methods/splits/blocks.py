@@ -23,6 +23,8 @@ from residua.methods.splits.free import FreeTables, Key, Use
 from residua.strategy.integers import independent_integers
 from residua.workload import Table, TableRun, Workload
 
+SQUARED = 1e-10  # of all squares, those of a filling that stands out from their rounding
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Pattern:
@@ -95,9 +97,9 @@ class Pattern:
         every = np.concatenate(parts)
         if not self.uses:
             return every
-        inside = every @ self.basis.T
-        inside = np.concatenate([inside, fill * self.typical * np.eye(len(self.basis))])
-        return np.asarray(np.linalg.qr(inside, mode="r") @ self.basis)
+        whole = len(self.basis) == self.basis.shape[1]  # of all cells, which are a basis too
+        triangle = _filled(every if whole else every @ self.basis.T, fill * self.typical)
+        return triangle if whole else np.asarray(triangle @ self.basis)
 
     def seen(
         self, half: Array, places: Sequence[int], others: Sequence[tuple[tuple[int, ...], Array]]
@@ -120,6 +122,15 @@ class Pattern:
         axes = [place for place in axes if place in places]
         tensor = np.moveaxis(tensor, [axes.index(place) for place in places], range(len(places)))
         return np.asarray(tensor.reshape(math.prod(self.sizes[place] for place in places), -1))
+
+
+def _filled(rows: Array, fill: float) -> Array:
+    """A triangle with the gram of these rows and of `fill` times every unit row."""
+    gram = rows.T @ rows
+    if fill**2 > SQUARED * float(np.trace(gram)):
+        gram[np.diag_indices(len(gram))] += fill**2
+        return np.asarray(np.linalg.cholesky(gram).T)
+    return np.asarray(np.linalg.qr(np.concatenate([rows, fill * np.eye(len(gram))]), mode="r"))
 
 
 def patterns(asked: Asked, sizes: Sequence[int], free: FreeTables | None) -> list[Pattern]:
