@@ -23,6 +23,7 @@ from residua.strategy import build, integers, rounding
 from residua.strategy.build import centred_span, integer_span, product_span, whole_span
 from residua.strategy.integers import (
     balanced,
+    balanced_columns,
     balanced_within,
     centred_rows,
     combined_rows,
@@ -572,7 +573,7 @@ def equal_columns(rows, columns):
 
 def test_levelling_keeps_columns_as_long_as_they_should_be():
     wanted = equal_columns(15, 20)
-    level = balanced(wanted, np.rint(wanted), zero_sums=False)
+    level = balanced_columns(wanted, np.rint(wanted))
     assert np.array_equal(level, np.rint(level))
     assert np.abs(level - wanted).max() < 2.5
     assert loss_of_length(wanted, level) < 0.1 * loss_of_length(wanted, np.rint(wanted))
@@ -582,7 +583,7 @@ def test_levelling_keeps_zero_sums():
     wanted = equal_columns(15, 20)
     wanted -= wanted.mean(axis=1, keepdims=True)
     rounded = integers._zero_sum(wanted)
-    level = balanced(wanted, rounded, zero_sums=True)
+    level = balanced(wanted, rounded)
     assert not level.sum(axis=1).any()
     assert loss_of_length(wanted, level) < 0.3 * loss_of_length(wanted, rounded)
 

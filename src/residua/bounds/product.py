@@ -238,6 +238,16 @@ def product_dual_or_nothing(work: Workload, near: Mapping[int, Array] | None = N
         return 0.0
 
 
+def product_dual_near(work: Workload, near: Mapping[int, Array]) -> float:
+    """The bound at weights of attributes that may be near the best: one evaluation; 0 where it has none."""
+    if not set(work.attributes) <= near.keys():
+        return 0.0
+    try:
+        return product_dual_at(work, near.__getitem__, PAIR_WORK, PAIR_SHARED)
+    except Infeasible:
+        return 0.0
+
+
 class _Search:
     """Quasi-Newton steps on the logarithms of the weights of each kind of attribute.
 

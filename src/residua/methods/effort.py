@@ -59,6 +59,11 @@ class Account:
         return self.allowed <= EFFORTS["quick"]
 
     @property
+    def thorough(self) -> bool:
+        """Whether searches go on where little can be left."""
+        return self.allowed > EFFORTS["normal"]
+
+    @property
     def for_bound(self) -> tuple[float, float]:
         """Work on a bound for all mechanisms: a small part of that allowed, and what pairs of tables take."""
         return BOUND_SHARE * self.allowed, BRIEF_PAIRS if self.brief else QUICK_PAIRS

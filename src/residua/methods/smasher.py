@@ -19,6 +19,7 @@ from residua._arrays import Array, Integers
 from residua._limits import BLOCK_RANK, BOUND_CELLS, CELL_CLASSES, HEAVY_WORK, UNION_WORK
 from residua.answering.blocks import Layer, Shape
 from residua.bounds import product_dual_or_nothing, svd_or_nothing
+from residua.bounds.product import product_dual_near
 from residua.decompose import Decomposition, SimpleBlocks, decompose, gather
 from residua.linalg.matrices import Measure, threads_for
 from residua.methods.blocks import Optimal, querysmasher, solve_blocks
@@ -28,7 +29,7 @@ from residua.methods.draft import Draft, Progress
 from residua.methods.effort import DECOMPOSED, Account
 from residua.methods.splits.blocks import Division, divide, family_of, is_joint
 from residua.methods.splits.free import FreeTables
-from residua.methods.splits.reweighting import ENOUGH, polished, reweighted
+from residua.methods.splits.reweighting import ENOUGH, approached, polished, reweighted
 from residua.methods.splits.sum import BlockSum
 from residua.solve.cells import solve_cells
 from residua.solve.newton import quasi_newton
@@ -60,6 +61,8 @@ def smasher(
     free = split(work, own, tolerance, progress, account) if joint else None
     if free is None:
         return centred(work, own, tolerance, progress, account)
+    if (free.value or math.inf) <= free.lower_bound * (1 + CLOSE):
+        return free  # and no uniform centring is much better
     uniform = querysmasher(work, tolerance, progress)
     best = min(free, uniform, key=lambda draft: draft.value or math.inf)
     return replace(best, uniform_total=uniform.value)
@@ -135,8 +138,12 @@ def least(
     steps: int,
     progress: Progress | None,
     account: Account,
+    moved: Array | None = None,
 ) -> Search:
-    """The best weights and moves found within the account, with less and less filling."""
+    """The best weights and moves found within the account, with less and less filling.
+
+    `moved` are moves to begin with, if there are some already.
+    """
 
     weights = CellWeights({number: sizes[list(roles).index(number)] for number in weighted_roles(total)})
     moves = 0 if total.free is None else len(total.free.start())
@@ -168,7 +175,8 @@ def least(
     unit = np.concatenate([weights.lengths * FIRST_STEP, np.ones(moves)])
     if total.free is not None:
         start = weights.read(x[: weights.count])
-        x[weights.count :], left = reweighted(total, total.free, start, allowed, progress)
+        first = approached(total, total.free, start, progress)[0] if moved is None else moved
+        x[weights.count :], left = reweighted(total, total.free, start, first, allowed, progress)
         if not weights.count:
             worthwhile = left > ENOUGH or total.work < LIGHT
             if worthwhile and account.affords(FINISHED * total.work, FURTHER):
@@ -205,6 +213,8 @@ SMALL_BLOCK = 20_000  # entries of the rows of a block that is solved in millise
 LARGE_GAP = 1e-3  # to which others are
 STEPS = 60  # with each filling
 HEAVY_STEPS = 30
+CLOSE = 2e-3  # gap to all mechanisms at which no further split is looked for: a thousandth of the errors
+HOPEFUL = 0.15  # the same for a sum with much filling, of which less may be as close as that
 
 
 def split(
@@ -225,8 +235,20 @@ def split(
     heavy = division.work > HEAVY_WORK
     fills, steps = (FILLS[1:], HEAVY_STEPS) if heavy else (FILLS, STEPS)
     account = Account() if account is None else account
-    found = least(total, own, work.schema.sizes, fills, steps, progress, account)
-    return _assembled(work, division, total, found, own, tolerance, progress)
+    moved, lower = None, 0.0
+    if not weighted_roles(total):
+        moved, filled = approached(total, free, {}, progress)
+        if not account.thorough:
+            lower = product_dual_near(work, total.attribute_weights())
+        if filled**2 <= lower * (1 + HOPEFUL):
+            coarse = max(tolerance, LARGE_GAP)
+            first = _assembled(work, division, total, Search({}, moved), own, coarse, progress)
+            if (first.value or math.inf) <= lower * (1 + CLOSE):
+                account.leave(FURTHER)
+                return replace(first, lower_bound=lower)
+    found = least(total, own, work.schema.sizes, fills, steps, progress, account, moved)
+    draft = _assembled(work, division, total, found, own, tolerance, progress)
+    return replace(draft, lower_bound=max(lower, _lower_bound(work, total.attribute_weights())))
 
 
 def _assembled(
@@ -238,7 +260,7 @@ def _assembled(
     tolerance: float,
     progress: Progress | None,
 ) -> Draft:
-    """The mechanism of cost 1 for these weights and moves, and a bound for all mechanisms."""
+    """The mechanism of cost 1 for these weights and moves."""
     sizes = work.schema.sizes
     measures = on_attributes(in_whole_numbers(found.weights), roles, sizes)
     exact = {role: measures[list(roles).index(role)].vector() for role in found.weights}
@@ -267,8 +289,7 @@ def _assembled(
         layers.append((Layer(subsets, layout, numbers, roots, roots), roots))
     mechanism = with_best_noise(Domain(sizes, measures), shapes, layers)
     value = math.fsum(mechanism.totals(part)[0] for part in work.parts)
-    lower = _lower_bound(work, total.attribute_weights())
-    return Draft(mechanism, lower, "all mechanisms", value, spans=spans)
+    return Draft(mechanism, 0.0, "all mechanisms", value, spans=spans)
 
 
 def _lower_bound(work: Workload, near: Mapping[int, Array]) -> float:

@@ -85,6 +85,11 @@ def few_steps(rows: Array, start: Array | None, gap: float) -> Slopes:
     return slopes_of(rows, start, gap, FEW_STEPS)
 
 
+def one_step(rows: Array, start: Array | None, gap: float) -> Slopes:
+    """The same after a single one."""
+    return slopes_of(rows, start, gap, 1)
+
+
 SETTLED = 1e-10  # mean square of slopes less one: how far below the optimum the bound is, relative
 NEWTON_STEPS = 30  # at most
 MULTIPLIED = 3  # first steps that multiply weights by squared slopes, as long as they are worth it

@@ -28,6 +28,7 @@ SURE_RANK = 1e-9  # ratio of singular values above which rounding cannot hide a 
 FILL = 1e-5  # share of the cost that measures directions nobody asked, to make a block complete
 FAITHFUL = 1e-3  # relative change of what is measured that more bits would not be spent on
 BIT_STEP = 4
+MOST_MOVES = 16  # of entries of one column, to mend its length
 LARGEST_SCALE = 2.0**39  # of Laplace noise that is drawn; leaves room for counts in 64 bits
 LARGEST_ENTRY = 2**42  # of a whole matrix: leaves room for two million records
 LOOKS = 40
@@ -43,14 +44,14 @@ WHOLE = 1e-9  # how far from a whole number a multiple of such an entry may be, 
 def rounded_rows(matrix: Array, bits: int) -> Integers:
     """A multiple of the rows, rounded, with entries of about 2^bits (claim I-001)."""
     wanted = matrix * scale_of(matrix, bits)
-    return balanced(wanted, np.rint(wanted), zero_sums=False).astype(np.int64)
+    return balanced_columns(wanted, np.rint(wanted)).astype(np.int64)
 
 
 def centred_rows(matrix: Array, sizes: tuple[int, ...], bits: int) -> Integers:
     """A multiple of rows that are centred, rounded to sum to exactly zero along every axis (claim I-002)."""
     wanted = matrix * scale_of(matrix, bits)
     if len(sizes) == 1:
-        return balanced(wanted, _zero_sum(wanted), zero_sums=True).astype(np.int64)
+        return balanced(wanted, _zero_sum(wanted)).astype(np.int64)
     tensor = np.rint(wanted).reshape(len(matrix), *sizes)
     for axis in range(1, tensor.ndim):  # the last slice along each axis is minus the sum of the others
         last = [slice(None)] * tensor.ndim
@@ -238,13 +239,12 @@ def _zero_sum(wanted: Array) -> Array:
     return rounded
 
 
-def balanced(wanted: Array, rounded: Array, *, zero_sums: bool) -> Array:
-    """The rounded rows with some entries moved by one, so that columns are as long as those wanted.
+def balanced(wanted: Array, rounded: Array) -> Array:
+    """Rounded rows that sum to zero with some entries moved by one, so that columns are as long as wanted.
 
     In an optimal strategy all columns that matter are equally long. Rounding disturbs their lengths far more
     than the answers, and the longest sets the cost: so mend the worst column, where that takes the least
-    rounding error, until nothing is gained. With `zero_sums` another entry of the row makes up for each move;
-    without, zeros stay zeros: a triangle stays one.
+    rounding error, until nothing is gained. Another entry of the row makes up for each move.
     """
     rounded = rounded.copy()
     aims = np.sum(wanted * wanted, axis=0)
@@ -255,19 +255,38 @@ def balanced(wanted: Array, rounded: Array, *, zero_sums: bool) -> Array:
         own, error = rounded[:, [worst]], rounded[:, [worst]] - wanted[:, [worst]]
         move = np.where(own * excess[worst] > 0, -1.0, 1.0)  # (rows, 1)
         change = _change(excess[worst], move * own, price, move * error)
-        if zero_sums:
-            change = change + _change(excess, -move * rounded, price, -move * (rounded - wanted))
-            change[:, worst] = np.inf
-        else:
-            change = np.where(wanted[:, [worst]] == 0, np.inf, change)
+        change = change + _change(excess, -move * rounded, price, -move * (rounded - wanted))
+        change[:, worst] = np.inf
         row, other = divmod(int(np.argmin(change)), change.shape[1])
         if change[row, other] >= 0:
             break
         rounded[row, worst] += move[row, 0]
-        if zero_sums:
-            rounded[row, other] -= move[row, 0]
-        moved = [worst, other] if zero_sums else [worst]
+        rounded[row, other] -= move[row, 0]
+        moved = [worst, other]
         excess[moved] = np.sum(rounded[:, moved] ** 2, axis=0) - aims[moved]
+    return rounded
+
+
+def balanced_columns(wanted: Array, rounded: Array) -> Array:
+    """The same where rows may sum to anything: every column by itself, all at once.
+
+    Zeros stay zeros: a triangle stays one.
+    """
+    rounded = rounded.copy()
+    aims = np.sum(wanted * wanted, axis=0)
+    price = float(np.sqrt(aims.max()))
+    columns, zeros = np.arange(wanted.shape[1]), wanted == 0
+    for _ in range(min(MOST_MOVES, BALANCED_ENTRIES // wanted.size)):
+        excess = np.sum(rounded * rounded, axis=0) - aims
+        move = np.where(rounded * excess > 0, -1.0, 1.0)
+        change = _change(excess, move * rounded, price, move * (rounded - wanted))
+        change[zeros] = np.inf
+        row = np.argmin(change, axis=0)
+        gains = change[row, columns] < 0
+        if not gains.any():
+            break
+        row, column = row[gains], columns[gains]
+        rounded[row, column] += move[row, column]
     return rounded
 
 

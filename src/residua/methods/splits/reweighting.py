@@ -13,8 +13,10 @@ from residua._arrays import Array
 from residua.methods.draft import Progress
 from residua.methods.splits.free import FreeTables
 from residua.methods.splits.sum import BlockSum, Majorant
+from residua.solve.slopes import one_step, settled
 
-FILLS = (0.3, 0.1, 0.03, 0.01, 0.003, 0.001, 0.0003)  # of a typical query, in every direction
+FIRST_FILLS = (0.3, 0.1)  # of a typical query, in every direction
+FILLS = (0.1, 0.03, 0.01, 0.003, 0.001, 0.0003)
 ROUNDS = 5  # with each filling, at most
 MUCH = 0.02  # filling above which splits are only approached
 ROUGH, FINE = 5e-4, 5e-5  # relative gains of a round, with much filling or little, that is the last
@@ -23,18 +25,32 @@ SLOWEST = 0.99  # of a gain, in the next round
 LONGER = 1.8  # times a step to the least of the majorant; below 2 it still goes down
 
 
+def approached(
+    total: BlockSum, free: FreeTables, weights: Mapping[int, Array], progress: Progress | None
+) -> tuple[Array, float]:
+    """Moves after a round with each of the largest fillings, and the sum before the last of them."""
+    moves, value = free.start(), np.inf
+    for fill in FIRST_FILLS:
+        if progress is not None:
+            progress("choosing splits", 0.0)
+        seen = total.majorant(free, weights, moves, fill, one_step)
+        moves, value = moves + LONGER * seen.step(-seen.slope), seen.value
+    return moves, value
+
+
 def reweighted(
     total: BlockSum,
     free: FreeTables,
     weights: Mapping[int, Array],
+    moves: Array,
     allowed: float,
     progress: Progress | None,
 ) -> tuple[Array, float]:
-    """Moves that make the sum about least for these weights, within so much work, and what is left.
+    """Moves from these on that make the sum about least for the weights, within so much work; what is left.
 
     That is relative and by a guess: gains fall by about the same factor from round to round.
     """
-    moves, gain, factor = free.start(), np.inf, SLOWEST
+    gain, factor = np.inf, SLOWEST
     for at, fill in enumerate(FILLS):
         if progress is not None:
             progress("choosing splits", at / len(FILLS))
@@ -83,7 +99,7 @@ def polished(
             progress("choosing splits", at / len(LAST_FILLS))
 
         def look(point: Array, fill: float = fill) -> Majorant | None:
-            return None if total.work > allowed else total.majorant(free, weights, point, fill, settle=True)
+            return None if total.work > allowed else total.majorant(free, weights, point, fill, settled)
 
         moves = _descent(look, moves, memory)
     return moves

@@ -18,7 +18,7 @@ from residua.decompose import Asked, Attributes
 from residua.linalg.matrices import VANISHING, Measure, project
 from residua.methods.splits.blocks import Pattern, patterns
 from residua.methods.splits.free import FreeTables, Key
-from residua.solve.slopes import Slopes, few_steps, settled, slopes_of
+from residua.solve.slopes import Slopes, few_steps, slopes_of
 
 INNER_GAP = 1e-6  # the slope is that of the optimum, and misleads away from it
 FILLED_GAP = 1e-5  # filled blocks are smooth, and forgive more
@@ -86,15 +86,13 @@ class BlockSum:
         weights: Mapping[int, Array],
         moved: Array,
         fill: float,
-        *,
-        settle: bool = False,
+        solver: Solver = few_steps,
     ) -> "Majorant":
         """F, its slope in the moves, and what bends the quadratic function above it (Q-009).
 
-        Nowhere is F above that, as far as blocks are solved: each takes few steps from where it was solved
-        last, or, with `settle`, as many as its optimum takes.
+        Nowhere is F above that, as far as the solver solves blocks.
         """
-        point = _Point(self, weights, moved, fill, settled if settle else few_steps)
+        point = _Point(self, weights, moved, fill, solver)
         total = point.total()
         slope = free.slopes(point.by_piece)
         return Majorant(free, total, slope, free.bends(point.seen))
