@@ -13,7 +13,7 @@ from residua.answering.coupled import residuals as coupled_residuals
 from residua.answering.coupled import system as coupled_system
 from residua.answering.coupled import tables as coupled_tables
 from residua.answering.coupled.answerer import Coupled
-from residua.answering.coupled.residuals import contrasts, coordinates, lifted, subsets_of, touched
+from residua.answering.coupled.residuals import contrasts, lifted, part_of, subsets_of, touched, turned
 from residua.answering.kronecker import Kronecker
 from residua.errors import Infeasible, NotInSpan
 from residua.linalg.matrices import Measure
@@ -81,7 +81,7 @@ def test_coordinates_of_all_residuals_give_back_the_query(tilted):
             left = contrasts(size).T @ (np.eye(size) - np.outer(weights, np.ones(size)))
             left = left if axis in kept else np.ones((1, size))
             counts = np.moveaxis(np.tensordot(left, counts, axes=(1, axis)), 0, axis)
-        total += float(coordinates(q, sizes, measures, kept)[0] @ counts.reshape(-1))
+        total += float(part_of(turned(q, sizes, measures), kept)[0] @ counts.reshape(-1))
     assert total == pytest.approx(float(q[0] @ x))
 
 

@@ -15,7 +15,7 @@ from residua.methods.blocks import querysmasher
 from residua.methods.smasher import roles_in, split
 from residua.methods.splits.blocks import divide
 from residua.methods.splits.free import FreeTables
-from residua.methods.splits.reweighting import polished, reweighted
+from residua.methods.splits.reweighting import approached, polished, reweighted
 from residua.methods.splits.sum import BlockSum
 from residua.solve.newton import quasi_newton
 from residua.strategy.strategy import Strategy
@@ -111,7 +111,8 @@ def test_polished_splits_are_as_good_as_many_more_steps(family: rs.workload.Fami
     roles = roles_in(work, by_weight=False)
     free = FreeTables(work.groups(), roles)
     total = BlockSum(gather((), roles, free.blocks), work.schema.sizes, free)
-    first, left = reweighted(total, free, {}, math.inf, None)
+    start, _ = approached(total, free, {}, None)
+    first, left = reweighted(total, free, {}, start, math.inf, None)
     found = polished(total, free, {}, first, math.inf, None)
     twin = first
     for fill in (1e-2, 1e-3, 1e-4):
@@ -126,9 +127,11 @@ def test_a_search_over_splits_ends_where_its_work_is_done() -> None:
     work = rs.all_tables(rs.Schema.of_sizes([4] * 3), 2, rs.affine)
     free = FreeTables(work.groups(), [0, 0, 0])
     total = BlockSum(gather((), [0, 0, 0], free.blocks), work.schema.sizes, free)
-    first, left = reweighted(total, free, {}, 0.0, None)
-    assert left == math.inf or left > 0
+    start, _ = approached(total, free, {}, None)
     assert total.work > 0
+    first, left = reweighted(total, free, {}, start, 0.0, None)
+    assert np.array_equal(first, start)
+    assert left == math.inf
     assert np.array_equal(polished(total, free, {}, first, 0.0, None), first)
 
 

@@ -12,7 +12,7 @@ import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cached_property, lru_cache, partial
 from itertools import pairwise, product
 
 import numpy as np
@@ -29,6 +29,7 @@ Places = tuple[int, ...]
 Residual = tuple[int, ...]
 """Attributes along which something is centred, positions in the schema, ascending."""
 
+FEW_CELLS = 64  # up to which contrasts are kept: they are asked for many times
 RANK_RATIO = 1e-9  # of pivots of orthonormal rows: below it lies what rounding leaves of zero
 
 
@@ -38,6 +39,10 @@ def contrasts(size: int) -> Array:
     >>> contrasts(3).shape, float(np.abs(contrasts(3).sum(axis=0)).max().round(12))
     ((3, 2), 0.0)
     """
+    return _few_contrasts(size) if size <= FEW_CELLS else _contrasts(size)
+
+
+def _contrasts(size: int) -> Array:
     steps = np.arange(1, size)
     scale = 1.0 / np.sqrt(steps * (steps + 1.0))
     columns = np.triu(np.ones((size, size - 1))) * scale
@@ -45,13 +50,34 @@ def contrasts(size: int) -> Array:
     return columns
 
 
-def coordinates(rows: Array, sizes: Sequence[int], measures: Sequence[Measure], kept: Sequence[int]) -> Array:
-    """Coordinates of rows in the residual on the axes `kept`: (k, cells) to (k, product of n - 1)."""
+@lru_cache
+def _few_contrasts(size: int) -> Array:
+    found = _contrasts(size)
+    found.flags.writeable = False
+    return found
+
+
+def turned(rows: Array, sizes: Sequence[int], measures: Sequence[Measure]) -> Array:
+    """Rows in all their coordinates, (k, cells) to (k, sizes...): along each axis the mean, then the others."""
     tensor = rows.reshape(len(rows), *sizes)
     for axis in reversed(range(len(sizes))):
-        weights = contrasts(sizes[axis]) if axis in kept else measures[axis].vector()[:, None]
-        tensor = np.moveaxis(np.tensordot(tensor, weights, axes=(1 + axis, 0)), -1, 1 + axis)
-    return np.asarray(tensor.reshape(len(rows), -1))
+        both = np.column_stack([measures[axis].vector(), contrasts(sizes[axis])])
+        tensor = np.moveaxis(np.tensordot(tensor, both, axes=(1 + axis, 0)), -1, 1 + axis)
+    return np.asarray(tensor)
+
+
+def part_of(tensor: Array, kept: Sequence[int]) -> Array:
+    """Those in the residual on the axes `kept`: (k, sizes...) to (k, product of n - 1)."""
+    each = (slice(1, None) if axis in kept else 0 for axis in range(tensor.ndim - 1))
+    return tensor[(slice(None), *each)].reshape(len(tensor), -1)
+
+
+def means_of(rows: Array, sizes: Sequence[int], measures: Sequence[Measure]) -> Array:
+    """The mean of each row, (k, cells) to (k,)."""
+    tensor = rows.reshape(len(rows), *sizes)
+    for measure in reversed(measures):
+        tensor = tensor @ measure.vector()
+    return np.asarray(tensor)
 
 
 def dimension(sizes: Sequence[int]) -> int:
@@ -72,8 +98,10 @@ def touched(shape: Shape, measures: Sequence[Measure], *, whole: bool) -> frozen
     if shape.is_centred(measures, whole=whole):
         return frozenset([tuple(range(len(shape.sizes)))])
 
+    tensor = turned(shape.matrix, shape.sizes, measures)
+
     def has_part(kept: Places) -> bool:
-        if shape.stands_out(coordinates(shape.matrix, shape.sizes, measures, kept), whole=whole):
+        if shape.stands_out(part_of(tensor, kept), whole=whole):
             return True
         return whole and bool(np.any(whole_project(shape.whole_rows(whole_growth(measures)), measures, kept)))
 
@@ -81,7 +109,7 @@ def touched(shape: Shape, measures: Sequence[Measure], *, whole: bool) -> frozen
     return frozenset(filter(has_part, kept_axes))
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class Reduced:
     """A block at noise variance 1, reduced to what it says about shared coordinates.
 
@@ -97,7 +125,12 @@ class Reduced:
     seen: Array | None  # (private, rank of P), orthonormal; None if everything is seen
     spread: Array  # (k, shared)
     known: Array  # (k, shared)
-    left: Array  # (rows, rank of P + k)
+    ordered: Array  # (rows, rank of P + k), the block in coordinates with private ones first
+
+    @cached_property
+    def left(self) -> Array:
+        """What turns measured numbers, (rows, rank of P + k)."""
+        return np.asarray(np.linalg.qr(self.ordered)[0])
 
     @property
     def private_rank(self) -> int:
@@ -123,11 +156,11 @@ def reduced(private: Array, shared: Array, rank: int) -> Reduced:
         if ranked < width:
             seen = np.asarray(np.linalg.qr(rows.T)[0])
         ordered = whole @ basis.T @ turn
-    left, upper = np.linalg.qr(ordered)
+    upper = np.linalg.qr(ordered, mode="r")
     first = _inverse(upper[:ranked, :ranked])
     carried = top + first @ upper[:ranked, ranked:] @ apart
     spread = upper[ranked:, ranked:] @ apart
-    return Reduced(back @ first, back @ carried, seen, spread, apart, left)
+    return Reduced(back @ first, back @ carried, seen, spread, apart, ordered)
 
 
 def _row_basis(matrix: Array, rank: int) -> Array | None:
@@ -193,12 +226,9 @@ class BlockClass:
 
     def _reduced(self) -> Reduced:
         rows = _multiplied_out(self.layout, self.shapes)
+        tensor, none = turned(rows, self.sizes, self.measures), np.zeros((len(rows), 0))
         columns = [
-            np.concatenate(
-                [coordinates(rows, self.sizes, self.measures, kept) for kept in residuals]
-                or [np.zeros((len(rows), 0))],
-                axis=1,
-            )
+            np.concatenate([part_of(tensor, kept) for kept in residuals] or [none], axis=1)
             for residuals in (self.private, self.shared)
         ]
         return reduced(columns[0], columns[1], math.prod(shape.rank for shape in self.shapes))

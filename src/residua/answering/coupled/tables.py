@@ -14,7 +14,7 @@ import numpy as np
 from residua._arrays import Array
 from residua._limits import COVARIANCE_CELLS, KEPT_FIGURES, SCRATCH
 from residua.answering.blocks import Memory, outer
-from residua.answering.coupled.residuals import BlockClass, Places, coordinates, dimension
+from residua.answering.coupled.residuals import BlockClass, Places, dimension, means_of, part_of, turned
 from residua.answering.independent.parts import CANCELLED
 from residua.answering.kronecker import ProductPart
 from residua.linalg.matrices import VANISHING, Measure
@@ -62,19 +62,26 @@ class Meeting:
         """The part of a residual that lies on the attributes of one family."""
         return tuple(at for at in kept if at in self.factors[factor][1])
 
-    def part(self, factor: int, rows: Array, kept: Places) -> Array:
-        """Coordinates of rows of one family in a residual on its attributes, in the order of those."""
-        queries, attributes = self.factors[factor]
-        order = np.argsort(attributes)
-        tensor = rows.reshape(len(rows), *queries.sizes).transpose(0, *(1 + order))
-        own = sorted(attributes)
-        places, measures = [own.index(at) for at in kept], [self.measures[at] for at in own]
-        sizes = [queries.sizes[place] for place in order]
-        return coordinates(tensor.reshape(len(rows), -1), sizes, measures, places)
+    def turned(self, factor: int, rows: Array) -> Array:
+        """Rows of one family in all their coordinates, axes in the order of its attributes."""
+        return turned(*self._ascending(factor, rows))
+
+    def part(self, factor: int, tensor: Array, kept: Places) -> Array:
+        """Those of turned rows in a residual on its attributes, in the order of those."""
+        own = sorted(self.factors[factor][1])
+        return part_of(tensor, [own.index(at) for at in kept])
 
     def means(self, factor: int, rows: Array) -> Array:
         """Mean of each row of one family, (rows,)."""
-        return self.part(factor, rows, ())[:, 0]
+        return means_of(*self._ascending(factor, rows))
+
+    def _ascending(self, factor: int, rows: Array) -> tuple[Array, list[int], list[Measure]]:
+        """Rows of one family over its cells with attributes ascending; sizes and measures of those."""
+        queries, attributes = self.factors[factor]
+        order = np.argsort(attributes)
+        tensor = rows.reshape(len(rows), *queries.sizes).transpose(0, *(1 + order))
+        sizes = [queries.sizes[place] for place in order]
+        return tensor.reshape(len(rows), -1), sizes, [self.measures[at] for at in sorted(attributes)]
 
 
 class _Products:
@@ -83,6 +90,7 @@ class _Products:
     def __init__(self, meeting: Meeting, factors: Sequence[int], rows: Sequence[Array]) -> None:
         self.meeting, self.factors, self.rows = meeting, factors, rows
         self.counts = [len(each) for each in rows]
+        self._turned: dict[int, Array] = {}
         self._parts: dict[tuple[int, Places], Array] = {}
 
     def pieces(self, kept: Places) -> Iterator[tuple[Places, Array]]:
@@ -90,7 +98,9 @@ class _Products:
         for factor, rows in zip(self.factors, self.rows, strict=True):
             own = self.meeting.within(factor, kept)
             if (factor, own) not in self._parts:
-                self._parts[factor, own] = self.meeting.part(factor, rows, own)
+                if factor not in self._turned:
+                    self._turned[factor] = self.meeting.turned(factor, rows)
+                self._parts[factor, own] = self.meeting.part(factor, self._turned[factor], own)
             yield own, self._parts[factor, own]
 
     def through(self, kept: Places, matrix: Array) -> Array:
@@ -127,25 +137,26 @@ class MetTable:
             refuse_wide(queries)
         self._queries = [queries for queries, _ in meeting.factors]
         self._roots = [queries.root() for queries in self._queries]
-        self._vanishing: dict[tuple[int, Places], bool] = {}
-        self.alive = [kept for kept in meeting.asked if not self._is_empty(kept)]
+        self.alive = list(self._not_empty())
         """Asked residuals in which the table has a part that is not zero."""
         wanted = {at for kept in self.alive for at in kept}
         self.touched = [at for at, (_, own) in enumerate(meeting.factors) if wanted & set(own)]
         self._sums: dict[bool, tuple[list[float], Array]] = {}
         self._few: list[tuple[list[Array], Array]] | None = None
 
-    def _is_empty(self, kept: Places) -> bool:
-        """Whether the table has nothing in a residual, judged by rows that span each family."""
-        for factor, root in enumerate(self._roots):
-            own = self.meeting.within(factor, kept)
-            if (factor, own) not in self._vanishing:
-                part = np.linalg.norm(self.meeting.part(factor, root, own), axis=1)
-                gone = part <= VANISHING * np.linalg.norm(root, axis=1)
-                self._vanishing[factor, own] = bool(np.all(gone))
-            if self._vanishing[factor, own]:
-                return True
-        return False
+    def _not_empty(self) -> Iterator[Places]:
+        """Residuals in which the table has something, judged by rows that span each family."""
+        turned = [self.meeting.turned(factor, root) for factor, root in enumerate(self._roots)]
+        least = [VANISHING * np.linalg.norm(root, axis=1) for root in self._roots]
+        there: dict[tuple[int, Places], bool] = {}
+        for kept in self.meeting.asked:
+            own = [(factor, self.meeting.within(factor, kept)) for factor in range(len(self._roots))]
+            for factor, within in own:
+                if (factor, within) not in there:
+                    part = np.linalg.norm(self.meeting.part(factor, turned[factor], within), axis=1)
+                    there[factor, within] = bool(np.any(part > least[factor]))
+            if all(there[each] for each in own):
+                yield kept
 
     def _products(self, rows: Sequence[Array]) -> _Products:
         """Products of rows of the touched families."""
