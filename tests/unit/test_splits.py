@@ -1,7 +1,9 @@
 """Optimised splits of tables with joint families (Q-001 to Q-007)."""
 
 import math
+from functools import reduce
 from itertools import combinations
+from operator import add
 
 import numpy as np
 import pytest
@@ -9,10 +11,11 @@ from numpy.typing import NDArray
 
 import residua as rs
 from residua.bounds import product_dual_or_nothing
+from residua.bounds.product import product_dual_near
 from residua.decompose import gather
 from residua.linalg.matrices import spread
 from residua.methods.blocks import querysmasher
-from residua.methods.smasher import roles_in, split
+from residua.methods.smasher import CLOSE, FURTHER, roles_in, split
 from residua.methods.splits.blocks import divide
 from residua.methods.splits.free import FreeTables
 from residua.methods.splits.reweighting import approached, polished, reweighted
@@ -141,11 +144,32 @@ def test_the_bound_is_the_same_from_wherever_it_is_searched_for() -> None:
     free = FreeTables(work.groups(), kinds)
     total = BlockSum(gather((), kinds, free.blocks), work.schema.sizes, free)
     assert total.attribute_weights() == {}
-    reweighted(total, free, {}, math.inf, None)
+    approached(total, free, {}, None)
     near = total.attribute_weights()
     assert sorted(near) == kinds
     assert all(own.sum() == pytest.approx(1) and len(own) == at + 3 for at, own in near.items())
     assert product_dual_or_nothing(work, near) == pytest.approx(rs.bounds.product_dual(work), rel=1e-4)
+    at_once = product_dual_near(work, near)
+    assert 0.95 * rs.bounds.product_dual(work) < at_once <= rs.bounds.product_dual(work) * (1 + 1e-4)
+    assert product_dual_near(work, {0: near[0]}) == 0.0
+
+
+def test_a_split_that_is_proved_to_be_near_the_best_is_not_searched_further() -> None:
+    schema, draw = rs.Schema.of_sizes([9] * 6), np.random.default_rng(1)
+    asked = [
+        rs.linear(schema, pair, (draw.random((250, 81)) < 0.3).astype(float))
+        for pair in combinations(schema.names, 2)
+    ]
+    work = reduce(add, asked)
+    plans = {effort: rs.plan(work, rs.privacy_cost(1), effort=effort) for effort in ("normal", "thorough")}
+    assert FURTHER in plans["normal"].undone
+    assert plans["normal"].certificate.scope == "all mechanisms"
+    assert plans["normal"].certificate.gap <= CLOSE * 1.01
+    assert plans["normal"].ideal.rmse <= plans["thorough"].ideal.rmse * 1.001
+    assert FURTHER not in plans["thorough"].undone
+    assert plans["thorough"].uniform_total is not None
+    lower = plans["thorough"].certificate.lower_bound
+    assert plans["normal"].certificate.lower_bound == pytest.approx(lower, rel=1e-3)
 
 
 def test_without_moves_the_sum_of_blocks_is_that_of_querysmasher() -> None:

@@ -61,7 +61,7 @@ def smasher(
     free = split(work, own, tolerance, progress, account) if joint else None
     if free is None:
         return centred(work, own, tolerance, progress, account)
-    if (free.value or math.inf) <= free.lower_bound * (1 + CLOSE):
+    if not account.thorough and (free.value or math.inf) <= free.lower_bound * (1 + CLOSE):
         return free  # and no uniform centring is much better
     uniform = querysmasher(work, tolerance, progress)
     best = min(free, uniform, key=lambda draft: draft.value or math.inf)

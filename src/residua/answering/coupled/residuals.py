@@ -58,7 +58,7 @@ def _few_contrasts(size: int) -> Array:
 
 
 def turned(rows: Array, sizes: Sequence[int], measures: Sequence[Measure]) -> Array:
-    """Rows in all their coordinates, (k, cells) to (k, sizes...): along each axis the mean, then the others."""
+    """Rows in all coordinates, (k, cells) to (k, sizes...): along each axis the mean, then the others."""
     tensor = rows.reshape(len(rows), *sizes)
     for axis in reversed(range(len(sizes))):
         both = np.column_stack([measures[axis].vector(), contrasts(sizes[axis])])
@@ -156,7 +156,7 @@ def reduced(private: Array, shared: Array, rank: int) -> Reduced:
         if ranked < width:
             seen = np.asarray(np.linalg.qr(rows.T)[0])
         ordered = whole @ basis.T @ turn
-    upper = np.linalg.qr(ordered, mode="r")
+    upper = np.asarray(np.linalg.qr(ordered, mode="r"))
     first = _inverse(upper[:ranked, :ranked])
     carried = top + first @ upper[:ranked, ranked:] @ apart
     spread = upper[ranked:, ranked:] @ apart
