@@ -16,7 +16,7 @@ from contextlib import suppress
 
 import numpy as np
 
-from residua._arrays import Array, Integers
+from residua._arrays import Array, Indices, Integers
 from residua._limits import BALANCED_ENTRIES, BALANCED_PAIRS, FILLED_ROWS, REDUCED_ENTRIES
 from residua.answering.blocks import Shape
 from residua.errors import Infeasible
@@ -199,14 +199,29 @@ def independent_integers(rows: Integers | None, rank: int) -> Integers | None:
 
     divisors = np.gcd.reduce(rows, axis=1)
     rows = rows[divisors > 0] // divisors[divisors > 0, None]
+    order = np.argsort(np.count_nonzero(rows, axis=1), kind="stable")  # plain cells come first
+    if rows.size <= MANY_ENTRIES:
+        pivots = order[_pivots(rows[order])]
+        return rows[np.sort(pivots)] if len(pivots) == rank else None
     unit = rows / np.linalg.norm(rows, axis=1, keepdims=True)
-    if rows.size > MANY_ENTRIES:
-        order = np.argsort(np.count_nonzero(rows, axis=1), kind="stable")  # plain cells come first
-        quick = rows[np.sort(order[apart(unit[order], rank)])]
-        if len(quick) == rank and _spans(quick, rows):
-            return quick
+    quick = rows[np.sort(order[apart(unit[order], rank)])]
+    if len(quick) == rank and _spans(quick, rows):
+        return quick
     chosen = rows[np.sort(pivoted_qr(unit.T, mode="r")[1][:rank])]
     return chosen if _spans(chosen, rows) else None
+
+
+def _pivots(rows: Integers) -> Indices:
+    """Places of the rows that are independent, modulo a prime, of all before them."""
+    from flint import nmod_mat
+
+    echelon, rank = nmod_mat((rows.T % PRIME).tolist(), PRIME).rref()
+    found, column = [], 0
+    for line in range(rank):
+        while int(echelon[line, column]) == 0:
+            column += 1
+        found.append(column)
+    return np.array(found, dtype=np.intp)
 
 
 def _spans(basis: Integers, rows: Integers) -> bool:
@@ -270,23 +285,26 @@ def balanced(wanted: Array, rounded: Array) -> Array:
 def balanced_columns(wanted: Array, rounded: Array) -> Array:
     """The same where rows may sum to anything: every column by itself, all at once.
 
-    Zeros stay zeros: a triangle stays one.
+    Those that are nearer than one that nothing mends are left. Zeros stay zeros: a triangle stays one.
     """
     rounded = rounded.copy()
     aims = np.sum(wanted * wanted, axis=0)
     price = float(np.sqrt(aims.max()))
-    columns, zeros = np.arange(wanted.shape[1]), wanted == 0
+    left, least = np.arange(wanted.shape[1]), 0.0  # columns that may gain, and the worst of all others
     for _ in range(min(MOST_MOVES, BALANCED_ENTRIES // wanted.size)):
-        excess = np.sum(rounded * rounded, axis=0) - aims
-        move = np.where(rounded * excess > 0, -1.0, 1.0)
-        change = _change(excess, move * rounded, price, move * (rounded - wanted))
-        change[zeros] = np.inf
-        row = np.argmin(change, axis=0)
+        own, aim = rounded[:, left], wanted[:, left]
+        excess = np.einsum("ri,ri->i", own, own) - aims[left]
+        move = np.where(own * excess > 0, -1.0, 1.0)
+        change = _change(excess, move * own, price, move * (own - aim))
+        change[aim == 0] = np.inf
+        row, columns = np.argmin(change, axis=0), np.arange(len(left))
         gains = change[row, columns] < 0
+        least = max(least, float(np.abs(excess[~gains]).max(initial=0.0)))
+        gains &= np.abs(excess) > least
         if not gains.any():
             break
-        row, column = row[gains], columns[gains]
-        rounded[row, column] += move[row, column]
+        row, columns, left = row[gains], columns[gains], left[gains]
+        rounded[row, left] += move[row, columns]
     return rounded
 
 

@@ -21,7 +21,7 @@ from residua._arrays import Array, Integers
 from residua._limits import MULTIPLIED_CELLS
 from residua.answering.blocks import Blocks, Layer, Memory, Shape, block_classes, whole_growth, whole_project
 from residua.errors import Infeasible
-from residua.linalg.matrices import Measure, join, pivoted_qr, pseudo_inverse, subsets_of
+from residua.linalg.matrices import Measure, join, pseudo_inverse, subsets_of, triangle_inverse
 
 Places = tuple[int, ...]
 """Axes of a block or table, ascending; as a residual, those along which something is centred."""
@@ -30,7 +30,7 @@ Residual = tuple[int, ...]
 """Attributes along which something is centred, positions in the schema, ascending."""
 
 FEW_CELLS = 64  # up to which contrasts are kept: they are asked for many times
-RANK_RATIO = 1e-9  # of pivots of orthonormal rows: below it lies what rounding leaves of zero
+RANK_RATIO = 1e-9  # singular values of parts of orthonormal rows: below it lies what rounding leaves of zero
 
 
 def contrasts(size: int) -> Array:
@@ -149,7 +149,7 @@ def reduced(private: Array, shared: Array, rank: int) -> Reduced:
         top, apart, ranked = np.zeros((width, shared.shape[1])), np.eye(shared.shape[1]), width
         ordered = whole
     else:
-        turn, rows, ranked = _triangular(basis[:, :width])
+        turn, rows, ranked = _turned_rows(basis[:, :width])
         spaces = turn.T @ basis[:, width:]
         top, apart = spaces[:ranked], spaces[ranked:]
         back = pseudo_inverse(rows) if ranked else np.zeros((width, 0))
@@ -157,7 +157,7 @@ def reduced(private: Array, shared: Array, rank: int) -> Reduced:
             seen = np.asarray(np.linalg.qr(rows.T)[0])
         ordered = whole @ basis.T @ turn
     upper = np.asarray(np.linalg.qr(ordered, mode="r"))
-    first = _inverse(upper[:ranked, :ranked])
+    first = triangle_inverse(upper[:ranked, :ranked])
     carried = top + first @ upper[:ranked, ranked:] @ apart
     spread = upper[ranked:, ranked:] @ apart
     return Reduced(back @ first, back @ carried, seen, spread, apart, ordered)
@@ -169,29 +169,17 @@ def _row_basis(matrix: Array, rank: int) -> Array | None:
         return None
     lengths = np.linalg.norm(matrix, axis=1)
     unit = matrix[lengths > 0] / lengths[lengths > 0, None]
-    basis = pivoted_qr(unit.T)[0]
-    return np.asarray(basis[:, :rank].T)
+    return np.asarray(np.linalg.svd(unit, full_matrices=False)[2][:rank])
 
 
-def _triangular(rows: Array) -> tuple[Array, Array, int]:
+def _turned_rows(rows: Array) -> tuple[Array, Array, int]:
     """Orthogonal U and rows R of full rank with `rows = U [R; 0]`, and the number of rows of R."""
     count, width = rows.shape
     if not width:
         return np.eye(count), np.zeros((0, 0)), 0
-    turn, upper, order = pivoted_qr(rows, mode="full")
-    pivots = np.abs(np.diagonal(upper))
-    ranked = int(np.sum(pivots > RANK_RATIO))
-    result = np.empty((ranked, width))
-    result[:, order] = upper[:ranked]
-    return np.asarray(turn), result, ranked
-
-
-def _inverse(upper: Array) -> Array:
-    from scipy.linalg import solve_triangular
-
-    if not len(upper):
-        return upper
-    return np.asarray(solve_triangular(upper, np.eye(len(upper)), check_finite=False))
+    turn, scales, right = np.linalg.svd(rows)
+    ranked = int(np.sum(scales > RANK_RATIO))
+    return turn, scales[:ranked, None] * right[:ranked], ranked
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,8 +15,9 @@ from residua._limits import SHARED_DIMENSIONS, SHARED_WORK
 from residua.answering.blocks import Memory
 from residua.answering.coupled.residuals import CoupledBlock, Reduced, Residual, dimension
 from residua.errors import Infeasible
-from residua.linalg.matrices import Measure, pivoted_qr, threads_for
+from residua.linalg.matrices import Measure, pivoted_qr, threads_for, triangle_inverse
 
+SMALL = 512  # rows up to which numpy does it in less time than loading SciPy takes
 SURE_RANK = 1e-7  # ratio of eigenvalues above which a matrix is regular, and its inverse accurate
 RANK_RATIO = 1e-10  # of eigenvalues: below it a direction is not measured
 
@@ -216,7 +217,9 @@ def _gram(rows: Array) -> Array:
 
 
 def _surely_regular(square: Array) -> bool:
-    """Whether a symmetric matrix is certainly positive definite, by its factor and an estimate."""
+    """Whether a symmetric matrix is certainly positive definite, by its factor and its condition."""
+    if len(square) <= SMALL:
+        return _small_inverse(square) is not None
     from scipy.linalg.lapack import dpocon, dpotrf
 
     with threads_for(len(square)):
@@ -229,6 +232,8 @@ def _surely_regular(square: Array) -> bool:
 
 def _inverse(square: Array) -> Array | None:
     """Inverse of a positive definite matrix, None if it is too near a singular one to be accurate."""
+    if len(square) <= SMALL:
+        return _small_inverse(square)
     from scipy.linalg.lapack import dpotrf, dpotri
 
     if not _surely_regular(square):
@@ -236,6 +241,19 @@ def _inverse(square: Array) -> Array | None:
     with threads_for(len(square)):
         upper = np.triu(dpotri(dpotrf(square, lower=0)[0], lower=0)[0])
     return np.asarray(upper + np.triu(upper, 1).T)
+
+
+def _small_inverse(square: Array) -> Array | None:
+    """The same in numpy alone, with the condition itself instead of an estimate."""
+    if not len(square):
+        return square
+    try:
+        factor = triangle_inverse(np.asarray(np.linalg.cholesky(square).T))
+    except np.linalg.LinAlgError:
+        return None
+    inverse = factor @ factor.T
+    condition = float(np.abs(square).sum(axis=0).max() * np.abs(inverse).sum(axis=0).max())
+    return np.asarray(inverse) if condition * SURE_RANK < 1 else None
 
 
 def _inverse_root(rows: Array) -> Array:

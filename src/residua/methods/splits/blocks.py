@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -23,7 +24,7 @@ from residua.methods.splits.free import FreeTables, Key, Use
 from residua.strategy.integers import independent_integers
 from residua.workload import Table, TableRun, Workload
 
-SQUARED = 1e-10  # of all squares, those of a filling that stands out from their rounding
+SQUARED = 1e-10  # of all squares, those of a row that stands out from their rounding
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -127,9 +128,11 @@ class Pattern:
 def _filled(rows: Array, fill: float) -> Array:
     """A triangle with the gram of these rows and of `fill` times every unit row."""
     gram = rows.T @ rows
-    if fill**2 > SQUARED * float(np.trace(gram)):
-        gram[np.diag_indices(len(gram))] += fill**2
-        return np.asarray(np.linalg.cholesky(gram).T)
+    gram[np.diag_indices(len(gram))] += fill**2
+    with suppress(np.linalg.LinAlgError):
+        triangle = np.linalg.cholesky(gram).T
+        if float(np.diagonal(triangle).min()) ** 2 > SQUARED * float(np.trace(gram)):
+            return np.asarray(triangle)
     return np.asarray(np.linalg.qr(np.concatenate([rows, fill * np.eye(len(gram))]), mode="r"))
 
 
@@ -200,6 +203,8 @@ def _span(
         number, places, _ = use.key
         if len(use.places) == len(sizes):
             source = free.sources[number]
+            if len(free.roots[number]) == cells:
+                return whole
             queries = source.span() if len(places) == len(source.sizes) else None
             if queries is None:
                 return whole
