@@ -122,17 +122,34 @@ class Slopes:
         self.across += other.across
 
 
+EVEN = 1e-2  # ratio of singular values above which their squares lose no digits that count
+
+
+def decomposed(rows: Array) -> tuple[Array, Array, Array]:
+    """The singular value decomposition, from that of the gram where this is as good, in half the time."""
+    count, width = rows.shape
+    if count >= width > 0:
+        squares, right = np.linalg.eigh(rows.T @ rows)
+        if squares[0] > EVEN**2 * squares[-1]:
+            values = np.sqrt(squares)
+            return (rows @ right) / values, values, right.T
+    left, values, right = np.linalg.svd(rows, full_matrices=False)
+    return left, values, right
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Listed:
     """A pair with any rows. `right` is V with the pair's own coordinates as two axes, (a, b, rank).
 
-    `squares` are those of l; `left` is what the pair leaves of shared coordinates, `slopes` has the slopes at
-    several nodes added up, for the first and the second attribute.
+    `squares` are those of l, `shared` is `U' S` and `rest` the gram of what U leaves of S; `left` is what the
+    pair leaves of shared coordinates, `slopes` has the slopes at several nodes added up, for the first and
+    the second attribute.
     """
 
     squares: Array
     shared: Array
     right: Array
+    rest: Array
 
     @classmethod
     def of(cls, rows: Array, one: Axis, two: Axis) -> "Listed":
@@ -141,19 +158,16 @@ class Listed:
         along, mean = tensor @ two.centred, tensor @ two.weights
         own = (one.centred.T @ along).reshape(len(rows), -1)
         shared = np.column_stack([mean @ one.weights, mean @ one.centred, one.weights @ along])
-        # Where there are more rows than coordinates, some have no part of their own: all of U is needed.
-        left, values, right = np.linalg.svd(own, full_matrices=len(rows) > own.shape[1])
-        count = len(values)
-        squares = np.zeros(len(rows))
-        squares[:count] = values**2
-        wide = np.zeros((one.width, two.width, len(rows)))
-        wide[..., :count] = right[:count].T.reshape(one.width, two.width, count)
-        return cls(squares, left.T @ shared, wide)
+        left, values, right = decomposed(own)
+        turned = left.T @ shared
+        rest = shared - left @ turned  # of rows that have no part of their own
+        wide = right.T.reshape(one.width, two.width, len(values))
+        return cls(values**2, turned, wide, rest.T @ rest)
 
     def left(self, point: float) -> tuple[Array, Array]:
         """`S' D S` and `S' D^2 S` with `D = s / (l^2 + s)`."""
         damped = (point / (self.squares + point))[:, None] * self.shared
-        return self.shared.T @ damped, damped.T @ damped
+        return self.shared.T @ damped + self.rest, damped.T @ damped + self.rest
 
     def slopes(self, nodes: Sequence[Node]) -> tuple[Slopes, Slopes]:
         """The root among own coordinates is `V inner V'`, between those and shared ones `V mixed`."""

@@ -180,8 +180,11 @@ def product_dual(work: Workload) -> float:
     return _searched(work, {})
 
 
-def _searched(work: Workload, near: Mapping[int, Array]) -> float:
-    """The same, from weights of some attributes that may be near the best; the others' are equal at first."""
+def _searched(work: Workload, near: Mapping[int, Array], gain: float = LEAST_GAIN) -> float:
+    """The same, from weights of some attributes that may be near the best; the others' are equal at first.
+
+    A step that gains less than `gain`, relative, is the last.
+    """
     problem, wide = _posed(work, PAIR_WORK, PAIR_SHARED)
     with threads_for(problem.structure.shared):
         start = [np.full(size, 1.0 / size) for size in problem.structure.sizes]
@@ -189,7 +192,7 @@ def _searched(work: Workload, near: Mapping[int, Array]) -> float:
             if at in near:
                 start[role] = _scaled(np.log(near[at] + LEAST_WEIGHT))
         search = _Search(problem)
-        best = search.best(start)
+        best = search.best(start, gain)
         if wide or not search.value:
             search.value = max(_root_at(problem, wide, weights) for weights in (start, best))
     found = (search.value * (1 - ROUNDING)) ** 2
@@ -230,10 +233,15 @@ def _root_at(problem: Problem, wide: Sequence[Table | TableRun], weights: Sequen
     return Evaluation(problem, axes).value + _wide_roots(wide, problem.structure.roles, axes)
 
 
-def product_dual_or_nothing(work: Workload, near: Mapping[int, Array] | None = None) -> float:
-    """The bound where it can be had, from weights `near` the best; otherwise 0, which is a bound too."""
+def product_dual_or_nothing(
+    work: Workload, near: Mapping[int, Array] | None = None, gain: float = LEAST_GAIN
+) -> float:
+    """The bound where it can be had, from weights `near` the best; otherwise 0, which is a bound too.
+
+    A step that gains less than `gain`, relative, is the last.
+    """
     try:
-        return _searched(work, near or {})
+        return _searched(work, near or {}, gain)
     except Infeasible:
         return 0.0
 
@@ -261,14 +269,13 @@ class _Search:
         self.value = 0.0
         self._best: list[Array] = []
 
-    def best(self, start: list[Array]) -> list[Array]:
+    def best(self, start: list[Array], gain: float) -> list[Array]:
         """The weights with the largest bound of all that were tried."""
-
         self._best = start
         steps = int(min(MOST_STEPS, ALL_PAIRS_WORK // max(self._problem.structure.work, 1.0)))
         if steps > 1 and self._problem.structure.members:
             logs = np.log(np.concatenate(start))
-            downhill(self._loss, logs, steps=steps, gain=LEAST_GAIN, least=-np.inf, patience=1)
+            downhill(self._loss, logs, steps=steps, gain=gain, least=-np.inf, patience=1)
         return self._best
 
     def _loss(self, logs: Array) -> tuple[float, Array]:

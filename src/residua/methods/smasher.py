@@ -214,6 +214,7 @@ LARGE_GAP = 1e-3  # to which others are
 STEPS = 60  # with each filling
 HEAVY_STEPS = 30
 CLOSE = 2e-3  # gap to all mechanisms at which no further split is looked for: a thousandth of the errors
+LEAST_BOUND, GAP_SHARE = 1e-6, 1e-3  # gains of the last step to a bound: relative, and of the gap
 HOPEFUL = 0.15  # the same for a sum with much filling, of which less may be as close as that
 
 
@@ -248,7 +249,8 @@ def split(
                 return replace(first, lower_bound=lower)
     found = least(total, own, work.schema.sizes, fills, steps, progress, account, moved)
     draft = _assembled(work, division, total, found, own, tolerance, progress)
-    return replace(draft, lower_bound=max(lower, _lower_bound(work, total.attribute_weights())))
+    gap = (draft.value or math.inf) / lower - 1 if lower else 0.0
+    return replace(draft, lower_bound=max(lower, _lower_bound(work, total.attribute_weights(), gap)))
 
 
 def _assembled(
@@ -292,13 +294,15 @@ def _assembled(
     return Draft(mechanism, 0.0, "all mechanisms", value, spans=spans)
 
 
-def _lower_bound(work: Workload, near: Mapping[int, Array]) -> float:
+def _lower_bound(work: Workload, near: Mapping[int, Array], gap: float) -> float:
     """The best bound for all mechanisms that takes seconds; 0 where there is none.
 
-    It is searched for from weights of attributes `near` the best.
+    It is searched for from weights of attributes `near` the best, as long as steps gain something beside the
+    `gap` that there is about.
     """
     cells = math.prod(work.schema.sizes[at] for at in work.attributes)
-    return max(product_dual_or_nothing(work, near), svd_or_nothing(work) if cells <= BOUND_CELLS else 0.0)
+    found = product_dual_or_nothing(work, near, max(LEAST_BOUND, GAP_SHARE * gap))
+    return max(found, svd_or_nothing(work) if cells <= BOUND_CELLS else 0.0)
 
 
 def _untouched(

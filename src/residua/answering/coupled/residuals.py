@@ -169,6 +169,8 @@ def _row_basis(matrix: Array, rank: int) -> Array | None:
         return None
     lengths = np.linalg.norm(matrix, axis=1)
     unit = matrix[lengths > 0] / lengths[lengths > 0, None]
+    if len(unit) == rank:
+        return np.asarray(np.linalg.qr(unit.T)[0].T)
     return np.asarray(np.linalg.svd(unit, full_matrices=False)[2][:rank])
 
 
@@ -177,7 +179,7 @@ def _turned_rows(rows: Array) -> tuple[Array, Array, int]:
     count, width = rows.shape
     if not width:
         return np.eye(count), np.zeros((0, 0)), 0
-    turn, scales, right = np.linalg.svd(rows)
+    turn, scales, right = np.linalg.svd(rows, full_matrices=count > width)
     ranked = int(np.sum(scales > RANK_RATIO))
     return turn, scales[:ranked, None] * right[:ranked], ranked
 
