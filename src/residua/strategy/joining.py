@@ -16,7 +16,7 @@ from residua.answering.blocks import Layer, Measured, Placed, Shape
 from residua.errors import Infeasible
 from residua.linalg.matrices import along_axes, distinct_rows, join
 from residua.strategy.build import Layout, norms_of, of_blocks, run_layer, runs_of
-from residua.strategy.strategy import Domain, Strategy, refuse_places
+from residua.strategy.strategy import Domain, Strategy
 
 Numbers = tuple[Array, ...]
 """For each run of a strategy its numbers in units of the matrices, (blocks, rows)."""
@@ -167,3 +167,12 @@ def fitted(strategy: Strategy, marginals: Callable[[Subsets, Sequence[int]], Arr
         matrices = [strategy.shapes[at].matrix for at in layer.shapes[rows[0]].tolist()]
         found.append((number, rows, along_axes(cells, matrices)))
     return found
+
+
+def refuse_places(strategy: Strategy, what: str) -> None:
+    """Nothing, or Infeasible for a strategy by places, of which something is not known."""
+    if strategy.nested:
+        raise Infeasible(
+            f"{what} not worked out for plans by places; plan with method 'smasher', which sees all places "
+            "as the cells of one attribute"
+        )

@@ -391,15 +391,6 @@ def refuse_uncounted(
             )
 
 
-def refuse_places(strategy: Strategy, what: str) -> None:
-    """Nothing, or Infeasible for a strategy by places, of which something is not known."""
-    if strategy.nested:
-        raise Infeasible(
-            f"{what} not worked out for plans by places; plan with method 'smasher', which sees all places "
-            "as the cells of one attribute"
-        )
-
-
 def with_best_noise(
     domain: Domain, shapes: Sequence[Shape], layers: Sequence[tuple[Layer, Array]]
 ) -> Strategy:

@@ -11,8 +11,8 @@ from residua.errors import WorkloadError
 from residua.kernel.measurement import column_costs
 from residua.linalg.matrices import join, spread
 from residua.privacy.unit import Person
-from residua.strategy.joining import joint_cells
-from residua.strategy.strategy import Strategy, refuse_places
+from residua.strategy.joining import joint_cells, refuse_places
+from residua.strategy.strategy import Strategy
 from residua.workload import Table, Workload
 
 
