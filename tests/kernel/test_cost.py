@@ -292,6 +292,14 @@ def test_laplace_noise_on_too_many_numbers_is_bounded_by_the_sum_of_two_cells():
         patch.setattr(measurement, "COMPARED", 8)
         assert replaced_cost(found[:1]) == 6
         assert replaced_cost(found) == 8  # 4 and 4: the first cell becomes the last
+        patch.setattr(measurement, "COMPARED", 9)
+        assert replaced_cost(found[:1]) == 3
+
+
+def test_differences_that_64_bits_do_not_hold_are_added_up_exactly():
+    matrices = [[[2**30, -(2**30)]], np.full((8, 1), 2**30)]
+    found = measured("laplace", (), [2, 1], [[0, 1]], matrices, [Fraction(1)], [0])
+    assert block_cost(found, replaced=True) == 2**64
 
 
 def test_a_record_that_stays_in_its_cell_costs_nothing(monkeypatch):
@@ -306,6 +314,11 @@ def test_costs_of_real_matrices_are_those_of_whole_ones(law):
     real = measurement.column_costs(law, matrix.astype(np.float64))
     assert real.dtype == np.float64
     assert np.array_equal(real, measurement.column_costs(law, matrix))
+
+
+@pytest.mark.parametrize("whole", ["7/4", "8/15", "1", "9007199254740993/3", "1/4503599627370497"])
+def test_a_whole_cost_is_many_grains_and_fewer_than_64_bits_add_up(whole):
+    assert 2**59 < Fraction(whole) / measurement.grain_of(Fraction(whole)) < 2**61
 
 
 def test_no_measurement_costs_nothing():

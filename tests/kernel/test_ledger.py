@@ -657,3 +657,4 @@ def test_a_notebook_shows_the_ledger_with_its_last_entries_first(tmp_path):
     page = ledger._repr_html_()
     assert "Ledger of people" in page
     assert "by 0 releases" in page
+    assert "more" not in page

@@ -29,6 +29,7 @@ from residua.noise import RoundedGaussian, SystemSource
 from residua.privacy.unit import Person
 from residua.strategy.build import seen_by
 from residua.strategy.rounding import rebudgeted, record_cost
+from residua.workload.queries import Family, Identity, sized
 from residua.workload.views import View
 
 REPLACED = Person(rs.Unit(neighbours="replace_one"))
@@ -342,6 +343,17 @@ def test_a_release_reads_the_ledger_before_it_counts_and_when_it_pays(plan, ledg
     monkeypatch.setattr(sqlite._Events, "every", lambda rows: read.append(1) or every(rows))
     rs.measure(plan, PEOPLE, ledger=ledger)
     assert len(read) == 2
+
+
+def test_queries_that_no_file_brings_back_are_simulated_and_never_paid_for(unspent, tmp_path):
+    class Own(Identity):
+        kind = "own"
+
+    plan = rs.plan(rs.table(SCHEMA, {"sex": Family("own", sized(Own))}), rs.zcdp("0.1"))
+    assert rs.measure(plan, PEOPLE, **SIMULATED).simulated
+    for into in (None, tmp_path / "own.release"):
+        with pytest.raises(rs.WorkloadError, match="never loaded"):
+            rs.measure(plan, PEOPLE, ledger=unspent, into=into)
 
 
 def test_a_dataset_whose_name_no_file_can_hold_pays_nothing(plan, tmp_path):

@@ -7,9 +7,11 @@ import pytest
 from placed_plans import some_plan
 
 import residua as rs
+from residua import _measure
 from residua.errors import BudgetError, DataError, LedgerError
 from residua.kernel import measuring, parts
 from residua.kernel.parts import Counted, noisy_parts
+from residua.strategy import strategy
 from residua.strategy.parts import parts_of
 
 
@@ -199,7 +201,7 @@ def test_parts_that_do_not_have_each_block_once_are_refused(plan, divided):
 @pytest.mark.parametrize("most", [150, 10**6])
 @pytest.mark.parametrize("named", [True, False])
 def test_a_release_goes_into_its_file_and_the_ledger_is_told(plan, tmp_path, monkeypatch, most, named):
-    monkeypatch.setattr("residua._measure.parts_of", lambda strategy: parts_of(strategy, most))
+    monkeypatch.setattr("residua._measure.parts_of", lambda own: parts_of(own, most))
     ledger = rs.Ledger.create(tmp_path / "budget.db", rs.zcdp(10), dataset="people")
     given = tmp_path / "budget.db" if named else ledger
     made = rs.measure(plan, codes_of(plan), ledger=given, note="all", into=tmp_path / "a.release")
@@ -211,6 +213,42 @@ def test_a_release_goes_into_its_file_and_the_ledger_is_told(plan, tmp_path, mon
     assert (made.measurements.parts is None) == (most > 1000)
     for own, other in zip(made.measurements.values, loaded.measurements.values, strict=True):
         assert np.array_equal(own, other)
+
+
+@pytest.mark.parametrize("most", [150, 10**6])
+def test_the_disk_has_room_for_the_whole_file_before_anything_is_paid(plan, tmp_path, monkeypatch, most):
+    rooms, entry, real = [], 2**11, _measure.whole_file
+
+    def watched(path, room):
+        rooms.append(room)
+        return real(path, room)
+
+    monkeypatch.setattr(_measure, "parts_of", lambda own: parts_of(own, most))
+    monkeypatch.setattr(_measure, "rehearsed", lambda *_: 10**6)
+    monkeypatch.setattr(_measure, "whole_file", watched)
+    monkeypatch.setattr(_measure, "ROOM_FOR_ENTRY", entry)
+    ledger = rs.Ledger.create(tmp_path / "budget.db", rs.zcdp(10), dataset="people")
+    rs.measure(plan, codes_of(plan), ledger=ledger, into=tmp_path / "a.release")
+    [room], size = rooms, (tmp_path / "a.release").stat().st_size
+    assert room == 10**6 + entry if most == 150 else 2 * entry < size <= room <= size + entry
+
+
+@pytest.mark.parametrize("most", [150, 10**6])
+def test_what_cannot_be_counted_or_read_again_is_paid_by_nobody(plan, tmp_path, monkeypatch, most):
+    ledger = rs.Ledger.create(tmp_path / "budget.db", rs.zcdp(10), dataset="people")
+    monkeypatch.setattr(_measure, "parts_of", lambda own: parts_of(own, most))
+    with monkeypatch.context() as patch:
+        patch.setattr(strategy, "COUNTED_CELLS", 1)
+        with pytest.raises(rs.Infeasible, match="counted at once"):
+            rs.measure(plan, codes_of(plan), ledger=ledger, into=tmp_path / "a.release")
+
+    def refuse(_):
+        raise rs.WorkloadError("never loaded")
+
+    monkeypatch.setattr(rs.Workload, "refuse_unreadable", refuse)
+    with pytest.raises(rs.WorkloadError, match="never loaded"):
+        rs.measure(plan, codes_of(plan), ledger=ledger, into=tmp_path / "a.release")
+    assert ledger.spent == 0
 
 
 def test_a_simulated_release_goes_into_its_file_without_a_ledger(plan, tmp_path):

@@ -17,6 +17,7 @@ import importlib
 import inspect
 import json
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -40,6 +41,9 @@ ROOMS = ("kernel/[!_]*.py", "noise/[!_]*.py", "ledger/[!_]*.py", "_measure.py")
 ELSEWHERE_FILES = ("postgres.py",)  # needs a server: tests/extras
 FILES = sorted(path for room in ROOMS for path in SOURCE.glob(room) if path.name not in ELSEWHERE_FILES)
 ELSEWHERE = ("kills", "race", "forked", "process", "crash")  # tests whose other processes know no mutants
+
+PATIENCE = 15  # seconds for each test, on top of what it takes
+MEMORY = 6 * 2**30  # bytes that a mutant may ask for
 
 LOADED = ("residua.cli", "residua._measure", "pandas", "polars", "pyarrow.csv", "pyarrow.parquet", "mpmath")
 
@@ -240,15 +244,11 @@ def pytest_sessionfinish() -> None:
         Path(os.environ["MUTANTS_REPORT"]).write_text(json.dumps(TOOK))
 
 
-def tests_of(mutant: Mutant, tests: dict[str, dict[str, object]]) -> tuple[list[str], float]:
-    """The tests that run the mutant's line, quickest first, and how long they take together."""
-    mine = [
-        (float(str(each["seconds"])), name)
-        for name, each in tests.items()
-        if mutant.line in each.get(str(mutant.file), ())  # type: ignore[operator]
-        and not any(word in name for word in ELSEWHERE)
-    ]
-    return [name for _, name in sorted(mine)], sum(took for took, _ in mine)
+def tests_of(mutant: Mutant, tests: dict[str, dict[str, object]]) -> list[str]:
+    """The tests that run the mutant's line, quickest first."""
+    mine = (name for name, each in tests.items() if mutant.line in each.get(str(mutant.file), ()))  # type: ignore[operator]
+    here = (name for name in mine if not any(word in name for word in ELSEWHERE))
+    return sorted(here, key=lambda name: float(str(tests[name]["seconds"])))
 
 
 class Loop:
@@ -261,9 +261,7 @@ class Loop:
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
         self.items = {item.nodeid: item for item in session.items}
         quick = [name for name, each in self.tests.items() if float(str(each["seconds"])) < 0.1]
-        if not self.survives(
-            None, [name for name in quick if not any(word in name for word in ELSEWHERE)], 60.0
-        ):
+        if not self.survives(None, [name for name in quick if not any(word in name for word in ELSEWHERE)]):
             raise SystemExit("the tests fail without any mutant")
         began = time.monotonic()
         for number, mutant in enumerate(self.chosen, start=1):
@@ -274,30 +272,30 @@ class Loop:
 
     def tried(self, mutant: Mutant) -> None:
         """Tell of a mutant that survives and is not listed, or the other way round."""
-        names, seconds = tests_of(mutant, self.tests)
-        alive = self.survives(mutant, names, seconds)
+        names = tests_of(mutant, self.tests)
+        alive = self.survives(mutant, names)
         if alive and mutant.name not in self.listed:
             self.new.append(mutant.name)
             print(f"SURVIVES  {mutant.name} | line {mutant.line}, {len(names)} tests", flush=True)
         elif not alive and mutant.name in self.listed:
             print(f"listed, but noticed: {mutant.name}", flush=True)
 
-    def survives(self, mutant: Mutant | None, names: list[str], seconds: float) -> bool:
+    def survives(self, mutant: Mutant | None, names: list[str]) -> bool:
         """Whether all these tests pass with the mutant, or with none; one that never ends is noticed."""
         child = os.fork()
         if not child:
             nothing = os.open(os.devnull, os.O_WRONLY)
             os.dup2(nothing, 1)
             os.dup2(nothing, 2)
-            limit = 20 + 2 * seconds
-            signal.setitimer(signal.ITIMER_PROF, limit)  # of work, however busy the machine is
-            signal.alarm(int(20 * limit))  # and for what only waits
+            resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
             if mutant is not None:
                 exchange(mutant)
             forget()
-            for item, following in pairwise(
-                [*(self.items[name] for name in names if name in self.items), None]
-            ):
+            known = [self.items[name] for name in names if name in self.items]
+            for item, following in pairwise([*known, None]):
+                limit = PATIENCE + 3 * float(str(self.tests[item.nodeid]["seconds"]))
+                signal.setitimer(signal.ITIMER_PROF, limit)  # of work, however busy the machine is
+                signal.alarm(int(20 * limit))  # and for what only waits
                 item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
             os._exit(0)
         return os.waitpid(child, 0)[1] == 0

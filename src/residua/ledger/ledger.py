@@ -279,7 +279,7 @@ def _store_of(place: Path | str) -> Store:
 
 def _text(event: Mapping[str, object]) -> str:
     """An event as it is stored and hashed, with the time and random digits: no two are the same."""
-    return json.dumps({**event, "time": _now(), "nonce": secrets.token_hex(8)}, allow_nan=False)
+    return json.dumps({**event, "time": _now(), "nonce": secrets.token_hex(8)})
 
 
 def _now() -> str:
