@@ -36,10 +36,7 @@ class Reading:
     table: str | None = None
 
     def __post_init__(self) -> None:
-        try:
-            "".encode(codecs.lookup(self.encoding).name)
-        except LookupError:
-            raise DataError(f"there is no encoding {self.encoding!r}; write utf-8, latin-1, cp1252") from None
+        codec_of(self.encoding)
         signs = [self.decimal, *filter(None, (self.thousands, self.delimiter))]
         if any(len(sign) != 1 or sign.isalnum() for sign in signs) or self.decimal == self.thousands:
             raise DataError(
@@ -49,7 +46,7 @@ class Reading:
     @property
     def plain(self) -> bool:
         """Whether DuckDB can read it as it is."""
-        return codecs.lookup(self.encoding).name == "utf-8" and (self.decimal, self.thousands) == (".", "")
+        return codec_of(self.encoding) == "utf-8" and (self.decimal, self.thousands) == (".", "")
 
     def number(self, text: str) -> str:
         """A number as it is written elsewhere; a text that is none stays as it is."""
@@ -60,13 +57,25 @@ class Reading:
         return text.replace(self.thousands, "").replace(self.decimal, ".")
 
 
+def codec_of(encoding: str) -> str:
+    """Python's name for an encoding of text; a byte order mark is never told apart."""
+    try:
+        name = codecs.lookup(encoding).name
+        "".encode(name)  # not every codec is one of text
+    except LookupError:
+        raise DataError(
+            f"there is no encoding {encoding!r}; there are utf-8, utf-16, cp1252, latin-1 and others"
+        ) from None
+    return "utf-8" if name == "utf-8-sig" else name
+
+
 PLAINLY = Reading()
 
 
 def header_of(path: Path, delimiter: str, encoding: str | None = None) -> tuple[list[str], int]:
     """The names of the columns, and the number of lines that they take up."""
     try:
-        with _opened(path, encoding) as file:
+        with opened(path, encoding) as file:
             reader = csv.reader(file, delimiter=delimiter, strict=True)
             for row in reader:
                 if row:
@@ -135,7 +144,7 @@ class PlainText:
 
     def _rows(self) -> Iterator[list[str]]:
         """The fields of every record; a byte is a character unless the encoding is known."""
-        with _opened(self.path, self.encoding) as file:
+        with opened(self.path, self.encoding) as file:
             reader = csv.reader(file, delimiter=self.delimiter, strict=True)
             try:
                 rows = filter(None, reader)  # without blank lines
@@ -151,11 +160,10 @@ class PlainText:
                 raise DataError(f"{self.path} cannot be read as CSV ({where})") from error
 
 
-def _opened(path: Path, encoding: str | None = None) -> io.TextIOWrapper:
+def opened(path: Path, encoding: str | None = None) -> io.TextIOWrapper:
     """A file as text in which every byte is a character, or in an encoding, without its byte order mark."""
     if encoding is not None:
-        marked = codecs.lookup(encoding).name == "utf-8"
-        return open(path, encoding="utf-8-sig" if marked else encoding, newline="")
+        return open(path, encoding="utf-8-sig" if codec_of(encoding) == "utf-8" else encoding, newline="")
     file = open(path, "rb")  # noqa: SIM115  # closed with the text that it becomes
     if file.read(3) != codecs.BOM_UTF8:
         file.seek(0)

@@ -8,6 +8,7 @@ from itertools import islice
 from pathlib import Path
 
 from residua.engines.sources import CSV, DELIMITERS
+from residua.engines.texts import codec_of, opened
 from residua.errors import DataError
 from residua.schema.columns import SPELT_MISSING
 
@@ -62,7 +63,7 @@ def dialect_of(path: Path, delimiter: str | None, encoding: str | None) -> Diale
         delimiter = "\t" if delimiter in TAB else delimiter
         if len(delimiter) != 1 or delimiter in '"\r\n':
             raise DataError(f"a delimiter is one character, such as ';', or 'tab', not {delimiter!r}")
-    known = _encoding(path) if encoding is None else _named(encoding)
+    known = _encoding(path) if encoding is None else codec_of(encoding)
     if delimiter is None:
         # The one that gives most columns, and of several the one that the ending stands for.
         usual = CSV[path.suffix.lower()]
@@ -70,17 +71,6 @@ def dialect_of(path: Path, delimiter: str | None, encoding: str | None) -> Diale
     if not _width(path, delimiter, known):
         raise DataError(f"{path} cannot be read: it has no first line that names the columns")
     return _with_numbers(path, Dialect(delimiter, known))
-
-
-def _named(encoding: str) -> str:
-    try:
-        name = codecs.lookup(encoding).name
-        "".encode(name)  # not every codec is one of text
-    except LookupError:
-        raise DataError(
-            f"there is no encoding {encoding!r}; there are utf-8, utf-16, cp1252, latin-1 and others"
-        ) from None
-    return "utf-8" if name == "utf-8-sig" else name
 
 
 def _encoding(path: Path) -> str:
@@ -107,7 +97,7 @@ def _encoding(path: Path) -> str:
 def _width(path: Path, delimiter: str, encoding: str) -> int:
     """How many columns the header has; 0 where this cannot be its delimiter."""
     try:
-        with open(path, encoding="utf-8-sig" if encoding == "utf-8" else encoding, newline="") as file:
+        with opened(path, encoding) as file:
             rows = csv.reader(file, delimiter=delimiter, strict=True)
             return next((len(row) for row in rows if row), 0)
     except csv.Error:
@@ -120,9 +110,7 @@ def _with_numbers(path: Path, found: Dialect) -> Dialect:
     """The dialect with the signs that numbers are written with, where those are commas and points."""
     if found.delimiter == ",":
         return found
-    with open(
-        path, encoding="utf-8-sig" if found.encoding == "utf-8" else found.encoding, newline=""
-    ) as file:
+    with opened(path, found.encoding) as file:
         rows = csv.reader(file, delimiter=found.delimiter)
         try:
             header, *records = islice(filter(None, rows), ROWS)
