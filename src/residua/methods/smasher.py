@@ -9,7 +9,7 @@ split freely (`methods.splits`). The best of all that was found is taken, unifor
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -138,12 +138,8 @@ def least(
     steps: int,
     progress: Progress | None,
     account: Account,
-    moved: Array | None = None,
 ) -> Search:
-    """The best weights and moves found within the account, with less and less filling.
-
-    `moved` are moves to begin with, if there are some already.
-    """
+    """The best weights and moves found within the account, with less and less filling."""
 
     weights = CellWeights({number: sizes[list(roles).index(number)] for number in weighted_roles(total)})
     moves = 0 if total.free is None else len(total.free.start())
@@ -175,13 +171,8 @@ def least(
     unit = np.concatenate([weights.lengths * FIRST_STEP, np.ones(moves)])
     if total.free is not None:
         start = weights.read(x[: weights.count])
-        first = approached(total, total.free, start, progress)[0] if moved is None else moved
-        x[weights.count :], left = reweighted(total, total.free, start, first, allowed, progress)
-        if not weights.count:
-            worthwhile = left > ENOUGH or total.work < LIGHT
-            if worthwhile and account.affords(FINISHED * total.work, FURTHER):
-                x = polished(total, total.free, start, x, allowed, progress)
-            fills = ()
+        first, _ = approached(total, total.free, start, progress)
+        x[weights.count :], _ = reweighted(total, total.free, start, first, allowed, progress)
     x /= unit
     for fill in fills:
         reached = (math.inf, x)  # other fillings have other values
@@ -233,24 +224,58 @@ def split(
     family = family_of(work.groups()) if division.beyond else ()
     free = FreeTables(division.free, own, family)
     total = BlockSum(gather(division.centred, own, free.blocks), work.schema.sizes, free)
-    heavy = division.work > HEAVY_WORK
-    fills, steps = (FILLS[1:], HEAVY_STEPS) if heavy else (FILLS, STEPS)
     account = Account() if account is None else account
-    moved, lower = None, 0.0
-    if not weighted_roles(total):
+
+    def make(found: Search, gap: float = tolerance) -> Draft:
+        return _assembled(work, division, total, found, own, gap, progress)
+
+    lower = 0.0
+    if weighted_roles(total):
+        fills, steps = (FILLS[1:], HEAVY_STEPS) if division.work > HEAVY_WORK else (FILLS, STEPS)
+        draft = make(least(total, own, work.schema.sizes, fills, steps, progress, account))
+    else:
         moved, filled = approached(total, free, {}, progress)
         if not account.thorough:
             lower = product_dual_near(work, total.attribute_weights())
-        if filled**2 <= lower * (1 + HOPEFUL):
-            coarse = max(tolerance, LARGE_GAP)
-            first = _assembled(work, division, total, Search({}, moved), own, coarse, progress)
-            if (first.value or math.inf) <= lower * (1 + CLOSE):
-                account.leave(FURTHER)
-                return replace(first, lower_bound=lower)
-    found = least(total, own, work.schema.sizes, fills, steps, progress, account, moved)
-    draft = _assembled(work, division, total, found, own, tolerance, progress)
-    gap = (draft.value or math.inf) / lower - 1 if lower else 0.0
-    return replace(draft, lower_bound=max(lower, _lower_bound(work, total.attribute_weights(), gap)))
+        hopeful = filled**2 <= lower * (1 + HOPEFUL)
+        first = make(Search({}, moved), max(tolerance, LARGE_GAP)) if hopeful else None
+        if first is not None and _is_close(first, lower):
+            account.leave(FURTHER)
+            return replace(first, lower_bound=lower)
+        draft = _by_moves(total, free, moved, make, lower, progress, account)
+    if not _is_close(draft, lower):
+        gap = (draft.value or math.inf) / lower - 1 if lower else 0.0
+        lower = max(lower, _lower_bound(work, total.attribute_weights(), gap))
+    return replace(draft, lower_bound=lower)
+
+
+def _is_close(draft: Draft, lower: float) -> bool:
+    return (draft.value or math.inf) <= lower * (1 + CLOSE)
+
+
+def _by_moves(
+    total: BlockSum,
+    free: FreeTables,
+    moved: Array,
+    make: Callable[[Search], Draft],
+    lower: float,
+    progress: Progress | None,
+    account: Account,
+) -> Draft:
+    """The best draft of moves from these on, as long as something worth having may be left.
+
+    The least sum is not always the least variance: blocks know of each other what the sum does not.
+    """
+    allowed = SEARCHED * account.left
+    moved, left = reweighted(total, free, {}, moved, allowed, progress)
+    draft, worthwhile = make(Search({}, moved)), left > ENOUGH or total.work < LIGHT
+    if worthwhile and _is_close(draft, lower):
+        account.leave(FURTHER)
+    elif worthwhile and account.affords(FINISHED * total.work, FURTHER):
+        moved = polished(total, free, {}, moved, allowed, progress)
+        draft = min(draft, make(Search({}, moved)), key=lambda draft: draft.value or math.inf)
+    account.spent += total.work
+    return draft
 
 
 def _assembled(
