@@ -28,7 +28,7 @@ from residua.methods.hdmm.kron import joint, kron, nested, union
 from residua.methods.hdmm.marginals import marginals
 from residua.methods.hdmm.p_identity import Found
 from residua.methods.laplace_places import laplace_places
-from residua.methods.partly import ENOUGH, partly
+from residua.methods.partly import CLOSE, partly
 from residua.methods.places import places, places_targets
 from residua.methods.scales.loss import block_loss
 from residua.methods.scales.loss_rounds import by_rounds
@@ -99,7 +99,7 @@ def _blocks(work: Workload, tolerance: float, progress: Progress | None, account
     found = smasher(work, tolerance, progress, account)
     bound = 0.0 if found.scope == "all mechanisms" else quick_bound(work, *account.for_bound)
     value = math.inf if found.value is None else found.value
-    if found.scope == "all mechanisms" or value <= bound * (1 + ENOUGH):
+    if found.scope == "all mechanisms" or value <= bound * (1 + CLOSE):
         return replace(found, everywhere=bound, undone=tuple(account.undone))
     other = partly(work, found, tolerance, progress, account)
     found = found if other is None or (other.value or math.inf) > value * (1 - WORTH) else other
