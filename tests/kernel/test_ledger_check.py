@@ -5,6 +5,7 @@ import json
 import shutil
 import sqlite3
 from contextlib import closing
+from types import SimpleNamespace
 
 import pytest
 from typer.testing import CliRunner
@@ -172,6 +173,13 @@ def test_what_has_no_head_of_this_ledger_is_unchecked(plan, ledger, tmp_path):
     assert [finding.entry for finding in found] == [None] * 3
     for finding, words in zip(found, ("no ledger paid", "'others'", "no head of a ledger"), strict=True):
         assert words in finding.words
+
+
+@pytest.mark.parametrize("parts", [[], "others", {"a": 1}, None])
+def test_a_release_that_was_combined_of_nothing_is_one_itself(plan, ledger, parts):
+    release = released(plan, ledger)
+    told = SimpleNamespace(hash=release.hash, audit=release.audit | {"combined": parts})
+    assert ledger.check([told])[0].state == "paid"
 
 
 @pytest.mark.parametrize(("digits", "state"), [(18, "rolled back"), (19, "unchecked")])

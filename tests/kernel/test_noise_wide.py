@@ -1,15 +1,18 @@
 """Rounded Gaussians drawn in two parts (N-025)."""
 
 import math
+from collections.abc import Callable
 from fractions import Fraction
 
 import numpy as np
 import pytest
+from flint import arb, ctx
 from numpy.typing import NDArray
 from scipy.stats import norm
 
 from residua.noise import RoundedGaussian, SystemSource, laws, simulated
 from residua.noise.laws import Uniform
+from residua.privacy.conversions import ball_of
 
 
 @pytest.mark.parametrize("bits", [33, 40, 52])
@@ -90,3 +93,35 @@ def test_the_bits_of_a_place_are_those_of_the_integer(bits: int, place: int) -> 
     )
     assert value == 16 * -3 - 8 + place
     assert words.left == []
+
+
+def test_a_place_in_doubt_is_told_by_the_bits_that_are_drawn_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[tuple[int, Uniform, Uniform, Fraction]] = []
+    monkeypatch.setattr(laws, "SURE", 0)
+    monkeypatch.setattr(laws, "_keep", lambda *given: told.append(given) or True)
+    coarse, shifts = np.array([3, -2, 0, 7]), np.array([8, 40, 11, 8])
+    variances = [Fraction(2**49), Fraction(2**48)]
+    found = laws._refined(simulated(seed=5), coarse, shifts, variances, np.array([0, 1, 0, 1]))
+    for value, shift, variance, (k, place, chance, own) in zip(
+        found.tolist(), shifts.tolist(), [*variances, *variances], told, strict=True
+    ):
+        assert (place.bits, chance.bits, own) == (shift + 1, 64, variance)
+        assert value == k * 2**shift - 2**shift // 2 + (place.numerator + 1) // 2
+
+
+def test_a_ratio_encloses_that_of_every_place_with_its_bits() -> None:
+    balls = []
+
+    class Chance:
+        def below(self, ratio: Callable[[], arb]) -> bool:
+            balls.append(ratio())
+            return True
+
+    place = Uniform(simulated(seed=6), 5, 3)
+    with ctx.workprec(400):
+        laws._keep(5, place, Chance(), Fraction(9))  # type: ignore[arg-type]
+        for quarters in (1, 3):
+            fine = Fraction(4 * place.numerator + quarters, 4 * 2**place.bits) - Fraction(1, 2)
+            ratio = ball_of((Fraction(9, 2) ** 2 - (5 + fine) ** 2) / 18).exp()
+            assert balls[0].contains(ratio)
+    assert place.bits == 67
