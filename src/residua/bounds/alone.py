@@ -8,7 +8,7 @@ import numpy as np
 from residua._arrays import Array
 from residua.linalg.matrices import independent_rows, join
 from residua.solve.cells import solve_cells
-from residua.workload import Factor, Identity, Queries, Table, Workload
+from residua.workload import Identity, Queries, Table, Workload
 
 START_GAP = 1e-3  # of weights that are only near the best
 MOST_ALONE = 2_000  # tables that are looked at one by one, about
@@ -37,16 +37,21 @@ class Asked:
         self.of: list[dict[Part | None, float]] = [{} for _ in self.sizes]
         self._weights: dict[object, Array] = {}
         sizes: dict[Queries, float] = {}
+        used = work.attributes
         for table in some_tables(work):
             for queries in table.families:
                 if queries not in sizes:
                     sizes[queries] = _mean_square(queries)
             whole = table.weight * math.prod(sizes[queries] for queries in table.families)
-            for at in work.attributes:
-                key, weight = _part(table.factors, at), whole
-                if key is not None:
-                    weight = whole / sizes[key[0]]
-                self.of[at][key] = self.of[at].get(key, 0.0) + weight
+            parts = {
+                at: (factor.queries, place)
+                for factor in table.factors
+                for place, at in enumerate(factor.attributes)
+            }
+            for at in used:
+                part = parts.get(at)
+                weight = whole if part is None else whole / sizes[part[0]]
+                self.of[at][part] = self.of[at].get(part, 0.0) + weight
 
     def key(self, at: int) -> object:
         """Equal for attributes that are asked the same."""
@@ -85,7 +90,7 @@ def some_tables(work: Workload) -> Iterator[Table]:
         if isinstance(part, Table):
             yield part
         else:
-            yield from (part[at] for at in range(0, len(part), step))
+            yield from part[::step]
 
 
 def _mean_square(queries: Queries) -> float:
@@ -93,11 +98,3 @@ def _mean_square(queries: Queries) -> float:
     if isinstance(queries, Identity):
         return 1.0
     return float(np.sum(queries.root() ** 2)) / queries.cells
-
-
-def _part(factors: tuple[Factor, ...], at: int) -> Part | None:
-    """The family that asks of an attribute, and the attribute's place in it; None where none does."""
-    for factor in factors:
-        if at in factor.attributes:
-            return factor.queries, factor.attributes.index(at)
-    return None

@@ -19,7 +19,7 @@ from residua.methods.dense import dense, dense_work
 from residua.methods.draft import Draft, Progress
 from residua.methods.effort import Account
 from residua.strategy.strategy import Strategy
-from residua.workload import Table, Workload
+from residua.workload import Factor, Table, Workload
 
 COARSE_GAP = 2e-3  # that heavy matrices are solved to: what is left is half of it, and half of that in errors
 HEAVY = 1e11  # operations
@@ -35,8 +35,9 @@ def partly(
         return None
     if not all(map(strategy.blocks().centred, strategy.layers)):
         return None
+    means: dict[Factor, float] = {}
     for out in _left_out(strategy, work.attributes):
-        asked = _averaged(work, out, strategy.measures)
+        asked = _averaged(work, out, strategy.measures, means)
         taken = math.inf if asked is None else dense_work(asked, apart=False)  # blocks are answered together
         if asked is not None and taken <= account.left:
             account.spent += taken
@@ -57,8 +58,13 @@ def _on(layer: Layer, attributes: set[int] | frozenset[int]) -> Flags:
     return np.asarray(np.isin(layer.subsets, list(attributes)).any(axis=1))
 
 
-def _averaged(work: Workload, out: frozenset[int], measures: Sequence[Measure]) -> Workload | None:
-    """What tables ask of the other attributes in the mean over those left out; None of joint families."""
+def _averaged(
+    work: Workload, out: frozenset[int], measures: Sequence[Measure], means: dict[Factor, float]
+) -> Workload | None:
+    """What tables ask of the other attributes in the mean over those left out; None of joint families.
+
+    `means` has the squares of what families ask in the mean, as far as that is known, and gets the others.
+    """
     tables: list[Table] = []
     for group in work.groups():
         weight, kept = group.weight, []
@@ -69,8 +75,10 @@ def _averaged(work: Workload, out: frozenset[int], measures: Sequence[Measure]) 
                 continue
             if len(inside) < len(factor.attributes):
                 return None
-            own = [measures[at] for at in factor.attributes]
-            weight *= float(np.sum(project(queries.root(), queries.sizes, own, ()) ** 2))
+            if factor not in means:
+                own = [measures[at] for at in factor.attributes]
+                means[factor] = float(np.sum(project(queries.root(), queries.sizes, own, ()) ** 2))
+            weight *= means[factor]
         if weight > 0:
             tables.append(replace(group, factors=tuple(kept), weight=weight))
     return Workload(work.schema, tuple(tables)) if tables else None
