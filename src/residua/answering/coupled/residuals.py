@@ -29,7 +29,7 @@ Places = tuple[int, ...]
 Residual = tuple[int, ...]
 """Attributes along which something is centred, positions in the schema, ascending."""
 
-FEW_CELLS = 64  # up to which contrasts are kept: they are asked for many times
+FEW_CELLS = 128  # up to which contrasts are kept: they are asked for many times
 RANK_RATIO = 1e-9  # singular values of parts of orthonormal rows: below it lies what rounding leaves of zero
 
 
@@ -59,11 +59,22 @@ def _few_contrasts(size: int) -> Array:
 
 def turned(rows: Array, sizes: Sequence[int], measures: Sequence[Measure]) -> Array:
     """Rows in all coordinates, (k, cells) to (k, sizes...): along each axis the mean, then the others."""
+    if rows.shape[1] <= FEW_CELLS:
+        return (rows @ _few_turn(tuple(measures))).reshape(len(rows), *sizes)
     tensor = rows.reshape(len(rows), *sizes)
     for axis in reversed(range(len(sizes))):
-        both = np.column_stack([measures[axis].vector(), contrasts(sizes[axis])])
-        tensor = np.moveaxis(np.tensordot(tensor, both, axes=(1 + axis, 0)), -1, 1 + axis)
+        tensor = np.moveaxis(np.tensordot(tensor, _turn(measures[axis]), axes=(1 + axis, 0)), -1, 1 + axis)
     return np.asarray(tensor)
+
+
+def _turn(measure: Measure) -> Array:
+    return np.column_stack([measure.vector(), contrasts(measure.size)])
+
+
+@lru_cache
+def _few_turn(measures: tuple[Measure, ...]) -> Array:
+    """The same along all axes at once."""
+    return join(map(_turn, measures))
 
 
 def part_of(tensor: Array, kept: Sequence[int]) -> Array:

@@ -119,7 +119,7 @@ class Pattern:
             )
             axes = [place for place in axes if place not in covered]
         left = tuple(at for at, place in enumerate(axes) if place not in places)
-        tensor = tensor.sum(axis=left)
+        tensor = tensor.sum(axis=left) if left else tensor
         axes = [place for place in axes if place in places]
         tensor = np.moveaxis(tensor, [axes.index(place) for place in places], range(len(places)))
         return np.asarray(tensor.reshape(math.prod(self.sizes[place] for place in places), -1))
