@@ -7,7 +7,7 @@ Each has a process of its own, forked after all tests are collected, in which th
 exchanged. What is computed when modules are loaded, such as their limits, is not changed; nor is `strict` of
 zip, which guards against ourselves and never fires.
 
-    python tests/stress/mutants.py                       all of them: an hour or two on one core
+    python tests/stress/mutants.py                       all of them: about half an hour on one core
     python tests/stress/mutants.py kernel/cost.py        those of one file
     python tests/stress/mutants.py kernel/cost.py _runs  those of one function
 """
