@@ -68,7 +68,7 @@ class Release(Asks, Relates, Compares, Derives, Tabulates):
     """The public facts that answers are given, in words."""
 
     def __post_init__(self) -> None:
-        settle(self, audit=MappingProxyType(dict(self.audit)))
+        object.__setattr__(self, "audit", MappingProxyType(dict(self.audit)))
 
     @property
     def simulated(self) -> bool:
