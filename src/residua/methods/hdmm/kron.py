@@ -211,8 +211,8 @@ def best_product(
     passed: list[Array] = []
     for part in MIXED if len(asked.axes) > 1 else MIXED[:1]:
         found = _improved(asked, law, [_mixed(axis, part) for axis in asked.axes], progress, known, passed)
-        if value_of(asked, found) < value:
-            best, value = found, value_of(asked, found)
+        if (reached := value_of(asked, found)) < value:
+            best, value = found, reached
     return best or []
 
 

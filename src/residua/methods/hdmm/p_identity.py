@@ -95,13 +95,15 @@ def _classes(gram: Array) -> tuple[Integers, int]:
     """For each cell the number of its class, -1 where nothing is asked of it, and how many there are."""
     scale = ALIKE * float(np.abs(gram).max())
     own = np.diagonal(gram)
+    apart = own[:, None] + own - 2 * gram
+    if own.min() > scale and np.count_nonzero(apart <= scale) == len(gram):  # each is like itself alone
+        return np.arange(len(gram)), len(gram)
     owner = np.full(len(gram), -1, dtype=np.int64)
     count = 0
     for cell in np.flatnonzero(own > scale).tolist():
         if owner[cell] < 0:
             # |q_i - q_j|^2 over all queries: zero where each treats the two cells alike.
-            apart = own + own[cell] - 2 * gram[cell]
-            owner[(apart <= scale) & (owner < 0) & (own > scale)] = count
+            owner[(apart[cell] <= scale) & (owner < 0) & (own > scale)] = count
             count += 1
     return owner, count
 
