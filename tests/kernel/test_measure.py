@@ -336,6 +336,8 @@ def test_a_note_that_no_file_can_hold_is_refused_before_it_is_too_late(plan, uns
     for ways in ({"ledger": unspent}, SIMULATED):
         with pytest.raises(rs.DataError, match="Unicode text"):
             rs.measure(plan, PEOPLE, **ways, note=note)
+        with pytest.raises(rs.DataError, match="Unicode text"):
+            rs.measure(plan, PEOPLE, **ways, period=note or b"period")
 
 
 def test_a_release_reads_the_ledger_before_it_counts_and_when_it_pays(plan, ledger, monkeypatch):

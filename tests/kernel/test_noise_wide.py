@@ -125,3 +125,9 @@ def test_a_ratio_encloses_that_of_every_place_with_its_bits() -> None:
             ratio = ball_of((Fraction(9, 2) ** 2 - (5 + fine) ** 2) / 18).exp()
             assert balls[0].contains(ratio)
     assert place.bits == 67
+
+
+def test_the_last_step_that_is_reached_is_found_from_any_guess() -> None:
+    for last in range(40):
+        found = [laws.steps_reached(lambda k, last=last: k <= last, guess) for guess in range(60)]
+        assert found == [last] * 60
