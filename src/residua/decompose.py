@@ -67,7 +67,7 @@ class Simple:
 
 
 @dataclass(slots=True)
-class Asked:
+class BlockTerms:
     """Terms of all blocks. `pieces` are (source, places kept); `composite` has the terms of other blocks."""
 
     sources: list[Source] = field(default_factory=list)
@@ -102,9 +102,9 @@ Rows = dict[int, list[tuple[int, tuple[int, ...], float]]]
 
 def gather(
     parts: Iterable[Table | TableRun], roles: Sequence[int], touched: Iterable[Attributes] = ()
-) -> Asked:
+) -> BlockTerms:
     """The terms of all tables; blocks on `touched` attributes are kept as composite ones."""
-    asked = Asked()
+    asked = BlockTerms()
     runs: dict[int, list[Entry]] = {}
     asked.composite = {attributes: [] for attributes in touched}
     joint: Rows = {}
@@ -125,7 +125,7 @@ def gather(
 
 
 def _split_product(
-    part: Table | TableRun, roles: Sequence[int], asked: Asked, runs: dict[int, list[Entry]]
+    part: Table | TableRun, roles: Sequence[int], asked: BlockTerms, runs: dict[int, list[Entry]]
 ) -> None:
     """Tables of one family an attribute: every subset of their places."""
     if isinstance(part, Table):
@@ -144,7 +144,7 @@ def _split_product(
         runs.setdefault(len(kept), []).append(entry)
 
 
-def _split_joint(group: Table, roles: Sequence[int], asked: Asked, joint: Rows) -> None:
+def _split_joint(group: Table, roles: Sequence[int], asked: BlockTerms, joint: Rows) -> None:
     numbers = [
         asked.source(Source((factor.queries,), tuple(roles[at] for at in factor.attributes)))
         for factor in group.factors
@@ -165,7 +165,7 @@ def _split_joint(group: Table, roles: Sequence[int], asked: Asked, joint: Rows) 
         joint.setdefault(len(others), []).append((asked.numbers[key], tuple(others), group.weight))
 
 
-def _add_runs(asked: Asked, size: int, entries: Sequence[Entry]) -> None:
+def _add_runs(asked: BlockTerms, size: int, entries: Sequence[Entry]) -> None:
     """Number the terms of one size, and sort them into simple and composite blocks."""
     subsets = np.concatenate([entry[0] for entry in entries]).astype(np.int64)
     sources = np.concatenate([entry[1] for entry in entries])
@@ -295,7 +295,7 @@ def decompose(
 class _Evaluated:
     """The terms worked out; `marks` has the measure and the tag of each class of attributes."""
 
-    def __init__(self, asked: Asked, marks: Sequence[tuple[Measure, int]]) -> None:
+    def __init__(self, asked: BlockTerms, marks: Sequence[tuple[Measure, int]]) -> None:
         self.asked, self.marks = asked, marks
         self.pieces: list[Piece] = []
         self.roots: list[Array] = []

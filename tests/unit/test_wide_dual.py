@@ -9,7 +9,7 @@ from random_work import random_work
 
 import residua as rs
 from residua.bounds import quick_bound
-from residua.bounds.alone import Asked
+from residua.bounds.alone import AttributeQueries
 from residua.bounds.frames import Frame, few
 from residua.bounds.wide import wide_dual
 from residua.errors import Infeasible
@@ -52,21 +52,21 @@ WORKLOADS = {
 
 def at_weights(work: rs.Workload) -> float:
     """The bound at the same weights from the singular values of the explicit matrix."""
-    asked = Asked(work)
+    asked = AttributeQueries(work)
     weights = join((asked.weights(at) / asked.weights(at).sum())[None] for at in work.attributes)[0]
     return float(np.linalg.svd(joint_rows(work) * np.sqrt(weights), compute_uv=False).sum()) ** 2
 
 
 @pytest.mark.parametrize("work", WORKLOADS.values(), ids=WORKLOADS)
 def test_with_everything_kept_it_is_the_bound_of_the_explicit_matrix(work):
-    found, exact = wide_dual(work, Asked(work), EVERYTHING), at_weights(work)
+    found, exact = wide_dual(work, AttributeQueries(work), EVERYTHING), at_weights(work)
     assert exact * (1 - 2 * CLOSE) <= found <= exact * (1 + 1e-12)
 
 
 @pytest.mark.parametrize("work", WORKLOADS.values(), ids=WORKLOADS)
 @pytest.mark.parametrize("operations", [0.0, 1e5, 1e6, 1e7])
 def test_with_less_kept_it_is_below_and_not_far_below(work, operations):
-    found, exact = wide_dual(work, Asked(work), operations), at_weights(work)
+    found, exact = wide_dual(work, AttributeQueries(work), operations), at_weights(work)
     assert 0.5 * exact < found <= exact * (1 + 1e-12)
 
 
@@ -74,7 +74,7 @@ def test_with_less_kept_it_is_below_and_not_far_below(work, operations):
 @settings(max_examples=40, deadline=None)
 def test_no_bound_of_random_tables_is_above_the_explicit_one(seed, operations):
     work = random_work(np.random.default_rng(seed), 2, 60, levels=True).without_totals()
-    assert 0 < wide_dual(work, Asked(work), operations) <= at_weights(work) * (1 + 1e-11)
+    assert 0 < wide_dual(work, AttributeQueries(work), operations) <= at_weights(work) * (1 + 1e-11)
 
 
 def test_what_is_cut_off_leaves_the_kept_coordinates_and_a_rest_that_they_do_not_see():
@@ -113,10 +113,10 @@ def test_plain_cells_need_no_matrix():
 
 def test_exchangeable_attributes_share_what_is_solved(monkeypatch):
     work = tables([4, 4, 4, 3, 3], (1, 2, 3))
-    shared = wide_dual(work, Asked(work), 1e7)
+    shared = wide_dual(work, AttributeQueries(work), 1e7)
     apart = lambda schema, *_: np.arange(len(schema))  # noqa: E731
     monkeypatch.setattr("residua.bounds.wide.attribute_orbits", apart)
-    assert wide_dual(work, Asked(work), 1e7) == pytest.approx(shared, rel=1e-9)
+    assert wide_dual(work, AttributeQueries(work), 1e7) == pytest.approx(shared, rel=1e-9)
 
 
 def test_tables_on_three_attributes_are_bounded_within_a_few_percent():
@@ -134,7 +134,7 @@ def test_tables_on_three_attributes_are_bounded_within_a_few_percent():
 def test_too_many_tables_for_it_are_said_to_be():
     work = tables([2] * 60, (3,))
     with pytest.raises(Infeasible, match="34,220 tables have too many subsets"):
-        wide_dual(work, Asked(work), 1e9)
+        wide_dual(work, AttributeQueries(work), 1e9)
 
 
 def test_few_rows_have_the_same_gram():

@@ -67,7 +67,7 @@ def nest_of(levels: Sequence[Integers | None]) -> tuple[Nest, list[int]]:
 
 
 @dataclass(frozen=True, eq=False)
-class Asked:
+class PlaceQueries:
     """What queries ask of places: of each a node, or rows over all places where they ask for other sets."""
 
     nest: Nest
@@ -76,7 +76,7 @@ class Asked:
     nodes: Integers
 
     @classmethod
-    def of(cls, nest: Nest, queries: Queries | None) -> "Asked":
+    def of(cls, nest: Nest, queries: Queries | None) -> "PlaceQueries":
         """The queries on the attribute whose cells are the places; None asks for all of them."""
         if queries is None or isinstance(queries, Total):
             return cls(nest, queries, np.zeros(1, dtype=np.int64), np.zeros(1, dtype=np.int64))
@@ -111,7 +111,7 @@ class Asked:
         """Number of queries."""
         return len(self.nodes) if self.of_nodes or self.queries is None else self.queries.count
 
-    def some(self, which: slice) -> "Asked":
+    def some(self, which: slice) -> "PlaceQueries":
         """Those of some of the nodes."""
         return replace(self, depths=self.depths[which], nodes=self.nodes[which])
 
@@ -138,7 +138,7 @@ class Asked:
         found = self.variances(channel, name)
         return float(found.sum() if weights is None or not weighted else found @ weights)
 
-    def covariance(self, channel: Channel, other: "Asked", name: str) -> Array:
+    def covariance(self, channel: Channel, other: "PlaceQueries", name: str) -> Array:
         """Covariances with other queries for noise 1, (count, other count)."""
         if self.count > other.count:
             return other.covariance(channel, self, name).T

@@ -20,11 +20,11 @@ from residua.answering.independent.parts import not_together
 from residua.answering.protocol import (
     CELLS,
     Answerer,
-    Asked,
     ByPlace,
     Estimates,
     Estimator,
     TableEstimator,
+    TableParts,
     in_order,
     not_in_span,
 )
@@ -207,14 +207,14 @@ class Coarsened(Answerer):
         self.answerers = [answerer for _, answerer in parts]
         self.query_splits, self._layers = tuple(query_splits), layers
 
-    def asked(self, group: Table) -> Asked:
+    def asked(self, group: Table) -> TableParts:
         """What a table asks of each part; NotInSpan if it is finer than the classes that are measured."""
         if not self.query_splits:
-            return Asked(((0, *self.views[0].group(group)),))
+            return TableParts(((0, *self.views[0].group(group)),))
         split = split_by(self.query_splits, group)
         pairs = enumerate((split.fine, split.coarse))
         found = ((at, *self.views[at].group(asked)) for at, asked in pairs if asked is not None)
-        return Asked(tuple(found), split.order)
+        return TableParts(tuple(found), split.order)
 
     def run(self, tables: TableRun) -> TableRun | None:
         """A run of tables as the first part sees it; None if not all of it is asked of that part."""

@@ -17,7 +17,7 @@ from residua._limits import GIVEN_NUMBERS
 from residua.answering.asked_places import Channel
 from residua.answering.blocks import Measured
 from residua.answering.places import Places
-from residua.answering.protocol import Answerer, Asked, Estimates, Estimator, TableEstimator
+from residua.answering.protocol import Answerer, Estimates, Estimator, TableEstimator, TableParts
 from residua.errors import DataError, Infeasible
 from residua.linalg.matrices import along_axes
 from residua.linalg.trees import Nest, first_places
@@ -148,7 +148,7 @@ class Given(Answerer):
     def estimates(self, measured: Measured) -> Estimates:
         return self.own.estimates(measured)
 
-    def asked(self, group: Table) -> Asked:
+    def asked(self, group: Table) -> TableParts:
         return self.own.asked(group)
 
     def estimator(self, estimates: Estimates) -> Estimator:

@@ -17,7 +17,7 @@ from functools import cached_property
 import numpy as np
 
 from residua._arrays import Array, Integers
-from residua.answering.asked_places import Asked, finer
+from residua.answering.asked_places import PlaceQueries, finer
 from residua.answering.places import Numbers, Places, PlacesEstimator, Subset
 from residua.answering.protocol import Estimates, Sliced
 from residua.linalg.trees import Nest, downward, upward
@@ -179,7 +179,7 @@ class PartsEstimator(PlacesEstimator):
         return known[subset][level - self.parts.division.depth]
 
     def _placed(
-        self, pieces: Sequence[Subset], places: Asked, name: str, strict: bool
+        self, pieces: Sequence[Subset], places: PlaceQueries, name: str, strict: bool
     ) -> Iterator[tuple[Subset, Array]]:
         least = min(self.source.channels[subset].depth for subset in pieces)
         if places.of_nodes and places.depths.max() > least:
@@ -187,7 +187,7 @@ class PartsEstimator(PlacesEstimator):
         found = self._of_nodes(pieces, places) if places.of_nodes else self._of_sets(pieces, places, name)
         return ((subset, self.source.residuals(subset, own)) for subset, own in found.items())
 
-    def _of_nodes(self, pieces: Sequence[Subset], places: Asked) -> Sums:
+    def _of_nodes(self, pieces: Sequence[Subset], places: PlaceQueries) -> Sums:
         """Totals of the nodes that are asked, (count, k)."""
         division = self.parts.division
         found = {each: np.empty((places.count, self.above[each][0].shape[1])) for each in pieces}
@@ -206,7 +206,7 @@ class PartsEstimator(PlacesEstimator):
                     own[here[mine]] = self._totals(subset, level, part)[nodes[mine] - ends[part]]
         return found
 
-    def _of_sets(self, pieces: Sequence[Subset], places: Asked, name: str) -> Sums:
+    def _of_sets(self, pieces: Sequence[Subset], places: PlaceQueries, name: str) -> Sums:
         """Totals of sets of places that are no nodes, (count, k)."""
         division = self.parts.division
         found = {each: np.zeros((places.count, self.above[each][0].shape[1])) for each in pieces}
@@ -226,7 +226,7 @@ class PartsEstimator(PlacesEstimator):
     def sliced(self, group: Table) -> Sliced | None:
         """Answers of a table some places at a time, where those come first and each is a node."""
         number, asked, rest = self.source.split(group)
-        places = Asked.of(self.source.nest, asked)
+        places = PlaceQueries.of(self.source.nest, asked)
         if number or not places.of_nodes:
             return None
         pieces = [subset for subset, _ in self.source.pieces(rest)]

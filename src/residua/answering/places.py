@@ -17,7 +17,7 @@ from collections.abc import Iterable, Iterator, Sequence
 import numpy as np
 
 from residua._arrays import Array, Integers
-from residua.answering.asked_places import Asked, Channel, nest_of, without_place
+from residua.answering.asked_places import Channel, PlaceQueries, nest_of, without_place
 from residua.answering.blocks import Blocks, Layer, Measured, Shape, outer
 from residua.answering.independent.answerer import Independent, coefficients, residuals_of
 from residua.answering.independent.parts import Part
@@ -93,7 +93,7 @@ class Places(Answerer):
     def variances_of(self, group: Table, some: slice) -> Array:
         """Variances of the queries on some places, in the order of the table without the others."""
         number, asked, rest = self.split(group)
-        places = Asked.of(self.nest, asked).some(some)
+        places = PlaceQueries.of(self.nest, asked).some(some)
         shape = [factor.queries.count for factor in rest.factors]
         grid = np.zeros((places.count, *shape))
         for subset, parts in self.pieces(rest):
@@ -103,7 +103,7 @@ class Places(Answerer):
 
     def summed(self, group: Table, *, weighted: bool) -> float:
         _, asked, rest = self.split(group)
-        places = Asked.of(self.nest, asked)
+        places = PlaceQueries.of(self.nest, asked)
         return math.fsum(
             places.total(self.channels[subset], group.name, weighted=weighted)
             * math.prod(self.others.known.summed(part, weighted=weighted) for part in parts)
@@ -113,7 +113,7 @@ class Places(Answerer):
     def covariances(self, left: Table, right: Table) -> Array:
         found = [(*self.split(each), each) for each in (left, right)]
         (_, mine, rest), (_, theirs, other) = (each[:3] for each in found)
-        ours, yours = Asked.of(self.nest, mine), Asked.of(self.nest, theirs)
+        ours, yours = PlaceQueries.of(self.nest, mine), PlaceQueries.of(self.nest, theirs)
         known = dict(self.pieces(rest))
         shapes = [[factor.queries.count for factor in each.factors] for each in (rest, other)]
         grid = np.zeros((ours.count, *shapes[0], yours.count, *shapes[1]))
@@ -188,12 +188,12 @@ class PlacesEstimator(TableEstimator):
     def _answers(self, group: Table, *, strict: bool) -> Array:
         """Answers; unless `strict`, what is not measured of smaller places is spread evenly among them."""
         number, asked, rest = self.source.split(group)
-        places = Asked.of(self.source.nest, asked)
+        places = PlaceQueries.of(self.source.nest, asked)
         pieces = [subset for subset, _ in self.source.pieces(rest)]
         return self._joined(number, rest, places.count, self._placed(pieces, places, group.name, strict))
 
     def _placed(
-        self, pieces: Sequence[Subset], places: Asked, name: str, strict: bool
+        self, pieces: Sequence[Subset], places: PlaceQueries, name: str, strict: bool
     ) -> Iterator[tuple[Subset, Array]]:
         """Residuals of each subset at the places that are asked, (count, sizes...)."""
         for subset in pieces:

@@ -245,7 +245,7 @@ def _weights(
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Asked:
+class TableParts:
     """What a table asks of which parts, in the order that each sees, and how to get back to its own."""
 
     parts: tuple[tuple[int, Table, list[Order]], ...]
@@ -303,9 +303,9 @@ class Answerer(ABC):
     def estimates(self, measured: Measured) -> Estimates:
         """Least-squares estimates from measured numbers."""
 
-    def asked(self, group: Table) -> Asked:
+    def asked(self, group: Table) -> TableParts:
         """What a table asks of each part of the blocks that sees a domain of its own."""
-        return Asked(((0, group, []),))
+        return TableParts(((0, group, []),))
 
     def estimator(self, estimates: Estimates) -> Estimator:
         """What answers queries from estimates."""

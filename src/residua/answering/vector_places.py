@@ -10,7 +10,7 @@ from functools import cached_property
 import numpy as np
 
 from residua._arrays import Array, Integers
-from residua.answering.asked_places import Asked, finer, nest_of, without_place
+from residua.answering.asked_places import PlaceQueries, finer, nest_of, without_place
 from residua.answering.blocks import Layer, Measured, Shape, rows_over
 from residua.answering.protocol import (
     Answerer,
@@ -71,13 +71,18 @@ class VectorPlaces(Answerer):
             )
             raise NotInSpan(told) from None
 
-    def split(self, group: Table) -> tuple[int, Asked, Table, Array]:
+    def split(self, group: Table) -> tuple[int, PlaceQueries, Table, Array]:
         """Position of the factor on places, what it asks, the rest, and its rows over the other cells."""
         number, asked, rest = without_place(self.place, group)
         beyond = sorted({*rest.attributes} - {*self.others})
         if beyond:
             raise not_in_span(f"table {group.name!r} asks about attributes that are not measured", beyond)
-        return number, Asked.of(self.nest, asked), rest, rows_over(rest.factors, self.others, self.sizes)
+        return (
+            number,
+            PlaceQueries.of(self.nest, asked),
+            rest,
+            rows_over(rest.factors, self.others, self.sizes),
+        )
 
     def coordinates(self, rows: Array, depth: int, name: str) -> Array:
         """Queries on the other attributes in the coordinates of a level, (queries, rank)."""
@@ -87,7 +92,7 @@ class VectorPlaces(Answerer):
             raise finer(name)
         return np.asarray(found)
 
-    def _sides(self, places: Asked, rows: Array, name: str) -> Iterator[tuple[int, Array, Array]]:
+    def _sides(self, places: PlaceQueries, rows: Array, name: str) -> Iterator[tuple[int, Array, Array]]:
         """For each query on places its level, what it asks of nodes there, and the rest in coordinates."""
         if places.of_nodes:
             for depth, node in zip(places.depths.tolist(), places.nodes.tolist(), strict=True):

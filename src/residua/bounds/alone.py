@@ -20,12 +20,12 @@ Part = tuple[Queries, int]
 
 def product_weights(work: Workload, attributes: Sequence[int] | None = None) -> Array:
     """Weights of joint cells, of a workload's or some: products of those best for each attribute (B-010)."""
-    asked = Asked(work)
+    asked = AttributeQueries(work)
     own = work.attributes if attributes is None else attributes
     return join(asked.weights(at)[None] for at in own).reshape(-1)
 
 
-class Asked:
+class AttributeQueries:
     """What the tables of a workload ask of each attribute alone, the others being known.
 
     `of[at]` has each family that asks of an attribute with its weight, and None for tables without it.

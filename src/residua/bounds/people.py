@@ -13,7 +13,7 @@ import numpy as np
 
 from residua._arrays import Array, Integers, Subsets
 from residua._limits import BOUND_CELLS, QUICK_PAIRS
-from residua.bounds.alone import Asked, some_tables
+from residua.bounds.alone import AttributeQueries, some_tables
 from residua.bounds.quick import OPERATIONS, narrow, quick_bound, root_of_some_cells, together
 from residua.bounds.singular import invariant_root, svd_of_root
 from residua.linalg.matrices import join
@@ -205,7 +205,7 @@ def _at(work: Workload, change: Change, operations: float, pairs: float) -> floa
 
 def _of_all_cells(work: Workload, change: Change) -> float:
     """The better of equal and product weights, but for the attribute whose weights are given."""
-    rows, asked, found = joint_rows(work), Asked(work), 0.0
+    rows, asked, found = joint_rows(work), AttributeQueries(work), 0.0
     place = None if change.attribute is None else work.attributes.index(change.attribute)
     tried = [_even(work.schema.sizes)] if change.apart else [_even(work.schema.sizes), asked.weights]
     for weights in ([own(at) for at in work.attributes] for own in tried):
@@ -240,7 +240,9 @@ def _of_many_cells(work: Workload, change: Change, operations: float, pairs: flo
     parts, weights, found = tuple(narrow(work)), _even(work.schema.sizes), 0.0
     if parts:
         kept = Workload(work.schema, parts)
-        asked = Asked(kept, {} if change.weights is None else {len(change.weights): change.weights})
+        asked = AttributeQueries(
+            kept, {} if change.weights is None else {len(change.weights): change.weights}
+        )
         root, weights = math.sqrt(together(kept, asked, operations, pairs)), asked.weights
         found = root - _taken_off(kept.groups(), change, asked)
     for table in {tuple(table.families): table for table in some_tables(work)}.values():
@@ -261,7 +263,7 @@ def _without(work: Workload, change: Change, operations: float, pairs: float) ->
     return _at(Workload(work.schema, parts), alike, operations, pairs) if parts else 0.0
 
 
-def _taken_off(tables: Iterable[Table], change: Change, asked: Asked) -> float:
+def _taken_off(tables: Iterable[Table], change: Change, asked: AttributeQueries) -> float:
     """At most what shares below 1 of the total, and of one attribute alone, take off a sum of roots."""
     known: dict[Factor, tuple[float, float]] = {}
     total = alone = 0.0
@@ -280,7 +282,7 @@ def _taken_off(tables: Iterable[Table], change: Change, asked: Asked) -> float:
     return (taken + (1 - math.sqrt(change.alone)) * math.sqrt(rank * alone)) * (1 + ROUNDING)
 
 
-def _squares(factor: Factor, attribute: int | None, asked: Asked) -> tuple[float, float]:
+def _squares(factor: Factor, attribute: int | None, asked: AttributeQueries) -> tuple[float, float]:
     """Sums of squares over a factor's queries: of means of all cells, and of what one attribute adds to them.
 
     Of the root of the weighted gram, which has the same sums.

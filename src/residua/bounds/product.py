@@ -10,7 +10,7 @@ import numpy as np
 
 from residua._arrays import Array, Subsets
 from residua._limits import ALL_PAIRS_WORK, PAIR_SHARED, PAIR_WORK, WIDE_WORK
-from residua.bounds.alone import Asked
+from residua.bounds.alone import AttributeQueries
 from residua.bounds.leaves import (
     EXCESS,
     Axis,
@@ -198,7 +198,7 @@ def _searched(work: Workload, near: Mapping[int, Array], gain: float = LEAST_GAI
     found = (search.value * (1 - ROUNDING)) ** 2
     if wide:
         with suppress(Infeasible):
-            found = max(found, wide_dual(work, Asked(work), WIDE_WORK))
+            found = max(found, wide_dual(work, AttributeQueries(work), WIDE_WORK))
     return found
 
 

@@ -16,7 +16,7 @@ from residua._limits import (
     QUICK_SHARED,
     WIDEST,
 )
-from residua.bounds.alone import Asked, product_weights, some_tables
+from residua.bounds.alone import AttributeQueries, product_weights, some_tables
 from residua.bounds.pairs import ways_of
 from residua.bounds.product import product_dual_at
 from residua.bounds.singular import svd_of_gram, svd_of_root, svd_or_nothing
@@ -61,10 +61,10 @@ def quick_bound(
     if not parts:
         return single
     kept = Workload(work.schema, parts)
-    return max(single, together(kept, Asked(kept), operations, pairs))
+    return max(single, together(kept, AttributeQueries(kept), operations, pairs))
 
 
-def together(work: Workload, asked: Asked, operations: float, pairs: float) -> float:
+def together(work: Workload, asked: AttributeQueries, operations: float, pairs: float) -> float:
     """A bound at product weights for tables that are `narrow`; 0 where none is to be had."""
     parts, found = work.parts, 0.0
     families = [queries for part in parts for queries in part.families]

@@ -10,7 +10,7 @@ import numpy as np
 
 from residua._arrays import Array, Integers
 from residua._limits import WIDE_SUBSETS, WIDE_WAYS
-from residua.bounds.alone import Asked
+from residua.bounds.alone import AttributeQueries
 from residua.bounds.frames import Frame, Kept, few, joint_kept
 from residua.bounds.leaves import EXCESS, Nodes, inverse_trace
 from residua.errors import Infeasible
@@ -30,7 +30,7 @@ LOSSES = tuple(0.2 * 0.85**at for at in range(60))  # of one attribute that are 
 ROUNDING = 1e-9  # relative; more than rounding adds to sums of positive numbers
 
 
-def wide_dual(work: Workload, asked: Asked, operations: float) -> float:
+def wide_dual(work: Workload, asked: AttributeQueries, operations: float) -> float:
     """A lower bound at product weights that takes about so many operations (claim B-011).
 
     Infeasible where the tables have too many subsets of attributes.
@@ -46,7 +46,7 @@ def wide_dual(work: Workload, asked: Asked, operations: float) -> float:
     return (total * (1 - ROUNDING)) ** 2
 
 
-def _frames(orbits: Integers, asked: Asked) -> dict[int, Frame]:
+def _frames(orbits: Integers, asked: AttributeQueries) -> dict[int, Frame]:
     """The coordinates of each attribute; those that may change places share them."""
     shared: dict[int, Frame] = {}
     for at in np.flatnonzero(orbits >= 0).tolist():

@@ -8,7 +8,7 @@ import numpy as np
 
 from residua._arrays import Array, Integers
 from residua._limits import NOISE_LEVELS
-from residua.answering.asked_places import Asked
+from residua.answering.asked_places import PlaceQueries
 from residua.answering.blocks import Layer, Shape, rows_over
 from residua.kernel.measurement import column_costs
 from residua.linalg.classes import Classes, JointClasses
@@ -28,7 +28,7 @@ class Placed:
 
     place: int
     nest: Nest
-    tables: tuple[tuple[Table, Asked], ...]  # without their places
+    tables: tuple[tuple[Table, PlaceQueries], ...]  # without their places
 
     @classmethod
     def of(cls, work: Workload) -> "Placed | None":
@@ -49,8 +49,8 @@ class Placed:
         for group in work.groups():
             mine = [factor for factor in group.factors if place in factor.attributes]
             others = tuple(factor for factor in group.factors if place not in factor.attributes)
-            asked = Asked.of(every, mine[0].queries) if mine and len(mine[0].attributes) == 1 else None
-            asked = Asked.of(every, None) if not mine else asked
+            asked = PlaceQueries.of(every, mine[0].queries) if mine and len(mine[0].attributes) == 1 else None
+            asked = PlaceQueries.of(every, None) if not mine else asked
             tied = any(isinstance(factor.queries, Combined) for factor in others)
             if asked is None or not asked.of_nodes or tied:
                 return None

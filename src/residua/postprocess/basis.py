@@ -4,7 +4,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from residua.answering.protocol import Asked
+from residua.answering.protocol import TableParts
 from residua.errors import WorkloadError
 from residua.plans import Plan
 from residua.schema import Schema
@@ -36,7 +36,7 @@ class Basis:
         """The schema as the blocks see it."""
         return self.plan.strategy.domains[0].view.schema(self.plan.schema)
 
-    def asked(self, group: Table) -> Asked:
+    def asked(self, group: Table) -> TableParts:
         """A table as the blocks see it; refused where they do not answer it."""
         with self.plan.naming():
             found = self.plan.strategy.answerer.asked(group)

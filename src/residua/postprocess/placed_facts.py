@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from residua._arrays import Array, Flags, Integers, Subset, settle
-from residua.answering.asked_places import Asked, without_place
+from residua.answering.asked_places import PlaceQueries, without_place
 from residua.answering.given import AGREEMENT, Given, KnownPlaces, given_places
 from residua.answering.places import Places
 from residua.answering.protocol import Answerer
@@ -82,7 +82,7 @@ def every_level(schema: Schema, place: int) -> Nest:
 def _known(nest: Nest, place: int, group: Table, values: Array) -> Iterator[KnownPlaces]:
     """What a known table says of the nodes that it asks for."""
     number, queries, rest = without_place(place, group)
-    asked = Asked.of(nest, queries)
+    asked = PlaceQueries.of(nest, queries)
     if not asked.of_nodes:
         raise WorkloadError(f"table {group.name!r} asks for sets of places; give known totals of places")
     sizes = [factor.queries.count for factor in rest.factors]

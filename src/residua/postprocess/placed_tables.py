@@ -8,7 +8,7 @@ import numpy as np
 
 from residua._arrays import Array, Flags, Subset
 from residua._limits import TREE_CELLS
-from residua.answering.asked_places import Asked, without_place
+from residua.answering.asked_places import PlaceQueries, without_place
 from residua.answering.given import KnownPlaces
 from residua.answering.protocol import apply_queries
 from residua.errors import DataError, Infeasible, WorkloadError
@@ -49,7 +49,7 @@ class Layout:
         last = 0
         for group in work.groups():
             _, queries, rest = without_place(place, group)
-            asked = Asked.of(nest, queries)
+            asked = PlaceQueries.of(nest, queries)
             depth = int(asked.depths.max()) if asked.of_nodes else nest.tree.depth
             last = max(last, depth)
             depths |= {at: max(depths.get(at, 0), depth) for at in rest.attributes}
@@ -169,7 +169,7 @@ class PlacedTables:
     def answers(self, group: Table) -> Array:
         """Answers of one table, shape (count,)."""
         number, queries, rest = without_place(self.layout.place, group)
-        asked, nest = Asked.of(self.layout.nest, queries), self.layout.nest
+        asked, nest = PlaceQueries.of(self.layout.nest, queries), self.layout.nest
         sizes = [factor.queries.count for factor in rest.factors]
         found = np.empty((asked.count, *sizes))
         if asked.of_nodes:

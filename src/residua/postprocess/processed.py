@@ -16,7 +16,7 @@ from residua._arrays import Array
 from residua._files import Target
 from residua._limits import MOST_ANSWERS, SIMULATED_CELLS
 from residua.answering.blocks import Measured
-from residua.answering.protocol import Asked, Estimates, Estimator
+from residua.answering.protocol import Estimates, Estimator, TableParts
 from residua.answers import Answers, Cells
 from residua.errors import DataError, Infeasible, NotInSpan, WorkloadError
 from residua.plans import Plan
@@ -173,7 +173,7 @@ class Processed:
         squares = sum((answers_from(tables, asked) - values) ** 2 for tables in self._simulations)
         return values, np.asarray(np.sqrt(squares / self.replicates))
 
-    def _asked(self, group: Table) -> Asked:
+    def _asked(self, group: Table) -> TableParts:
         """A table over the cells of the basis, refused where post-processing does not support it."""
         if not group.listable:
             raise WorkloadError(f"table {group.name!r} has {spelled(group.count)} queries, too many to list")
@@ -206,7 +206,7 @@ class Processed:
         return f"{mark}Processed({self.kind}, biased, {many} of release {self.release_hash[:12]})"
 
 
-def answers_from(tables: Tables, asked: Asked) -> Array:
+def answers_from(tables: Tables, asked: TableParts) -> Array:
     """Answers of one table, shape (count,), from a marginal that covers its attributes."""
     return asked.added_up(lambda _, group: tables.answers(group))
 

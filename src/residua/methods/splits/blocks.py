@@ -18,7 +18,7 @@ from residua._limits import (
     SPLIT_WORK,
     STEP_WORK,
 )
-from residua.decompose import Asked, Attributes, Placed, common_pieces
+from residua.decompose import Attributes, BlockTerms, Placed, common_pieces
 from residua.linalg.matrices import join, spread, subsets_of
 from residua.methods.splits.free import FreeTables, Key, Use
 from residua.strategy.integers import independent_integers
@@ -136,7 +136,7 @@ def _filled(rows: Array, fill: float) -> Array:
     return np.asarray(np.linalg.qr(np.concatenate([rows, fill * np.eye(len(gram))]), mode="r"))
 
 
-def patterns(asked: Asked, sizes: Sequence[int], free: FreeTables | None) -> list[Pattern]:
+def patterns(asked: BlockTerms, sizes: Sequence[int], free: FreeTables | None) -> list[Pattern]:
     """The composite blocks by pattern."""
     found: dict[object, list[tuple[Attributes, list[tuple[int, Placed]]]]] = {}
     for attributes, terms in sorted(asked.composite.items()):

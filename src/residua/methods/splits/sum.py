@@ -14,7 +14,7 @@ import numpy as np
 
 from residua._arrays import Array
 from residua._limits import FILLED_WORK, HELD_WORK
-from residua.decompose import Asked, Attributes
+from residua.decompose import Attributes, BlockTerms
 from residua.linalg.matrices import VANISHING, Measure, project
 from residua.methods.splits.blocks import Pattern, patterns
 from residua.methods.splits.free import FreeTables, Key
@@ -58,7 +58,7 @@ class Majorant:
 class BlockSum:
     """F and its slopes for the terms of `asked`, with composite blocks where `free` tables have pieces."""
 
-    def __init__(self, asked: Asked, sizes: Sequence[int], free: FreeTables | None = None) -> None:
+    def __init__(self, asked: BlockTerms, sizes: Sequence[int], free: FreeTables | None = None) -> None:
         self.asked, self.free = asked, free
         self.roots = [source.root() for source in asked.sources]
         self.lengths = [np.linalg.norm(root, axis=1) for root in self.roots]

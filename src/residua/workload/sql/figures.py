@@ -158,7 +158,7 @@ def _below(figures: Sequence[Figure]) -> Figure:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Asked:
+class AskedTables:
     """The tables that statements have asked for so far, and how they are answered; equal ones once."""
 
     schema: Schema

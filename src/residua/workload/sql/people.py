@@ -19,7 +19,7 @@ from residua.workload.sql.cells import values_of
 from residua.workload.sql.comparing import Unfit, number_of
 from residua.workload.sql.conditions import constant, restrictions
 from residua.workload.sql.factors import Grouper, finest, pieces
-from residua.workload.sql.figures import Asked, Column, Crossing, Figure, Labels, joined
+from residua.workload.sql.figures import AskedTables, Column, Crossing, Figure, Labels, joined
 from residua.workload.sql.reading import bare, quoted, shown
 from residua.workload.sql.scopes import Scope
 from residua.workload.tables import Factor, Table, table_name
@@ -42,7 +42,7 @@ class People(Scope):
         members: Sequence[Factor],
         every: Sequence[Factor],
         where: exp.Expression | None,
-        asked: Asked,
+        asked: AskedTables,
         scalar: Callable[[exp.Expression], Figure],
     ) -> None:
         self.columns, self.source, self.grouper = grouper.columns, grouper.columns.source, grouper

@@ -15,7 +15,7 @@ from residua._arrays import Array, Indices
 from residua._text import hint, listing
 from residua.schema import Schema
 from residua.workload.sql.factors import Grouper
-from residua.workload.sql.figures import Asked, Column, Figure, Labels, stacked
+from residua.workload.sql.figures import AskedTables, Column, Figure, Labels, stacked
 from residua.workload.sql.people import People
 from residua.workload.sql.reading import (
     STATEMENTS,
@@ -82,9 +82,9 @@ def listed(tree: exp.Expression) -> bool:
 
 def answered(
     schema: Schema, source: Source, tree: exp.Expression, answers: Callable[[Workload], Array]
-) -> tuple[Relation, Asked]:
+) -> tuple[Relation, AskedTables]:
     """What a statement gives, and the tables that it was made of."""
-    asked = Asked(schema, answers)
+    asked = AskedTables(schema, answers)
     return Reader(schema, source, asked).query(tree, {}), asked
 
 
@@ -94,7 +94,7 @@ class Reader:
 
     schema: Schema
     source: Source
-    asked: Asked
+    asked: AskedTables
 
     def query(self, tree: exp.Expression, known: Mapping[str, Relation]) -> Relation:
         """The rows of a statement, which may name those of others."""
