@@ -10,7 +10,7 @@ from residua._arrays import AnyArray, Array, Arrays, Manifest
 from residua._limits import SEARCHED_TABLES
 from residua._manifests import entry, flag, listed, number, numbers, positive, text, whole
 from residua._text import columns, counted
-from residua.accuracy.targets import Target, TargetedWorkload, Targets, asked_of, normal_targets, ratios_of
+from residua.accuracy.targets import Target, TargetParts, Targets, asked_of, normal_targets, ratios_of
 from residua.errors import FileFormatError, WorkloadError
 from residua.methods.draft import Scope
 from residua.strategy.strategy import Strategy
@@ -383,7 +383,7 @@ def _rows(record: Manifest, key: str, names: Sequence[str]) -> list[Manifest]:
 
 
 def fitness_of(
-    asked: TargetedWorkload, strategy: Strategy, prices: tuple[Array, ...], cost: float, least: float
+    asked: TargetParts, strategy: Strategy, prices: tuple[Array, ...], cost: float, least: float
 ) -> Fitness:
     """How a strategy meets targets, from the prices that its method found."""
     lines: dict[str, MetTarget] = {}

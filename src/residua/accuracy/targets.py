@@ -179,7 +179,7 @@ def _numbers(given: Any, what: str) -> Array:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class TargetedWorkload:
+class TargetParts:
     """A workload cut so that each part has one target: the parts, what each allows, and who asked.
 
     `given` is what was asked for, every bare number as a variance. `keys` are names as the user gave them, or
@@ -202,7 +202,7 @@ class TargetedWorkload:
         )
 
 
-def asked_of(work: Workload, targets: Targets) -> TargetedWorkload:
+def asked_of(work: Workload, targets: Targets) -> TargetParts:
     """What targets ask of a workload; names that it lacks are refused."""
     given = normal_targets(targets)
     entries = list(_for_all(work, given) if isinstance(given, Target) else _named(work, given))
@@ -212,9 +212,7 @@ def asked_of(work: Workload, targets: Targets) -> TargetedWorkload:
     caps = tuple(_cap(part, target) for part, _, target in asked)
     parts, keys, chosen = zip(*asked, strict=True)
     free = tuple(part for part, _, target in entries if target is None)
-    return TargetedWorkload(
-        given, Workload(work.schema, tuple(parts)), caps, tuple(keys), tuple(chosen), free
-    )
+    return TargetParts(given, Workload(work.schema, tuple(parts)), caps, tuple(keys), tuple(chosen), free)
 
 
 def normal_targets(targets: Targets) -> Target | Mapping[str, Target]:
@@ -330,7 +328,7 @@ def weighted_caps(work: Workload) -> Caps:
     return tuple(map(cap, work.parts))
 
 
-def ratios_of(asked: TargetedWorkload, strategy: Strategy) -> list[float]:
+def ratios_of(asked: TargetParts, strategy: Strategy) -> list[float]:
     """For each part the largest ratio of a variance to what is allowed."""
     return [
         largest_ratio(strategy, part, cap) for part, cap in zip(asked.work.parts, asked.caps, strict=True)

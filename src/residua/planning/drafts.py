@@ -16,14 +16,7 @@ from numpy.typing import ArrayLike
 from residua._limits import COUNTED_CELLS
 from residua._text import short
 from residua.accuracy.figures import Figures, Fitness, Totals, certified, fitness_of, totals_of
-from residua.accuracy.targets import (
-    TargetedWorkload,
-    Targets,
-    asked_of,
-    largest_ratio,
-    ratios_of,
-    weighted_caps,
-)
+from residua.accuracy.targets import TargetParts, Targets, asked_of, largest_ratio, ratios_of, weighted_caps
 from residua.bounds import quick_bound
 from residua.errors import BudgetError, Infeasible, WorkloadError
 from residua.kernel.cost import refuse_dropped
@@ -375,7 +368,7 @@ def _refuse_extremes(own: float) -> None:
         )
 
 
-def _cheapest(request: Request, draft: Draft, own: float, asked: TargetedWorkload) -> tuple[Budget, Strategy]:
+def _cheapest(request: Request, draft: Draft, own: float, asked: TargetParts) -> tuple[Budget, Strategy]:
     """The least budget, to a few digits, at which what is released meets every target (claim G-001)."""
     allowed = Fraction(own)
     strategy = _rounded(request, draft, allowed)
