@@ -97,7 +97,6 @@ DENSE_NUMBERS = 20_000_000  # up to which a full matrix is held: 160 MB
 EXCHANGED_PAIRS = 20_000  # of terms whose exchange is tried
 FILLED_WORK = 1e7  # rank^2 * cells of a filled block from which a coarse gap must do
 HELD_WORK = 2e7  # rank^2 * cells of a piece on several attributes from which its shape is held
-HEAVY_WORK = 5e7  # of one step of free splits from which there are fewer
 BOUND_CELLS = 2_000  # joint cells up to which the singular value bound takes seconds
 SPLIT_CELLS = 700  # of a block of several products that is solved at every step
 SPLIT_WORK = 4e8  # sum of cells^3 of all such blocks

@@ -2,7 +2,7 @@
 
 A query may be split in many ways into pieces on subsets of its attributes, not only by uniform centring.
 With T the square root of a block's optimum, the total variance is `(sum over blocks of T)^2`; here the splits
-are chosen to make the sum least, by quasi-Newton steps with exact slopes (from where, says claim C-006).
+are chosen to make the sum least, by quasi-Newton steps (from where, say claims C-006 and Q-009).
 Tables of one-attribute families are centred by one weight vector per attribute (claims C-001 to C-004),
 rounded to small whole numbers so that the plan can be measured in integers; tables with joint families are
 split freely (`methods.splits`). The best of all that was found is taken, uniform centring included.
@@ -11,12 +11,11 @@ split freely (`methods.splits`). The best of all that was found is taken, unifor
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 
 import numpy as np
 
 from residua._arrays import Array, Integers
-from residua._limits import BLOCK_RANK, BOUND_CELLS, CELL_CLASSES, HEAVY_WORK, UNION_WORK
+from residua._limits import BLOCK_RANK, BOUND_CELLS, CELL_CLASSES, UNION_WORK
 from residua.answering.blocks import Layer, Shape
 from residua.bounds import product_dual_or_nothing, svd_or_nothing
 from residua.bounds.product import product_dual_near
@@ -29,7 +28,7 @@ from residua.methods.draft import Draft, Progress
 from residua.methods.effort import DECOMPOSED, Account
 from residua.methods.splits.blocks import Division, divide, family_of, is_joint
 from residua.methods.splits.free import FreeTables
-from residua.methods.splits.reweighting import ENOUGH, approached, polished, reweighted
+from residua.methods.splits.reweighting import ENOUGH, LAST_FILLS, approached, polished, reweighted
 from residua.methods.splits.sum import BlockSum
 from residua.solve.cells import solve_cells
 from residua.solve.newton import quasi_newton
@@ -82,8 +81,8 @@ def centred(
     uniform = total.at({})[0] ** 2
     # Where tables ask little of their cells the sum has edges, on which a search is begun again.
     again = AGAIN if total.work <= LIGHT else 1
-    found = least(total, roles, sizes, (0.0,) * again, OUTER_STEPS, progress, account)
-    tried = [found.weights]
+    found = least(total, roles, sizes, again, progress, account)
+    tried = [found]
     if any(pattern.large for pattern in total.patterns):  # whose values the search only guessed
         tried.append(total.own_weights(total.complete_roles()))
     fine = total.complete_roles(FEW_CELLS)
@@ -94,7 +93,7 @@ def centred(
     if draft.value is not None and draft.value > uniform * (1 + tolerance):
         other = solve_blocks(decompose(work), sizes, solver, tolerance, progress)
         draft = min(draft, other, key=lambda draft: draft.value or math.inf)
-    return replace(draft, uniform_total=max(uniform, draft.value or 0.0) if found.weights else draft.value)
+    return replace(draft, uniform_total=max(uniform, draft.value or 0.0) if found else draft.value)
 
 
 def largest_rank(account: Account) -> int:
@@ -110,8 +109,8 @@ def roles_in(work: Workload, *, by_weight: bool) -> list[int]:
 LEAST_GAIN = 2e-6  # relative; a step that gains less is the last
 LEAST_MOVE = 1e-8  # the same for moves, whose steps gain little for long
 FIRST_STEP = 0.03  # relative to the length of uniform weights
-
-
+TURN_STEPS, TURN_GAIN = 15, 1e-7  # of weights in their turn
+TURN_FILL = 0.003  # of a typical query, in every direction of blocks that moves touch meanwhile
 FINISHED_SHARE = 0.25  # of the work allowed, for the optimum of one block
 SEARCHED = 0.5  # of the work that is left, for a search
 FINISHED = 10.0  # times what splits took so far: to finish, they take about so much
@@ -134,56 +133,78 @@ def least(
     total: BlockSum,
     roles: Sequence[int],
     sizes: Sequence[int],
-    fills: Sequence[float],
-    steps: int,
+    again: int,
+    progress: Progress | None,
+    account: Account,
+) -> Mapping[int, Array]:
+    """The best weights found within the account, by so many searches, each from where the last one ended."""
+    weights = _weights_of(total, roles, sizes)
+    if not weights.count:
+        return {}
+    x, allowed = weights.vector(total.own_weights(total.complete_roles())), SEARCHED * account.left
+    for _ in range(again):
+        least_gain = LEAST_MOVE if again > 1 else LEAST_GAIN
+        x = _weighed(total, weights, x, None, OUTER_STEPS, least_gain, allowed, progress, account)
+    account.spent += total.work
+    return weights.read(x)
+
+
+def least_by_turns(
+    total: BlockSum,
+    free: FreeTables,
+    roles: Sequence[int],
+    sizes: Sequence[int],
     progress: Progress | None,
     account: Account,
 ) -> Search:
-    """The best weights and moves found within the account, with less and less filling."""
+    """The best weights and moves found within the account, the ones searched for while the others rest."""
+    weights, allowed = _weights_of(total, roles, sizes), SEARCHED * account.left
+    x = weights.vector(total.own_weights(total.complete_roles()))
+    moved, _ = approached(total, free, weights.read(x), progress)
+    moved, _ = reweighted(total, free, weights.read(x), moved, allowed, progress)
+    for fills in (LAST_FILLS[:3], LAST_FILLS[3:]):
+        x = _weighed(total, weights, x, moved, TURN_STEPS, TURN_GAIN, allowed, progress, account)
+        moved = polished(total, free, weights.read(x), moved, allowed, progress, fills)
+    account.spent += total.work
+    return Search(weights.read(x), moved)
 
-    weights = CellWeights({number: sizes[list(roles).index(number)] for number in weighted_roles(total)})
-    moves = 0 if total.free is None else len(total.free.start())
-    if not weights.count + moves:
-        return Search({}, None)
 
-    def read(x: Array) -> Search:
-        return Search(
-            weights.read(x[: weights.count]), x[weights.count :] if total.free is not None else None
-        )
+def _weights_of(total: BlockSum, roles: Sequence[int], sizes: Sequence[int]) -> CellWeights:
+    return CellWeights({number: sizes[list(roles).index(number)] for number in weighted_roles(total)})
 
-    evaluations, reached, allowed = 0, (math.inf, np.zeros(0)), SEARCHED * account.left
 
-    def value(x: Array, fill: float) -> tuple[float, Array]:
+def _weighed(
+    total: BlockSum,
+    weights: CellWeights,
+    x: Array,
+    moved: Array | None,
+    steps: int,
+    least_gain: float,
+    allowed: float,
+    progress: Progress | None,
+    account: Account,
+) -> Array:
+    """The best weights found from these on, for these moves, as one vector."""
+    # A first step has length one; all weights of a role together are hardly longer than their mean.
+    unit, fill = weights.lengths * FIRST_STEP, 0.0 if moved is None else TURN_FILL
+    evaluations, reached = 0, (math.inf, x / unit)
+
+    def value(y: Array) -> tuple[float, Array]:
         nonlocal evaluations, reached
         if evaluations and total.work > allowed:
             raise _Enough
         evaluations += 1
         if progress is not None:
-            progress("choosing splits", min(1.0, evaluations / (steps * len(fills))))
-        at = read(x * unit)
-        found, by_role, by_move = total.at(at.weights, at.moved, fill)
-        reached = min(reached, (found, x.copy()), key=lambda each: each[0])
-        return found, np.concatenate([weights.vector(by_role), by_move]) * unit
+            progress("choosing splits", min(1.0, evaluations / steps))
+        found, by_role, _ = total.at(weights.read(y * unit), moved, fill)
+        reached = min(reached, (found, y.copy()), key=lambda each: each[0])
+        return found, weights.vector(by_role) * unit
 
-    x = np.zeros(weights.count + moves)
-    x[: weights.count] = weights.vector(total.own_weights(total.complete_roles()))
-    # A first step has length one; all weights of a role together are hardly longer than their mean.
-    unit = np.concatenate([weights.lengths * FIRST_STEP, np.ones(moves)])
-    if total.free is not None:
-        start = weights.read(x[: weights.count])
-        first, _ = approached(total, total.free, start, progress)
-        x[weights.count :], _ = reweighted(total, total.free, start, first, allowed, progress)
-    x /= unit
-    for fill in fills:
-        reached = (math.inf, x)  # other fillings have other values
-        try:
-            least_gain = LEAST_MOVE if moves or len(fills) > 1 else LEAST_GAIN
-            quasi_newton(partial(value, fill=fill), x, maxiter=steps, maxfun=steps, ftol=least_gain)
-        except _Enough:
-            account.leave(FURTHER)
-        x = reached[1]
-    account.spent += total.work
-    return read(x * unit)
+    try:
+        quasi_newton(value, x / unit, maxiter=steps, maxfun=steps, ftol=least_gain)
+    except _Enough:
+        account.leave(FURTHER)
+    return reached[1] * unit
 
 
 def weighted_roles(total: BlockSum) -> list[int]:
@@ -198,12 +219,9 @@ def weighted_roles(total: BlockSum) -> list[int]:
     )
 
 
-FILLS = (0.03, 0.003, 0.0003)  # of a typical query, in every direction: less and less
 LAST_FILL = 3e-5  # of the plan itself: what keeps every direction measurable
 SMALL_BLOCK = 20_000  # entries of the rows of a block that is solved in milliseconds
 LARGE_GAP = 1e-3  # to which others are
-STEPS = 60  # with each filling
-HEAVY_STEPS = 30
 CLOSE = 2e-3  # gap to all mechanisms at which no further split is looked for: a thousandth of the errors
 LEAST_BOUND, GAP_SHARE = 1e-6, 1e-3  # gains of the last step to a bound: relative, and of the gap
 HOPEFUL = 0.15  # the same for a sum with much filling, of which less may be as close as that
@@ -231,8 +249,7 @@ def split(
 
     lower = 0.0
     if weighted_roles(total):
-        fills, steps = (FILLS[1:], HEAVY_STEPS) if division.work > HEAVY_WORK else (FILLS, STEPS)
-        draft = make(least(total, own, work.schema.sizes, fills, steps, progress, account))
+        draft = make(least_by_turns(total, free, own, work.schema.sizes, progress, account))
     else:
         moved, filled = approached(total, free, {}, progress)
         if not account.thorough:

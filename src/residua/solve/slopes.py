@@ -17,7 +17,7 @@ from residua.solve.cells import solve_cells
 from residua.solve.newton import longest_step
 
 FAINT = 1e-13  # of the largest square: what rounding leaves of zero
-STEPS = 12  # at most; a search over splits comes back to the same block
+STEPS = 50  # at most; short of them the bound is far below the optimum after a long step, and misleads
 SMALL = 2e6  # rank^2 * cells up to which the optimum itself takes milliseconds
 FLOPS = 12.0  # of one step, in units of the size cubed: a product, and a decomposition
 

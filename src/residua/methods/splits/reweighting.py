@@ -5,7 +5,7 @@ blocks are solved anew. Much filling at first keeps every direction open, so a f
 What is left is found by quasi-Newton steps in the same measure of length (claim Q-010).
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
@@ -91,12 +91,13 @@ def polished(
     moves: Array,
     allowed: float,
     progress: Progress | None,
+    fills: Sequence[float] = LAST_FILLS,
 ) -> Array:
     """Moves from these on that make the sum least, within so much work."""
     memory: Memory = []
-    for at, fill in enumerate(LAST_FILLS):
+    for at, fill in enumerate(fills):
         if progress is not None:
-            progress("choosing splits", at / len(LAST_FILLS))
+            progress("choosing splits", at / len(fills))
 
         def look(point: Array, fill: float = fill) -> Majorant | None:
             return None if total.work > allowed else total.majorant(free, weights, point, fill, settled)
