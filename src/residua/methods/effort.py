@@ -27,6 +27,7 @@ from residua.errors import WorkloadError
 EFFORTS: Mapping[str, float] = {"quick": 3e10, "normal": 4e11, "thorough": 4e13}
 """About one second, ten seconds and a quarter of an hour on one core."""
 
+CLOSE = 2e-3  # gap to all mechanisms at which blocks are left as they are: a thousandth of the errors
 BOUND_SHARE = 0.05  # of the work allowed, for the bound on all mechanisms
 DECOMPOSED = 12.0  # operations of one evaluation of a solver, in units of rank^2 * cells
 Result = TypeVar("Result")

@@ -23,7 +23,6 @@ from residua.workload import Factor, Table, Workload
 
 COARSE_GAP = 2e-3  # that heavy matrices are solved to: what is left is half of it, and half of that in errors
 HEAVY = 1e11  # operations
-CLOSE = 2e-3  # gap to all mechanisms at which blocks are left as they are
 
 
 def partly(

@@ -22,13 +22,13 @@ from residua.methods.blocks import Fourier, Given, querysmasher, solve_blocks, w
 from residua.methods.brief import brief
 from residua.methods.dense import dense, dense_targets, dense_work, quick_for_targets
 from residua.methods.draft import Caps, Draft, Method, Progress, Way, best_of
-from residua.methods.effort import Account
+from residua.methods.effort import CLOSE, Account
 from residua.methods.hdmm.demand import lower_bound
 from residua.methods.hdmm.kron import joint, kron, nested, union
 from residua.methods.hdmm.marginals import marginals
 from residua.methods.hdmm.p_identity import Found
 from residua.methods.laplace_places import laplace_places
-from residua.methods.partly import CLOSE, partly
+from residua.methods.partly import partly
 from residua.methods.places import places, places_targets
 from residua.methods.scales.loss import block_loss
 from residua.methods.scales.loss_rounds import by_rounds

@@ -25,7 +25,7 @@ from residua.methods.blocks import Optimal, querysmasher, solve_blocks
 from residua.methods.centring import CellWeights, in_whole_numbers, on_attributes
 from residua.methods.dense import EVALUATIONS, dense, dense_work
 from residua.methods.draft import Draft, Progress
-from residua.methods.effort import DECOMPOSED, Account
+from residua.methods.effort import CLOSE, DECOMPOSED, Account
 from residua.methods.splits.blocks import Division, divide, family_of, is_joint
 from residua.methods.splits.free import FreeTables
 from residua.methods.splits.reweighting import ENOUGH, LAST_FILLS, approached, polished, reweighted
@@ -60,7 +60,7 @@ def smasher(
     free = split(work, own, tolerance, progress, account) if joint else None
     if free is None:
         return centred(work, own, tolerance, progress, account)
-    if not account.thorough and (free.value or math.inf) <= free.lower_bound * (1 + CLOSE):
+    if not account.thorough and _is_close(free, free.lower_bound):
         return free  # and no uniform centring is much better
     uniform = querysmasher(work, tolerance, progress)
     best = min(free, uniform, key=lambda draft: draft.value or math.inf)
@@ -107,7 +107,7 @@ def roles_in(work: Workload, *, by_weight: bool) -> list[int]:
 
 
 LEAST_GAIN = 2e-6  # relative; a step that gains less is the last
-LEAST_MOVE = 1e-8  # the same for moves, whose steps gain little for long
+LEAST_AGAIN = 1e-8  # the same where a search is begun again, whose steps gain little for long
 FIRST_STEP = 0.03  # relative to the length of uniform weights
 TURN_STEPS, TURN_GAIN = 15, 1e-7  # of weights in their turn
 TURN_FILL = 0.003  # of a typical query, in every direction of blocks that moves touch meanwhile
@@ -143,7 +143,7 @@ def least(
         return {}
     x, allowed = weights.vector(total.own_weights(total.complete_roles())), SEARCHED * account.left
     for _ in range(again):
-        least_gain = LEAST_MOVE if again > 1 else LEAST_GAIN
+        least_gain = LEAST_AGAIN if again > 1 else LEAST_GAIN
         x = _weighed(total, weights, x, None, OUTER_STEPS, least_gain, allowed, progress, account)
     account.spent += total.work
     return weights.read(x)
@@ -165,8 +165,15 @@ def least_by_turns(
     for fills in (LAST_FILLS[:3], LAST_FILLS[3:]):
         x = _weighed(total, weights, x, moved, TURN_STEPS, TURN_GAIN, allowed, progress, account)
         moved = polished(total, free, weights.read(x), moved, allowed, progress, fills)
-    account.spent += total.work
+    _settle_account(total, allowed, account)
     return Search(weights.read(x), moved)
+
+
+def _settle_account(total: BlockSum, allowed: float, account: Account) -> None:
+    """Note what a search took, and whether it ended for want of work."""
+    account.spent += total.work
+    if total.work > allowed:
+        account.leave(FURTHER)
 
 
 def _weights_of(total: BlockSum, roles: Sequence[int], sizes: Sequence[int]) -> CellWeights:
@@ -196,7 +203,7 @@ def _weighed(
         evaluations += 1
         if progress is not None:
             progress("choosing splits", min(1.0, evaluations / steps))
-        found, by_role, _ = total.at(weights.read(y * unit), moved, fill)
+        found, by_role = total.at(weights.read(y * unit), moved, fill)
         reached = min(reached, (found, y.copy()), key=lambda each: each[0])
         return found, weights.vector(by_role) * unit
 
@@ -222,7 +229,6 @@ def weighted_roles(total: BlockSum) -> list[int]:
 LAST_FILL = 3e-5  # of the plan itself: what keeps every direction measurable
 SMALL_BLOCK = 20_000  # entries of the rows of a block that is solved in milliseconds
 LARGE_GAP = 1e-3  # to which others are
-CLOSE = 2e-3  # gap to all mechanisms at which no further split is looked for: a thousandth of the errors
 LEAST_BOUND, GAP_SHARE = 1e-6, 1e-3  # gains of the last step to a bound: relative, and of the gap
 HOPEFUL = 0.15  # the same for a sum with much filling, of which less may be as close as that
 
@@ -291,7 +297,7 @@ def _by_moves(
     elif worthwhile and account.affords(FINISHED * total.work, FURTHER):
         moved = polished(total, free, {}, moved, allowed, progress)
         draft = min(draft, make(Search({}, moved)), key=lambda draft: draft.value or math.inf)
-    account.spent += total.work
+    _settle_account(total, allowed, account)
     return draft
 
 

@@ -227,13 +227,12 @@ Part = Table | TableRun
 class Division:
     """Tables that are split freely, and the parts of the workload that are centred.
 
-    With `beyond`, pieces may also sit on blocks of other tables. `work` is that of one step of the search.
+    With `beyond`, pieces may also sit on blocks of other tables.
     """
 
     free: tuple[Table, ...]
     centred: tuple[Part, ...]
     beyond: bool
-    work: float
 
 
 def divide(work: Workload) -> Division:
@@ -250,7 +249,7 @@ def divide(work: Workload) -> Division:
         own = [group for number, group in listed if number == at]
         rest = [group for group in own if id(group) not in taken]
         parts += [part] if len(rest) == len(own) else rest
-    return Division(tuple(chosen), tuple(parts), beyond, _work(chosen, widest))
+    return Division(tuple(chosen), tuple(parts), beyond)
 
 
 def is_joint(part: Part) -> bool:

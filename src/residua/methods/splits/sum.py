@@ -69,16 +69,15 @@ class BlockSum:
 
     def at(
         self, weights: Mapping[int, Array], moved: Array | None = None, fill: float = 0.0
-    ) -> tuple[float, dict[int, Array], Array]:
-        """F, its slope in the weights of each role, and its slope in the moves.
+    ) -> tuple[float, dict[int, Array]]:
+        """F, and its slope in the weights of each role.
 
         `weights` has those of some roles of attributes, the others are uniform; `fill` is the relative size
         of what is added to every direction of a block that free tables touch, which makes F smooth (Q-005).
         """
         point = _Point(self, weights, moved, fill)
         total = point.total()
-        by_move = np.zeros(0) if self.free is None else self.free.slopes(point.by_piece)
-        return total, point.by_weight(weights), by_move
+        return total, point.by_weight(weights)
 
     def majorant(
         self,
