@@ -33,9 +33,9 @@ class Explicit(Queries):
     `labels` word the queries, `family` all of them, `adds` what each adds up; none enters equality.
     """
 
-    shape: tuple[int, ...]
+    sizes: tuple[int, ...] = field()
     values: Array  # (count, cells)
-    row_weights: Array | None = None  # (count,)
+    weights: Array | None = None  # (count,)
     labels: Labels = None
     family: str | None = None
     adds: Labels = None
@@ -46,28 +46,24 @@ class Explicit(Queries):
 
     def __post_init__(self) -> None:
         values = np.array(self.values, dtype=np.float64, order="C") + 0.0  # -0.0 and 0.0 are one number
-        _refuse_bad_rows(values, self.shape)
-        weights = None if self.row_weights is None else _checked_weights(self.row_weights, len(values))
+        _refuse_bad_rows(values, self.sizes)
+        weights = None if self.weights is None else _checked_weights(self.weights, len(values))
         for words in (self.labels, self.adds):
             if words is not None and len(words) != len(values):
                 raise WorkloadError(f"{len(values)} queries have {len(words)} labels")
         digest = hashlib.sha256(values.tobytes())
         if weights is not None:
             digest.update(weights.tobytes())
-        settle(self, values=values, row_weights=weights, _digest=digest.digest())
+        settle(self, values=values, weights=weights, _digest=digest.digest())
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Explicit):
             return NotImplemented
         same_weights = (self.weights is None) == (other.weights is None)
-        return self.shape == other.shape and same_weights and self._digest == other._digest
+        return self.sizes == other.sizes and same_weights and self._digest == other._digest
 
     def __hash__(self) -> int:
-        return hash((self.shape, self._digest))
-
-    @property
-    def sizes(self) -> tuple[int, ...]:
-        return self.shape
+        return hash((self.sizes, self._digest))
 
     @property
     def count(self) -> int:
@@ -76,10 +72,6 @@ class Explicit(Queries):
     @property
     def title(self) -> str:
         return self.kind if self.family is None else self.family
-
-    @property
-    def weights(self) -> Array | None:
-        return self.row_weights
 
     def by_adds(self) -> "Mapping[str, Explicit]":
         if self.adds is None or len(set(self.adds)) == 1:
@@ -95,7 +87,7 @@ class Explicit(Queries):
             None if own is None else tuple(own[at] for at in rows.tolist())
             for own in (self.labels, self.adds)
         )
-        return Explicit(self.shape, self.values[rows], weights, labels, self.family, adds)
+        return Explicit(self.sizes, self.values[rows], weights, labels, self.family, adds)
 
     def matrix(self) -> Array:
         """The rows as they are held, read-only."""
@@ -126,7 +118,7 @@ class Explicit(Queries):
 
     def to_manifest(self, arrays: dict[str, AnyArray]) -> dict[str, Any]:
         weights, matrix = storable(self.weights, arrays), storable(self.values, arrays)
-        manifest = {"kind": self.kind, "sizes": list(self.shape), "matrix": matrix, "weights": weights}
+        manifest = {"kind": self.kind, "sizes": list(self.sizes), "matrix": matrix, "weights": weights}
         if self.family is not None:
             manifest["family"] = self.family
         words = {"labels": self.labels, "adds": self.adds}
@@ -152,6 +144,7 @@ class Sets(Queries):
     labels: Labels = None
 
     kind = "sets"
+    title = "buckets"
     saved = ("members", "labels")
 
     def __post_init__(self) -> None:
@@ -175,10 +168,6 @@ class Sets(Queries):
     @property
     def count(self) -> int:
         return len(self.members)
-
-    @property
-    def title(self) -> str:
-        return "buckets"
 
     def matrix(self) -> Array:
         return self.members.astype(np.float64)
@@ -206,6 +195,7 @@ class Combined(Queries):
     coarse: Explicit
 
     kind = "combined"
+    title = "condition"
 
     def __post_init__(self) -> None:
         if self.coarse.sizes != tuple(own.count for own in self.partitions):
@@ -234,10 +224,6 @@ class Combined(Queries):
     @property
     def count(self) -> int:
         return self.coarse.count
-
-    @property
-    def title(self) -> str:
-        return "condition"
 
     @property
     def weights(self) -> Array | None:

@@ -279,10 +279,7 @@ class Total(SizedQueries):
     __slots__ = ()
     kind = "total"
     invariant = circulant = True
-
-    @property
-    def count(self) -> int:
-        return 1
+    count = 1
 
     def gram(self, *, weighted: bool = True) -> Array:
         return np.ones((self.size, self.size))

@@ -29,7 +29,7 @@ def _unweighted(part: Table | TableRun) -> Table | TableRun:
     if not isinstance(part, Table) or all(factor.queries.weights is None for factor in part.factors):
         return part
     factors = tuple(
-        Factor(factor.attributes, replace(factor.queries, row_weights=None))
+        Factor(factor.attributes, replace(factor.queries, weights=None))
         if isinstance(factor.queries, Explicit)
         else factor
         for factor in part.factors
