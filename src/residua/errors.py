@@ -104,6 +104,17 @@ def needing(extra: str, what: str) -> Iterator[None]:
         ) from error
 
 
+@contextlib.contextmanager
+def retold(
+    caught: type[Exception] | tuple[type[Exception], ...], raised: type[ResiduaError], before: str = ""
+) -> Iterator[None]:
+    """Within it, an error of one class becomes one of another, with words before its own."""
+    try:
+        yield
+    except caught as error:
+        raise raised(f"{before}{error}") from error
+
+
 P = ParamSpec("P")
 R = TypeVar("R")
 

@@ -46,7 +46,8 @@ def engine_for(data: object) -> Opener:
     >>> engine_for("people.parquet"), engine_for({"age": [1, 2]})
     (DuckDB(memory_limit=None, threads=None), Memory(processes=None))
     """
-    if isinstance(data, str | os.PathLike) or _of_duckdb(data):
+    kinds = (("duckdb", "DuckDBPyRelation"), ("_duckdb", "DuckDBPyConnection"))
+    if isinstance(data, str | os.PathLike) or any(is_a(data, *kind) for kind in kinds):
         from residua.engines.duckdb import DuckDB
 
         return DuckDB()
@@ -55,10 +56,6 @@ def engine_for(data: object) -> Opener:
 
         return Spark()
     return Memory()
-
-
-def _of_duckdb(data: object) -> bool:
-    return is_a(data, "duckdb", "DuckDBPyRelation") or is_a(data, "_duckdb", "DuckDBPyConnection")
 
 
 if not TYPE_CHECKING:  # for a type checker every name is imported above, and no other exists

@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 
 from residua._arrays import Integers
 from residua.engines.derived import extended
-from residua.engines.kernel import ROWS, WAITING, Block, Occurrence, Occurring, Set, Tally, block_of
+from residua.engines.kernel import ROWS, WAITING, Block, Occurrence, Occurring, Set, block_of
 from residua.engines.marginals import Rereading
-from residua.engines.memory import CELLS_AT_ONCE, Workers, counting
+from residua.engines.memory import CELLS_AT_ONCE, counting
 from residua.engines.persons import Packing, ids_inside
 from residua.engines.piles import Columns, Sorting
 from residua.engines.protocol import Progress
@@ -173,7 +173,8 @@ class DuckDBEngine(Rereading):
         while True:
             try:
                 with counting(sizes, sets, self.about, self._processes, self._shares) as tally:
-                    self._records = self._count(tally, progress)
+                    for block in self._blocks(progress):
+                        tally.add(block)
                     return tally.finish()
             except _NotUTF8 as found:
                 self.sources[found.number] = found.instead
@@ -182,26 +183,18 @@ class DuckDBEngine(Rereading):
         """Exact counts of the cells of each set that occur, in one pass over the data, some at a time."""
         if self._records is None:
             self.tally([()])  # finds out how files have to be read
-        tally, kept = Occurring(self.sizes, sets, self._shares), 0
         most = min(WAITING, self.cells_at_once // 4)  # each waits with a copy of it, and in order again
-        for codes in self._blocks(progress):
-            tally.add(extended(codes, self._derived))
-            kept += len(codes[0])
-            if tally.waiting >= most:
-                yield from tally.pieces()
-        yield from tally.pieces()
-        self._records = kept
-
-    def _count(self, tally: Tally | Workers, progress: Progress | None) -> int:
-        """How many records there are, after adding them to a tally."""
-        kept = 0
-        for codes in self._blocks(progress):
-            block = extended(codes, self._derived)
-            tally.add(block)
-            kept += len(block[0])
-        return kept
+        yield from Occurring(self.sizes, sets, self._shares).stream(self._blocks(progress), most)
 
     def _blocks(self, progress: Progress | None) -> Iterator[Block]:
+        """The codes of all records that are counted, and of further attributes; notes how many there are."""
+        kept = 0
+        for codes in self._counted(progress):
+            yield extended(codes, self._derived)
+            kept += len(codes[0])
+        self._records = kept
+
+    def _counted(self, progress: Progress | None) -> Iterator[Block]:
         """The codes of all records that are counted, a batch at a time."""
         if self._person is None:
             for coded in self._read(progress):

@@ -9,7 +9,7 @@ processes run this file by itself.
 
 import json
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from math import comb, lcm, prod
@@ -138,6 +138,14 @@ class Tally:
         for at, own in enumerate(self.counts):
             places = np.flatnonzero(own)
             yield at, places, own[places]
+
+    def stream(self, blocks: Iterable[Block], most: int = WAITING) -> Iterator[Occurrence]:
+        """The cells that occur in all blocks, told as soon as so many numbers wait."""
+        for block in blocks:
+            self.add(block)
+            if self.waiting >= most:
+                yield from self.pieces()
+        yield from self.pieces()
 
     def add(self, block: Block) -> None:
         """Count the records of a block, of any length."""

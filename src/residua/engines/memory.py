@@ -24,7 +24,6 @@ from residua.engines import kernel
 from residua.engines.derived import extended
 from residua.engines.kernel import (
     ROWS,
-    WAITING,
     Block,
     Occurrence,
     Occurring,
@@ -217,23 +216,19 @@ class MemoryEngine:
     def tally(self, sets: Sequence[Set], progress: Progress | None = None) -> list[Integers]:
         """Exact counts of each attribute set: (cells,) for each, row-major."""
         with counting(self._sizes, sets, self.records, self._processes, self._shares) as tally:
-            for start in range(0, self.records, ROWS):
-                tally.add([column[start : start + ROWS] for column in self._columns])
-                if progress is not None:
-                    done = min(start + ROWS, self.records)
-                    progress("counting", done / self.records)
+            for block in self._blocks(progress):
+                tally.add(block)
             return tally.finish()
 
     def occurring(self, sets: Sequence[Set], progress: Progress | None = None) -> Iterator[Occurrence]:
         """Exact counts of the cells of each set that occur, some at a time."""
-        tally = Occurring(self._sizes, sets, self._shares)
+        return Occurring(self._sizes, sets, self._shares).stream(self._blocks(progress))
+
+    def _blocks(self, progress: Progress | None) -> Iterator[Block]:
         for start in range(0, self.records, ROWS):
-            tally.add([column[start : start + ROWS] for column in self._columns])
-            if tally.waiting >= WAITING:
-                yield from tally.pieces()
+            yield [column[start : start + ROWS] for column in self._columns]
             if progress is not None:
                 progress("counting", min(start + ROWS, self.records) / self.records)
-        yield from tally.pieces()
 
 
 @dataclass(frozen=True, slots=True)
@@ -254,12 +249,12 @@ class Memory:
 
     def open(self, schema: Schema, data: object) -> MemoryEngine:
         """An engine over a table, a mapping of columns or an array of codes."""
-        if is_a(data, "pyarrow", "Table") or is_a(data, "polars", "DataFrame") or _is_codes(schema, data):
+        codes = isinstance(data, np.ndarray) and data.ndim == 2 and data.shape[1] == len(schema)
+        if codes or is_a(data, "pyarrow", "Table") or is_a(data, "polars", "DataFrame"):
             columns = _coded(schema, data)
         else:
             columns = block_of(list(schema.encode(data).T), schema.codes)
-        shares = shares_of(schema)
-        return MemoryEngine(columns, schema.sizes, processes=self.processes, shares=shares)
+        return self._over(columns, schema)
 
     def open_kept(self, schema: Schema, data: object, person: Person) -> MemoryEngine:
         """An engine over those records of a table or a mapping of columns that are counted."""
@@ -270,13 +265,10 @@ class Memory:
                 "every column one value for each record"
             )
         columns = counted(person, ids, codes, block_of(codes, schema.codes), Packing.of(schema.codes))
-        shares = shares_of(schema)
-        return MemoryEngine(columns, schema.sizes, processes=self.processes, shares=shares)
+        return self._over(columns, schema)
 
-
-def _is_codes(schema: Schema, data: object) -> bool:
-    """Whether these are codes of every attribute, (records, attributes)."""
-    return isinstance(data, np.ndarray) and data.ndim == 2 and data.shape[1] == len(schema)
+    def _over(self, columns: Block, schema: Schema) -> MemoryEngine:
+        return MemoryEngine(columns, schema.sizes, processes=self.processes, shares=shares_of(schema))
 
 
 def _coded(schema: Schema, table: Any) -> Block:

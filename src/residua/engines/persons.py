@@ -20,7 +20,7 @@ from residua.engines.protocol import Engine
 from residua.errors import DataError
 from residua.privacy.unit import Person
 from residua.schema import Schema
-from residua.schema.columns import columns_of
+from residua.schema.columns import columns_of, is_text, one_chunk
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -232,14 +232,14 @@ def plain_ids(values: Any, name: str) -> "pa.Array":
     import pyarrow.compute as pc
     from pyarrow import types
 
-    ids = values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values
+    ids = one_chunk(values)
     ids = ids.dictionary_decode() if types.is_dictionary(ids.type) else ids
     if types.is_integer(ids.type) and not types.is_uint64(ids.type):
         return ids.cast(pa.int64())
     if types.is_floating(ids.type):
         ids = pc.if_else(pc.is_nan(ids), None, ids)
     try:
-        ids = ids if _is_text(ids.type) else ids.cast(pa.string())
+        ids = ids if is_text(ids.type) else ids.cast(pa.string())
     except pa.ArrowException as error:
         raise DataError(
             f"column {name!r}: values of type {ids.type} are no ids; use whole numbers or text"
@@ -247,13 +247,6 @@ def plain_ids(values: Any, name: str) -> "pa.Array":
     ids = ids.cast(pa.large_binary())
     empty = pc.equal(pc.binary_length(ids), 0)
     return pc.if_else(empty, None, ids) if pc.any(empty).as_py() else ids
-
-
-def _is_text(kind: Any) -> bool:
-    from pyarrow import types
-
-    tests = (types.is_string, types.is_large_string, types.is_binary, types.is_large_binary)
-    return any(test(kind) for test in (*tests, types.is_fixed_size_binary))
 
 
 def numbered(ids: "pa.Array") -> Words:

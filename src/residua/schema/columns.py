@@ -294,12 +294,12 @@ def _read_arrow(array: Any, where: str) -> Column:
     kinds = pa.types
     kind = array.type
     if kinds.is_dictionary(kind):
-        if not _is_text(kind.value_type):
+        if not is_text(kind.value_type):
             return _read_arrow(array.cast(kind.value_type), where)
         return _from_dictionary(array) or _read_mixed(_bytes(array.cast(kind.value_type)), where)
     if kinds.is_boolean(kind) or kinds.is_integer(kind) or kinds.is_floating(kind):
         return _from_numbers(array)
-    if _is_text(kind):
+    if is_text(kind):
         # string views and binary cannot all be dictionary-encoded or searched, large strings can
         text = _to_text(array)
         found = None if text is None else _from_dictionary(text.dictionary_encode())
@@ -323,7 +323,7 @@ def _days(array: Any) -> Any:
     return array.cast(pa.date32(), safe=False)
 
 
-def _is_text(kind: Any) -> bool:
+def is_text(kind: Any) -> bool:
     """Whether an Arrow type is one of text or bytes: strings and binary, large ones, views, of fixed size."""
     name = str(kind).removeprefix("large_").removeprefix("fixed_size_").removesuffix("_view")
     return name.partition("[")[0] in ("string", "binary")
@@ -350,7 +350,7 @@ def _bytes(array: Any) -> Any:
 def _from_numbers(array: Any) -> Numbers:
     import pyarrow as pa
 
-    array = _single(array)
+    array = one_chunk(array)
     nulls = array.is_null().to_numpy(zero_copy_only=False) if array.null_count else None
     if nulls is not None:
         array = array.fill_null(False if pa.types.is_boolean(array.type) else 0)
@@ -363,7 +363,7 @@ def _from_dictionary(array: Any) -> Text | None:
     import pyarrow as pa
 
     if isinstance(array, pa.ChunkedArray):
-        array = _single(array.unify_dictionaries())
+        array = one_chunk(array.unify_dictionaries())
     try:
         distinct = array.dictionary.cast(pa.large_string())
         distinct.validate(full=True)  # text in Arrow need not be what it says
@@ -375,7 +375,7 @@ def _from_dictionary(array: Any) -> Text | None:
     return Text(distinct, index.to_numpy(zero_copy_only=False))
 
 
-def _single(array: Any) -> Any:
+def one_chunk(array: Any) -> Any:
     """One contiguous Arrow array out of a chunked one."""
     import pyarrow as pa
 

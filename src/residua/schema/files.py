@@ -38,7 +38,7 @@ from typing import Any
 from residua._files import write_text
 from residua._text import hint, listing, short
 from residua._yaml import Unreadable, parse
-from residua.errors import SchemaError
+from residua.errors import SchemaError, retold
 from residua.schema.attribute import Attribute
 from residua.schema.attributes import Binned, Categorical, Integer, plain
 from residua.schema.dates import Date
@@ -150,12 +150,9 @@ def attributes_from_fields(
             unnamed = name in (None, "")
             wrong = "it has no name" if unnamed else f"its name {short(name)} is not text, put it in quotes"
             raise SchemaError(f"{where}{line}, field {number + 1}: {wrong}")
-        try:
-            if name in attributes:
-                raise SchemaError("two fields have this name")
+        with retold((SchemaError, OSError), SchemaError, f"{where}{line}, field {name!r}: "):
+            _require(name not in attributes, "two fields have this name")
             attributes[name] = _read_field(entry, folder)
-        except (SchemaError, OSError) as problem:
-            raise SchemaError(f"{where}{line}, field {name!r}: {problem}") from problem
     return attributes
 
 

@@ -15,7 +15,7 @@ import numpy as np
 from residua._arrays import AnyArray, Arrays, Integers, settle
 from residua._manifests import checked_array, fetch, listed, stash, text, texts
 from residua._text import hint, listing, short
-from residua.errors import FileFormatError, SchemaError
+from residua.errors import FileFormatError, SchemaError, retold
 from residua.schema.attribute import OUTSIDE, Attribute, Cells, Policy
 from residua.schema.attributes import cells_of_numbers_as_words, check_labels, check_policy, policy_text
 from residua.schema.columns import is_unicode
@@ -85,10 +85,8 @@ class Hierarchy(Attribute):
         with open(path, encoding="utf-8-sig", newline="") as file:
             columns = _read_columns(who, csv.reader(file), _levels(levels))
         made = cls.__new__(cls)
-        try:
+        with retold(SchemaError, SchemaError, f"{who}: "):
             made._make(f"Hierarchy({listing(_levels(levels))})", _levels(levels), outside, columns)
-        except SchemaError as problem:
-            raise SchemaError(f"{who}: {problem}") from problem
         first = _first(made._nodes[-1], len(made._names[-1]))
         if len(first) < len(made._nodes[-1]):  # rows that are there again
             settle(made, _nodes=tuple(own[first] for own in made._nodes))

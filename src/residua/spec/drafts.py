@@ -15,7 +15,7 @@ from residua._arrays import Array
 from residua._yaml import flow
 from residua.engines.sources import find_files, is_parquet
 from residua.engines.texts import Reading
-from residua.errors import DataError
+from residua.errors import DataError, retold
 from residua.schema.columns import SPELT_MISSING
 from residua.spec.dialects import Dialect, dialect_of
 from residua.spec.language import read_document
@@ -189,15 +189,13 @@ def _read(path: Path, dialect: Dialect | None, *, values: bool) -> "pyarrow.Tabl
     import pyarrow as pa
     from pyarrow import csv, parquet
 
-    try:
+    with retold((pa.ArrowException, OSError, UnicodeError), DataError, f"{path} cannot be read: "):
         if dialect is None:
             return parquet.read_table(path) if values else parquet.read_schema(path)
         if values:
             return csv.read_csv(path, **_options(dialect))
         with csv.open_csv(path, **_options(dialect)) as reader:
             return reader.schema
-    except (pa.ArrowException, OSError, UnicodeError) as error:
-        raise DataError(f"{path} cannot be read: {error}") from error
 
 
 def _options(dialect: Dialect) -> dict[str, Any]:

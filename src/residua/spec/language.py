@@ -11,7 +11,7 @@ from residua._text import hint, listing, one_line, short
 from residua._yaml import Unreadable, parse
 from residua.accuracy import Target, half_width, relative, stddev, variance
 from residua.accuracy.guesses import Relative
-from residua.errors import BudgetError, ResiduaError, WorkloadError
+from residua.errors import BudgetError, ResiduaError, WorkloadError, retold
 from residua.workload import Family, families, moment, sum_of
 
 Place = tuple[str | int, ...]
@@ -184,9 +184,7 @@ def targets_of(written: object) -> Target | Relative | dict[str, Target | Relati
     if isinstance(written, dict) and written and not words.issuperset(written):
         found = {}
         for name, each in written.items():
-            try:
+            with retold(BudgetError, BudgetError, f"target of {name!r}: "):
                 found[str(name)] = target_of(each)
-            except BudgetError as error:
-                raise BudgetError(f"target of {name!r}: {error}") from error
         return found
     return target_of(written)

@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 from residua._arrays import Subsets
 from residua._limits import MOST_TABLES
 from residua._text import listed_names, short
-from residua.errors import SchemaError, WorkloadError
+from residua.errors import SchemaError, WorkloadError, retold
 from residua.schema import Schema
 from residua.workload.explicit import Explicit, SparseMatrix, dense_numbers
 from residua.workload.moments import stacked
@@ -194,10 +194,8 @@ def linear(
     sizes = tuple(attribute.size for attribute in attributes)
     values = dense_numbers(matrix, f"{who}: the matrix", f"(queries, {math.prod(sizes)})")
     row_weights = None if weights is None else dense_numbers(weights, f"{who}: the weights", "(queries,)")
-    try:
+    with retold(WorkloadError, WorkloadError, f"{who}: "):
         queries = at_levels(Explicit(sizes, values, row_weights), schema, names, attributes)
-    except WorkloadError as error:
-        raise WorkloadError(f"{who}: {error}") from error
     return Workload(schema, (Table(title, (Factor(positions, queries),)),))
 
 
@@ -241,10 +239,8 @@ def _restricted(schema: Schema, factors: tuple[Factor, ...], where: object, titl
         raise WorkloadError(
             f"table {title!r}: where is a condition as text, such as 'age >= 65', not {where!r}"
         )
-    try:
+    with retold(WorkloadError, WorkloadError, f"table {title!r}: "):
         return restricted(schema, factors, where)
-    except WorkloadError as error:
-        raise WorkloadError(f"table {title!r}: {error}") from error
 
 
 def _refuse_other_schema(schema: object) -> None:

@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike
 from residua._arrays import AnyArray, Array, Arrays, Flags, Indices, Integers, Manifest, settle
 from residua._limits import MATRIX_ENTRIES
 from residua._manifests import checked_array, entry, fetch, optional, stash, storable, text, texts, wholes
-from residua.errors import FileFormatError, Infeasible, WorkloadError
+from residua.errors import FileFormatError, Infeasible, WorkloadError, retold
 from residua.linalg.classes import Classes, coarsest, spread_over, summed_over
 from residua.linalg.matrices import Measure, project, standing_rows
 from residua.schema import Attribute
@@ -370,10 +370,8 @@ def dense_numbers(values: ArrayLike | SparseMatrix, who: str, shape: str) -> Arr
                 "split the queries"
             )
         values = values.toarray()
-    try:
+    with retold(ValueError, WorkloadError, f"{who} must be numbers of shape {shape}: "):
         array = np.asarray(values)
-    except ValueError as error:
-        raise WorkloadError(f"{who} must be numbers of shape {shape}: {error}") from error
     if array.dtype.kind not in "biuf":
         raise WorkloadError(f"{who} must be real numbers of shape {shape}, not {array.dtype}")
     return array.astype(np.float64)

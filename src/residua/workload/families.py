@@ -8,7 +8,7 @@ import numpy as np
 
 from residua._arrays import Integers
 from residua._text import hint, listing
-from residua.errors import SchemaError, WorkloadError
+from residua.errors import SchemaError, WorkloadError, retold
 from residua.schema import Attribute, Binned, Integer
 from residua.workload.explicit import Sets
 from residua.workload.groupings import AbsDiff, Affine, Partition
@@ -136,12 +136,9 @@ def _grouped(groups: tuple[tuple[object, ...], ...], labels: tuple[str, ...] | N
 
     def make(attributes: Sequence[Attribute], who: str) -> Queries:
         members = np.zeros((len(groups), attributes[0].size), dtype=np.bool_)
-        for row, group in zip(members, groups, strict=True):
-            for value in group:
-                try:
-                    row[attributes[0].cell(value)] = True
-                except SchemaError as error:
-                    raise WorkloadError(f"{who}{error}") from error
+        with retold(SchemaError, WorkloadError, who):
+            for row, group in zip(members, groups, strict=True):
+                row[[attributes[0].cell(value) for value in group]] = True
         if members.sum(axis=0).max() > 1:
             return Sets(members, labels)
         classes: Integers = np.where(members.any(axis=0), members.argmax(axis=0), -1)

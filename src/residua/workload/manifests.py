@@ -16,7 +16,7 @@ from residua._manifests import (
     whole,
     wholes,
 )
-from residua.errors import FileFormatError, WorkloadError
+from residua.errors import FileFormatError, WorkloadError, retold
 from residua.linalg.classes import Classes
 from residua.schema import Attribute, Schema
 from residua.workload.explicit import Combined, Explicit, Sets
@@ -36,10 +36,8 @@ def queries_from_manifest(record: Manifest, arrays: Arrays) -> Queries:
     kind = text(record, "kind")
     if kind not in KINDS:
         raise FileFormatError(f"queries of kind {kind!r} are not known to this version of residua")
-    try:
+    with retold(WorkloadError, FileFormatError, f"saved {kind} queries make no sense: "):
         return KINDS[kind].from_manifest(record, arrays)
-    except WorkloadError as error:
-        raise FileFormatError(f"saved {kind} queries make no sense: {error}") from error
 
 
 def register_family(kind: type[Queries]) -> type[Queries]:
@@ -63,15 +61,13 @@ def parts_from_manifest(record: Manifest, arrays: Arrays, schema: Schema) -> tup
     parts: list[Table | TableRun] = []
     for item in submanifests(record, "parts"):
         kind = text(item, "kind")
-        try:
+        with retold(WorkloadError, FileFormatError, "a saved workload makes no sense: "):
             if kind == "group":
                 parts.append(_read_group(item, queries, schema))
             elif kind == "tables":
                 parts.append(_read_tables(item, queries, arrays, schema))
             else:
                 raise FileFormatError(f"a saved workload has a part of unknown kind {kind!r}")
-        except WorkloadError as error:
-            raise FileFormatError(f"a saved workload makes no sense: {error}") from error
     if not parts:
         raise FileFormatError("a saved workload has no tables")
     return tuple(parts)

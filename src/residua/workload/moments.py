@@ -11,7 +11,7 @@ import numpy as np
 
 from residua._arrays import Array, Indices
 from residua._limits import MATRIX_ENTRIES
-from residua.errors import SchemaError, WorkloadError
+from residua.errors import SchemaError, WorkloadError, retold
 from residua.schema import Attribute, Binned, Integer, Number
 from residua.workload.explicit import Explicit
 from residua.workload.queries import Family, Queries
@@ -42,10 +42,8 @@ def moment(power: int) -> Moment:
 
 
 def _sums(power: int, word: str, attribute: Attribute, name: str = "value") -> Queries:
-    try:
+    with retold(SchemaError, WorkloadError, f"attribute {name!r}: {word} "):
         values, largest = attribute.moment(power), float(np.abs(attribute.moment(1)).max())
-    except SchemaError as error:
-        raise WorkloadError(f"attribute {name!r}: {word} {error}") from error
     if not values.any():
         raise WorkloadError(f"attribute {name!r}: {word} of {attribute!r} is always zero")
     weights = np.array([largest ** (-2.0 * power)])
@@ -91,10 +89,8 @@ def cell_numbers(name: str, attribute: Attribute, *, power: int = 1, ends: bool 
             )
         return np.array([float(edge) for edge in attribute.edges[1:]])
     if isinstance(attribute, Number) or (isinstance(attribute, Binned) and attribute.values and not ends):
-        try:
+        with retold(SchemaError, WorkloadError, f"{name!r}: a sum of powers "):
             return attribute.moment(power)
-        except SchemaError as error:
-            raise WorkloadError(f"{name!r}: a sum of powers {error}") from error
     if isinstance(attribute, Integer):
         found = np.arange(attribute.low, attribute.high + 1, dtype=np.float64)
     elif isinstance(attribute, Binned) and not attribute.above:

@@ -13,7 +13,7 @@ import numpy as np
 from residua._arrays import Flags, Indices, Subsets
 from residua._limits import MATRIX_ENTRIES, SPLIT_WAYS, TABLE_ATTRIBUTES
 from residua._text import listing, short
-from residua.errors import Infeasible, SchemaError, WorkloadError
+from residua.errors import Infeasible, SchemaError, WorkloadError, retold
 from residua.linalg.classes import Classes
 from residua.linalg.matrices import subsets_of
 from residua.schema import Attribute, Schema
@@ -370,11 +370,9 @@ def bound(family: Family, schema: Schema, names: Sequence[str]) -> Queries:
         queries = family.bind(*own, names=names)
         by_level = any(schema.resolve(name)[1] for name in names)
         return at_levels(queries, schema, names, own) if by_level else queries
-    try:
+    with retold(SchemaError, WorkloadError, f"{family!r} counts by cells: "):
         seen = [schema.counted(name) for name in names]
         queries = family.bind(*seen, names=names)
-    except SchemaError as error:
-        raise WorkloadError(f"{family!r} counts by cells: {error}") from error
     return at_levels(queries, schema, names, seen)
 
 

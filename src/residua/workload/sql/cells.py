@@ -28,6 +28,9 @@ Values = list[Any]
 SIGNS: dict[str, Callable[[Any, Any], Any]] = {
     "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge, "=": operator.eq,
 }  # fmt: skip
+SIGN_OF: dict[type[exp.Expression], str] = {
+    exp.LT: "<", exp.LTE: "<=", exp.GT: ">", exp.GTE: ">=", exp.EQ: "=",
+}  # fmt: skip
 FINER = {"week": "day", "dayofweek": "day", "dayofyear": "day", "isodow": "day", "dow": "day", "doy": "day"}
 PARTS: dict[str, Callable[[datetime.date], int]] = {
     "year": lambda day: day.year,
@@ -77,12 +80,10 @@ def cellwise(columns: Columns, node: exp.Expression) -> tuple[str, Values]:
         what = "looks at several columns" if found else "looks at no column"
         raise columns.refusal(node, f"{quoted(node)} {what}; an expression to group or compare takes one")
     (name,) = found
-    try:
+    with columns.source.placing(node, SchemaError, Unfit):
         attribute = columns.schema.counted(name)
         columns.source.look_at(node, attribute.size)
         return name, _Expression(name, attribute).of(node)
-    except (SchemaError, Unfit) as error:
-        raise columns.refusal(node, str(error)) from error
 
 
 def unknown_function(node: exp.Expression) -> str:

@@ -12,7 +12,7 @@ import numpy as np
 from residua._arrays import Flags
 from residua._limits import MASK_CELLS
 from residua._text import hint, listing, short
-from residua.errors import DataError, SchemaError, WorkloadError
+from residua.errors import DataError, SchemaError, WorkloadError, retold
 from residua.schema import Attribute, Binned, Categorical, Date, Integer
 from residua.schema.attributes import plain
 from residua.schema.dates import day_of
@@ -117,11 +117,9 @@ def _cells(name: str, attribute: Attribute, values: list[Value]) -> list[int]:
         return [places[value] for value in values]
     if isinstance(attribute, Integer) and isinstance(values[0], bool):
         raise Unfit(f"attribute {name!r} holds numbers, not {str(values[0]).upper()}")
-    try:
+    with retold((SchemaError, DataError), Unfit, f"attribute {name!r}: "):
         found: list[int] = attribute.cells(values).tolist()
-        return found
-    except (SchemaError, DataError) as error:
-        raise Unfit(f"attribute {name!r}: {error}") from error
+    return found
 
 
 def _number(name: str, attribute: Attribute, value: Value) -> int | float:

@@ -14,10 +14,11 @@ from sqlglot import exp
 
 from residua._arrays import Flags
 from residua._limits import CELL_CLASSES
-from residua.errors import SchemaError
+from residua.errors import SchemaError, retold
 from residua.linalg.classes import Classes, coarsest, common_refinement, spread_over
 from residua.schema import Attribute, Categorical
 from residua.workload.sql.cells import (
+    SIGN_OF,
     Values,
     among_values,
     cellwise,
@@ -34,7 +35,6 @@ SUPPORTED = (
 )
 LONGEST = 1_000  # letters of a condition that the words of a query repeat
 
-_SIGNS: dict[type[exp.Expression], str] = {exp.LT: "<", exp.LTE: "<=", exp.GT: ">", exp.GTE: ">="}
 _MIRRORED = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
 
 
@@ -151,10 +151,8 @@ def region_of(columns: Columns, node: exp.Expression, negated: bool = False) -> 
         every = isinstance(node, exp.And) != negated
         parts = (region_of(columns, part, inner) for part, inner in _chain(node, negated, every=every))
         return _joined(columns, node, parts, every=every)
-    try:
+    with columns.source.placing(node, Unfit):
         column, (true, false) = _single(columns, node)
-    except Unfit as error:
-        raise columns.refusal(node, str(error)) from error
     position, _ = columns.schema.resolve(column)
     columns.source.look_at(node, columns.schema.sizes[position])
     cells = false if negated else true
@@ -216,7 +214,7 @@ def _single(columns: Columns, node: exp.Expression) -> tuple[str, tuple[Flags, F
     match node:
         case exp.LT() | exp.LTE() | exp.GT() | exp.GTE():
             subject, value, mirrored = _sides(columns, node)
-            sign = _SIGNS[type(node)]
+            sign = SIGN_OF[type(node)]
             return subject.column, subject.compared(_MIRRORED[sign] if mirrored else sign, value)
         case exp.EQ() | exp.NEQ():
             subject, value, _ = _sides(columns, node)
@@ -290,10 +288,8 @@ class Subject:
 
 def _counted(columns: Columns, name: str) -> Attribute:
     """The attribute of a name, by the cells that conditions look at: of numbers, bins."""
-    try:
+    with retold(SchemaError, Unfit):
         return columns.schema.counted(name)
-    except SchemaError as error:
-        raise Unfit(str(error)) from error
 
 
 def _sides(columns: Columns, node: exp.Expression) -> tuple[Subject, Value, bool]:

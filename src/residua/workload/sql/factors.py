@@ -68,10 +68,8 @@ class Grouper:
         ):
             return _computed(self.columns.schema, *cellwise(self.columns, node))
         name, schema = self.columns.named(node, SUPPORTED), self.columns.schema
-        try:
+        with self.columns.source.placing(node, WorkloadError):
             return Factor((schema.resolve(name)[0],), bound(identity, schema, [name]))
-        except WorkloadError as error:
-            raise self.columns.refusal(node, str(error)) from error
 
     def sets(self, group: exp.Expression) -> list[tuple[Factor, ...]]:
         """The grouping sets of a GROUP BY, each without repetitions."""
@@ -157,8 +155,7 @@ def _computed(schema: Schema, name: str, values: Values) -> Factor:
 
 def _case(columns: Columns, node: exp.Expression) -> Factor:
     """The groups of a CASE: its results, each once, in the order written; cells without one are 'NULL'."""
-    if isinstance(node, exp.If):
-        node = exp.Case(ifs=[node], default=node.args.get("false"))
+    node = as_case(node)
     columns.source.allow_only(node, ("this", "ifs", "default"), "in CASE")
     attribute: int | None = None
     numbers: dict[str, int] = {}
@@ -179,6 +176,11 @@ def _case(columns: Columns, node: exp.Expression) -> Factor:
         raise columns.refusal(node, "CASE needs a WHEN")
     classes[classes < 0] = numbers.setdefault(_result_label(columns, node.args.get("default")), len(numbers))
     return Factor((attribute,), compressed(classes, tuple(numbers)))
+
+
+def as_case(node: exp.Expression) -> exp.Expression:
+    """An IF as the CASE that it stands for."""
+    return exp.Case(ifs=[node], default=node.args.get("false")) if isinstance(node, exp.If) else node
 
 
 def _result_label(columns: Columns, node: exp.Expression | None) -> str:

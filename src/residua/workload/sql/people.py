@@ -9,7 +9,7 @@ import numpy as np
 from sqlglot import exp
 
 from residua._arrays import Array, Indices
-from residua.errors import WorkloadError
+from residua.errors import WorkloadError, retold
 from residua.schema import Attribute, Number
 from residua.workload.explicit import Explicit
 from residua.workload.groupings import Partition
@@ -18,7 +18,7 @@ from residua.workload.queries import Identity, Queries
 from residua.workload.sql.cells import values_of
 from residua.workload.sql.comparing import Unfit, number_of
 from residua.workload.sql.conditions import constant, restrictions
-from residua.workload.sql.factors import Grouper, finest, pieces
+from residua.workload.sql.factors import Grouper, as_case, finest, pieces
 from residua.workload.sql.figures import AskedTables, Column, Crossing, Figure, Labels, joined
 from residua.workload.sql.reading import bare, quoted, shown
 from residua.workload.sql.scopes import Scope
@@ -43,12 +43,12 @@ class People(Scope):
         every: Sequence[Factor],
         where: exp.Expression | None,
         asked: AskedTables,
-        scalar: Callable[[exp.Expression], Figure],
+        subquery: Callable[[exp.Expression], Figure],
     ) -> None:
         self.columns, self.source, self.grouper = grouper.columns, grouper.columns.source, grouper
         self.members, self.coarser = finest(members), set(members)
         self.every, self.where, self.asked = set(every), where, asked
-        self._scalar = scalar
+        self.subquery = subquery
         self.table, self.groups = self._table(None, ())
         self.rows = len(self.groups)
 
@@ -67,14 +67,9 @@ class People(Scope):
             node, f"{quoted(node)} is selected but not in GROUP BY; add it there or leave it out"
         )
 
-    def scalar(self, node: exp.Expression) -> Column:
-        return self._scalar(node).take(np.zeros(self.rows, dtype=np.intp))
-
     def aggregate(self, node: exp.Expression) -> Column | None:
-        try:
+        with self.source.placing(node, Unfit):
             return self._aggregate(node)
-        except Unfit as error:
-            raise self.refusal(node, str(error)) from error
 
     def _aggregate(self, node: exp.Expression) -> Column | None:
         condition = None
@@ -110,8 +105,7 @@ class People(Scope):
         if isinstance(inner, exp.Star | exp.Literal):
             return self._total(condition)
         if isinstance(inner, exp.Case | exp.If):
-            counted = _as_case(inner)
-            return self._branches(counted, condition, lambda value: None if value is None else 1.0)[0]
+            return self._branches(as_case(inner), condition, lambda value: None if value is None else 1.0)[0]
         return self._moment(self._powers(inner), 0, condition)
 
     def _powers(self, node: exp.Expression) -> dict[str, int]:
@@ -144,7 +138,7 @@ class People(Scope):
         while isinstance(inner, exp.Cast):
             inner = bare(inner.this)
         if isinstance(inner, exp.Case | exp.If):
-            return self._branches(_as_case(inner), condition, lambda value: value)
+            return self._branches(as_case(inner), condition, lambda value: value)
         if isinstance(inner, exp.Predicate | exp.Not | exp.And | exp.Or):
             return self._total(_and(condition, inner)), self._total(condition)
         if isinstance(inner, exp.Literal):
@@ -247,19 +241,15 @@ class People(Scope):
         within = node.this if isinstance(node, exp.WithinGroup) else node
         smooth = isinstance(within, exp.PercentileCont | exp.Median)
         position, _ = self.columns.schema.resolve(name)
-        try:
+        with retold(WorkloadError, Unfit):
             rows, points, between = quantile_rows(name, self.columns.schema[name], [q], smooth=smooth)
-        except WorkloadError as error:
-            raise Unfit(str(error)) from error
         return Crossing(self._total(condition, [(position, rows, 0)]), points, between)
 
     def _scores(self, name: str, power: int) -> Scores:
         """What each cell of a column counts as, to a power."""
         position, _ = self.columns.schema.resolve(name)
-        try:
+        with retold(WorkloadError, Unfit):
             rows = cell_numbers(name, self.columns.schema[name], power=power)[None]
-        except WorkloadError as error:
-            raise Unfit(str(error)) from error
         return position, rows, power
 
     def _total(self, condition: exp.Expression | None, scores: Sequence[Scores] = ()) -> Figure:
@@ -280,18 +270,13 @@ class People(Scope):
         schema, members = self.columns.schema, list(self.members)
         both = _and(self.where, condition)
         regions = [] if both is None else restrictions(self.columns, both)
-        try:
+        with self.source.placing(both or exp.Null(), WorkloadError):
             for each in scores:
                 self._score(members, *each)
             names = [name for member in members for name in member.names(schema)]
             made = pieces(schema, members, regions)
-            table = Table(
-                table_name(names, None if both is None else shown(both)),
-                tuple(piece.factor for piece in made),
-                1.0,
-            )
-        except WorkloadError as error:
-            raise self.columns.refusal(both or exp.Null(), str(error)) from error
+            title = table_name(names, None if both is None else shown(both))
+            table = Table(title, tuple(piece.factor for piece in made))
         return table, _groups(members, made)
 
     def _score(self, members: list[Factor], position: int, rows: Array, power: int) -> None:
@@ -359,10 +344,6 @@ def _and(one: exp.Expression | None, other: exp.Expression | None) -> exp.Expres
     if one is None or other is None:
         return other if one is None else one
     return exp.And(this=exp.paren(one.copy()), expression=exp.paren(other.copy()))
-
-
-def _as_case(node: exp.Expression) -> exp.Expression:
-    return exp.Case(ifs=[node], default=node.args.get("false")) if isinstance(node, exp.If) else node
 
 
 def _texts(attribute: Attribute, queries: Queries) -> Sequence[str]:

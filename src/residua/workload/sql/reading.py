@@ -2,7 +2,8 @@
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 import sqlglot
@@ -109,6 +110,14 @@ class Source:
     def refusal(self, node: exp.Expression, what: str) -> WorkloadError:
         """The error that names the place of a part of a statement."""
         return self.refusal_at(_offset(node), what)
+
+    @contextmanager
+    def placing(self, node: exp.Expression, *kinds: type[Exception]) -> Iterator[None]:
+        """Errors within of these kinds, which know no place, become refusals of a part of a statement."""
+        try:
+            yield
+        except kinds as error:
+            raise self.refusal(node, str(error)) from error
 
     def require(self, good: bool, node: exp.Expression, what: str) -> None:
         """Nothing if all is good, otherwise the refusal of a part of a statement."""

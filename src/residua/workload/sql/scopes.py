@@ -13,7 +13,7 @@ from sqlglot import exp
 
 from residua._arrays import Array, Flags, Indices
 from residua.errors import WorkloadError
-from residua.workload.sql.cells import SIGNS, among_values, like_values, unknown_function
+from residua.workload.sql.cells import SIGN_OF, SIGNS, among_values, like_values, unknown_function
 from residua.workload.sql.comparing import number_of
 from residua.workload.sql.figures import Column, Crossing, Figure, Labels, joined
 from residua.workload.sql.reading import Source, bare, quoted
@@ -43,13 +43,6 @@ SUPPORTED = (
     "there are COUNT, SUM, AVG, MEDIAN, QUANTILE_CONT, STDDEV_POP and VAR_POP, +, -, *, / and ROUND of them, "
     "and SUM, LAG and LEAD .. OVER"
 )
-_COMPARED: dict[type[exp.Expression], str] = {
-    exp.LT: "<",
-    exp.LTE: "<=",
-    exp.GT: ">",
-    exp.GTE: ">=",
-    exp.EQ: "=",
-}
 
 
 class Scope(ABC):
@@ -57,6 +50,7 @@ class Scope(ABC):
 
     source: Source
     rows: int
+    subquery: Callable[[exp.Expression], Figure]  # of one row and one column
 
     @abstractmethod
     def leaf(self, node: exp.Expression) -> Column | None:
@@ -66,10 +60,6 @@ class Scope(ABC):
     def aggregate(self, node: exp.Expression) -> Column | None:
         """What an aggregate is worth; None for what is none."""
 
-    @abstractmethod
-    def scalar(self, node: exp.Expression) -> Column:
-        """What a subquery with one row and one column is worth, a row."""
-
     def value(self, node: exp.Expression) -> Column:
         """What an expression is worth on each row."""
         node = bare(node)
@@ -78,7 +68,7 @@ class Scope(ABC):
         if isinstance(node, exp.Window):
             return self._window(node)
         if isinstance(node, exp.Subquery):
-            return self.scalar(node)
+            return self.subquery(node).take(np.zeros(self.rows, dtype=np.intp))
         for found in (self.aggregate(node), self.leaf(node)):
             if found is not None:
                 return found
@@ -158,7 +148,8 @@ class Scope(ABC):
         if not isinstance(inner, exp.Sum | exp.Lag | exp.Lead | exp.Count):
             raise self.unknown(inner)
         what = self.figure(inner if isinstance(inner, exp.Count) else inner.this)
-        owners, count = self._owners(node.args.get("partition_by") or [])
+        parts = [self.key(each) for each in node.args.get("partition_by") or []]
+        owners, count = numbered(parts, self.rows)
         order = node.args.get("order")
         if order is None:
             if not isinstance(inner, exp.Sum | exp.Count):
@@ -186,10 +177,6 @@ class Scope(ABC):
         known = inside & (owners[other] == owners)
         found = what.take(other)
         return joined(np.where(known, found.values, np.nan), (found, known.astype(np.float64)))
-
-    def _owners(self, nodes: Sequence[exp.Expression]) -> tuple[Indices, int]:
-        """The partition that each row is in, and how many there are."""
-        return numbered([self.key(node) for node in nodes], self.rows)
 
     def key(self, node: exp.Expression) -> list[Any]:
         """What rows are grouped by: labels, not numbers that have an error."""
@@ -240,8 +227,8 @@ class Scope(ABC):
                 return none, ~none
             case exp.NEQ():
                 return self._compared(node.this, "=", node.expression)[::-1]
-        if type(node) in _COMPARED:
-            return self._compared(node.this, _COMPARED[type(node)], node.expression)
+        if type(node) in SIGN_OF:
+            return self._compared(node.this, SIGN_OF[type(node)], node.expression)
         raise self.refusal(
             node, f"{quoted(node)} is no condition on answers that is supported; compare numbers"
         )

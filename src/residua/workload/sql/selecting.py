@@ -130,7 +130,7 @@ class Reader:
         if kinds[0] != kinds[1]:
             raise self.source.refusal(tree, "UNION ALL needs the same kinds of columns above and below")
         found = _below([above, replace(below, names=above.names)])
-        rows = Rows(self, found, found.names)
+        rows = Rows(self, found, known)
         order = tree.args.get("order")
         keys = [] if order is None else [_key(rows, each, found) for each in order.expressions]
         return self._cut(_sorted(found, keys, order), tree)
@@ -138,12 +138,10 @@ class Reader:
     def _scopes(self, tree: exp.Expression, known: Mapping[str, Relation]) -> list[Scope]:
         """The rows that a SELECT is about: groups of people, or rows of another statement."""
         table = from_of(self.source, tree).this
-        name = table.alias_or_name
         if isinstance(table, exp.Subquery):
-            return [self._grouped(Rows(self, self.query(table, known), (name,)), tree, known)]
+            return [self._grouped(Rows(self, self.query(table, known), known), tree)]
         if isinstance(table, exp.Table) and not table.db and table.name.casefold() in known:
-            inner = known[table.name.casefold()]
-            return [self._grouped(Rows(self, inner, (name, table.name)), tree, known)]
+            return [self._grouped(Rows(self, known[table.name.casefold()], known), tree)]
         return self._people(tree, known)
 
     def _people(self, tree: exp.Expression, known: Mapping[str, Relation]) -> list[Scope]:
@@ -161,10 +159,10 @@ class Reader:
         if group is None and not any(item.find(exp.AggFunc) for item in items):
             raise self.source.refusal(tree, f"records of people are not published; count them; {STATEMENTS}")
         every = [member for chosen in sets for member in chosen]
-        condition, scalar = None if where is None else where.this, partial(self.scalar, known=known)
-        return [People(grouper, chosen, every, condition, self.asked, scalar) for chosen in sets]
+        condition, subquery = None if where is None else where.this, partial(self.subquery, known=known)
+        return [People(grouper, chosen, every, condition, self.asked, subquery) for chosen in sets]
 
-    def scalar(self, node: exp.Expression, known: Mapping[str, Relation]) -> Figure:
+    def subquery(self, node: exp.Expression, known: Mapping[str, Relation]) -> Figure:
         """The one figure of a subquery that stands for a number."""
         found = self.query(node, known)
         if found.rows != 1 or len(found.columns) != 1 or not isinstance(found.columns[0], Figure):
@@ -173,13 +171,12 @@ class Reader:
             )
         return found.columns[0]
 
-    def _grouped(self, rows: "Rows", tree: exp.Expression, known: Mapping[str, Relation]) -> Scope:
+    def _grouped(self, rows: "Rows", tree: exp.Expression) -> Scope:
         """Rows of another statement, those that WHERE leaves, in groups if they are grouped."""
-        rows.known = known
         where, group = tree.args.get("where"), tree.args.get("group")
         if where is not None:
             kept = np.flatnonzero(rows.mask(where.this))
-            rows = Rows(self, rows.relation.take(kept), rows.tables, known)
+            rows = Rows(self, rows.relation.take(kept), rows.known)
         items = items_of(tree)
         if group is None and not any(_aggregates(item) for item in items):
             return rows
@@ -277,7 +274,7 @@ class Named(Scope):
 
     def __init__(self, scope: Scope, selected: Relation) -> None:
         self.inner, self.selected = scope, selected
-        self.source, self.rows = scope.source, scope.rows
+        self.source, self.rows, self.subquery = scope.source, scope.rows, scope.subquery
 
     def leaf(self, node: exp.Expression) -> Column | None:
         if isinstance(node, exp.Column) and not node.table:
@@ -289,22 +286,14 @@ class Named(Scope):
     def aggregate(self, node: exp.Expression) -> Column | None:
         return self.inner.aggregate(node)
 
-    def scalar(self, node: exp.Expression) -> Column:
-        return self.inner.scalar(node)
-
 
 class Rows(Scope):
     """The rows of another statement."""
 
-    def __init__(
-        self,
-        reader: Reader,
-        relation: Relation,
-        tables: Sequence[str],
-        known: Mapping[str, Relation] | None = None,
-    ) -> None:
-        self.reader, self.relation, self.tables, self.known = reader, relation, tables, known or {}
+    def __init__(self, reader: Reader, relation: Relation, known: Mapping[str, Relation]) -> None:
+        self.relation, self.known = relation, known
         self.source, self.rows = reader.source, relation.rows
+        self.subquery = partial(reader.subquery, known=known)
 
     def leaf(self, node: exp.Expression) -> Column | None:
         if not isinstance(node, exp.Column):
@@ -323,15 +312,12 @@ class Rows(Scope):
             raise self.refusal(node, f"{quoted(node)} needs GROUP BY, or OVER ()")
         return None
 
-    def scalar(self, node: exp.Expression) -> Column:
-        return self.reader.scalar(node, self.known).take(np.zeros(self.rows, dtype=np.intp))
-
 
 class Groups(Scope):
     """Groups of rows of another statement; sums and means of their figures."""
 
     def __init__(self, inner: Rows, nodes: Sequence[exp.Expression]) -> None:
-        self.inner, self.source = inner, inner.source
+        self.inner, self.source, self.subquery = inner, inner.source, inner.subquery
         self.owners, self.rows = numbered([inner.key(node) for node in nodes], inner.rows)
         self.first = np.unique(self.owners, return_index=True)[1] if len(self.owners) else np.arange(0)
         self.nodes = {node.sql().casefold(): node for node in nodes}
@@ -351,6 +337,3 @@ class Groups(Scope):
         found = self.inner.figure(node.this).summed(self.owners, self.rows)
         sizes = Figure.constant(np.bincount(self.owners, minlength=self.rows), self.rows)
         return found.over(sizes) if isinstance(node, exp.Avg) else found
-
-    def scalar(self, node: exp.Expression) -> Column:
-        return self.inner.reader.scalar(node, self.inner.known).take(np.zeros(self.rows, dtype=np.intp))

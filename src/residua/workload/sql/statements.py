@@ -83,10 +83,9 @@ def _groups(
     for chosen in map(finest, sets):
         names = [name for member in chosen for name in member.names(schema)]
         title = table_name(names, None if where is None else shown(where.this))
-        try:
-            yield Table(name or title, factors(schema, chosen, left), weight)
-        except WorkloadError as error:
-            raise source.refusal(tree, str(error)) from error
+        with source.placing(tree, WorkloadError):
+            made = Table(name or title, factors(schema, chosen, left), weight)
+        yield made
 
 
 def _counted(source: Source, tree: exp.Expression, items: Sequence[exp.Expression]) -> exp.Expression:
