@@ -196,6 +196,7 @@ def refusal(path) -> str:
         ("ledger: budget.db", "ledger: budget.db\nledger: other.db", 45, "the key 'ledger' is there twice"),
         ("schema:\n", "schema: &a\n  more: *a\n", 1, "an alias that contains itself"),
         ("data: people.csv", "[data]: people.csv", 45, "a key should be text"),
+        ("data: people.csv", "reading: {delimitr: ','}", 45, "(did you mean 'delimiter'?)"),
     ],
 )
 def test_a_mistake_is_named_with_file_line_and_field(written, old, new, line, words):

@@ -8,7 +8,7 @@ from itertools import islice
 from pathlib import Path
 
 from residua.engines.sources import CSV, DELIMITERS
-from residua.engines.texts import codec_of, opened
+from residua.engines.texts import PLAINLY, Reading, codec_of, opened
 from residua.errors import DataError
 from residua.schema.columns import SPELT_MISSING
 
@@ -26,35 +26,23 @@ _COMMA = re.compile(r"[+-]?(\d{1,3}(\.\d{3})+|\d+)(,\d+)?")
 
 
 @dataclass(frozen=True, slots=True)
-class Dialect:
-    """How a text file is written: its delimiter, an encoding by Python's name for it, and signs in numbers.
+class Dialect(Reading):
+    """How a text file is written, its encoding by Python's name; `numbers` are columns with its signs."""
 
-    `numbers` are the columns that show these signs.
-    """
-
-    delimiter: str
-    encoding: str
-    decimal: str = "."
-    thousands: str = ""
     numbers: frozenset[str] = frozenset()
 
     @property
     def reading(self) -> dict[str, str]:
         """What a spec has to say about it under `reading:`."""
-        known = {"encoding": "utf-8", "decimal": ".", "thousands": ""}
-        return {key: own for key, usual in known.items() if (own := getattr(self, key)) != usual}
+        keys = ("encoding", "decimal", "thousands")
+        return {key: own for key in keys if (own := getattr(self, key)) != getattr(PLAINLY, key)}
 
     def describe(self) -> str:
-        """All of it in words."""
-        parts = (
-            f"separated by {'tabs' if self.delimiter == chr(9) else repr(self.delimiter)}, in {self.charset}"
-        )
-        return parts if self.decimal == "." else f"{parts}, with {self.decimal!r} for decimals"
-
-    @property
-    def charset(self) -> str:
-        """The encoding by the name that other programs have for it."""
-        return self.encoding.upper().replace("-LE", "LE").replace("-BE", "BE")
+        """All of it in words, with the name that other programs have for the encoding."""
+        sign = "tabs" if self.delimiter == "\t" else repr(self.delimiter)
+        charset = self.encoding.upper().replace("-LE", "LE").replace("-BE", "BE")
+        decimals = "" if self.decimal == "." else f", with {self.decimal!r} for decimals"
+        return f"separated by {sign}, in {charset}{decimals}"
 
 
 def dialect_of(path: Path, delimiter: str | None, encoding: str | None) -> Dialect:
@@ -111,7 +99,7 @@ def _with_numbers(path: Path, found: Dialect) -> Dialect:
     if found.delimiter == ",":
         return found
     with opened(path, found.encoding) as file:
-        rows = csv.reader(file, delimiter=found.delimiter)
+        rows = csv.reader(file, delimiter=found.delimiter or ",")
         try:
             header, *records = islice(filter(None, rows), ROWS)
         except (csv.Error, UnicodeError):

@@ -14,7 +14,6 @@ import numpy as np
 from residua._arrays import Array
 from residua._yaml import flow
 from residua.engines.sources import find_files, is_parquet
-from residua.engines.texts import Reading
 from residua.errors import DataError, retold
 from residua.schema.columns import SPELT_MISSING
 from residua.spec.dialects import Dialect, dialect_of
@@ -213,9 +212,8 @@ def _numbers(name: str, column: "pyarrow.ChunkedArray", dialect: Dialect | None)
 
     if dialect is None or name not in dialect.numbers:
         return column
-    reading = Reading(decimal=dialect.decimal, thousands=dialect.thousands)
     try:
-        texts = (None if text in SPELT_MISSING else reading.number(str(text)) for text in column.to_pylist())
+        texts = (None if text in SPELT_MISSING else dialect.number(str(text)) for text in column.to_pylist())
         return pa.chunked_array([pa.array([None if text is None else float(text) for text in texts])])
     except ValueError:
         return column

@@ -162,10 +162,6 @@ class PrivacyPart(Part):
         amounts = [getattr(self, name) for name in AMOUNTS[self.definition]]
         return BUILDERS[self.definition](*amounts)
 
-    def whose(self) -> Unit:
-        """The unit of privacy."""
-        return self.unit.unit()
-
 
 def _table_file(value: str) -> str:
     if not value.lower().endswith(ENDINGS):
@@ -270,8 +266,16 @@ def _shown(given: object) -> str:
 
 def _keys_at(place: Place) -> list[str]:
     """The keys that the mapping at a place takes."""
-    models: dict[str, type[Part]] = {"tables": TableEntry, "privacy": PrivacyPart, "output": OutputPart}
-    model: type[Part] = UnitPart if place[:2] == ("privacy", "unit") else SpecFile
-    if model is SpecFile and place:
-        model = models[str(place[0])]
+    names = (step for step in place if isinstance(step, str))
+    model = _PARTS[".".join(names)]
     return [field.alias or name for name, field in model.model_fields.items()]
+
+
+_PARTS: dict[str, type[Part]] = {
+    "": SpecFile,
+    "tables": TableEntry,
+    "privacy": PrivacyPart,
+    "privacy.unit": UnitPart,
+    "output": OutputPart,
+    "reading": ReadingPart,
+}

@@ -130,7 +130,8 @@ def load_spec(path: str | os.PathLike[str]) -> Spec:
     document = read_document(Path(path))
     if not isinstance(document.value, dict):
         raise document.refusal((), "a spec is a mapping with the keys schema, tables and privacy")
-    _refuse_unconfirmed(document)
+    for place in unconfirmed(document.value):
+        raise document.refusal(place, f"replace {TO_CONFIRM} by a value that is public knowledge")
     try:
         written = SpecFile.model_validate(document.value)
     except ValidationError as error:
@@ -145,7 +146,7 @@ def load_spec(path: str | os.PathLike[str]) -> Spec:
         targets=written.targets,
         guess=guess_of(written.guess, folder),
         relax=written.relax,
-        unit=written.privacy.whose(),
+        unit=written.privacy.unit.unit(),
         method=written.method,
         objective=written.objective,
         answers_file=folder / (written.output.answers or f"{stem}-answers.csv"),
@@ -165,12 +166,6 @@ def load_spec(path: str | os.PathLike[str]) -> Spec:
 def _place(folder: Path, ledger: str) -> str:
     """Where a ledger is: an address as it is, a path from the folder of the spec."""
     return ledger if "://" in ledger else str(folder / ledger)
-
-
-def _refuse_unconfirmed(document: Document) -> None:
-    """Nothing, or the error for the first fact that a drafted spec still lacks."""
-    for place in unconfirmed(document.value):
-        raise document.refusal(place, f"replace {TO_CONFIRM} by a value that is public knowledge")
 
 
 def unconfirmed(value: object) -> Iterator[Place]:
