@@ -10,7 +10,8 @@ from typing import Annotated, Any, NamedTuple
 import typer
 
 from residua._text import columns, counted
-from residua.cli.output import AsJson, show, show_json, tell
+from residua.cli import options
+from residua.cli.output import show, show_json, tell
 from residua.errors import FileFormatError, LedgerError
 from residua.ledger import Finding, Ledger
 from residua.ledger.book import text_below
@@ -63,7 +64,7 @@ def create(
     disjoint: Annotated[
         bool, typer.Option(help="Each period has the whole total: a record is of one of them.")
     ] = False,
-    as_json: AsJson = False,
+    as_json: options.AsJson = False,
 ) -> None:
     """Create the ledger of a dataset, once, with all that may ever be spent on it.
 
@@ -112,7 +113,7 @@ def show_ledger(
         int | None,
         typer.Option(min=1, max=1000, metavar="N", help="What each of the next N periods could have."),
     ] = None,
-    as_json: AsJson = False,
+    as_json: options.AsJson = False,
 ) -> None:
     """Show the total, what was spent by which release and when, and what is left.
 
@@ -128,7 +129,7 @@ def show_ledger(
 def check(
     path: Annotated[str, typer.Argument(help=f"{PLACE}.")],
     releases: Annotated[list[Path], typer.Argument(help="Saved releases; give all that there are.")],
-    as_json: AsJson = False,
+    as_json: options.AsJson = False,
 ) -> None:
     """Find out whether a ledger still holds what it paid for, or was rolled back or copied.
 

@@ -9,7 +9,8 @@ import typer
 
 from residua._files import write_text
 from residua._text import counted, listing
-from residua.cli.output import AsJson, Force, refuse_to_replace, tell
+from residua.cli import options
+from residua.cli.output import refuse_to_replace, tell
 from residua.engines.sources import CSV
 from residua.spec import TO_CONFIRM, Document, read_document
 from residua.spec.dialects import Dialect
@@ -102,8 +103,8 @@ def init(
     output: Annotated[
         Path | None, typer.Option("-o", "--output", help="The spec to write; otherwise named after the data.")
     ] = None,
-    force: Force = False,
-    as_json: AsJson = False,
+    force: options.Force = False,
+    as_json: options.AsJson = False,
 ) -> None:
     """Draft a release spec from the names and types of columns.
 

@@ -11,18 +11,9 @@ from residua._files import write_text
 from residua._text import counted
 from residua.audit import Audit, audit
 from residua.audit.invented import invented_plans
+from residua.cli import options
 from residua.cli.budgets import open_ledger
-from residua.cli.output import (
-    AsJson,
-    Force,
-    Formulas,
-    Level,
-    progress_bar,
-    refuse_to_replace,
-    tell,
-    write_answers,
-)
-from residua.cli.reading import ReleaseFile
+from residua.cli.output import progress_bar, refuse_to_replace, tell, write_answers
 from residua.errors import BudgetError, FileFormatError
 from residua.evidence import HUMAN, Facts, described, entry_text, statement
 from residua.plans import Plan
@@ -31,11 +22,11 @@ from residua.verify import Check, Verdict, verify
 
 
 def verify_release(
-    file: ReleaseFile,
+    file: options.ReleaseFile,
     ledger: Annotated[
         str | None, typer.Option(help="Also look for the entry that paid, in this ledger.")
     ] = None,
-    as_json: AsJson = False,
+    as_json: options.AsJson = False,
 ) -> None:
     """Recompute what a release states, from its file alone.
 
@@ -76,8 +67,8 @@ def audit_plans(
     rounds: Annotated[int, typer.Option(min=1, help="Times with other data and other noise.")] = 3,
     invented: Annotated[int, typer.Option(min=1, help="Without a file: how many plans of every kind.")] = 40,
     seed: Annotated[int, typer.Option(min=0, help="For the invented data and plans.")] = 0,
-    force: Force = False,
-    as_json: AsJson = False,
+    force: options.Force = False,
+    as_json: options.AsJson = False,
 ) -> None:
     """Replay measuring on neighbouring data, and compare everything.
 
@@ -114,15 +105,15 @@ def audit_plans(
 
 
 def write_evidence(
-    file: ReleaseFile,
+    file: options.ReleaseFile,
     output: Annotated[
         Path, typer.Option("-o", "--output", help="A folder for the statements; made if need be.")
     ],
     ledger: Annotated[str | None, typer.Option(help="Say what this ledger has spent in all.")] = None,
-    level: Level = 0.95,
-    formulas: Formulas = False,
-    force: Force = False,
-    as_json: AsJson = False,
+    level: options.Level = 0.95,
+    formulas: options.Formulas = False,
+    force: options.Force = False,
+    as_json: options.AsJson = False,
 ) -> None:
     """Write statements about a release for officers, registries and readers.
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Annotated, Any
+from typing import IO, TYPE_CHECKING, Any
 
 import typer
 
@@ -22,33 +22,11 @@ from residua.methods.draft import Progress
 from residua.postprocess import Processed
 from residua.release import Release
 from residua.release.crosstab import Crosstab, write_workbook
-from residua.release.printing import SIMULATED as SIMULATED
 from residua.workload import Workload
 
 if TYPE_CHECKING:
     import pyarrow
 
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for programs instead of text.")]
-Force = Annotated[bool, typer.Option("--force", help="Replace files that exist.")]
-Formulas = Annotated[
-    bool,
-    typer.Option(
-        "--formulas", help="CSV: no quote before texts that a spreadsheet would run as formulas (=, +, -, @)."
-    ),
-]
-OutputTable = Annotated[
-    Path | None, typer.Option("-o", "--output", help="Write all rows to this .csv or .parquet file.")
-]
-SpecFile = Annotated[Path, typer.Argument(help="The release spec, a YAML file.")]
-Data = Annotated[
-    Path | None, typer.Option(help="The records, CSV or Parquet, or 'part-*.csv' (over the spec's).")
-]
-Payer = Annotated[str | None, typer.Option(help="The ledger that pays (over the spec's).")]
-Note = Annotated[str, typer.Option(help="Words for the ledger and the audit record.")]
-MemoryLimit = Annotated[
-    str | None, typer.Option(metavar="AMOUNT", help="Most memory for counting, such as 2GB.")
-]
-Level = Annotated[float, typer.Option(help="Confidence level of the intervals.")]
 DATABASE = b"SQLite format 3\0"  # how the files of ledgers begin
 TABLES = (".csv", ".parquet")
 CROSSTABS = (*TABLES, ".xlsx", ".html", ".md")
@@ -171,8 +149,9 @@ class Pace:
         return f", about {left:.0f} s left" if left < 100 else f", about {left / 60:.0f} min left"
 
 
-def refuse_to_replace(paths: list[Path], force: bool) -> None:
-    """Nothing, or the error for a file that exists or a folder that does not."""
+def refuse_to_replace(paths: Iterable[Path], force: bool, inputs: Iterable[Path] = ()) -> None:
+    """Nothing, or the error for a file that exists, a folder that does not, or a file that is read too."""
+    taken = {path.resolve() for path in inputs}
     for path in paths:
         if not path.parent.is_dir():
             raise FileFormatError(f"there is no folder {path.parent} to write {path.name} in")
@@ -182,6 +161,9 @@ def refuse_to_replace(paths: list[Path], force: bool) -> None:
             raise FileFormatError(f"{path} exists; choose another name, or replace it with --force")
         if path.is_file() and _is_database(path):
             raise FileFormatError(f"{path} is a database, perhaps a ledger; choose another name")
+        if path.resolve() in taken:
+            raise FileFormatError(f"{path} cannot be two things at once; choose another name for the output")
+        taken.add(path.resolve())
 
 
 def _is_database(path: Path) -> bool:
@@ -226,15 +208,6 @@ def _write_crosstabs(found: Release, tables: Sequence[Crosstab], path: Path, *, 
     else:
         marks = ["simulated"] * found.simulated
         write_rows(path, tables[0].to_arrow().replace_schema_metadata(found.marks), marks, formulas=formulas)
-
-
-def refuse_confusion(outputs: Iterable[Path], inputs: Iterable[Path]) -> None:
-    """Nothing, or the error for a file that would be written twice, or over what is read."""
-    taken = {path.resolve() for path in inputs}
-    for path in outputs:
-        if path.resolve() in taken:
-            raise FileFormatError(f"{path} cannot be two things at once; choose another name for the output")
-        taken.add(path.resolve())
 
 
 def write_answers(

@@ -10,7 +10,8 @@ import typer
 from residua._text import columns, hint, listing, short
 from residua.accuracy import Target
 from residua.accuracy.guesses import AnyTargets, Guess, Relative
-from residua.cli.output import AsJson, Force, SpecFile, progress_bar, refuse_to_replace, show, show_json
+from residua.cli import options
+from residua.cli.output import progress_bar, refuse_to_replace, show, show_json
 from residua.errors import BudgetError
 from residua.methods.effort import Account
 from residua.plans import Plan
@@ -70,7 +71,7 @@ def written_guess(text: str) -> Release | float | None:
 
 
 def plan(
-    spec: SpecFile,
+    spec: options.SpecFile,
     output: Annotated[
         Path | None, typer.Option("-o", "--output", help="Save the plan here (over output.plan of the spec).")
     ] = None,
@@ -88,8 +89,8 @@ def plan(
     keep_best: Annotated[
         bool, typer.Option("--keep-best", help="On Ctrl-C end with the best plan so far, not without one.")
     ] = False,
-    force: Force = False,
-    as_json: AsJson = False,
+    force: options.Force = False,
+    as_json: options.AsJson = False,
 ) -> None:
     """Show the error of every table before any data is touched.
 

@@ -8,15 +8,10 @@ import typer
 
 from residua._text import Row, columns, counted
 from residua.accuracy.reliability import Reliability, Rule
+from residua.cli import options
 from residua.cli.output import (
     CROSSTABS,
-    SIMULATED,
     TABLES,
-    AsJson,
-    Force,
-    Formulas,
-    Level,
-    OutputTable,
     check_table_file,
     refuse_to_replace,
     show,
@@ -35,6 +30,7 @@ from residua.privacy.conversions import text_above
 from residua.release import Release
 from residua.release.crosstab import Crosstab, published
 from residua.release.intervals import Intervals
+from residua.release.printing import SIMULATED
 from residua.report.words import decimals_for
 from residua.workload import Workload, table
 from residua.workload.sql import sql as sql_workload
@@ -42,20 +38,9 @@ from residua.workload.sql import sql as sql_workload
 if TYPE_CHECKING:
     import pyarrow
 
-ReleaseFile = Annotated[Path, typer.Argument(help="A release, as 'residua release' writes it.")]
-Replicates = Annotated[int, typer.Option(min=0, help="Simulations that errors are estimated from.")]
-Flagged = Annotated[
-    str | None,
-    typer.Option(metavar="RULE", help="Flag numbers with a larger relative error (0.3), or 'zero' inside."),
-]
-FlaggedAs = Annotated[
-    str, typer.Option(metavar="WAY", help="What becomes of flagged numbers: mark, grey, suppress.")
-]
-Most = Annotated[int, typer.Option("--most", "--rows", min=1, help="Most rows to print of each table.")]
-
 
 def answer(
-    file: ReleaseFile,
+    file: options.ReleaseFile,
     of: Annotated[
         str | None, typer.Option("--table", help="A table's name, or columns with commas between: age,sex.")
     ] = None,
@@ -67,13 +52,13 @@ def answer(
         str | None, typer.Option("--columns", help="With --rows: these across the top.")
     ] = None,
     margins: Annotated[bool, typer.Option(help="With --rows: totals of rows and columns.")] = True,
-    reliability: Flagged = None,
-    unreliable: FlaggedAs = "mark",
+    reliability: options.Flagged = None,
+    unreliable: options.FlaggedAs = "mark",
     title: Annotated[str | None, typer.Option(help="With --rows: the title of the table.")] = None,
     sql: Annotated[
         str | None, typer.Option(help="A statement, such as SELECT sex, COUNT(*) ... GROUP BY sex.")
     ] = None,
-    level: Level = 0.95,
+    level: options.Level = 0.95,
     output: Annotated[
         Path | None,
         typer.Option(
@@ -84,9 +69,9 @@ def answer(
         str | None, typer.Option("--by", help="With -o: a folder with a part for each, such as place.state.")
     ] = None,
     most: Annotated[int, typer.Option("--most", min=1, help="Most rows to print of each table.")] = 40,
-    formulas: Formulas = False,
-    force: Force = False,
-    as_json: AsJson = False,
+    formulas: options.Formulas = False,
+    force: options.Force = False,
+    as_json: options.AsJson = False,
 ) -> None:
     """Show tables of a release, or any other query, with their errors.
 
@@ -250,14 +235,14 @@ def _answer_row(row: dict[str, Any]) -> Row:
 
 
 def tables(
-    file: ReleaseFile,
+    file: options.ReleaseFile,
     rounded: Annotated[bool, typer.Option("--rounded", help="Whole numbers that add up.")] = False,
-    output: OutputTable = None,
-    replicates: Replicates = 20,
-    rows: Most = 40,
-    formulas: Formulas = False,
-    force: Force = False,
-    as_json: AsJson = False,
+    output: options.OutputTable = None,
+    replicates: options.Replicates = 20,
+    rows: options.Most = 40,
+    formulas: options.Formulas = False,
+    force: options.Force = False,
+    as_json: options.AsJson = False,
 ) -> None:
     """Show a release's tables without negative numbers, or rounded.
 
@@ -291,7 +276,7 @@ def _table_row(row: dict[str, Any]) -> Row:
 
 
 def synthetic(
-    file: ReleaseFile,
+    file: options.ReleaseFile,
     output: Annotated[Path, typer.Option("-o", "--output", help="Write the records to this .parquet file.")],
     rows: Annotated[
         int | None, typer.Option(min=1, help="How many records; by default the number released.")
@@ -299,10 +284,10 @@ def synthetic(
     approximate: Annotated[
         bool, typer.Option("--approximate", help="A mixture of products, for models that are too large.")
     ] = False,
-    replicates: Replicates = 5,
+    replicates: options.Replicates = 5,
     seed: Annotated[int, typer.Option(help="For the draw of the records.")] = 0,
-    force: Force = False,
-    as_json: AsJson = False,
+    force: options.Force = False,
+    as_json: options.AsJson = False,
 ) -> None:
     """Write synthetic records that resemble what was released.
 
@@ -335,10 +320,10 @@ def report(
     title: Annotated[str | None, typer.Option(help="With -o: the title of the page.")] = None,
     level: Annotated[float, typer.Option(help="With -o: confidence level of the intervals.")] = 0.95,
     guess: Annotated[str | None, typer.Option(metavar="SIZE", help=f"Of a plan. {GUESSED}")] = None,
-    reliability: Flagged = None,
-    unreliable: FlaggedAs = "mark",
-    force: Force = False,
-    as_json: AsJson = False,
+    reliability: options.Flagged = None,
+    unreliable: options.FlaggedAs = "mark",
+    force: options.Force = False,
+    as_json: options.AsJson = False,
 ) -> None:
     """Explain a plan or a release in words, or on a page.
 

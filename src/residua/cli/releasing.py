@@ -8,29 +8,15 @@ import typer
 from residua._files import ByteCount, whole_file
 from residua._measure import measured_into, note_release
 from residua._text import columns, counted
+from residua.cli import options
 from residua.cli.budgets import REMEDY, open_ledger
-from residua.cli.output import (
-    SIMULATED,
-    AsJson,
-    Data,
-    Force,
-    Formulas,
-    MemoryLimit,
-    Note,
-    Payer,
-    SpecFile,
-    check_table_file,
-    progress_bar,
-    refuse_confusion,
-    refuse_to_replace,
-    tell,
-    write_answers,
-)
+from residua.cli.output import check_table_file, progress_bar, refuse_to_replace, tell, write_answers
 from residua.engines import DuckDB, Reading, find_files
 from residua.errors import DataError, LedgerError
 from residua.ledger import Ledger
 from residua.plans import Plan
 from residua.release import Release, rehearsal
+from residua.release.printing import SIMULATED
 from residua.spec import Spec, load_spec
 from residua.strategy.parts import parts_of
 
@@ -38,21 +24,21 @@ ROOM_FOR_FIGURES = 3 * 24  # bytes: value, lower and upper are no longer than th
 
 
 def release(
-    spec: SpecFile,
-    data: Data = None,
-    ledger: Payer = None,
+    spec: options.SpecFile,
+    data: options.Data = None,
+    ledger: options.Payer = None,
     plan: Annotated[Path | None, typer.Option(help="Measure this saved plan of the spec.")] = None,
     simulate: Annotated[
         int | None, typer.Option(metavar="SEED", help="Simulated noise: spends and protects nothing.")
     ] = None,
-    note: Note = "",
+    note: options.Note = "",
     period: Annotated[
         str | None, typer.Option(help="The period of the data: 2026-01, 2026-Q1, 2026, 2026-01/2026-06.")
     ] = None,
-    memory_limit: MemoryLimit = None,
-    formulas: Formulas = False,
-    force: Force = False,
-    as_json: AsJson = False,
+    memory_limit: options.MemoryLimit = None,
+    formulas: options.Formulas = False,
+    force: options.Force = False,
+    as_json: options.AsJson = False,
 ) -> None:
     """Spend privacy, measure the data once, write the tables.
 
@@ -69,8 +55,7 @@ def release(
     targets = [asked.release_file, asked.answers_file]
     check_table_file(asked.answers_file)
     targets += [] if new_plan is None else [new_plan]
-    refuse_to_replace(targets, force)
-    refuse_confusion(targets, _inputs(asked, records, payer, kept))
+    refuse_to_replace(targets, force, _inputs(asked, records, payer, kept))
     with progress_bar() as progress:
         chosen = asked.plan(progress) if kept is None else saved_plan(asked, kept)
         if new_plan is not None:

@@ -8,26 +8,13 @@ import typer
 
 from residua._measure import note_release
 from residua._text import counted
+from residua.cli import options
 from residua.cli.budgets import open_ledger
-from residua.cli.output import (
-    SIMULATED,
-    AsJson,
-    Data,
-    Force,
-    Formulas,
-    MemoryLimit,
-    Note,
-    Payer,
-    check_table_file,
-    progress_bar,
-    refuse_confusion,
-    refuse_to_replace,
-    tell,
-    write_answers,
-)
+from residua.cli.output import check_table_file, progress_bar, refuse_to_replace, tell, write_answers
 from residua.cli.releasing import data_of, noise_of, payer_of
 from residua.errors import FileFormatError, WorkloadError
 from residua.release import Release
+from residua.release.printing import SIMULATED
 from residua.spec import Spec, load_spec
 from residua.stream import Stream
 
@@ -51,14 +38,14 @@ Examples:
 @app.command()
 def create(
     spec: SpecFile,
-    ledger: Payer = None,
+    ledger: options.Payer = None,
     simulate: Annotated[
         bool, typer.Option(help="Simulated noise only: spends and protects nothing.")
     ] = False,
     again: Annotated[
         bool, typer.Option(help="Keep no exact counts: every instalment is given all data so far.")
     ] = False,
-    as_json: AsJson = False,
+    as_json: options.AsJson = False,
 ) -> None:
     """Plan all periods and begin the stream; nothing is spent yet.
 
@@ -83,13 +70,13 @@ def create(
 def measure(
     spec: SpecFile,
     period: Annotated[str, typer.Argument(help="The period, the next one; 'residua stream show' names it.")],
-    data: Data = None,
+    data: options.Data = None,
     simulate: Annotated[
         int | None, typer.Option(metavar="SEED", help="The seed, for a stream that is simulated.")
     ] = None,
-    note: Note = "",
-    memory_limit: MemoryLimit = None,
-    as_json: AsJson = False,
+    note: options.Note = "",
+    memory_limit: options.MemoryLimit = None,
+    as_json: options.AsJson = False,
 ) -> None:
     """Measure one period. Records of other periods in the data, late ones too, do not count.
 
@@ -111,9 +98,9 @@ def measure(
 def release(
     spec: SpecFile,
     through: Annotated[str | None, typer.Option(help="The last period to publish; all so far.")] = None,
-    formulas: Formulas = False,
-    force: Force = False,
-    as_json: AsJson = False,
+    formulas: options.Formulas = False,
+    force: options.Force = False,
+    as_json: options.AsJson = False,
 ) -> None:
     """Write all periods so far: a release, and its answers as a table, with the last period in their names.
 
@@ -127,8 +114,7 @@ def release(
     last = stream.periods[int(made.audit["stream"]["instalments"]) - 1]
     files = [_named(path, last) for path in (asked.release_file, asked.answers_file)]
     check_table_file(files[1])
-    refuse_to_replace(files, force)
-    refuse_confusion(files, [asked.path, asked.stream_file])
+    refuse_to_replace(files, force, [asked.path, asked.stream_file])
     made.save(files[0])
     write_answers(made, files[1], made.plan.workload, formulas=formulas, level=asked.level)
     _note(made, stream)
@@ -140,14 +126,14 @@ def release(
 
 
 @app.command("show")
-def show_stream(spec: SpecFile, as_json: AsJson = False) -> None:
+def show_stream(spec: SpecFile, as_json: options.AsJson = False) -> None:
     """Show which periods were measured, and which one is next."""
     asked = _spec(spec)
     _show(asked, Stream.open(asked.stream_file), as_json)
 
 
 @app.command()
-def close(spec: SpecFile, as_json: AsJson = False) -> None:
+def close(spec: SpecFile, as_json: options.AsJson = False) -> None:
     """End a stream early: its exact counts are deleted, and nothing more is measured."""
     asked = _spec(spec)
     stream = Stream.open(asked.stream_file)
