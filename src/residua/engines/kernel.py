@@ -139,7 +139,7 @@ class Tally:
             places = np.flatnonzero(own)
             yield at, places, own[places]
 
-    def stream(self, blocks: Iterable[Block], most: int = WAITING) -> Iterator[Occurrence]:
+    def stream(self, blocks: Iterable[Block], most: int) -> Iterator[Occurrence]:
         """The cells that occur in all blocks, told as soon as so many numbers wait."""
         for block in blocks:
             self.add(block)

@@ -24,6 +24,7 @@ from residua.engines import kernel
 from residua.engines.derived import extended
 from residua.engines.kernel import (
     ROWS,
+    WAITING,
     Block,
     Occurrence,
     Occurring,
@@ -222,7 +223,7 @@ class MemoryEngine:
 
     def occurring(self, sets: Sequence[Set], progress: Progress | None = None) -> Iterator[Occurrence]:
         """Exact counts of the cells of each set that occur, some at a time."""
-        return Occurring(self._sizes, sets, self._shares).stream(self._blocks(progress))
+        return Occurring(self._sizes, sets, self._shares).stream(self._blocks(progress), WAITING)
 
     def _blocks(self, progress: Progress | None) -> Iterator[Block]:
         for start in range(0, self.records, ROWS):
