@@ -44,12 +44,17 @@ def flag(manifest: object, key: str) -> bool:
 
 def whole(manifest: object, key: str, *, least: int = LEAST, most: int = LARGEST) -> int:
     """The whole number that a manifest holds under a key."""
-    return _whole(key, entry(manifest, key), least, most)
+    value = entry(manifest, key)
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise _not(key, value, "a whole number")
+    if not least <= value <= most:
+        raise _not(key, value, "in range")
+    return value
 
 
 def wholes(manifest: object, key: str, *, least: int = LEAST, most: int = LARGEST) -> tuple[int, ...]:
     """The whole numbers that a manifest lists under a key."""
-    return tuple(_whole(key, value, least, most) for value in listed(manifest, key))
+    return tuple(whole({key: value}, key, least=least, most=most) for value in listed(manifest, key))
 
 
 def digits(manifest: object, key: str) -> int:
@@ -62,12 +67,15 @@ def digits(manifest: object, key: str) -> int:
 
 def number(manifest: object, key: str) -> float:
     """The finite number that a manifest holds under a key."""
-    return _number(key, entry(manifest, key))
+    value = entry(manifest, key)
+    if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) <= FLOATS:
+        raise _not(key, value, "a finite number")
+    return float(value)
 
 
 def numbers(manifest: object, key: str) -> tuple[float, ...]:
     """The finite numbers that a manifest lists under a key."""
-    return tuple(_number(key, value) for value in listed(manifest, key))
+    return tuple(number({key: value}, key) for value in listed(manifest, key))
 
 
 def positive(manifest: object, key: str) -> float:
@@ -148,20 +156,6 @@ def _typed(key: str, value: object, kind: type, what: str) -> Any:
     if not isinstance(value, kind):
         raise _not(key, value, what)
     return value
-
-
-def _whole(key: str, value: object, least: int, most: int) -> int:
-    if not isinstance(value, int) or isinstance(value, bool):
-        raise _not(key, value, "a whole number")
-    if not least <= value <= most:
-        raise _not(key, value, "in range")
-    return value
-
-
-def _number(key: str, value: object) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) <= FLOATS:
-        raise _not(key, value, "a finite number")
-    return float(value)
 
 
 def _not(key: str, value: object, what: str) -> FileFormatError:

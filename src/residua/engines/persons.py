@@ -20,7 +20,7 @@ from residua.engines.protocol import Engine
 from residua.errors import DataError
 from residua.privacy.unit import Person
 from residua.schema import Schema
-from residua.schema.columns import columns_of, is_text, one_chunk
+from residua.schema.columns import columns_of, is_text, letters_of, one_chunk
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -274,10 +274,3 @@ def mixes_of(ids: "pa.Array") -> Words:
         more = left > 8
         rows, starts, left = rows[more], starts[more] + 8, left[more] - 8
     return found
-
-
-def letters_of(ids: "pa.Array") -> tuple[Integers, AnyArray]:
-    """Where each text starts, and the last ends, in the letters of all: (ids + 1,), (letters,)."""
-    _, offsets, data = ids.buffers()
-    starts = np.frombuffer(offsets, np.int64)[ids.offset : ids.offset + len(ids) + 1]
-    return starts - starts[0], np.frombuffer(data, np.uint8)[starts[0] : starts[-1]]

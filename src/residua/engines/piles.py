@@ -14,7 +14,6 @@ from residua.engines.persons import (
     Words,
     digits_of,
     kept_at_once,
-    letters_of,
     mixes_of,
     numbered,
     piled,
@@ -23,6 +22,7 @@ from residua.engines.persons import (
 )
 from residua.errors import DataError
 from residua.privacy.unit import Person
+from residua.schema.columns import letters_of
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from residua._arrays import AnyArray, Flags, Indices
+from residua._arrays import AnyArray, Flags, Indices, Integers
 from residua._text import hint, listing, short
 from residua.errors import DataError
 
@@ -380,3 +380,10 @@ def one_chunk(array: Any) -> Any:
     import pyarrow as pa
 
     return array.combine_chunks() if isinstance(array, pa.ChunkedArray) else array
+
+
+def letters_of(texts: Any) -> tuple[Integers, AnyArray]:
+    """Where each large text of Arrow starts, and the last ends, in the letters of all: (texts + 1,)."""
+    _, offsets, data = texts.buffers()
+    starts = np.frombuffer(offsets, np.int64)[texts.offset : texts.offset + len(texts) + 1]
+    return starts - starts[0], np.frombuffer(data, np.uint8)[starts[0] : starts[-1]]

@@ -11,7 +11,7 @@ from residua._arrays import AnyArray, Flags, Integers, settle
 from residua._text import hint, short
 from residua.errors import SchemaError
 from residua.schema.attribute import ABOVE, BELOW, OUTSIDE, Attribute, Cells, Policy
-from residua.schema.attributes import check_policy
+from residua.schema.attributes import check_policy, policy_text
 
 Step = Literal["year", "quarter", "month", "day"]
 STEPS: tuple[Step, ...] = get_args(Step)
@@ -61,8 +61,7 @@ class Date(Attribute):
         check_policy(who, outside, numeric=True)
 
     def __repr__(self) -> str:
-        policy = "" if self.outside == "error" else f", outside={self.outside!r}"
-        return f"Date('{self.low}', '{self.high}', by={self.by!r}{policy})"
+        return f"Date('{self.low}', '{self.high}', by={self.by!r}{policy_text(self)})"
 
     @property
     def inner_size(self) -> int:
@@ -111,12 +110,9 @@ class Date(Attribute):
 
     def _refuse_unknown(self, level: str) -> None:
         if level not in self.levels:
-            finer = level in STEPS
-            why = (
-                f"is finer than its cells, which are {self.by}s"
-                if finer
-                else f"is no level{hint(level, STEPS)}"
-            )
+            why = f"is no level{hint(level, STEPS)}"
+            if level in STEPS:
+                why = f"is finer than its cells, which are {self.by}s"
             raise SchemaError(f"{self!r}: {level!r} {why}")
 
     def _inner_label(self, cell: int) -> str:

@@ -18,7 +18,7 @@ from residua._text import hint, listing, short
 from residua.errors import FileFormatError, SchemaError, retold
 from residua.schema.attribute import OUTSIDE, Attribute, Cells, Policy
 from residua.schema.attributes import cells_of_numbers_as_words, check_labels, check_policy, policy_text
-from residua.schema.columns import is_unicode
+from residua.schema.columns import is_unicode, letters_of
 
 ROWS_AT_ONCE = 100_000  # of a file that are text before they become numbers
 SPELT_OUT = 10_000  # leaves that a manifest lists as paths; more are arrays
@@ -187,11 +187,8 @@ class Hierarchy(Attribute):
             return {**found, "paths": [list(path) for path in self.paths]}
         nodes = []
         for own, names in zip(self._nodes, self._names, strict=True):
-            _, ends, letters = names.buffers()
-            text_ends = np.frombuffer(ends, dtype=np.int64)[names.offset : names.offset + len(names) + 1]
-            bytes_ = np.frombuffer(letters, dtype=np.uint8)[text_ends[0] : text_ends[-1]]
-            parts = (own.astype(np.int32), bytes_, text_ends - text_ends[0])
-            nodes.append([stash(arrays, part) for part in parts])
+            ends, letters = letters_of(names)
+            nodes.append([stash(arrays, part) for part in (own.astype(np.int32), letters, ends)])
         return {**found, "nodes": nodes}
 
     def _depth(self, level: str) -> int:

@@ -206,17 +206,14 @@ def _schema(document: Document, written: object) -> Schema:
 
 def _workload(document: Document, entries: list["TableEntry"], schema: Schema) -> Workload:
     """The union of all entries, in order."""
-    whole: Workload | None = None
+    parts = []
     for number, entry in enumerate(entries):
         try:
             part = _unweighted(entry, schema)
-            part = part if entry.weight == 1 else entry.weight * part
+            parts.append(part if entry.weight == 1 else entry.weight * part)
         except ResiduaError as error:
             raise document.refusal(("tables", number, entry.kind), error) from error
-        whole = part if whole is None else whole + part
-    if whole is None:
-        raise document.refusal(("tables",), "the list is empty; write at least one entry")
-    return whole
+    return sum(parts[1:], parts[0])
 
 
 def _unweighted(entry: "TableEntry", schema: Schema) -> Workload:

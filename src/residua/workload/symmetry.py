@@ -155,9 +155,8 @@ class _Exchange:
 
 def _complete(run: TableRun) -> bool:
     """Whether the run has a table on every subset of its attributes, once."""
-    if len(run) != math.comb(len(run.attributes), run.ways):
-        return False
-    return len(distinct_rows(np.sort(run.subsets, axis=1).astype(np.int64))[0]) == len(run)
+    rows = np.sort(run.subsets, axis=1).astype(np.int64)
+    return len(run) == math.comb(len(run.attributes), run.ways) == len(distinct_rows(rows)[0])
 
 
 def _subsets_stay(run: TableRun, one: int, two: int) -> bool:

@@ -226,19 +226,14 @@ def _group_record(group: Table, shelf: _Shelf) -> dict[str, Any]:
 
 
 def _tables_record(tables: TableRun, shelf: _Shelf) -> dict[str, Any]:
-    record: dict[str, Any] = {
-        "kind": "tables",
-        "name": tables.name,
-        "weight": tables.weight,
-        "subsets": stash(shelf.arrays, tables.subsets),
-    }
+    subsets = stash(shelf.arrays, tables.subsets)
     if tables.joint is None:
+        key = "by_attribute"
         numbers = [-1 if factor is None else shelf.number(factor.queries) for factor in tables.factors]
-        record["by_attribute"] = stash(shelf.arrays, np.array(numbers, dtype=np.int64))
     else:
-        joint = [shelf.number(queries) for queries in tables.joint]
-        record["joint"] = stash(shelf.arrays, np.array(joint, dtype=np.int64))
-    return record
+        key, numbers = "joint", [shelf.number(queries) for queries in tables.joint]
+    asked = stash(shelf.arrays, np.array(numbers, dtype=np.int64))
+    return {"kind": "tables", "name": tables.name, "weight": tables.weight, "subsets": subsets, key: asked}
 
 
 def positions_of(schema: Schema, names: Sequence[str], who: str) -> tuple[int, ...]:

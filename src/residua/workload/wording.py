@@ -26,11 +26,10 @@ def cell_set(name: str, attribute: Attribute, members: Sequence[int]) -> str:
 
 def up_to(name: str, attribute: Attribute, cell: int) -> str:
     """`age <= 17`, `income < 25000` or, for labels, `grade up to B`."""
-    if cell == attribute.other:
-        return f"{name} up to {attribute.label(cell)}"
-    if isinstance(attribute, Integer):
+    inner = cell != attribute.other
+    if inner and isinstance(attribute, Integer):
         return f"{name} <= {attribute.label(cell)}"
-    if isinstance(attribute, Binned):
+    if inner and isinstance(attribute, Binned):
         edges = attribute.edges
         below = cell + 1 < len(edges)
         return f"{name} < {plain(edges[cell + 1])}" if below else f"{name} >= {plain(edges[0])}"
