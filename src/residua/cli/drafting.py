@@ -101,7 +101,7 @@ def init(
         str | None, typer.Option(metavar="NAME", help="Of a CSV file: utf-8, utf-16, cp1252.")
     ] = None,
     output: Annotated[
-        Path | None, typer.Option("-o", "--output", help="The spec to write; otherwise named after the data.")
+        Path | None, options.output("The spec to write; otherwise named after the data.")
     ] = None,
     force: options.Force = False,
     as_json: options.AsJson = False,

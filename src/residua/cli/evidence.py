@@ -61,9 +61,7 @@ def audit_plans(
     file: Annotated[
         Path | None, typer.Argument(help="A plan (.plan) or a release; invented plans if not given.")
     ] = None,
-    output: Annotated[
-        Path | None, typer.Option("-o", "--output", help="Write the page to this file, in Markdown.")
-    ] = None,
+    output: Annotated[Path | None, options.output("Write the page to this file, in Markdown.")] = None,
     rounds: Annotated[int, typer.Option(min=1, help="Times with other data and other noise.")] = 3,
     invented: Annotated[int, typer.Option(min=1, help="Without a file: how many plans of every kind.")] = 40,
     seed: Annotated[int, typer.Option(min=0, help="For the invented data and plans.")] = 0,
@@ -106,9 +104,7 @@ def audit_plans(
 
 def write_evidence(
     file: options.ReleaseFile,
-    output: Annotated[
-        Path, typer.Option("-o", "--output", help="A folder for the statements; made if need be.")
-    ],
+    output: Annotated[Path, options.output("A folder for the statements; made if need be.")],
     ledger: Annotated[str | None, typer.Option(help="Say what this ledger has spent in all.")] = None,
     level: options.Level = 0.95,
     formulas: options.Formulas = False,

@@ -1,9 +1,15 @@
 """Options and arguments that several commands take."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+
+
+def output(words: str) -> Any:
+    """The option that says where to write."""
+    return typer.Option("-o", "--output", help=words)
+
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for programs instead of text.")]
 Force = Annotated[bool, typer.Option("--force", help="Replace files that exist.")]
@@ -13,9 +19,7 @@ Formulas = Annotated[
         "--formulas", help="CSV: no quote before texts that a spreadsheet would run as formulas (=, +, -, @)."
     ),
 ]
-OutputTable = Annotated[
-    Path | None, typer.Option("-o", "--output", help="Write all rows to this .csv or .parquet file.")
-]
+OutputTable = Annotated[Path | None, output("Write all rows to this .csv or .parquet file.")]
 SpecFile = Annotated[Path, typer.Argument(help="The release spec, a YAML file.")]
 Data = Annotated[
     Path | None, typer.Option(help="The records, CSV or Parquet, or 'part-*.csv' (over the spec's).")

@@ -73,7 +73,7 @@ def written_guess(text: str) -> Release | float | None:
 def plan(
     spec: options.SpecFile,
     output: Annotated[
-        Path | None, typer.Option("-o", "--output", help="Save the plan here (over output.plan of the spec).")
+        Path | None, options.output("Save the plan here (over output.plan of the spec).")
     ] = None,
     target: Annotated[
         list[str] | None,

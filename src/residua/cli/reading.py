@@ -61,9 +61,7 @@ def answer(
     level: options.Level = 0.95,
     output: Annotated[
         Path | None,
-        typer.Option(
-            "-o", "--output", help="Write all rows to this .csv, .parquet, .xlsx, .html or .md file."
-        ),
+        options.output("Write all rows to this .csv, .parquet, .xlsx, .html or .md file."),
     ] = None,
     by: Annotated[
         str | None, typer.Option("--by", help="With -o: a folder with a part for each, such as place.state.")
@@ -277,7 +275,7 @@ def _table_row(row: dict[str, Any]) -> Row:
 
 def synthetic(
     file: options.ReleaseFile,
-    output: Annotated[Path, typer.Option("-o", "--output", help="Write the records to this .parquet file.")],
+    output: Annotated[Path, options.output("Write the records to this .parquet file.")],
     rows: Annotated[
         int | None, typer.Option(min=1, help="How many records; by default the number released.")
     ] = None,
@@ -311,9 +309,7 @@ def synthetic(
 
 def report(
     file: Annotated[Path, typer.Argument(help="A plan (.plan) or a release.")],
-    output: Annotated[
-        Path | None, typer.Option("-o", "--output", help="Write one HTML page with tables and pictures.")
-    ] = None,
+    output: Annotated[Path | None, options.output("Write one HTML page with tables and pictures.")] = None,
     plots: Annotated[
         Path | None, typer.Option(help="With -o: a folder for the pictures as SVG files too.")
     ] = None,

@@ -125,23 +125,19 @@ def find_files(path: str | os.PathLike[str], table: str | None = None) -> list[P
     text = os.fspath(path)
     if os.path.isdir(text):
         raise DataError(f"{text} is a folder; name its files, as in {os.path.join(text, '*.parquet')!r}")
-    if os.path.exists(text):
-        found = [Path(text)]
-    elif glob.has_magic(text):
+    found = [Path(text)]
+    if not os.path.exists(text):
         found = [Path(each) for each in sorted(glob.glob(text, recursive=True)) if os.path.isfile(each)]
-        if not found:
-            raise DataError(f"there is no data file {text}")
-    else:
+    if not found:
         raise DataError(f"there is no data file {text}")
     for each in found:
-        if each.suffix.lower() in DATABASES:
-            if table is None:
-                raise DataError(
-                    f"{each} is a database; name one of its tables, with reading: {{table: people}} in the "
-                    "spec or engine=rs.engines.DuckDB(reading=rs.engines.Reading(table='people'))"
-                )
-            continue
-        if each.suffix.lower() not in {*CSV, *PARQUET}:
+        ending = each.suffix.lower()
+        if ending in DATABASES and table is None:
+            raise DataError(
+                f"{each} is a database; name one of its tables, with reading: {{table: people}} in the "
+                "spec or engine=rs.engines.DuckDB(reading=rs.engines.Reading(table='people'))"
+            )
+        if ending not in {*CSV, *PARQUET, *DATABASES}:
             raise DataError(f"{each}: the ending {each.suffix!r} is not known; use .csv, .tsv or .parquet")
     return found
 
@@ -166,9 +162,9 @@ def file_source(
     return replace(found, name=os.fspath(path))
 
 
-def relation_source(relation: Any, names: Sequence[str]) -> Source:
-    """A DuckDB relation as a source; it is run again for every pass."""
-    places = places_of(relation.columns, names)
+def relation_source(relation: Any, names: Sequence[str], held: Sequence[str] | None = None) -> Source:
+    """A DuckDB relation as a source, run again for every pass; `held` are its columns as a file has them."""
+    places = places_of(relation.columns if held is None else held, names)
     every = ", ".join(f"c{at}" for at in range(len(relation.columns)))
 
     def query(expressions: str) -> Any:
@@ -185,17 +181,9 @@ def _parquet_source(connection: Any, path: Path, names: Sequence[str]) -> Source
         metadata = parquet.read_metadata(path)
     except (ArrowInvalid, OSError) as error:
         raise DataError(f"{path} cannot be read as Parquet ({error})") from error
-    places = places_of(metadata.schema.to_arrow_schema().names, names)
-    table = f"read_parquet({_literal_path(path)}, hive_partitioning=false)"
-    found = connection.sql(f"SELECT * FROM {table}")
-    every = ", ".join(f"c{at}" for at in range(len(found.columns)))
-    return Source(
-        os.fspath(path),
-        lambda expressions: connection.sql(f"SELECT {expressions} FROM {table} AS t({every})"),
-        tuple(f"c{at}" for at in places),
-        tuple(str(found.types[at]) for at in places),
-        metadata.num_rows,
-    )
+    table = f"SELECT * FROM read_parquet({_literal_path(path)}, hive_partitioning=false)"
+    found = relation_source(connection.sql(table), names, metadata.schema.to_arrow_schema().names)
+    return replace(found, name=os.fspath(path), about=metadata.num_rows)
 
 
 def delimiter_of(header: Callable[[str], Sequence[str]], usual: str, names: Sequence[str]) -> str:
@@ -237,9 +225,7 @@ def _csv_source(
         ("CSV",) * len(places),
         _guess_records(path),
     )
-    if encoding is not None:
-        return plain
-    if any({"\n", "\r"} & set(name) for name in header):
+    if encoding is not None or any({"\n", "\r"} & set(name) for name in header):
         return plain
     every = ", ".join(f"c{at}: 'VARCHAR'" for at in range(len(header)))
     # No text is NULL: an empty field is the empty text, and what that means is the attribute's to say.

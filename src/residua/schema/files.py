@@ -98,11 +98,8 @@ def _describe(attribute: Attribute) -> tuple[str, dict[str, Any], dict[str, Any]
         case Binned(edges=edges, above=above, values=values):
             bins: dict[str, Any] = {"bins": [plain(edge) for edge in edges]}
             bins |= {"above": True} if above else {}
-            return (
-                "number",
-                {},
-                bins | ({} if values is None else {"values": [plain(each) for each in values]}),
-            )
+            bins |= {} if values is None else {"values": [plain(each) for each in values]}
+            return "number", {}, bins
         case Number():
             return _describe_number(attribute)
         case Date(low=low, high=high, by=by):
@@ -185,10 +182,7 @@ def _read_field(entry: Mapping[str, Any], folder: Path) -> Attribute:
         return Categorical(False, True, outside=outside)
     labels = "add constraints: {enum: [...]} or residua: {hierarchy: ...}"
     _require(kind != "string", f"a string needs its labels; {labels}")
-    missing = [f"constraints.{key}" for key in ("minimum", "maximum") if key not in constraints]
-    what = "a date" if kind == "date" else "an integer"
-    _require(not missing, f"{what} needs its range; add {' and '.join(missing)}")
-    low, high = constraints["minimum"], constraints["maximum"]
+    low, high = _range(constraints, "a date" if kind == "date" else "an integer")
     if kind == "date":
         return Date(low, high, by=additions.get("by", "day"), outside=outside)
     return Integer(low, high, outside=outside)
@@ -211,19 +205,24 @@ def _read_number(kind: str, constraints: Mapping[str, Any], additions: Mapping[s
     _require(kind in ("number", "integer"), f"a step needs type: number or type: integer, not {kind}")
     for key in ("above", "hierarchy", "values"):
         _require(key not in additions, f"residua.{key} does not go with residua.step")
-    missing = [f"constraints.{key}" for key in ("minimum", "maximum") if key not in constraints]
-    _require(not missing, f"a quantity with a step needs its range; add {' and '.join(missing)}")
+    low, high = _range(constraints, "a quantity with a step")
     bins = additions.get("bins")
     _require(bins is None or isinstance(bins, list), f"residua.bins should be a list, not {short(bins)}")
     return Number(
-        _number(constraints["minimum"]),
-        _number(constraints["maximum"]),
+        _number(low),
+        _number(high),
         step=_number(additions["step"]),
         bins=None if bins is None else [_number(edge) for edge in bins],
         missing=additions.get("missing", False) is True,
         degree=additions.get("degree", 1),
         outside=additions.get("outside", "clip"),
     )
+
+
+def _range(constraints: Mapping[str, Any], what: str) -> tuple[Any, Any]:
+    missing = [f"constraints.{key}" for key in ("minimum", "maximum") if key not in constraints]
+    _require(not missing, f"{what} needs its range; add {' and '.join(missing)}")
+    return constraints["minimum"], constraints["maximum"]
 
 
 def _number(written: Any) -> Any:
