@@ -89,17 +89,14 @@ class DuckDB:
 
     def open(self, schema: Schema, data: object) -> "DuckDBEngine":
         """An engine over a path, a pattern of paths, or a relation."""
-        return self._open(schema, data, None)
+        return self.open_kept(schema, data, None)
 
-    def open_kept(self, schema: Schema, data: object, person: Person) -> "DuckDBEngine":
+    def open_kept(self, schema: Schema, data: object, person: Person | None) -> "DuckDBEngine":
         """An engine over those records that are counted.
 
         Where there are many, their codes and ids wait in files that have no name, in the folder for temporary
         files, and are gone with the process.
         """
-        return self._open(schema, data, person)
-
-    def _open(self, schema: Schema, data: object, person: Person | None) -> "DuckDBEngine":
         threads = self.threads or processors()
         limit = None if self.memory_limit is None else bytes_of(self.memory_limit)
         extra = () if person is None else (str(person.unit.id),)

@@ -101,19 +101,17 @@ def count_marginals(
     units = [1] * len(sizes) if units is None else units
     shared = {at for at, unit in enumerate(units) if unit > 1}
     first: tuple[int, int] | None = None
-    steps = None if progress is None else Steps(progress, len(places))
+    steps = Steps(progress, len(places))
     groups = list(passes(list(places), sizes, engine.about, engine.cells_at_once, shared))
     for number, group in enumerate(groups):
-        part = None if steps is None else steps.part(number, len(groups))
-        tallied = engine.tally([each.attributes for each in group], part)
+        tallied = engine.tally([each.attributes for each in group], steps.part(number, len(groups)))
         for each, counted in zip(group, tallied, strict=True):
             total, unit = int(counted.sum()), prod([units[at] for at in each.attributes])
             first = (total, unit) if first is None else first
             if (total * first[1] - first[0] * unit) % 2**64:
                 raise DataError("the data changed while being counted; count a copy that stands still")
         yield from _pieces(group, tallied, places, sizes)
-    if steps is not None:
-        steps.reach(1.0)
+    steps.reach(1.0)
 
 
 def counts(engine: Engine, sizes: Sequence[int], subsets: Subsets) -> Integers:
@@ -160,20 +158,20 @@ class Steps:
     How many records there are, and so how many blocks and passes, changes when a step is told, not what.
     """
 
-    def __init__(self, progress: Progress, tables: int) -> None:
+    def __init__(self, progress: Progress | None, tables: int) -> None:
         self._progress = progress
         self._words = "counting 1 table" if tables == 1 else f"counting {tables:,} tables"
         self._told = 0
 
     def reach(self, fraction: float) -> None:
         """Tell all steps up to this fraction that were not told yet."""
-        while self._told < min(int(fraction * STEPS), STEPS):
+        while self._progress is not None and self._told < min(int(fraction * STEPS), STEPS):
             self._told += 1
             self._progress(self._words, self._told / STEPS)
 
-    def part(self, number: int, many: int) -> Progress:
-        """What one pass of many calls; its own words are left out."""
-        return lambda _, done: self.reach((number + done) / many)
+    def part(self, number: int, many: int) -> Progress | None:
+        """What one pass of many calls, if somebody listens; its own words are left out."""
+        return None if self._progress is None else lambda _, done: self.reach((number + done) / many)
 
 
 def passes(

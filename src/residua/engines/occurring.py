@@ -47,12 +47,10 @@ class Occurrences:
                 raise Infeasible("a table of places has more cells than 64 bits number; use fewer attributes")
         self._columns = Columns()
         self._owners: list[int] = []
-        steps = None if progress is None else Steps(progress, len(self._sets))
-        told = None if steps is None else steps.part(0, 1)
-        for at, cells, counts in _found(engine, self._sets, self._sizes, told):
+        steps = Steps(progress, len(self._sets))
+        for at, cells, counts in _found(engine, self._sets, self._sizes, steps.part(0, 1)):
             self._add(at, cells, counts)
-        if steps is not None:
-            steps.reach(1.0)
+        steps.reach(1.0)
 
     def _add(self, at: int, cells: Integers, counts: Integers) -> None:
         piles = self._piles[cells // self._width(self._sets[at])]

@@ -51,13 +51,10 @@ class Spark:
 
     def open(self, schema: Schema, data: object) -> "SparkEngine":
         """An engine over a DataFrame or a path."""
-        return self._open(schema, data, None)
+        return self.open_kept(schema, data, None)
 
-    def open_kept(self, schema: Schema, data: object, person: Person) -> "SparkEngine":
+    def open_kept(self, schema: Schema, data: object, person: Person | None) -> "SparkEngine":
         """An engine over those records that are counted; the data are shuffled by id for every pass."""
-        return self._open(schema, data, person)
-
-    def _open(self, schema: Schema, data: object, person: Person | None) -> "SparkEngine":
         names = schema.names if person is None else (*schema.names, str(person.unit.id))
         frame: Any = data
         if isinstance(data, str | os.PathLike):

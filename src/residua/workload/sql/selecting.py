@@ -45,6 +45,11 @@ class Relation:
     columns: tuple[Column, ...]
     rows: int
 
+    def column(self, name: str) -> Column | None:
+        """The column of this name, whatever its case."""
+        folded = [each.casefold() for each in self.names]
+        return self.columns[folded.index(name.casefold())] if name.casefold() in folded else None
+
     def take(self, rows: Indices) -> "Relation":
         """Some of its rows, in this order."""
         return Relation(self.names, tuple(each.take(rows) for each in self.columns), len(rows))
@@ -277,11 +282,9 @@ class Named(Scope):
         self.source, self.rows, self.subquery = scope.source, scope.rows, scope.subquery
 
     def leaf(self, node: exp.Expression) -> Column | None:
-        if isinstance(node, exp.Column) and not node.table:
-            folded = [name.casefold() for name in self.selected.names]
-            if node.name.casefold() in folded:
-                return self.selected.columns[folded.index(node.name.casefold())]
-        return self.inner.leaf(node)
+        plain = isinstance(node, exp.Column) and not node.table
+        found = self.selected.column(node.name) if plain else None
+        return self.inner.leaf(node) if found is None else found
 
     def aggregate(self, node: exp.Expression) -> Column | None:
         return self.inner.aggregate(node)
@@ -298,14 +301,11 @@ class Rows(Scope):
     def leaf(self, node: exp.Expression) -> Column | None:
         if not isinstance(node, exp.Column):
             return None
-        names = self.relation.names
-        folded = [name.casefold() for name in names]
-        if node.name.casefold() not in folded:
-            near = hint(node.name, names)
-            raise self.refusal(
-                node, f"there is no column {node.name!r} here{near}; there is {listing(names)}"
-            )
-        return self.relation.columns[folded.index(node.name.casefold())]
+        if (found := self.relation.column(node.name)) is None:
+            names = self.relation.names
+            near = f"{hint(node.name, names)}; there is {listing(names)}"
+            raise self.refusal(node, f"there is no column {node.name!r} here{near}")
+        return found
 
     def aggregate(self, node: exp.Expression) -> Column | None:
         if isinstance(node, exp.AggFunc):
