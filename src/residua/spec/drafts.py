@@ -1,8 +1,6 @@
 """Drafts of specs: what is known about the columns of a data file, written for a person to complete."""
 
-import json
 import os
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.resources import files
@@ -28,8 +26,6 @@ MOST_INTEGERS = 1000
 MANY = 100  # records that show whether a column of whole numbers only tells them apart
 BINS = 10
 EMPTY = f"; missing values are counted as (missing): {TO_CONFIRM} that, or leave them out (outside: drop)"
-_PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_./-]*")
-_OTHER_TYPES = {"yes", "no", "y", "n", "true", "false", "on", "off", "null"}  # to YAML, these are not text
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +45,7 @@ class ColumnDraft:
     def lines(self) -> list[str]:
         """The field of the schema, as a comment where the column is left out."""
         cells = [f"    {line}" for line in self.cells.split("\n") if line]
-        field = [f"  - name: {quoted(self.name)}", f"    type: {self.type}", *cells]
+        field = [f"  - name: {flow(self.name)}", f"    type: {self.type}", *cells]
         if self.to_sum:
             field += ["    # or, to publish sums and means of it instead of counts by bins:"]
             field += [f"    # {line}" for line in self.to_sum.split("\n")]
@@ -116,10 +112,9 @@ class Draft:
         """The spec as YAML, to be kept in a folder."""
         fields = [line for column in self.columns for line in column.lines()]
         ways = min(2, len(self.columns))
-        data = "" if self.data is None else f"data: {quoted(os.path.relpath(self.data, folder))}\n"
+        data = "" if self.data is None else f"data: {flow(os.path.relpath(self.data, folder))}\n"
         if self.data is not None and self.reading:
-            parts = ", ".join(f"{key}: {quoted(value)}" for key, value in self.reading.items())
-            data += f"reading: {{{parts}}}\n"
+            data += f"reading: {flow(dict(self.reading))}\n"
         template = files("residua.spec").joinpath("draft.yaml").read_text(encoding="utf-8")
         return template.format(
             heading=self.heading,
@@ -131,25 +126,9 @@ class Draft:
         )
 
 
-def quoted(text: str) -> str:
-    """A text as YAML reads it back: plain where that is safe, otherwise in quotes.
-
-    >>> quoted("age"), quoted("größe"), quoted("no")
-    ('age', '"größe"', '"no"')
-    """
-    plain = _PLAIN.fullmatch(text) and text.lower() not in _OTHER_TYPES
-    return text if plain else "".join(map(_visible, json.dumps(text, ensure_ascii=False)))
-
-
-def _visible(character: str) -> str:
-    """A character as it stands between quotes; what cannot be seen, as its number."""
-    code = ord(character)
-    return character if character.isprintable() else f"\\U{code:08x}" if code > 0xFFFF else f"\\u{code:04x}"
-
-
 def draft_of(path: Path, dialect: Dialect | None, *, read_values: bool) -> Draft:
     """The draft for a data file, from the names and types of its columns, or from their values too."""
-    name = quoted(path.name)
+    name = flow(path.name)
     if read_values:
         found = _read(path, dialect, values=True)
         pairs = zip(found.column_names, found.columns, strict=True)
@@ -261,7 +240,7 @@ def _from_values(name: str, column: "pyarrow.ChunkedArray") -> ColumnDraft:
         if len(labels) > MOST_LABELS:
             remark = f"{len(labels)} different values: left out; group them to publish any"
             return ColumnDraft(name, "string", draft.cells, remark, left_out=True)
-        constraints, read = f"{{enum: [{', '.join(map(quoted, labels))}]}}", "these labels"
+        constraints, read = f"{{enum: {flow(labels)}}}", "these labels"
     elif draft.type == "date":
         low, high = compute.min_max(compute.cast(present, pa.date32())).as_py().values()
         constraints = f"{{minimum: {low.year}-01-01, maximum: {high.year}-12-31}}"

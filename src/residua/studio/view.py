@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from shlex import quote
 from typing import Any
 
 from residua._text import visible
@@ -9,7 +10,6 @@ from residua.errors import ResiduaError, SchemaError
 from residua.schema.attribute import Attribute
 from residua.schema.files import attributes_from_fields
 from residua.spec import unconfirmed
-from residua.spec.drafts import quoted
 from residua.studio.figures import ladder, problem_of
 from residua.studio.session import GHOSTS, Session
 
@@ -167,4 +167,4 @@ def _commands(session: Session) -> list[str]:
     spec = session.spec
     data = "" if spec.data is not None else " --data people.csv"
     ledger = "" if spec.ledger is not None else " --ledger budget.db"
-    return [f"residua release {quoted(session.path.name)}{data}{ledger}"]
+    return [f"residua release {quote(session.path.name)}{data}{ledger}"]
