@@ -2,7 +2,6 @@
 
 import html
 import json
-import math
 import re
 import sys
 import time
@@ -68,20 +67,11 @@ def tables_screen(
 
 def show_json(document: Any) -> None:
     """Print a document as JSON to standard output; what is not a number is null."""
-    text = json.dumps(_jsonable(document), indent=1, ensure_ascii=False, allow_nan=False)
+    plain = json.loads(json.dumps(document, default=str), parse_constant=lambda _: None)
+    text = json.dumps(plain, indent=1, ensure_ascii=False)
     # What a terminal would obey stands there as its number.
     harmless = (each if each == "\n" or visible(each) == each else json.dumps(each)[1:-1] for each in text)
     typer.echo("".join(harmless))
-
-
-def _jsonable(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {str(key): _jsonable(inner) for key, inner in value.items()}
-    if isinstance(value, list | tuple):
-        return [_jsonable(inner) for inner in value]
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    return value if value is None or isinstance(value, str | int) else str(value)
 
 
 LINES_EVERY = 10.0  # seconds between lines of progress, where they go to no terminal

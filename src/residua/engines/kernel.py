@@ -218,15 +218,11 @@ class Occurring(Tally):
                 plain = all(np.ndim(weight) == 0 and weight == 1 for _, weight in found)
                 weights = [] if plain else [np.broadcast_to(weight, own.shape) for own, weight in found]
                 found.clear()
-                yield at, *(_added_up(places, np.concatenate(weights)) if weights else _counted(places))
+                if weights:
+                    yield at, *_added_up(places, np.concatenate(weights))
+                else:
+                    yield at, *np.unique(places, return_counts=True)
         self.waiting = 0
-
-
-def _counted(places: Integers) -> tuple[Integers, Integers]:
-    """Different places, increasing, and how often each is there; the given ones are put in order."""
-    places.sort()
-    first = np.flatnonzero(np.diff(places, prepend=-1))
-    return places[first], np.diff(first, append=len(places))
 
 
 def _added_up(places: Integers, weights: Integers) -> tuple[Integers, Integers]:

@@ -15,7 +15,7 @@ from residua.errors import DataError
 if TYPE_CHECKING:
     import pyarrow as pa
 
-CHUNK = 1 << 20  # bytes looked at together
+CHUNK = 1 << 20  # letters looked at together
 # DuckDB leaves out spaces before a quote, and takes a lone control character for a null unless it is quoted.
 TWO_WAYS = re.compile(' +"|\x01$')
 
@@ -95,12 +95,10 @@ def header_of(path: Path, delimiter: str, encoding: str | None = None) -> tuple[
 
 def is_utf8(path: str) -> bool:
     """Whether all of a file is UTF-8."""
-    decoder = codecs.getincrementaldecoder("utf-8")()
     try:
-        with open(path, "rb") as file:
-            while chunk := file.read(CHUNK):
-                decoder.decode(chunk)
-        decoder.decode(b"", final=True)
+        with open(path, encoding="utf-8", newline="") as file:
+            while file.read(CHUNK):
+                pass
     except UnicodeDecodeError:
         return False
     return True

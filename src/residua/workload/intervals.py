@@ -19,13 +19,6 @@ from residua.workload import wording
 from residua.workload.queries import SizedQueries
 
 
-def running(x: Array) -> Array:
-    """Sums of the first 0, 1, .. cells, `(..., cells)` to `(..., cells + 1)`."""
-    out = np.zeros((*x.shape[:-1], x.shape[-1] + 1))
-    np.cumsum(x, axis=-1, out=out[..., 1:])
-    return out
-
-
 def run_variances(P: Array) -> Array:
     """Variance of the sum of cells `a..b-1` at `[..., a, b]`, shape `(..., cells + 1, cells + 1)`."""
     cells = P.shape[-1]
@@ -57,7 +50,8 @@ class _Runs(SizedQueries):
         return np.asarray(((steps >= 0) & (steps < (stops - starts)[:, None])).astype(np.float64))
 
     def answers(self, x: ArrayLike) -> Array:
-        sums = running(np.concatenate([self._vectors(x)] * self.turns, axis=-1))
+        cells = np.concatenate([self._vectors(x)] * self.turns, axis=-1)
+        sums = np.cumulative_sum(cells, axis=-1, include_initial=True)
         starts, stops = self._all_ends()
         return np.asarray(sums[..., stops] - sums[..., starts])
 
@@ -208,7 +202,8 @@ class Circular(_Runs):
         """Variances of runs, and of the complements of runs where an arc passes the last cell (W-008)."""
         P, n = self._squares(covariance), self.size
         runs = run_variances(P)
-        with_whole = running(np.sum(P, axis=-1) + np.sum(P, axis=-2))
+        both = np.sum(P, axis=-1) + np.sum(P, axis=-2)
+        with_whole = np.cumulative_sum(both, axis=-1, include_initial=True)
         start, stop = self._all_ends()
         passes = stop > n
         gap = np.where(passes, stop - n, 0)  # complement: cells gap..start-1
