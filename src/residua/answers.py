@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
+from functools import lru_cache
 from itertools import islice, product
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -34,33 +35,22 @@ def in_slices(compute: Callable[[slice], Sequence[Array]], width: int, figures: 
     >>> one[2:7].tolist()
     [2, 3, 4, 5, 6]
     """
-    held = _Held(compute, width)
-    return [_Figure(held, number) for number in range(figures)]
 
+    @lru_cache(maxsize=1)  # one figure after the other is asked for the same rows
+    def found(start: int, stop: int) -> Sequence[Array]:
+        some = slice(start // width, -(-stop // width))
+        first = some.start * width
+        return [each[start - first : stop - first] for each in compute(some)]
 
-class _Held:
-    """The figures of the rows that were asked for last: each of the figures is asked for the same."""
-
-    def __init__(self, compute: Callable[[slice], Sequence[Array]], width: int) -> None:
-        self._compute, self._width = compute, width
-        self._rows, self._found = slice(0, 0), list[Array]()
-
-    def of(self, rows: slice) -> Sequence[Array]:
-        if rows != self._rows or not self._found:
-            some = slice(rows.start // self._width, -(-rows.stop // self._width))
-            first = some.start * self._width
-            found = self._compute(some)
-            self._rows = rows
-            self._found = [each[rows.start - first : rows.stop - first] for each in found]
-        return self._found
+    return [_Figure(found, number) for number in range(figures)]
 
 
 class _Figure:
-    def __init__(self, held: _Held, number: int) -> None:
-        self._held, self._number = held, number
+    def __init__(self, found: Callable[[int, int], Sequence[Array]], number: int) -> None:
+        self._found, self._number = found, number
 
     def __getitem__(self, rows: slice, /) -> Array:
-        return self._held.of(rows)[self._number]
+        return self._found(rows.start, rows.stop)[self._number]
 
 
 if TYPE_CHECKING:
