@@ -1,6 +1,6 @@
 """`residua budget`: create a ledger, show what was spent when, and check it against releases."""
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from fractions import Fraction
@@ -257,10 +257,9 @@ def spent_when(ledger: Ledger) -> Spending:
         return []
     if ledger.disjoint:
         return list(ledger.spent_by_period().items())
-    found: dict[str, Fraction] = {}
+    found: defaultdict[str, Fraction] = defaultdict(Fraction)
     for entry in ledger.entries():
-        name = spoken(entry.periods)
-        found[name] = found.get(name, Fraction(0)) + entry.amount
+        found[spoken(entry.periods)] += entry.amount
     return sorted(found.items())
 
 

@@ -88,17 +88,15 @@ def cell_numbers(name: str, attribute: Attribute, *, power: int = 1, ends: bool 
                 f"{name!r}: quantiles of {attribute!r} are where its bins end; give it bins=[...]"
             )
         return np.array([float(edge) for edge in attribute.edges[1:]])
-    if isinstance(attribute, Number) or (isinstance(attribute, Binned) and attribute.values and not ends):
+    valued = isinstance(attribute, Binned) and attribute.values and not ends
+    if valued or isinstance(attribute, Number | Integer):
         with retold(SchemaError, WorkloadError, f"{name!r}: a sum of powers "):
             return attribute.moment(power)
-    if isinstance(attribute, Integer):
-        found = np.arange(attribute.low, attribute.high + 1, dtype=np.float64)
-    elif isinstance(attribute, Binned) and not attribute.above:
-        edges = np.array(attribute.edges, dtype=np.float64)
-        found = edges[1:] if ends else (edges[1:] + edges[:-1]) / 2
-    else:
+    if not isinstance(attribute, Binned) or attribute.above:
         what = "its last bin has no end" if isinstance(attribute, Binned) else "its cells are no numbers"
         raise WorkloadError(f"{name!r}: {what}; say with values= what each cell counts as")
+    edges = np.array(attribute.edges, dtype=np.float64)
+    found = edges[1:] if ends else (edges[1:] + edges[:-1]) / 2
     return np.append(found**power, np.zeros(attribute.size - attribute.inner_size))
 
 

@@ -13,6 +13,7 @@ attributes have 4 orbits of blocks, not 166,751.
 import math
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from functools import cache
 
 import numpy as np
 
@@ -104,7 +105,7 @@ class _Exchange:
     def __init__(self, parts: Parts, marks: Sequence[object]) -> None:
         self._runs: list[tuple[TableRun, bool]] = []
         self._tables: dict[int, Counter[_Placed]] = {}
-        self._symmetric: dict[Queries, bool] = {}
+        self._symmetric = cache(symmetric)
         for part, mark in zip(parts, marks, strict=True):
             if isinstance(part, TableRun) and part.joint is None:
                 self._runs.append((part, _complete(part)))
@@ -139,9 +140,7 @@ class _Exchange:
         """The attributes, ascending where their order makes no difference to any query."""
         if len(attributes) != 2 or attributes[0] < attributes[1]:
             return attributes
-        if queries not in self._symmetric:
-            self._symmetric[queries] = symmetric(queries)
-        return attributes[::-1] if self._symmetric[queries] else attributes
+        return attributes[::-1] if self._symmetric(queries) else attributes
 
     def _run_stays(self, run: TableRun, complete: bool, one: int, two: int) -> bool:
         has = one in run.attributes, two in run.attributes
