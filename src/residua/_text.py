@@ -3,8 +3,11 @@
 import difflib
 import re
 from collections.abc import Iterable, Sequence
+from itertools import groupby
+from typing import TypeVar
 
 Row = Sequence[str]
+Label = TypeVar("Label", str, tuple[str, ...])
 
 _LONGEST = 60  # characters of a value in a message
 _FEW = 12  # things that a message lists
@@ -35,6 +38,11 @@ def columns(
         ).rstrip()
         for line in lines
     ]
+
+
+def runs(labels: Iterable[Label]) -> list[tuple[Label, int]]:
+    """Equal neighbours among the headings of columns, or of rows, with how many there are."""
+    return [(label, len(list(same))) for label, same in groupby(labels)]
 
 
 def listed_names(names: str | Sequence[str]) -> list[str]:

@@ -71,9 +71,9 @@ def exact_text(number: Fraction) -> str:
     return _decimal_text(decimal) if Fraction(decimal) == number else str(number)
 
 
-def text_above(number: Fraction, digits: int = 6) -> str:
+def text_above(number: Fraction | float, digits: int = 6) -> str:
     """A decimal of so many significant digits, rounded up: what is printed is never below the truth."""
-    return _decimal_text(_quotient(number, digits))
+    return _decimal_text(_quotient(Fraction(number), digits))
 
 
 def _fraction(value: Number, name: str) -> Fraction:

@@ -131,9 +131,10 @@ class Privacy:
             lines.append(f"Pure DP: epsilon = {text_above(self.amount)}, whatever delta.")
         lines.append(f"Zero-concentrated DP: rho = {text_above(self.rho)}.")
         if self.mu is not None:
-            lines.append(f"Gaussian DP: mu = {_text(self.mu)}; privacy cost = {text_above(self.amount)}.")
+            cost = text_above(self.amount)
+            lines.append(f"Gaussian DP: mu = {text_above(self.mu)}; privacy cost = {cost}.")
         if self.figure != "pure_epsilon":
-            pairs = (f"{_text(self.epsilon(delta))} at delta = {delta}" for delta in _SHOWN_DELTAS)
+            pairs = (f"{text_above(self.epsilon(delta))} at delta = {delta}" for delta in _SHOWN_DELTAS)
             lines.append(f"Approximate DP: epsilon = {' and '.join(pairs)}.")
         return "\n".join(lines)
 
@@ -141,7 +142,7 @@ class Privacy:
         figures = {"cost": self.cost, "rho": self.rho, "pure_epsilon": self.pure_epsilon}
         parts = [f"{name}={text_above(value)}" for name, value in figures.items() if value is not None]
         if self.mu is not None:
-            parts.append(f"mu={_text(self.mu)}")
+            parts.append(f"mu={text_above(self.mu)}")
         return f"Privacy({', '.join(parts)}, unit={self.unit!r})"
 
     def to_manifest(self) -> dict[str, object]:
@@ -157,8 +158,3 @@ class Privacy:
             return builders[figure](record[figure], Unit.from_manifest(record["unit"]))
         except (KeyError, ValueError) as error:  # BudgetError and FileFormatError are ValueErrors
             raise FileFormatError(f"this is not the record of a privacy statement: {error}") from error
-
-
-def _text(number: float) -> str:
-    """A float that was rounded up, as a short decimal that is rounded up."""
-    return text_above(Fraction(number))

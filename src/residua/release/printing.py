@@ -1,12 +1,12 @@
 """Crosstabs in print: HTML, Markdown and plain text."""
 
-import html
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from residua._arrays import Array, Flags
+from residua._notebook import text
 from residua._text import columns as aligned
-from residua._text import visible
+from residua._text import runs, visible
 from residua.accuracy.reliability import Reliability
 
 Label = tuple[str, ...]
@@ -61,9 +61,9 @@ class Printed:
         body = "".join(self._rows(errors))
         width = len(self.row_names) + len(self.columns)
         notes = self.notes(errors=errors)
-        foot = "".join(f"<tr><td colspan={width}>{_text(note)}</td></tr>" for note in notes)
+        foot = "".join(f"<tr><td colspan={width}>{text(note)}</td></tr>" for note in notes)
         return (
-            f'<style>{STYLE}</style><table class="crosstab"><caption>{_text(self.title)}</caption>'
+            f'<style>{STYLE}</style><table class="crosstab"><caption>{text(self.title)}</caption>'
             f"<thead>{head}</thead><tbody>{body}</tbody><tfoot>{foot}</tfoot></table>"
         )
 
@@ -71,8 +71,8 @@ class Printed:
         """A table in Markdown; errors follow the numbers."""
         lines = [self._heading(), ["---"] * len(self.row_names) + ["---:"] * len(self.columns)]
         lines += [[*label, *self._numbers(at, errors)] for at, label in enumerate(self.rows)]
-        text = "\n".join("| " + " | ".join(_cell(word) for word in line) + " |" for line in lines)
-        return "\n\n".join([text, *self.notes(errors=errors)]) + "\n"
+        table = "\n".join("| " + " | ".join(_cell(word) for word in line) + " |" for line in lines)
+        return "\n\n".join([table, *self.notes(errors=errors)]) + "\n"
 
     def _repr_html_(self) -> str:
         return self.to_html()
@@ -100,23 +100,23 @@ class Printed:
         """Lines of headings, one for each attribute of the columns; equal neighbours are one heading."""
         depth = max(len(self.column_names), 1)
         corner = "".join(
-            f'<th scope="col" class="name" rowspan={depth}>{_text(name)}</th>' for name in self.row_names
+            f'<th scope="col" class="name" rowspan={depth}>{text(name)}</th>' for name in self.row_names
         )
         if not self.column_names:
             yield corner + '<th scope="col">count</th>'
         for level in range(len(self.column_names)):
             cells = [corner] if level == 0 else []
-            for label, width in runs([each[: level + 1] for each in self.columns]):
+            for label, width in runs(each[: level + 1] for each in self.columns):
                 total = ' class="total"' if label[level] == TOTAL else ""
                 word = label[level] if level == 0 or label[level] != TOTAL or label[0] != TOTAL else ""
-                cells.append(f'<th scope="col" colspan={width}{total}>{_text(word)}</th>')
+                cells.append(f'<th scope="col" colspan={width}{total}>{text(word)}</th>')
             yield "".join(cells)
 
     def _rows(self, errors: bool) -> Iterator[str]:
         for at, label in enumerate(self.rows):
             words = shown_labels(self.rows, at)
             cells = [
-                f'<th scope="row"{_class(["total"] * (word == TOTAL))}>{_text(word)}</th>' for word in words
+                f'<th scope="row"{_class(["total"] * (word == TOTAL))}>{text(word)}</th>' for word in words
             ]
             for column, of in enumerate(self.columns):
                 number = self._number(at, column)
@@ -163,21 +163,8 @@ def shown_labels(rows: Sequence[Sequence[str]], at: int) -> list[str]:
     return words
 
 
-def runs(labels: Sequence[Sequence[str]]) -> Iterator[tuple[Sequence[str], int]]:
-    """Equal neighbours, with how many there are."""
-    start = 0
-    for at in range(1, len(labels) + 1):
-        if at == len(labels) or labels[at] != labels[start]:
-            yield labels[start], at - start
-            start = at
-
-
 def _class(words: Sequence[str]) -> str:
     return f' class="{" ".join(words)}"' if words else ""
-
-
-def _text(words: str) -> str:
-    return html.escape(visible(words))
 
 
 def _cell(words: str) -> str:

@@ -4,9 +4,9 @@ import io
 from collections.abc import Sequence
 from typing import Any
 
-from residua._text import visible
+from residua._text import runs, visible
 from residua.errors import needing
-from residua.release.printing import SUPPRESSED, TOTAL, Printed, runs, shown_labels
+from residua.release.printing import SUPPRESSED, TOTAL, Printed, shown_labels
 
 FIRST = 2  # the row of the first heading, below the title and a blank
 PLAIN: dict[str, Any] = {"font_size": 10}
@@ -72,7 +72,7 @@ class _Sheet:
             self.sheet.merge_range(FIRST, at, last, at, visible(name), own)
         for level in range(self.depth):
             place = self.side
-            for label, width in runs([each[: level + 1] or ("count",) for each in table.columns]):
+            for label, width in runs(each[: level + 1] or ("count",) for each in table.columns):
                 word = "" if level and label[0] == TOTAL else label[-1]
                 place += 2 * width
                 line, first = FIRST + level, place - 2 * width

@@ -4,12 +4,11 @@ Places of a hierarchy are maps without a map: one small heat table for each regi
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import groupby
 
 import numpy as np
 
 from residua._arrays import Array
-from residua._text import counted
+from residua._text import counted, runs
 from residua.report.contents import Contents, Numbers, Sheet
 from residua.report.grid import Grid
 from residua.report.markup import attribute, paragraphs, scrolled, text
@@ -155,10 +154,8 @@ def _heads(grid: Grid, sums: bool) -> Iterator[str]:
     if not grid.column_names:
         yield f"{corner}<th scope=col>count{total}"
     for level in range(len(grid.column_names)):
-        runs = (
-            (label, len(list(same))) for label, same in groupby(each[: level + 1] for each in grid.columns)
-        )
-        cells = "".join(f"<th scope=col colspan={width}>{text(label[-1])}" for label, width in runs)
+        alike = runs(each[: level + 1] for each in grid.columns)
+        cells = "".join(f"<th scope=col colspan={width}>{text(label[-1])}" for label, width in alike)
         yield f"{corner if level == 0 else ''}{cells}{total if level == 0 else ''}"
 
 

@@ -12,7 +12,7 @@ import numpy as np
 from residua.accuracy.figures import OBJECTIVE_WORDS
 from residua.accuracy.guesses import Guess
 from residua.accuracy.reliability import Reliability
-from residua.errors import NotInSpan, WorkloadError
+from residua.errors import NotInSpan
 from residua.privacy.budgets import interval_margin
 from residua.report.budgets import budget_words, overall, points_of, shares_of
 from residua.report.contents import (
@@ -85,12 +85,11 @@ def release_contents(
 
 
 def _contents(plan: SourcePlan, release: SourceRelease | None, level: float, title: str) -> Contents:
-    if not isinstance(level, int | float) or not 0 < level < 1:
-        raise WorkloadError(f"a confidence level is between 0 and 1, such as 0.95, not {level!r}")
     work = plan.workload
     groups = list(islice(work.groups(), MOST_TABLES))
     counting = (group for group in groups if [*group.statistics()] == [COUNT])
     first = [Workload(work.schema, (group,)) for group in islice(counting, MOST_CURVES)]
+    margin = interval_margin(plan.strategy.law, level)
     rmse, largest = overall(plan)
     before = plan.strategy.grain is None  # releases that were combined, or some instalments
     return Contents(
@@ -98,7 +97,7 @@ def _contents(plan: SourcePlan, release: SourceRelease | None, level: float, tit
         released=release is not None,
         simulated=release is not None and release.simulated,
         level=float(level),
-        margin=interval_margin(plan.strategy.law, level),
+        margin=margin,
         tables=work.tables,
         numbers=work.count,
         rmse=rmse,

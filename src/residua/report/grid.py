@@ -3,12 +3,13 @@
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import groupby, product
+from itertools import product
 from math import prod
 
 import numpy as np
 from numpy.typing import NDArray
 
+from residua._text import runs
 from residua.schema import Hierarchy, Schema
 from residua.workload import Factor, Identity, Table
 from residua.workload.tables import COUNT
@@ -76,8 +77,7 @@ def _regions(rows: Sequence[Factor], schema: Schema) -> tuple[Labels, tuple[tupl
     above = [label[0].rpartition("/")[0] for label in labels] if isinstance(place, Hierarchy) else []
     if len(set(above)) < 2:
         return labels, ()
-    parts = tuple((region, len(list(several))) for region, several in groupby(above))
-    return tuple((label[0].rpartition("/")[2], *label[1:]) for label in labels), parts
+    return tuple((label[0].rpartition("/")[2], *label[1:]) for label in labels), tuple(runs(above))
 
 
 def labels_of(factor: Factor, schema: Schema) -> list[str]:

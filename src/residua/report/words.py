@@ -4,7 +4,6 @@ Numbers stand in it as people read them, with as many digits as mean something.
 """
 
 import math
-from fractions import Fraction
 from statistics import NormalDist
 
 from residua._text import counted
@@ -41,11 +40,6 @@ def figure(number: float) -> str:
         return "-"
     places = max(0, 3 - math.floor(math.log10(abs(number)))) if number else 0
     return f"{float(f'{number:.4g}'):,.{min(places, 8)}f}" if 1e-4 <= abs(number) < 1e15 else f"{number:.4g}"
-
-
-def bound(number: float) -> str:
-    """A figure that must not be understated: six digits, rounded up."""
-    return text_above(Fraction(number))
 
 
 def percent(fraction: float) -> str:
@@ -123,14 +117,14 @@ def definitions(privacy: Privacy) -> list[tuple[str, str, str]]:
     rows.append(("zero-concentrated DP", f"rho = {text_above(privacy.rho)}", "adds up over releases"))
     if privacy.mu is not None and privacy.cost is not None:
         rows.append(
-            ("Gaussian DP", f"mu = {bound(privacy.mu)}", "the sharpest; all others here follow from it")
+            ("Gaussian DP", f"mu = {text_above(privacy.mu)}", "the sharpest; all others here follow from it")
         )
         rows.append(
             ("privacy cost", f"{text_above(privacy.cost)}", "mu squared, twice rho; adds up over releases")
         )
     if privacy.pure_epsilon is None:
         rows += [
-            (APPROXIMATE, f"epsilon = {bound(privacy.epsilon(delta))}", f"at delta = {delta}")
+            (APPROXIMATE, f"epsilon = {text_above(privacy.epsilon(delta))}", f"at delta = {delta}")
             for delta in DELTAS
         ]
     return rows
@@ -247,7 +241,7 @@ def methods_paragraph(contents: Contents) -> str:
     if privacy.pure_epsilon is None:
         definition, amounts = headline(contents)
         if definition != APPROXIMATE:
-            amounts = f"epsilon = {bound(privacy.epsilon(METHODS_DELTA))} and delta = {METHODS_DELTA}"
+            amounts = f"epsilon = {text_above(privacy.epsilon(METHODS_DELTA))} and delta = {METHODS_DELTA}"
         guarantees += f"; hence (epsilon, delta)-DP with {amounts}"
     proof = goal.certificate
     nearness = ""

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from residua.accuracy.figures import OBJECTIVE_WORDS
-from residua.errors import NotInSpan, ResiduaError, WorkloadError
+from residua.errors import NotInSpan, WorkloadError
 from residua.plans import Plan
 from residua.privacy import Budget, Privacy, Unit, budget_from_manifest
 from residua.privacy.budgets import interval_margin
@@ -20,7 +20,6 @@ from residua.report.gather import asked_words
 from residua.report.words import (
     FALSE_ALARMS,
     SCOPES,
-    bound,
     detection_limit,
     near_text,
     percent_above,
@@ -68,7 +67,7 @@ def _words(privacy: Privacy) -> dict[str, str]:
     """The privacy in the words of the report, figures rounded up."""
     return {
         "rho": text_above(privacy.rho),
-        "epsilon": bound(privacy.epsilon(DELTA)),
+        "epsilon": text_above(privacy.epsilon(DELTA)),
         "detection": percent_above(detection_limit(privacy, FALSE_ALARMS)),
     }
 
@@ -169,8 +168,3 @@ def ghost_of(plan: Plan) -> dict[str, Any]:
         "weighted": plan.released.weighted_rmse,
         "tables": [_known(row.max_stddev) for own in plan.summary(shown_of(plan)) for row in own.lines()],
     }
-
-
-def problem_of(error: ResiduaError) -> str:
-    """An error on one line, for the page."""
-    return " ".join(str(error).split())

@@ -16,10 +16,10 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+from residua._text import one_line
 from residua.errors import FileFormatError, ResiduaError, WorkloadError, needing
 from residua.spec.drafts import Draft, dialect_of_file, draft_of, drafts_of_schema
 from residua.studio.exporting import notebook, python_code
-from residua.studio.figures import problem_of
 from residua.studio.rehearsal import rehearse
 from residua.studio.session import Session, Stale, decoded
 from residua.studio.view import DATA, state_of
@@ -181,9 +181,9 @@ def application(studio: Studio) -> Any:
             try:
                 found = await answer(request)
             except Stale as error:
-                found = JSONResponse({"problem": problem_of(error)}, status_code=409)
+                found = JSONResponse({"problem": one_line(str(error))}, status_code=409)
             except (ResiduaError, OSError) as error:
-                words = problem_of(error) if isinstance(error, ResiduaError) else error.strerror or str(error)
+                words = getattr(error, "strerror", None) or one_line(str(error))
                 found = JSONResponse({"problem": words}, status_code=400)
             found.headers.update(HEADERS)
             return found

@@ -13,13 +13,14 @@ from pathlib import Path
 from typing import Any
 
 from residua import _files
+from residua._text import one_line
 from residua._yaml import Unreadable, parse
 from residua.errors import FileFormatError, Infeasible, ResiduaError
 from residua.plans import Plan
 from residua.spec import Spec, load_spec
 from residua.spec.language import Place
 from residua.studio.editing import REMOVED, edited
-from residua.studio.figures import figures_of, ghost_of, problem_of
+from residua.studio.figures import figures_of, ghost_of
 
 GHOSTS = ("identity", "hierarchical", "wavelet", "residualplanner", "querysmasher", "hdmm")
 MOST_STEPS = 200  # that can be undone
@@ -217,7 +218,7 @@ class Session:
 
     def _words(self, error: ResiduaError) -> str:
         """An error on one line, without the folder that everybody is in."""
-        return problem_of(error).replace(str(self.path), self._name)
+        return one_line(str(error)).replace(str(self.path), self._name)
 
     def _follow(self) -> None:
         """See to it that there is a plan for what the file says."""
@@ -312,9 +313,9 @@ class Session:
             )
             found: dict[str, Any] = ghost_of(other)
         except Infeasible as error:
-            found = {"problem": f"{name} cannot plan these tables: {problem_of(error)}"}
+            found = {"problem": f"{name} cannot plan these tables: {one_line(str(error))}"}
         except ResiduaError as error:
-            found = {"problem": problem_of(error)}
+            found = {"problem": one_line(str(error))}
         with self.lock:
             if not job.stopped.is_set() and name in self.wanted:
                 self.ghosts[name] = found

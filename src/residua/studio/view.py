@@ -5,12 +5,12 @@ from pathlib import Path
 from shlex import quote
 from typing import Any
 
-from residua._text import visible
+from residua._text import one_line, visible
 from residua.errors import ResiduaError, SchemaError
 from residua.schema.attribute import Attribute
 from residua.schema.files import attributes_from_fields
 from residua.spec import unconfirmed
-from residua.studio.figures import ladder, problem_of
+from residua.studio.figures import ladder
 from residua.studio.session import GHOSTS, Session
 
 SHOWN_LABELS = 8
@@ -96,7 +96,7 @@ def _cells(field: Any, folder: Path) -> dict[str, Any]:
     try:
         (attribute,) = attributes_from_fields({"fields": [field]}, folder=folder).values()
     except ResiduaError as error:
-        return {"cells": None, "problem": problem_of(error)}
+        return {"cells": None, "problem": one_line(str(error))}
     return _described(attribute)
 
 
