@@ -55,11 +55,7 @@ class Asks:
 
 
 def rows_table(source: Listed, found: "Relation", work: Workload, intervals: Intervals) -> "pyarrow.Table":
-    """The rows as an Arrow table: labels as they are, and every figure with its error.
-
-    The only figure of a statement has the columns value, stddev, lower and upper; of several each has its own
-    name, and the same with _stddev, _lower and _upper.
-    """
+    """The rows as an Arrow table: labels as they are, and every figure with its error."""
     import pyarrow as pa
 
     errors = Errors(source, work, intervals)
@@ -110,13 +106,18 @@ class Errors:
         if one.fixed or other.fixed:
             return np.zeros(rows)
         if one is other and int(np.diff(one.slopes.indptr).max()) == 1:
-            return np.asarray(one.slopes.multiply(one.slopes) @ self._variances(one.slopes.shape[1]))
+            variances = self.source.plan.variances(self.work)[: one.slopes.shape[1]]
+            return np.asarray(one.slopes.multiply(one.slopes) @ variances)
         found = np.zeros(rows)
         for left, start, size in self._tables():
             for right, first, width in self._tables():
                 a, b = one.slopes[:, start : start + size], other.slopes[:, first : first + width]
                 if a.nnz and b.nnz:
-                    self._refuse_many(size * width)
+                    if size * width > MOST_FIGURES**2:
+                        raise WorkloadError(
+                            f"the covariance of {size * width:,} pairs of answers cannot be held; group by "
+                            "fewer columns"
+                        )
                     both = sparse.csr_array(b).multiply(a @ self.source.covariance(left, right))
                     found += np.asarray(both.sum(axis=1)).reshape(-1)
         return np.clip(found, 0.0, None) if one is other else found
@@ -126,12 +127,3 @@ class Errors:
         for table in self.work.groups():
             yield Workload(self.work.schema, (table,)), start, table.count
             start += table.count
-
-    def _variances(self, count: int) -> Array:
-        return self.source.plan.variances(self.work)[:count]
-
-    def _refuse_many(self, entries: int) -> None:
-        if entries > MOST_FIGURES**2:
-            raise WorkloadError(
-                f"the covariance of {entries:,} pairs of answers cannot be held; group by fewer columns"
-            )

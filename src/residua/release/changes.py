@@ -18,7 +18,8 @@ from residua.release.statistics import (
     Compared,
     Statistic,
     axes_of,
-    plain_figures,
+    compared,
+    difference_figures,
     ratio_figures,
     refuse_many,
     refuse_overlap,
@@ -89,8 +90,8 @@ def _within(
     covariance, values = source.covariance(work, work), source.values(work)
     now, before = slice(lag * inner, None), slice(None, work.count - lag * inner)
     parts = (covariance[now, now], covariance[before, before], covariance[now, before])
-    compared = (values[now], values[before], *parts)
-    return _figures(source, compared, [(over, labels[lag:]), *others], growth, intervals)
+    pairs = (values[now], values[before], *parts)
+    return _figures(source, pairs, [(over, labels[lag:]), *others], growth, intervals)
 
 
 def _between(
@@ -103,22 +104,16 @@ def _between(
         raise WorkloadError("the two releases have different attributes; their tables cannot be compared")
     work = table(schema, list(names))
     refuse_many(work.count)
-    theirs = table(earlier, list(names))
-    nothing = np.zeros((work.count, work.count))
-    parts = (source.covariance(work, work), since.covariance(theirs, theirs), nothing)
-    compared = (source.values(work), since.values(theirs), *parts)
-    return _figures(source, compared, axes_of(schema, names) or [("change", ["all"])], growth, intervals)
+    found = compared(source, work, since, table(earlier, list(names)))
+    return _figures(source, found, axes_of(schema, names) or [("change", ["all"])], growth, intervals)
 
 
-def _figures(
-    source: Answers, compared: Compared, axes: Axes, growth: bool, intervals: Intervals
-) -> Statistic:
+def _figures(source: Answers, pairs: Compared, axes: Axes, growth: bool, intervals: Intervals) -> Statistic:
     """Differences, or ratios less one, of which those that have none in their interval are marked."""
-    now, before, ours, theirs, both = compared
     if growth:
-        found = ratio_figures(source, axes, compared, intervals)
+        found = ratio_figures(source, axes, pairs, intervals)
         found = replace(found, values=found.values - 1, lower=found.lower - 1, upper=found.upper - 1)
     else:
-        found = plain_figures(source, axes, now - before, ours + theirs - both - both.T, intervals)
+        found = difference_figures(source, axes, pairs, intervals)
     unclear = (found.lower <= 0) & (found.upper >= 0) & (found.notes == "")
     return replace(found, notes=np.where(unclear, NOISE, found.notes))

@@ -55,7 +55,7 @@ class Measurements:
     def to_manifest(self, arrays: dict[str, AnyArray]) -> dict[str, Any]:
         """Its number of runs, with the values in `arrays`."""
         for number, values in enumerate(self.values):
-            arrays[f"measurements.{number}"] = values
+            arrays[run_name(number)] = values
         return {"batches": len(self.values)}
 
     @classmethod
@@ -68,12 +68,24 @@ class Measurements:
         values = []
         for number, (layer, rows) in enumerate(runs):
             shapes = (strategy.shapes[at] for at in strategy.layers[layer].shapes[rows[0]].tolist())
-            found = arrays.get(f"measurements.{number}")
             wanted = (len(rows), math.prod(len(shape.matrix) for shape in shapes))
-            if found is None or found.shape != wanted or found.dtype != kind:
-                raise FileFormatError(f"batch {number} of the measurements does not fit the plan")
-            values.append(found)
+            values.append(stored_run(arrays, number, wanted, kind))
         return cls(tuple(values))
+
+
+def run_name(run: int) -> str:
+    """The name of the array that has the numbers of a run."""
+    return f"measurements.{run}"
+
+
+def stored_run(
+    arrays: Arrays, run: int, shape: tuple[int, int], kind: type = np.int64, where: str = ""
+) -> AnyArray:
+    """The numbers of a run, refused where they are not what the plan measures."""
+    found = arrays.get(run_name(run))
+    if found is None or found.shape != shape or found.dtype != kind:
+        raise FileFormatError(f"batch {run} of the measurements{where} does not fit the plan")
+    return found
 
 
 def checked_audit(audit: Manifest) -> Manifest:

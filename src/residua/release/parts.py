@@ -5,7 +5,7 @@ in the file, and one part of it is in memory at a time.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import IO, Any
 
@@ -20,6 +20,7 @@ from residua.answering.place_parts import Division, PartsEstimator, Sums
 from residua.answering.places import Numbers, Places
 from residua.errors import FileFormatError, Infeasible
 from residua.plans import Plan
+from residua.release.measurements import Measurements, run_name, stored_run
 from residua.strategy.parts import StrategyParts
 from residua.strategy.strategy import Strategy
 
@@ -38,11 +39,11 @@ class MeasuredParts:
     def part(self, number: int) -> dict[int, AnyArray]:
         """The numbers of a part by run, (blocks, rows), in the order of the tree, checked."""
         arrays = self.parts[number]
-        if {*arrays} != {_name(at) for at in self.strategy.divided}:
+        if {*arrays} != {run_name(at) for at in self.strategy.divided}:
             raise FileFormatError(f"part {number} of the measurements does not fit the plan")
-        return {
-            at: _fitting(arrays, at, self.strategy.shape(at, number), number) for at in self.strategy.divided
-        }
+        shapes = {at: self.strategy.shape(at, number) for at in self.strategy.divided}
+        where = f", part {number},"
+        return {at: stored_run(arrays, at, shape, where=where) for at, shape in shapes.items()}
 
     def numbers(self, part: int) -> Numbers:
         """The numbers of a part in units of the matrices."""
@@ -67,10 +68,7 @@ class MeasuredParts:
 
     def in_units(self, strategy: Strategy) -> Measured:
         """The numbers in units of the matrices, with the blocks that measured them."""
-        return [
-            (layer, rows, values.astype(np.float64) / strategy.layers[layer].multiplier)
-            for (layer, rows), values in zip(strategy.runs(), self.values, strict=True)
-        ]
+        return Measurements(self.values).in_units(strategy)
 
     @cached_property
     def estimator(self) -> PartsEstimator:
@@ -80,7 +78,10 @@ class MeasuredParts:
 
     def to_manifest(self, arrays: dict[str, AnyArray]) -> dict[str, Any]:
         """The parts' level and number of runs, with cuts, sums and what is above in `arrays`."""
-        return described(self.strategy, self.above, self.sums, arrays)
+        arrays |= {run_name(at): own for at, own in self.above.items()}
+        arrays |= {f"measurements.sums.{number}": own for number, own in enumerate(self.sums.values())}
+        arrays["measurements.cuts"] = self.strategy.division.cuts
+        return {"batches": len(self.strategy.runs), "parts": {"depth": self.strategy.division.depth}}
 
     @classmethod
     def from_manifest(
@@ -99,7 +100,7 @@ class MeasuredParts:
         if whole(manifest, "batches") != len(own.runs):
             raise FileFormatError("the measurements do not belong to the plan they are stored with")
         rest = [at for at in range(len(own.runs)) if at not in own.divided]
-        above = {at: _fitting(arrays, at, own.shape(at, None), None) for at in rest}
+        above = {at: stored_run(arrays, at, own.shape(at, None)) for at in rest}
         sums = {
             subset: array_of(arrays, f"measurements.sums.{number}", "f", none.shape)
             for number, (subset, none) in enumerate(own.places.none().items())
@@ -118,29 +119,6 @@ class MeasuredParts:
             raise FileFormatError("its parts say something else of the levels above them than is stored")
 
 
-def _name(run: int) -> str:
-    return f"measurements.{run}"
-
-
-def _fitting(arrays: Arrays, run: int, shape: tuple[int, int], part: int | None) -> AnyArray:
-    """The numbers of a run, refused where they are not what the plan measures."""
-    found = arrays.get(_name(run))
-    if found is None or found.shape != shape or found.dtype != np.int64:
-        where = "" if part is None else f", part {part},"
-        raise FileFormatError(f"batch {run} of the measurements{where} does not fit the plan")
-    return found
-
-
-def described(
-    strategy: StrategyParts, above: Mapping[int, AnyArray], sums: Sums, arrays: dict[str, AnyArray]
-) -> dict[str, Any]:
-    """What a file says of measurements in parts, with everything but the parts in `arrays`."""
-    arrays |= {_name(at): own for at, own in above.items()}
-    arrays |= {f"measurements.sums.{number}": own for number, own in enumerate(sums.values())}
-    arrays["measurements.cuts"] = strategy.division.cuts
-    return {"batches": len(strategy.runs), "parts": {"depth": strategy.division.depth}}
-
-
 class PartsWriter:
     """Writes parts to a stream as they are measured, and adds up what they say of the levels above."""
 
@@ -155,16 +133,16 @@ class PartsWriter:
         if part is None:
             self.above = dict(found)
             return
-        self._writer.add({_name(at): own for at, own in found.items()})
+        self._writer.add({run_name(at): own for at, own in found.items()})
         self.strategy.places.add(self.sums, part, self.strategy.in_units(dict(found)))
 
     def finish(self, audit: Manifest, path: Target) -> MeasuredParts:
         """Write everything else; the measurements, whose parts are read from this path."""
+        measured = MeasuredParts(self.strategy, self.above, self.sums, Parts.of(path, ()))
         manifest, arrays = self.plan.content()
-        measured = described(self.strategy, self.above, self.sums, arrays)
-        content = {"plan": manifest, "measurements": measured, "audit": dict(audit)}
+        content = {"plan": manifest, "measurements": measured.to_manifest(arrays), "audit": dict(audit)}
         hashes = self._writer.finish(content, arrays, self.plan.version)
-        return MeasuredParts(self.strategy, self.above, self.sums, Parts.of(path, hashes))
+        return replace(measured, parts=Parts.of(path, hashes))
 
     def close(self) -> None:
         """End the file, which is none if it was not finished."""

@@ -212,15 +212,12 @@ def _figures(
 
 def _summed(schema: Schema, by: Sequence[str], powers: Monomial) -> Workload:
     """The sum of a product of powers over the records of each group that have all of these columns."""
-    families = {
-        name: moment(power) for name, power in powers.items() if power or _can_be_missing(schema, name)
-    }
+    families = {}
+    for name, power in powers.items():
+        attribute = schema[name]
+        if power or attribute.other is not None or (isinstance(attribute, Number) and attribute.missing):
+            families[name] = moment(power)
     return table(schema, {**dict.fromkeys(by, identity), **families})
-
-
-def _can_be_missing(schema: Schema, name: str) -> bool:
-    attribute = schema[name]
-    return attribute.other is not None or (isinstance(attribute, Number) and attribute.missing)
 
 
 def _times(left: Monomial, right: Monomial) -> Monomial:

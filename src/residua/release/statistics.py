@@ -153,18 +153,15 @@ class Derives:
         if isinstance(second, Workload):
             if second.count != first.count:
                 raise WorkloadError(f"{first.count:,} answers less {second.count:,}: they should be as many")
-            values, both = self.values(first) - self.values(second), self.covariance(first, second)
-            covariance = self.covariance(first, first) + self.covariance(second, second) - both - both.T
+            found = compared(self, first, self, second)
         else:
             if second.plan.schema != self.plan.schema:
                 raise WorkloadError(
                     "the two releases have different schemas; their tables cannot be compared"
                 )
             refuse_shared_noise(self, second)
-            values = self.values(first) - second.values(first)
-            covariance = self.covariance(first, first) + second.covariance(first, first)
-        intervals = Intervals(level, simultaneous)
-        return plain_figures(self, numbered("difference", values), values, covariance, intervals)
+            found = compared(self, first, second, first)
+        return difference_figures(self, numbered("difference", first), found, Intervals(level, simultaneous))
 
     def derived(
         self: Answers,
@@ -205,15 +202,27 @@ def ratio_of(
 ) -> Statistic:
     """Ratios of answers, each with its own denominator: values, delta-method errors and Fieller's sets."""
     refuse_many(top.count)
-    t, b = source.values(top), source.values(bottom)[owners]
-    tops, bottoms = source.covariance(top, top), source.covariance(bottom, bottom)
-    both = source.covariance(top, bottom)[:, owners]
-    return ratio_figures(source, axes, (t, b, tops, bottoms[np.ix_(owners, owners)], both), intervals)
+    t, b, tops, bottoms, both = compared(source, top, source, bottom)
+    pairs = (t, b[owners], tops, bottoms[np.ix_(owners, owners)], both[:, owners])
+    return ratio_figures(source, axes, pairs, intervals)
 
 
-def ratio_figures(source: Answers, axes: Axes, compared: Compared, intervals: Intervals) -> Statistic:
+def compared(source: Answers, first: Workload, other: Answers, second: Workload) -> Compared:
+    """Answers of a workload, and of another, or of another release that shares no noise with this one."""
+    both = source.covariance(first, second) if other is source else np.zeros((first.count, second.count))
+    own, theirs = source.covariance(first, first), other.covariance(second, second)
+    return source.values(first), other.values(second), own, theirs, both
+
+
+def difference_figures(source: Answers, axes: Axes, pairs: Compared, intervals: Intervals) -> Statistic:
+    """Differences of numbers with known covariances."""
+    first, second, ours, theirs, both = pairs
+    return plain_figures(source, axes, first - second, ours + theirs - both - both.T, intervals)
+
+
+def ratio_figures(source: Answers, axes: Axes, pairs: Compared, intervals: Intervals) -> Statistic:
     """Ratios of numbers with known covariances."""
-    t, b, tops, bottoms, both = compared
+    t, b, tops, bottoms, both = pairs
     with np.errstate(divide="ignore", invalid="ignore"):
         values = t / b
         whole = (
