@@ -11,7 +11,8 @@ from places_twin import hierarchy
 
 import residua as rs
 from residua.errors import DataError, Infeasible, WorkloadError
-from residua.postprocess.top_down import rounded_among, rounded_tables_of, shared_among
+from residua.postprocess.margins import rounded_among
+from residua.postprocess.top_down import rounded_tables_of, shared_among
 
 WORKS = {
     "same tables": lambda s: rs.table(s, ["age", "sex"]) + rs.levels(s, "place", ["age", "sex"]),
@@ -201,6 +202,20 @@ def test_many_tables_are_rounded_to_their_margins_each_cell_by_less_than_one(see
     assert (found.sum(axis=2) == rows).all()
     assert (found.sum(axis=1) == columns).all()
     assert (np.abs(found - cells) < 1).all()
+
+
+def test_cells_of_three_attributes_that_cannot_occur_stay_empty_beside_places_that_are_known():
+    place = rs.Hierarchy(("state", "county"), [("s0", "c0"), ("s0", "c1"), ("s1", "c2"), ("s1", "c3")])
+    schema = rs.Schema(a=rs.Integer(0, 1), b=rs.Integer(0, 2), c=rs.Integer(0, 3), place=place)
+    work = rs.table(schema, ["a", "b", "c"]) + rs.table(schema, ["place.state", "a", "b", "c"])
+    plan = rs.plan(work + rs.table(schema, ["place", "c"]), rs.zcdp("0.5"), method="places")
+    draw = np.random.default_rng(0)
+    codes = np.column_stack([draw.integers(0, size, 400) for size in schema.sizes])
+    release = rs.measure(plan, codes, ledger=None, noise=rs.simulated(seed=1))
+    nobody = rs.impossible(rs.table(schema, ["a", "b", "c"], where="a = 1 AND b = 0 AND c = 2"))
+    some = rs.known(rs.table(schema, ["place", "c"], where="place = 's0/c0'"), [20, 20, 30, 30])
+    found = quietly(release, "rounded", [nobody, some]).table("a", "b", "c").values
+    assert np.argwhere(found == 0).tolist() == [[1, 0, 2]]
 
 
 @settings(max_examples=60, deadline=None)

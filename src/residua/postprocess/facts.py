@@ -117,6 +117,16 @@ def _ascending(group: Table, cells: NDArray[np.generic]) -> tuple[Subset, NDArra
     return tuple(sorted(group.attributes)), cells.transpose(order)
 
 
+def margin_of(
+    cells: AnyArray, attributes: Sequence[int], kept: Sequence[int], *, leading: int = 0
+) -> AnyArray:
+    """Sums of tables (leading..., sizes...) to the attributes that are kept, which come in that order."""
+    gone = tuple(leading + axis for axis, at in enumerate(attributes) if at not in kept)
+    left = [at for at in attributes if at in kept]
+    order = (leading + left.index(at) for at in kept)
+    return np.asarray(cells.sum(axis=gone)).transpose(*range(leading), *order)
+
+
 def _words(work: Workload) -> str:
     names = ["the number of records" if not group.factors else repr(group.name) for group in work.groups()]
     return ", ".join(names[:3]) + (f" and {len(names) - 3} more tables" if len(names) > 3 else "")
@@ -183,7 +193,7 @@ class Facts:
         """The counts of a table that is known, by itself or as a margin of a known one."""
         for whole, cells in self.counts.items():
             if set(subset) <= set(whole):
-                return np.asarray(cells.sum(axis=tuple(i for i, at in enumerate(whole) if at not in subset)))
+                return margin_of(cells, whole, subset)
         return None
 
     def cells(self, subset: Sequence[int], sizes: Sequence[int]) -> Flags:
@@ -199,10 +209,9 @@ class Facts:
         for subset, cells in self.counts.items():
             names = " x ".join(schema.names[at] for at in subset) or "the number of records"
             for other, others in self.counts.items():
-                shared = set(subset) & set(other)
-                theirs = others.sum(axis=tuple(i for i, at in enumerate(other) if at not in shared))
-                mine = cells.sum(axis=tuple(i for i, at in enumerate(subset) if at not in shared))
-                if np.abs(mine - theirs).max() > AGREEMENT * max(1.0, float(cells.sum())):
+                shared = [at for at in subset if at in other]
+                apart = margin_of(cells, subset, shared) - margin_of(others, other, shared)
+                if np.abs(apart).max() > AGREEMENT * max(1.0, float(cells.sum())):
                     raise DataError(f"known tables contradict each other: {names} does not add up to another")
             if cells[~self.cells(subset, cells.shape)].any():
                 raise DataError(f"known counts of {names} are in cells that are said to be impossible")

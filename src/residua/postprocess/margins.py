@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from residua._arrays import Array, Flags, Indices, Subset
+from residua._arrays import Array, Flags, Indices, Integers, Subset
 from residua._limits import ROUNDED_CELLS
 from residua.errors import Infeasible
 from residua.linalg.matrices import threads_for
@@ -175,18 +175,27 @@ def shared_out(cells: Array, allowed: Flags, total: int) -> Array:
     >>> shared_out(np.array([1.4, 1.4, 0.2]), np.array([True, True, True]), 3)
     array([2., 1., 0.])
     """
-    result = np.zeros_like(cells)
-    open_cells = cells[allowed]
-    if total and not open_cells.size:
+    result, totals = np.zeros_like(cells), np.array([float(total)])
+    if allowed.any():
+        near = with_total(cells[allowed][None], totals)[0]
+        result[allowed] = rounded_among(near, np.zeros(1, dtype=np.int64), totals)
+    elif total:
         raise Infeasible("every value of an attribute is said to be impossible, yet there are records")
-    near = with_total(open_cells[None], np.array([float(total)]))[0]
-    whole = np.floor(near + WHOLE)
-    extra = total - int(whole.sum())
-    if extra:
-        chosen = np.argsort(-(near - whole), kind="stable")[: max(extra, 0)]
-        whole[chosen] += 1
-    result[allowed] = whole
     return result
+
+
+def rounded_among(cells: Array, starts: Integers, totals: Array) -> Array:
+    """Whole numbers with whole sums in each group, each cell its floor or its ceiling: (cells,).
+
+    Groups are runs of cells that begin at `starts`.
+    """
+    owners = np.repeat(np.arange(len(starts)), np.diff(starts, append=len(cells)))
+    floor = np.floor(cells + WHOLE)
+    missing = np.rint(totals - np.add.reduceat(floor, starts)).astype(np.int64)
+    order = np.lexsort((-(cells - floor), owners))
+    ranks = np.arange(len(cells)) - starts[owners]
+    floor[order] += ranks < missing[owners]
+    return np.asarray(floor)
 
 
 def controlled(cells: Array, allowed: Flags, rows: Array, columns: Array) -> Array:

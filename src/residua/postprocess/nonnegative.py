@@ -16,7 +16,7 @@ import numpy as np
 from residua._arrays import Array, Subset
 from residua.errors import WorkloadError
 from residua.linalg.matrices import subsets_of, threads_for
-from residua.postprocess.facts import Facts
+from residua.postprocess.facts import Facts, margin_of
 from residua.postprocess.margins import with_margins, with_total
 from residua.postprocess.pieces import PieceErrors, Stack, TableSet, as_subsets, centred, spread
 from residua.postprocess.splitting import Splitting
@@ -134,7 +134,7 @@ class _Walk:
                 stack.rows(), cells if mask is None else np.where(mask, cells, 0.0), strict=True
             ):
                 for part in subsets_of(row, least):
-                    self._settle(part, table.sum(axis=tuple(i for i, at in enumerate(row) if at not in part)))
+                    self._settle(part, margin_of(table, row, part))
 
     def _stacks(self, subsets: Sequence[Subset], without: set[Subset] | None = None) -> list[Stack]:
         """Tables made of the present pieces, but for those in `without`, stacked by shape."""

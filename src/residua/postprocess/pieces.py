@@ -21,6 +21,7 @@ from residua._arrays import Array, Subset, Subsets
 from residua._limits import JOINT_COVARIANCE, STACKED_CELLS
 from residua.answering.protocol import apply_queries
 from residua.errors import Infeasible, NotInSpan
+from residua.postprocess.facts import margin_of
 from residua.schema import Schema
 from residua.strategy.strategy import Strategy
 from residua.workload import Factor, Identity, Table, Workload
@@ -82,11 +83,10 @@ class TableSet:
         return max(stack.ways for stack in self.stacks)
 
     def marginal(self, subset: Subset) -> Array:
-        """The marginal on attributes, ascending, that some table covers; shape (sizes...)."""
-        number, place = self.places[subset]
+        """The marginal on attributes that some table covers, in that order; shape (sizes...)."""
+        number, place = self.places[tuple(sorted(subset))]
         stack = self.stacks[number]
-        gone = tuple(axis for axis, at in enumerate(stack.subsets[place].tolist()) if at not in subset)
-        return np.asarray(stack.cells[place].sum(axis=gone))
+        return margin_of(stack.cells[place], stack.subsets[place].tolist(), subset)
 
     @property
     def cells(self) -> int:
@@ -100,9 +100,7 @@ class TableSet:
 
     def answers(self, group: Table) -> Array:
         """Answers of one table, shape (count,), from a marginal that covers its attributes."""
-        order = np.argsort(group.attributes)
-        cells = self.marginal(tuple(sorted(group.attributes))).transpose(np.argsort(order))
-        return apply_queries(cells, group.factors).reshape(-1)
+        return apply_queries(self.marginal(group.attributes), group.factors).reshape(-1)
 
     def with_cells(self, cells: Iterable[Array]) -> "TableSet":
         """The same attribute sets with other cells, (tables, sizes...) for each stack."""
@@ -118,7 +116,7 @@ class TableSet:
         worst = 0.0
         for stack in self.stacks:
             for kept in _choices(stack.ways):
-                margins = stack.cells.sum(axis=tuple(1 + at for at in range(stack.ways) if at not in kept))
+                margins = margin_of(stack.cells, range(stack.ways), kept, leading=1)
                 shared = [self.marginal(tuple(row)) for row in stack.subsets[:, kept].tolist()]
                 worst = max(worst, float(np.abs(margins - np.stack(shared)).max()))
         return worst
@@ -158,6 +156,11 @@ def shaped(work: Workload) -> list[tuple[Subsets, tuple[int, ...]]]:
     return [(as_subsets(rows), shape) for shape, rows in shapes.items()]
 
 
+def every_cell(schema: Schema, subset: Sequence[int]) -> Table:
+    """The table that asks for every cell of some attributes."""
+    return Table("cells", tuple(Factor((at,), Identity(schema.sizes[at])) for at in subset))
+
+
 def as_subsets(rows: Sequence[Subset]) -> Subsets:
     """Attribute sets of one size as an array (sets, ways)."""
     return np.array(rows, dtype=np.int32).reshape(len(rows), -1)
@@ -172,8 +175,7 @@ def centred(cells: Array, *, leading: int = 0) -> Array:
 
 def piece(cells: Array, kept: Sequence[int]) -> Array:
     """The piece on the places `kept` of stacked tables (tables, sizes...)."""
-    gone = tuple(1 + axis for axis in range(cells.ndim - 1) if axis not in kept)
-    return centred(cells.sum(axis=gone), leading=1)
+    return centred(margin_of(cells, range(cells.ndim - 1), kept, leading=1), leading=1)
 
 
 def spread(pieces: Array, kept: Sequence[int], sizes: Sequence[int]) -> Array:
@@ -315,8 +317,7 @@ class PieceErrors:
                 f"a table of {cells:,} cells of this plan is too large to be post-processed (the most is "
                 f"{JOINT_COVARIANCE:,}); plan with method 'querysmasher' or 'residualplanner'"
             )
-        factors = (Factor((at,), Identity(size)) for at, size in zip(subset, sizes, strict=True))
-        group = Table("cells", tuple(factors))
+        group = every_cell(self._schema, subset)
         try:
             covariance = self._strategy.covariance(group, group)
         except NotInSpan as error:

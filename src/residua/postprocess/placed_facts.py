@@ -13,7 +13,7 @@ from residua.answering.protocol import Answerer
 from residua.errors import DataError, WorkloadError
 from residua.linalg.trees import Nest
 from residua.plans import Plan
-from residua.postprocess.facts import Fact, asked_at_all, facts_of, told
+from residua.postprocess.facts import Fact, asked_at_all, facts_of, margin_of, told
 from residua.postprocess.pieces import largest_sets
 from residua.schema import Schema
 from residua.strategy.strategy import Strategy
@@ -68,8 +68,7 @@ def _margin(own: KnownPlaces, subset: Subset) -> Array | None:
     """What is known of nodes on some attributes, (nodes, sizes...); None where that is not known."""
     if own.others is None or not {*subset} <= {*own.others}:
         return None
-    gone = tuple(1 + axis for axis, at in enumerate(own.others) if at not in subset)
-    return np.asarray(own.cells.sum(axis=gone))
+    return margin_of(own.cells, own.others, subset, leading=1)
 
 
 def every_level(schema: Schema, place: int) -> Nest:

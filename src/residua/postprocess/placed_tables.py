@@ -13,6 +13,7 @@ from residua.answering.given import KnownPlaces
 from residua.answering.protocol import apply_queries
 from residua.errors import DataError, Infeasible, WorkloadError
 from residua.linalg.trees import Nest
+from residua.postprocess.facts import margin_of
 from residua.postprocess.placed_facts import every_level
 from residua.schema import Schema
 from residua.workload import Table, Workload
@@ -104,9 +105,7 @@ class Limits:
                 ranks = layout.nest.ranks[depth][nodes]
                 fixed[depth][ranks] = True
                 if own.others is not None:
-                    gone = tuple(1 + axis for axis, at in enumerate(own.others) if at not in subset)
-                    left = [at for at in own.others if at in subset]
-                    summed = counts.sum(axis=gone).transpose(0, *(1 + left.index(at) for at in subset))
+                    summed = margin_of(counts, own.others, subset, leading=1)
                     least[depth][ranks] = summed.reshape(len(nodes), cells)
         for depth in range(tree.depth - 1, -1, -1):
             below = tree.plain_up(depth, least[depth + 1])
@@ -159,11 +158,7 @@ class PlacedTables:
         for chain, levels in zip(self.layout.chains, self.levels, strict=True):
             kept = chain.attributes[: chain.kept(depth)]
             if {*subset} <= {*kept}:
-                gone = tuple(1 + axis for axis, at in enumerate(kept) if at not in subset)
-                left = [at for at in kept if at in subset]
-                return np.asarray(
-                    levels[depth].sum(axis=gone).transpose(0, *(1 + left.index(at) for at in subset))
-                )
+                return margin_of(levels[depth], kept, subset, leading=1)
         raise WorkloadError("post-processed tables of these attributes are not kept at this level")
 
     def answers(self, group: Table) -> Array:

@@ -278,9 +278,15 @@ class Unbiased:
             noise = walk.estimated(self.noise(number))
             return walk.tables(lambda depth, subset: tables.at(depth, subset) + noise(depth, subset))
 
-        words, kind = told(facts, 5), "whole" if whole else "non-negative"
+        kind = "whole" if whole else "non-negative"
+        return self.processed(kind, tables, told(facts, 5), replicates, again)
+
+    def processed(
+        self, kind: str, tables: Tables, facts: str, replicates: int, again: Callable[[int], Tables]
+    ) -> Processed:
+        """The tables as a user holds them."""
         return Processed(
-            kind, self.basis, tables, self.release_hash, self.simulated, words, replicates, again
+            kind, self.basis, tables, self.release_hash, self.simulated, facts, replicates, again
         )
 
 
@@ -301,10 +307,7 @@ class Nearest:
 
     def processed(self, kind: str, tables: TableSet, again: Callable[[int], TableSet]) -> Processed:
         """The tables as a user holds them."""
-        source, words = self.source, self.facts.words
-        return Processed(
-            kind, source.basis, tables, source.release_hash, source.simulated, words, self.replicates, again
-        )
+        return self.source.processed(kind, tables, self.facts.words, self.replicates, again)
 
     def _refuse_without_total(self, plan: Plan) -> None:
         """Stop if nobody knows how many records there are."""

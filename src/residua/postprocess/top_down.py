@@ -10,7 +10,6 @@ margins of one, and those of its parts add up to them.
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from functools import cached_property
 
 import numpy as np
 
@@ -21,13 +20,13 @@ from residua.errors import DataError, Infeasible, NotInSpan, WorkloadError
 from residua.linalg.classes import Classes
 from residua.linalg.trees import first_places
 from residua.postprocess.facts import Facts
-from residua.postprocess.margins import WHOLE, controlled, rounded_tables, with_margins
+from residua.postprocess.margins import WHOLE, controlled, rounded_among, rounded_tables, with_margins
 from residua.postprocess.nonnegative import nonnegative_tables
-from residua.postprocess.pieces import PieceErrors, Stack, TableSet
+from residua.postprocess.pieces import PieceErrors, Stack, TableSet, every_cell
 from residua.postprocess.placed_facts import PlacedFacts
 from residua.postprocess.placed_tables import Chain, Layout, Limits, PlacedTables
 from residua.strategy.strategy import Strategy
-from residua.workload import Explicit, Factor, Identity, Partition, Table, Workload
+from residua.workload import Explicit, Factor, Partition, Table, Workload
 
 Estimated = Callable[[int, Subset], Array]
 """Estimates of the nodes of a level by some attributes: (nodes in the order of the tree, sizes...)."""
@@ -41,6 +40,7 @@ class TopDown:
     ) -> None:
         self.strategy, self.schema, self.facts, self.whole = strategy, work.schema, facts, whole
         self.layout = Layout.of(work, place, facts.known)
+        self._known_spreads: dict[tuple[int, Subset], Array] = {}
         self._refuse_unfit()
 
     def _refuse_unfit(self) -> None:
@@ -170,7 +170,8 @@ class TopDown:
         key = (depth, subset)
         if key not in self._known_spreads:
             nest = self.layout.nest
-            one = (Factor((at,), Explicit((size,), np.eye(1, size))) for at, size in self._sized(subset))
+            sized = ((at, self.schema.sizes[at]) for at in subset)
+            one = (Factor((at,), Explicit((size,), np.eye(1, size))) for at, size in sized)
             try:
                 found = self.strategy.variances(
                     Table("parts", (Factor((self.layout.place,), Partition(nest.classes[depth])), *one))
@@ -183,18 +184,10 @@ class TopDown:
     def _shape(self, subset: Subset) -> Array:
         """Variances of the nation's cells in proportion, flat; one where they are not known."""
         try:
-            factors = tuple(Factor((at,), Identity(size)) for at, size in self._sized(subset))
-            found = self.strategy.variances(Table("cells", factors))
+            found = self.strategy.variances(every_cell(self.schema, subset))
         except NotInSpan:
-            return np.ones(math.prod(size for _, size in self._sized(subset)))
+            return np.ones(math.prod(self.schema.sizes[at] for at in subset))
         return np.asarray(found / found.mean())
-
-    def _sized(self, subset: Subset) -> list[tuple[int, int]]:
-        return [(at, self.schema.sizes[at]) for at in subset]
-
-    @cached_property
-    def _known_spreads(self) -> dict[tuple[int, Subset], Array]:
-        return {}
 
 
 def _nearest(cells: Array, rows: Array, columns: Array, spread: Array, shape: Array, whole: bool) -> Array:
@@ -237,11 +230,9 @@ class _Root:
 
     def _joint(self) -> bool:
         """Whether the covariance of the whole table is known, and small enough."""
-        factors = tuple(
-            Factor((at,), Identity(size)) for at, size in self.source._sized(self.chain.attributes)
-        )
+        cells = every_cell(self.source.schema, self.chain.attributes)
         try:
-            self.source.strategy.total(Table("cells", factors), weighted=False)
+            self.source.strategy.total(cells, weighted=False)
         except NotInSpan:
             return False
         return math.prod(self.chain.sizes) <= JOINT_COVARIANCE
@@ -274,13 +265,10 @@ class _Root:
     def _by_steps(self, total: float, estimate: Array) -> Array:
         """One attribute more at a time, each cell shared out among its parts."""
         sizes, above = self.chain.sizes, np.array([total])
-        allowed = np.ones(sizes, dtype=bool)
-        for subset, mask in self._masks().items():
-            shape = [
-                size if at in subset else 1 for at, size in zip(self.chain.attributes, sizes, strict=True)
-            ]
-            inner = mask.transpose(np.argsort(np.argsort([self.chain.attributes.index(at) for at in subset])))
-            allowed = allowed & inner.reshape(shape)
+        subset = tuple(sorted(self.chain.attributes))
+        facts = Facts({}, self._masks(), "")
+        allowed = facts.cells(subset, [self.source.schema.sizes[at] for at in subset])
+        allowed = allowed.transpose([subset.index(at) for at in self.chain.attributes])
         for stage, size in enumerate(sizes):
             gone = tuple(range(stage + 1, len(sizes)))
             starts = np.arange(0, len(above) * size, size)
@@ -323,17 +311,6 @@ def shared_among(
     move = np.divide(left - sums[1], sums[0], out=np.zeros_like(left), where=sums[0] > 0)
     found = np.where(free, np.maximum(cells - least + move[owners] * spread, 0.0), 0.0)
     return np.asarray(least + found)
-
-
-def rounded_among(cells: Array, starts: Integers, totals: Array) -> Array:
-    """Whole numbers with whole sums in each group, each cell its floor or its ceiling: (cells,)."""
-    owners = np.repeat(np.arange(len(starts)), np.diff(starts, append=len(cells)))
-    floor = np.floor(cells + WHOLE)
-    missing = np.rint(totals - np.add.reduceat(floor, starts)).astype(np.int64)
-    order = np.lexsort((-(cells - floor), owners))
-    ranks = np.arange(len(cells)) - starts[owners]
-    floor[order] += ranks < missing[owners]
-    return np.asarray(floor)
 
 
 def rounded_tables_of(cells: Array, rows: Array, columns: Array) -> Array:
