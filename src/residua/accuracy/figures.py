@@ -291,11 +291,6 @@ class Fitness:
         (single, ours), (bare, theirs) = _by_name(self.targets), _by_name(normal_targets(targets))
         return single == bare and ours.keys() == theirs.keys() and all(ours[k].same(theirs[k]) for k in ours)
 
-    @property
-    def binding(self) -> tuple[MetTarget, ...]:
-        """The targets of which a laxer one would save privacy, the dearest first."""
-        return tuple(sorted((line for line in self.met if line.binds), key=lambda line: -line.share))
-
     def describe(self, scope: Scope) -> Iterator[str]:
         """Lines for people; `scope` is the certificate's."""
         head = ("target", "asked", "numbers", "largest / asked", f"{LAXER:.0%} more variance saves")

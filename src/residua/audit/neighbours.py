@@ -33,7 +33,7 @@ def change(batch: Measurement, record: Cells) -> Integers:
         codes[part.place] = part.classes()[tuple(record[at] for at in part.attributes)]
     seen = codes[batch.subsets]  # (blocks, axes)
     found = np.full((len(batch.subsets), 1), batch.multiplier, dtype=np.int64)
-    if batch.within is not None:
+    if batch.within is not None:  # the block of its own cell sees it, no other does
         found *= (np.arange(len(found)) == codes[batch.within])[:, None]
     axis = 0
     for matrix in batch.matrices:
@@ -45,8 +45,6 @@ def change(batch: Measurement, record: Cells) -> Integers:
             axis += 1
         column = matrix[:, at].T  # (blocks, rows of this matrix)
         found = (found[:, :, None] * column[:, None, :]).reshape(len(found), -1)
-    if batch.within is not None:  # the block of its own cell sees it, no other does
-        found[np.arange(len(found)) != batch.cells_of_blocks()[record[batch.within]]] = 0
     return found
 
 

@@ -44,12 +44,12 @@ class Grid:
     corner: Table | None = None
 
 
-def grid_of(group: Table, schema: Schema, most_columns: int = MOST_COLUMNS) -> Grid:
+def grid_of(group: Table, schema: Schema) -> Grid:
     """The layout of a table: factors with few queries across, the longest and the others down."""
     counts = [factor.queries.count for factor in group.factors]
     across: list[int] = []
     for at in sorted(range(len(counts)), key=lambda at: (counts[at], -at))[: max(len(counts) - 1, 0)]:
-        if prod(counts[each] for each in (*across, at)) <= most_columns:
+        if prod(counts[each] for each in (*across, at)) <= MOST_COLUMNS:
             across.append(at)
     across.sort()
     down = [at for at in range(len(counts)) if at not in across]

@@ -43,7 +43,7 @@ def invented(schema: Schema, people: int, seed: int) -> NDArray[np.int32]:
 def rehearse(plan: Plan, number: int, people: int, seed: int) -> dict[str, Any]:
     """One table of the plan as it would be published, beside the truth about the invented people."""
     group = _chosen(plan, number)
-    if _measured(plan) > MOST_MEASURED:
+    if sum(len(each.subsets) * each.rows for each in plan.batches) > MOST_MEASURED:
         raise WorkloadError("this plan measures too much for a quick rehearsal; try it with fewer tables")
     count = min(max(people, 1), MOST_PEOPLE)
     codes = invented(plan.schema, count, seed=1)  # the same people for every throw of the dice
@@ -101,8 +101,3 @@ def _truth(plan: Plan, codes: NDArray[np.int32], group: Table) -> NDArray[np.flo
     return apply_queries(counts.transpose([own.index(at) for at in group.attributes]), group.factors).reshape(
         -1
     )
-
-
-def _measured(plan: Plan) -> int:
-    """How many numbers the plan measures."""
-    return sum(len(each.subsets) * math.prod(len(rows) for rows in each.matrices) for each in plan.batches)
