@@ -25,7 +25,7 @@ from residua.accuracy.figures import (
     certified,
     totals_of,
 )
-from residua.accuracy.guesses import FORESEEN, Foresees, Guess
+from residua.accuracy.guesses import FORESEEN, FORESEEN_HEAD, Foresees, Guess
 from residua.accuracy.summaries import TableSummary, rows_of, summary_of
 from residua.errors import BudgetError, FileFormatError, Infeasible, NotInSpan, ResiduaError, WorkloadError
 from residua.kernel.measurement import Measurement, record_limit, refuse_few_records
@@ -192,7 +192,8 @@ class Plan(Foresees):
             tables.append(f"... and {counted(more, 'more table', 'more tables')}")
         lines += _section("Predicted error (standard deviation of each number)", tables)
         if guess is not None:
-            lines += _section(FORESEEN, self._foreseen_lines(guess, MOST_LINES))
+            rows = [each.row() for each in self.foreseen(guess)[:MOST_LINES]]
+            lines += _section(FORESEEN, columns(FORESEEN_HEAD, rows, indent=""))
         if self.targets is not None:
             lines += _section("Targets", self.targets.describe(self.certificate.scope))
         measured = list(described(self.strategy))

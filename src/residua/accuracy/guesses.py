@@ -18,13 +18,14 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from residua._arrays import Array
-from residua._text import columns, hint, listed_names
+from residua._text import hint, listed_names
 from residua.accuracy.targets import Target, TargetLike, Targets
 from residua.errors import BudgetError, NotInSpan, WorkloadError
 from residua.schema import Schema
 from residua.workload import Table, Workload, linear, table
 from residua.workload.moments import cell_numbers, quantile_rows
 
+FORESEEN_HEAD = ("statistic", "figures", "middle", "largest")
 FORESEEN = "At the guessed sizes (standard error; of percentages in points)"
 MOST_FORESEEN = 60  # tables whose percentages, means and medians are looked at
 MOST_FIGURES = 2_000  # of one statistic
@@ -183,10 +184,6 @@ class Foresees:
                     except (NotInSpan, WorkloadError):
                         continue
         return list(found.values())
-
-    def _foreseen_lines(self, guess: Guess, most: int) -> list[str]:
-        head = ("statistic", "figures", "middle", "largest")
-        return columns(head, [each.row() for each in self.foreseen(guess)[:most]], left=(0,), indent="")
 
     def _foreseen_of(self, group: Table) -> Iterator[tuple[str, float, Callable[..., Array]]]:
         """Statistics of a table in words, each with its unit and its errors for a guess."""

@@ -2,6 +2,7 @@
 
 import math
 import struct
+from bisect import bisect_left
 from collections.abc import Callable
 from decimal import ROUND_CEILING, Context, Decimal
 from fractions import Fraction
@@ -168,14 +169,8 @@ def meaning(number: float) -> Fraction:
 def first_float(holds: Callable[[float], bool]) -> float:
     """The smallest non-negative float at which a condition holds that stays true once true; else infinity."""
     # Non-negative floats sort as their bit patterns do.
-    low, high = -1, int.from_bytes(struct.pack(">d", math.inf))
-    while high - low > 1:
-        middle = (low + high) // 2
-        if holds(_at_position(middle)):
-            high = middle
-        else:
-            low = middle
-    return _at_position(high)
+    every = range(int.from_bytes(struct.pack(">d", math.inf)))
+    return _at_position(bisect_left(every, True, key=lambda position: holds(_at_position(position))))
 
 
 def _dyadic_above(enclosure: "arb") -> Fraction:

@@ -75,7 +75,7 @@ class Errors:
     """Errors of figures that are made of the answers of some tables (claim F-006)."""
 
     def __init__(self, source: Answers, work: Workload, intervals: Intervals) -> None:
-        self.source, self.work, self.intervals = source, work, intervals
+        self.source, self.work = source, work
         self.z = float(interval_margin(source.plan.strategy.law, intervals.level))
 
     def of(self, column: Figure | Crossing) -> tuple[Array, Array, Array, Array]:

@@ -74,8 +74,7 @@ class Printed:
         table = "\n".join("| " + " | ".join(_cell(word) for word in line) + " |" for line in lines)
         return "\n\n".join([table, *self.notes(errors=errors)]) + "\n"
 
-    def _repr_html_(self) -> str:
-        return self.to_html()
+    _repr_html_ = to_html
 
     def __str__(self) -> str:
         rows = [[*shown_labels(self.rows, at), *self._numbers(at, True)] for at in range(len(self.rows))]

@@ -14,7 +14,7 @@ from residua.accuracy.figures import Certificate, Figures, Fitness, MetTarget
 from residua.accuracy.guesses import Foreseen, Guess
 from residua.accuracy.reliability import Reliability
 from residua.accuracy.summaries import TableSummary
-from residua.privacy import Budget, NoiseLaw, Privacy
+from residua.privacy import Budget, Privacy
 from residua.report.grid import Grid
 from residua.schema import Schema
 from residua.strategy.strategy import Strategy
@@ -180,7 +180,6 @@ class Contents:
     """The budget in the words of its definition."""
     goal: Goal
     targets: tuple[MetTarget, ...]
-    law: NoiseLaw
     sheets: tuple[Sheet, ...]
     points: tuple[BudgetPoint, ...]
     shares: tuple[Share, ...]

@@ -107,7 +107,6 @@ def _contents(plan: SourcePlan, release: SourceRelease | None, level: float, tit
         spent=budget_words(plan.budget),
         goal=_goal(plan),
         targets=() if plan.targets is None else plan.targets.met[:MOST_TABLES],
-        law=plan.strategy.law,
         sheets=tuple(_sheets(plan, release, groups, float(level))),
         # What was measured cannot be measured again at another budget.
         points=() if before else points_of(plan, first),

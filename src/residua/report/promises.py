@@ -2,6 +2,7 @@
 
 import math
 
+from residua.accuracy.guesses import FORESEEN_HEAD
 from residua.report import markup as html
 from residua.report.contents import Contents
 from residua.report.words import SCOPES, gap_text, near_text, percent
@@ -60,5 +61,6 @@ def foreseen(contents: Contents) -> str:
         "middle one of each table's figures, and the least certain one."
     )
     rows = [each.row() for each in contents.foreseen]
-    head = ("statistic", "figures", "middle", "largest")
-    return html.paragraphs([words]) + html.table("At the guessed sizes", head, rows, tall=len(rows) > 15)
+    return html.paragraphs([words]) + html.table(
+        "At the guessed sizes", FORESEEN_HEAD, rows, tall=len(rows) > 15
+    )

@@ -9,10 +9,10 @@ from statistics import NormalDist
 from residua._text import counted
 from residua.privacy import Privacy
 from residua.privacy.conversions import text_above
+from residua.report.budgets import DELTA
 from residua.report.contents import Contents, Share
 
 DELTAS = ("1e-4", "1e-6", "1e-9", "1e-12")
-METHODS_DELTA = "1e-6"
 APPROXIMATE = "approximate DP"
 FALSE_ALARMS = 0.05
 SCOPES = {
@@ -80,8 +80,8 @@ def detection_limit(privacy: Privacy, false_alarms: float) -> float:
     if privacy.pure_epsilon is not None:
         ratio = math.exp(min(float(privacy.pure_epsilon), 700.0))
         return min(1.0, ratio * false_alarms, 1 - (1 - false_alarms) / ratio)
-    ratio = math.exp(min(privacy.epsilon(METHODS_DELTA), 700.0))
-    return min(1.0, ratio * false_alarms + float(METHODS_DELTA))
+    ratio = math.exp(min(privacy.epsilon(DELTA), 700.0))
+    return min(1.0, ratio * false_alarms + float(DELTA))
 
 
 def meaning(contents: Contents) -> str:
@@ -241,7 +241,7 @@ def methods_paragraph(contents: Contents) -> str:
     if privacy.pure_epsilon is None:
         definition, amounts = headline(contents)
         if definition != APPROXIMATE:
-            amounts = f"epsilon = {text_above(privacy.epsilon(METHODS_DELTA))} and delta = {METHODS_DELTA}"
+            amounts = f"epsilon = {text_above(privacy.epsilon(DELTA))} and delta = {DELTA}"
         guarantees += f"; hence (epsilon, delta)-DP with {amounts}"
     proof = goal.certificate
     nearness = ""

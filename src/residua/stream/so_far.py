@@ -27,7 +27,6 @@ from residua.workload import (
     Identity,
     Partition,
     Prefix,
-    Queries,
     Ranges,
     Table,
     Total,
@@ -151,10 +150,8 @@ class Shortened:
         sizes = early.shape[1:]
         weights = None if queries.weights is None else queries.weights[rows]
         matrix = early[rows].reshape(len(rows), -1)
-        return replace(factor, queries=Explicit(sizes, matrix, weights, self._labels(factor, queries, rows)))
-
-    def _labels(self, factor: Factor, queries: Queries, rows: Integers) -> tuple[str, ...]:
-        return tuple(factor.describe(int(row), self.whole.schema) for row in rows)
+        labels = tuple(factor.describe(int(row), self.whole.schema) for row in rows)
+        return replace(factor, queries=Explicit(sizes, matrix, weights, labels))
 
 
 def _whole_classes(queries: Partition, cells: int) -> Partition | None:

@@ -164,7 +164,7 @@ class Stream:
     @property
     def measured(self) -> tuple[str, ...]:
         """The names of the periods that were measured."""
-        return self.periods[: len(self._records())]
+        return self.periods[: len(_records(self._facts()))]
 
     @property
     def next(self) -> str | None:
@@ -172,10 +172,6 @@ class Stream:
         facts = self._facts()
         done = len(_records(facts))
         return None if done == len(self.periods) or "closed" in facts else self.periods[done]
-
-    def _records(self) -> list[dict[str, Any]]:
-        """How each instalment came to be."""
-        return _records(self._facts())
 
     def measure(
         self,
@@ -266,7 +262,7 @@ class Stream:
         Its schema, `release.plan.schema`, ends with the last of those periods: ask for tables of that one.
         After the last period it is the release of the whole plan.
         """
-        records = self._records()
+        records = _records(self._facts())
         done = len(records) if through is None else 1 + self._place(through, len(records))
         if not done:
             raise WorkloadError("nothing was measured so far; measure the first period")
@@ -304,10 +300,11 @@ class Stream:
         return self.periods.index(period)
 
     def __repr__(self) -> str:
-        return f"Stream({str(self.path)!r}, {len(self._records())} of {len(self.periods)} periods measured)"
+        return f"Stream({str(self.path)!r}, {len(self.measured)} of {len(self.periods)} periods measured)"
 
 
 def _records(facts: Mapping[str, bytes]) -> list[dict[str, Any]]:
+    """How each instalment came to be."""
     names = sorted(name for name in facts if name.startswith("instalment."))
     return [json.loads(facts[name]) for name in names]
 

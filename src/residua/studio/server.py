@@ -87,16 +87,8 @@ class Studio:
                 session.undo(-1)
             case "redo":
                 session.undo(1)
-            case "keep":
-                session.keep()
-            case "swap":
-                session.swap()
-            case "drop":
-                session.drop()
-            case "cancel":
-                session.cancel()
-            case "replan":
-                session.replan()
+            case "keep" | "swap" | "drop" | "cancel" | "replan" as what:
+                getattr(session, what)()
             case "ghosts":
                 session.ghost([str(each) for each in asked.get("methods") or []])
             case "rehearse":

@@ -31,6 +31,7 @@ FLOATS = 1e-9  # relative: what floats that were computed with may be off
 NEAR = 1e-6  # relative difference of two ways to compute one figure
 PROVED = 1e-3  # relative: a stated bound that is no further than this above the one found again
 MOST_TABLES = 20_000  # that are recomputed
+EVERYWHERE = "bound for all mechanisms"
 CURRENCIES = ("rho", "pure_epsilon", "cost")
 
 
@@ -307,9 +308,11 @@ def _certificate(plan: Plan, tables: _Tables) -> Iterator[Check]:
         yield Check("gap", "false", "the plan is better than what is said to be possible")
         return
     yield Check("gap", "holds", f"{100 * stated.gap:.3g}% above the lower bound, from the variances")
-    yield _lower_bound(plan)
-    if stated.everywhere is not None:
-        yield _everywhere(plan, stated.everywhere, value)
+    yield _bound(plan, "lower bound", stated.lower_bound, stated.scope)
+    if stated.everywhere is not None and stated.everywhere > value * (1 + NEAR):
+        yield Check(EVERYWHERE, "false", "the plan is better than what is said to be possible")
+    elif stated.everywhere is not None:
+        yield _bound(plan, EVERYWHERE, stated.everywhere, "all mechanisms")
 
 
 def _objective(plan: Plan, tables: _Tables) -> float | None:
@@ -321,73 +324,36 @@ def _objective(plan: Plan, tables: _Tables) -> float | None:
     return {"total_variance": tables.weighted, "max_variance": tables.dearest}.get(plan.objective)
 
 
-def _lower_bound(plan: Plan) -> Check:
-    stated = plan.certificate
-    if not _common(plan):
-        return _for_person(plan, stated.lower_bound, "lower bound")
-    found = _bracket(plan) if plan.objective == "total_variance" else None
-    if found is None:
-        return Check(
-            "lower bound", "unchecked", f"too large to find again, or of another objective: {plan.objective}"
-        )
-    return _within("lower bound", plan, stated.lower_bound, found, stated.scope)
-
-
-def _everywhere(plan: Plan, stated: float, value: float) -> Check:
-    """The bound for all mechanisms of a plan whose certificate is for fewer."""
-    subject = "bound for all mechanisms"
-    if stated > value * (1 + NEAR):
-        return Check(subject, "false", "the plan is better than what is said to be possible")
-    if not _common(plan):
-        return _for_person(plan, stated, subject)
-    found = over_all_cells(plan.workload) if plan.objective == "total_variance" else None
-    if found is None:
-        return Check(subject, "unchecked", "too large to find again, or of another objective")
-    return _within(subject, plan, stated, found, "all mechanisms")
-
-
-def _common(plan: Plan) -> bool:
-    """Whether what a person can change is whole records, added or removed in one cell."""
-    return plan.workload.whole and Person.of(plan.unit, plan.schema).simple
-
-
-def _for_person(plan: Plan, stated: float, subject: str) -> Check:
-    """A stated bound against the one for what a person can change."""
+def _bound(plan: Plan, subject: str, stated: float, scope: str) -> Check:
+    """A stated lower bound for the mechanisms of a scope against what is found again at cost 1."""
     person = Person.of(plan.unit, plan.schema)
-    found = over_changes(plan.workload, person) if plan.objective == "total_variance" else None
+    # Whether what a person can change is whole records, added or removed in one cell.
+    common = plan.workload.whole and person.simple
+    found = None
+    if plan.objective == "total_variance":
+        found = _bracket(plan, scope) if common else over_changes(plan.workload, person)
     if found is None:
-        return Check(subject, "unchecked", "too large to find again, or of another objective")
-    at = stated * bound_divisor(plan.budget.law, person.allowance(plan.budget))
-    return _judged(subject, at, found, "what one person can change")
-
-
-def _within(subject: str, plan: Plan, stated: float, found: Bracket, scope: str) -> Check:
-    """Whether a stated bound is what was found again at cost 1."""
-    most = Person.of(plan.unit, plan.schema).most_for_one(plan.budget)
-    return _judged(subject, stated * bound_divisor(plan.budget.law, most), found, scope)
-
-
-def _judged(subject: str, at: float, found: Bracket, scope: str) -> Check:
-    """Whether a bound at cost 1 lies within what was found again."""
+        words = f"too large to find again, or of another objective: {plan.objective}"
+        return Check(subject, "unchecked", words)
     low, high = found
+    allowed = person.most_for_one(plan.budget) if common else person.allowance(plan.budget)
+    at = stated * bound_divisor(plan.budget.law, allowed)
     if at > high * (1 + NEAR):
         return Check(subject, "false", f"{at / high - 1:.2%} above what a mechanism reaches")
     if at > low * (1 + PROVED):
         return Check(subject, "unchecked", f"proved here only to {low / at:.2%} of it")
-    return Check(subject, "holds", f"for {scope}: found again from the queries alone")
+    whom = scope if common else "what one person can change"
+    return Check(subject, "holds", f"for {whom}: found again from the queries alone")
 
 
-def _bracket(plan: Plan) -> Bracket | None:
-    """What is impossible and what is possible in the scope of the certificate, at cost 1."""
-    pieces = centred_pieces(plan.strategy)
-    block = plan.certificate.scope == "this block structure"
-    if not block and (found := over_all_cells(plan.workload)) is not None:
+def _bracket(plan: Plan, scope: str) -> Bracket | None:
+    """What is impossible and what is possible in a scope, at cost 1."""
+    block = scope == "this block structure"
+    found = None if block else over_all_cells(plan.workload)
+    if found is not None or scope != plan.certificate.scope or not (block or plan.workload.invariant):
         return found
-    return (
-        over_blocks(plan.workload, pieces)
-        if pieces is not None and (block or plan.workload.invariant)
-        else None
-    )
+    pieces = centred_pieces(plan.strategy)
+    return None if pieces is None else over_blocks(plan.workload, pieces)
 
 
 def _ideal(plan: Plan) -> tuple[Verdict, str]:
