@@ -128,6 +128,14 @@ def test_a_workbook_without_its_package_names_the_extra(release, monkeypatch, tm
     assert not list(tmp_path.iterdir())
 
 
+def test_a_family_over_two_attributes_is_no_table_of_their_cells(tmp_path):
+    schema = rs.Schema(a=rs.Integer(0, 2), b=rs.Integer(0, 3))
+    plan = rs.plan(rs.table(schema, {("a", "b"): rs.affine}), rs.zcdp(1))
+    found = rs.measure(plan, {"a": [0, 1], "b": [3, 1]}, ledger=None, noise=rs.simulated(seed=1))
+    with pytest.raises(rs.WorkloadError, match="no table here has rows and columns"):
+        found.to_excel(tmp_path / "t.xlsx")
+
+
 def test_the_command_line_writes_tables_with_rows_and_columns(release, tmp_path):
     release.save(tmp_path / "people.release")
 

@@ -15,8 +15,9 @@ CURATOR_TYPE = "Government"  # of the three that the registry has, to be confirm
 
 def entry(facts: Facts) -> dict[str, Any]:
     """The entry as the registry's schema has it, tiers 1 to 3; what only a human knows starts with HUMAN."""
+    named = f"{facts.dataset} {facts.date} {facts.release.hash[:8]}"
     return {
-        "url_slug": _slug(f"{facts.dataset} {facts.date} {facts.release.hash[:8]}"),
+        "url_slug": re.sub(r"[^a-z0-9]+", "-", named.lower()).strip("-"),
         "deployment": {
             "basic": {
                 "name": f"{facts.dataset}: {facts.size}",
@@ -122,7 +123,3 @@ def entry_text(facts: Facts) -> str:
     text = yaml.safe_dump(entry(facts), sort_keys=False, allow_unicode=True, width=1_000_000)
     line = f"data_curator_type: {CURATOR_TYPE}"
     return text.replace(line, f"{line}  # {HUMAN} Government, Industry or Nonprofit")
-
-
-def _slug(text: str) -> str:
-    return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")

@@ -95,7 +95,7 @@ def choose_bounds(
         raise SchemaError(f"records={records!r} is the size of a group, a whole number of at least 1")
     values = _values(guess)
     if highs is None:
-        highs = sorted({_round(float(np.quantile(values, order))) for order in TRIED})
+        highs = sorted({float(f"{np.quantile(values, order):.2g}") for order in TRIED})  # of two digits
     tried = [_bound(values, float(low), float(high), budget, records, unit) for high in highs if high > low]
     if not tried:
         raise SchemaError(f"no upper bound above low={low!r}; give highs=[...]")
@@ -127,8 +127,3 @@ def _values(guess: Guess) -> Array:
     if found.ndim != 1 or not len(found) or not np.isfinite(found).all():
         raise SchemaError("a guess is finite numbers: quantiles by order, values, or a quantile function")
     return found
-
-
-def _round(value: float) -> float:
-    """A bound with two digits."""
-    return float(f"{value:.2g}")

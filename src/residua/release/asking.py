@@ -1,7 +1,7 @@
 """What SQL beyond plain counts gives of a release: rows of labels and figures, each figure with its error."""
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from scipy import sparse
@@ -24,21 +24,10 @@ if TYPE_CHECKING:
 FIGURES = ("value", "stddev", "lower", "upper")
 
 
-class Listed(Answers, Protocol):
-    """Answers that can be listed with their errors."""
-
-    @property
-    def marks(self) -> dict[str, str]:
-        """What every table of answers carries along."""
-
-    def answers(self, work: Workload | None = None, *, level: float = 0.95) -> "pyarrow.Table":
-        """Answers of a workload as an Arrow table."""
-
-
 class Asks:
     """What a release offers to those who write SQL."""
 
-    def sql(self: Listed, text: str, *, level: float = 0.95) -> "pyarrow.Table":
+    def sql(self: Answers, text: str, *, level: float = 0.95) -> "pyarrow.Table":
         """Answers to SQL: plain counts as `answers` gives them, otherwise the columns of SELECT.
 
         The only figure of a statement has the columns value, stddev, lower and upper; of several each has its
@@ -54,7 +43,7 @@ class Asks:
         return rows_table(self, *found, Intervals(level))
 
 
-def rows_table(source: Listed, found: "Relation", work: Workload, intervals: Intervals) -> "pyarrow.Table":
+def rows_table(source: Answers, found: "Relation", work: Workload, intervals: Intervals) -> "pyarrow.Table":
     """The rows as an Arrow table: labels as they are, and every figure with its error."""
     import pyarrow as pa
 

@@ -8,7 +8,7 @@ import os
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice, product
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -72,18 +72,11 @@ class Crosstab(Printed):
         write_workbook(path, [self])
 
 
-class Publishes(Answers, Protocol):
-    """Answers that know where they come from."""
-
-    def facts(self) -> list[tuple[str, str]]:
-        """What readers of the tables should know about the release."""
-
-
 class Tabulates:
     """What a release offers to those who print tables."""
 
     def crosstab(
-        self: Publishes,
+        self: Answers,
         rows: str | Sequence[str],
         columns: str | Sequence[str] = (),
         *,
@@ -106,7 +99,7 @@ class Tabulates:
         )  # fmt: skip
 
     def to_excel(
-        self: Publishes,
+        self: Answers,
         path: str | os.PathLike[str],
         tables: Iterable[Crosstab] | None = None,
         *,
@@ -150,21 +143,15 @@ def published(
     schema = source.plan.schema
     for group in groups:
         names = [name for factor in group.factors for name in factor.names(schema)]
-        if not names or not all(
-            factor.queries.count == schema.counted(name).size for factor, name in _each(group, names)
-        ):
+        sizes = [schema.counted(name).size for name in names]
+        counts = [factor.queries.count for factor in group.factors]
+        if not names or counts != sizes or np.prod(sizes) > MOST_CELLS:
             continue
-        if np.prod([schema.counted(name).size for name in names]) > MOST_CELLS:
-            continue
-        last = names[-1:] if len(names) > 1 and schema.counted(names[-1]).size <= MOST_COLUMNS else []
+        last = names[-1:] if len(names) > 1 and sizes[-1] <= MOST_COLUMNS else []
         yield crosstab(
             source, names[: len(names) - len(last)], last, margins=True, intervals=intervals, rule=rule,
             title=None, about=about,
         )  # fmt: skip
-
-
-def _each(group: Table, names: Sequence[str]) -> Iterator[tuple[Any, str]]:
-    return zip(group.factors, names, strict=True) if len(names) == len(group.factors) else iter(())
 
 
 def crosstab(

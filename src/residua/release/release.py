@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from residua import _files
-from residua._arrays import AnyArray, Array, Arrays, Manifest, settle
+from residua._arrays import Array, Manifest, settle
 from residua._limits import MOST_ANSWERS, ROWS_AT_ONCE
 from residua._manifests import submanifest
 from residua._notebook import shown
@@ -340,7 +340,9 @@ class Release(Asks, Relates, Compares, Derives, Tabulates):
         container = _files.read(path, "release")
         manifest, arrays = container.manifest, container.arrays
         try:
-            plan = Plan.from_content(submanifest(manifest, "plan"), _of_plan(arrays), container.version)
+            others = ("measurements.", "estimates.")
+            own = {name: array for name, array in arrays.items() if not name.startswith(others)}
+            plan = Plan.from_content(submanifest(manifest, "plan"), own, container.version)
             record = submanifest(manifest, "measurements")
             found: Measurements | MeasuredParts
             if container.parts is not None:
@@ -380,12 +382,6 @@ class Release(Asks, Relates, Compares, Derives, Tabulates):
     def __repr__(self) -> str:
         mark = "SIMULATED " if self.simulated else ""
         return f"{mark}Release({self.plan!r}, measured {self.audit['time']})"
-
-
-def _of_plan(arrays: Arrays) -> dict[str, AnyArray]:
-    """The arrays of a release's file that belong to its plan."""
-    others = ("measurements.", "estimates.")
-    return {name: array for name, array in arrays.items() if not name.startswith(others)}
 
 
 def rehearsal(plan: Plan, note: str = "") -> Release:

@@ -13,7 +13,7 @@ quantiles invert tests along the cumulative counts; other smooth functions get t
 
 from collections.abc import Callable, Mapping, Sequence, Sized
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,6 +28,9 @@ from residua.release.intervals import Intervals, fieller
 from residua.schema import Schema
 from residua.workload import Workload, linear, table
 from residua.workload.moments import cell_numbers, first_crossing, last_crossing, quantile_rows
+
+if TYPE_CHECKING:
+    import pyarrow
 
 MOST_FIGURES = 4_000  # of one statistic: their covariance is held
 MOST_ARGUMENTS = 2_000  # of a function of answers: it is evaluated twice for each
@@ -50,6 +53,16 @@ class Answers(Protocol):
 
     def covariance(self, left: Workload, right: Workload) -> Array:
         """Covariance of answers, shape (left.count, right.count)."""
+
+    def answers(self, work: Workload | None = None, *, level: float = 0.95) -> "pyarrow.Table":
+        """Answers of a workload, with their errors, as an Arrow table."""
+
+    @property
+    def marks(self) -> dict[str, str]:
+        """What every table of answers carries along."""
+
+    def facts(self) -> list[tuple[str, str]]:
+        """What readers of the tables should know about where they come from."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -16,6 +16,7 @@ from residua._arrays import Array
 from residua.privacy.unit import Person
 from residua.schema import Attribute, Number
 from residua.verify.bound import Bracket, gram_of, weighed
+from residua.verify.variances import kron
 from residua.workload import Workload
 
 CHANCES = (0.0, 0.15, 0.3, 0.45, 0.6, 0.7, 0.85, 1.0)  # of records that are alike, or unlike, more often
@@ -108,7 +109,7 @@ def _moved(sizes: list[int], apart: float, person: Person) -> Array:
 
 def _patterns(weights: list[Array], used: list[int], person: Person) -> Iterator[Array]:
     """One cell, or one in each of several classes of an attribute, all others alike with some chance."""
-    yield _one_record(_joint(weights), person)
+    yield _one_record(kron(weights, 1), person)
     if person.unit.replacing and all(np.ptp(each) == 0 for each in weights):
         yield from (_moved(list(map(len, weights)), apart, person) for apart in CHANCES)
     most = person.alike
@@ -119,7 +120,7 @@ def _patterns(weights: list[Array], used: list[int], person: Person) -> Iterator
         if many < 2:
             continue
         if cap.attribute not in used:
-            yield _one_record(_joint(weights), person) * many**2
+            yield _one_record(kron(weights, 1), person) * many**2
             continue
         for chance in CHANCES:
             yield _spread(weights, used.index(cap.attribute), cap.classes, many, most, chance, person)
@@ -137,7 +138,7 @@ def _spread(
     own = np.array([1 / float((classes == each).sum()) for each in classes])  # within a class
     count = len(np.unique(classes))
     given = [each if at != place else own / count for at, each in enumerate(weights)]
-    joint, index = _joint(given), np.indices([len(each) for each in given]).reshape(len(given), -1)
+    joint, index = kron(given, 1), np.indices([len(each) for each in given]).reshape(len(given), -1)
     others = np.delete(index, place, axis=0)
     alike = (others[:, :, None] == others[:, None, :]).all(axis=0)
     apart = classes[index[place]][:, None] != classes[index[place]]
@@ -150,13 +151,6 @@ def _spread(
     if person.unit.replacing:
         moments = 2 * (moments - many**2 * np.outer(joint, joint))
     return np.asarray(most**2 * moments)
-
-
-def _joint(weights: list[Array]) -> Array:
-    found = np.ones(1)
-    for each in weights:
-        found = np.multiply.outer(found, each).reshape(-1)
-    return found
 
 
 def _least(gram: Array, moments: Array) -> float:

@@ -175,15 +175,10 @@ def _spread(block: Block, codes: dict[int, NDArray[np.int64]], cells: int) -> Ar
     for part in block.derived:
         seen[part.place] = part.classes()[tuple(codes[at] for at in part.attributes)]
     at = np.zeros(cells, dtype=np.int64)
-    sizes = _axis_sizes(block, seen)
-    for attribute, size in zip(block.attributes, sizes, strict=True):
-        at = at * size + seen[attribute]
+    for attribute in block.attributes:
+        at = at * (int(seen[attribute].max()) + 1) + seen[attribute]
     inside = True if block.within is None else seen[block.within[0]] == block.within[1]
     return kron(block.matrices)[:, at] * inside / math.sqrt(block.variance)
-
-
-def _axis_sizes(block: Block, seen: dict[int, NDArray[np.int64]]) -> list[int]:
-    return [int(seen[at].max()) + 1 for at in block.attributes]
 
 
 Tensor = tuple[tuple[int, ...], Array]
