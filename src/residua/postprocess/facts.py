@@ -232,15 +232,11 @@ def told(facts: Sequence[Fact], frames: int) -> str:
     """The facts in words, with a warning of what they mean for privacy to who called so many frames ago."""
     words = "; ".join(("impossible: " if fact.impossible else "known: ") + fact.words for fact in facts)
     if facts:
-        _warn(words, frames + 1)
+        warnings.warn(
+            f"these public facts are taken as exactly true and shown as they are ({words}). The privacy of "
+            "the release does not cover them: use only what anyone may know without this data. A count taken "
+            "from the records themselves would be published without any protection.",
+            PublicFactWarning,
+            stacklevel=frames,
+        )
     return words
-
-
-def _warn(words: str, frames: int) -> None:
-    warnings.warn(
-        f"these public facts are taken as exactly true and shown as they are ({words}). The privacy of the "
-        "release does not cover them: use only what anyone may know without this data. A count taken from "
-        "the records themselves would be published without any protection.",
-        PublicFactWarning,
-        stacklevel=frames,
-    )

@@ -216,15 +216,14 @@ def tied_attributes(strategy: Strategy) -> Subset | None:
 def _share_between_pieces(square: Array, sizes: tuple[int, ...]) -> float:
     """Relative size of the entries of a covariance, or of its inverse, between different pieces."""
     within = np.zeros_like(square)
-    for number in range(2 ** len(sizes)):
-        kept = [at for at in range(len(sizes)) if number >> at & 1]
+    for kept in subsets_of(range(len(sizes))):
         once = _on(square, kept, sizes)
         within += _on(once.T, kept, sizes).T
     whole = float(np.linalg.norm(square))
     return float(np.linalg.norm(square - within)) / whole if whole else 0.0
 
 
-def _on(rows: Array, kept: list[int], sizes: tuple[int, ...]) -> Array:
+def _on(rows: Array, kept: Sequence[int], sizes: tuple[int, ...]) -> Array:
     """The part of each row on one piece, (rows, cells)."""
     part = spread(piece(rows.reshape(-1, *sizes), kept), kept, sizes)
     return np.broadcast_to(part, (len(rows), *sizes)).reshape(len(rows), -1)

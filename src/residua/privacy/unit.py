@@ -219,19 +219,12 @@ class Unit:
     def from_manifest(cls, record: Mapping[str, Any]) -> "Unit":
         """The unit that `to_manifest` wrote; an edited or foreign one is a FileFormatError."""
         try:
-            neighbours: Any = text(record, "neighbours")
-            if "id" not in record:
-                found = cls(whole(record, "max_records"), neighbours)
-            else:
-                missing: Any = text(record, "missing_id")
+            known: dict[str, Any] = {"neighbours": text(record, "neighbours")}
+            if "id" in record:
                 per = submanifest(record, "max_per")
-                found = cls(
-                    whole(record, "max_records"),
-                    neighbours,
-                    id=text(record, "id"),
-                    max_per={name: whole(per, name) for name in per},
-                    missing_id=missing,
-                )
+                known |= {name: text(record, name) for name in ("id", "missing_id")}
+                known["max_per"] = {name: whole(per, name) for name in per}
+            found = cls(whole(record, "max_records"), **known)
             if record.keys() != found.to_manifest().keys():
                 raise BudgetError("it says more than this version knows")
             return found

@@ -376,8 +376,7 @@ class Release(Asks, Relates, Compares, Derives, Tabulates):
         return work
 
     def _repr_html_(self) -> str:
-        head, rows = ("release", ""), [(name, fact) for name, fact in self.facts()]
-        return shown(f"Release of {self.plan.workload!r}", head, rows, left=2)
+        return shown(f"Release of {self.plan.workload!r}", ("release", ""), self.facts(), left=2)
 
     def __repr__(self) -> str:
         mark = "SIMULATED " if self.simulated else ""

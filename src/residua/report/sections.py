@@ -286,8 +286,7 @@ def _history(contents: Contents) -> str:
 
 
 def _glossary() -> str:
-    lines = files("residua.report").joinpath("glossary.txt").read_text(encoding="utf-8").splitlines()
-    words = [line.split(": ", 1) for line in lines]
+    words = [line.split(": ", 1) for line in _asset("glossary.txt").splitlines()]
     return html.table("What the words of this report mean", ("word", "meaning"), words, left=(1,))
 
 

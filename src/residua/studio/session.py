@@ -120,12 +120,7 @@ class Session:
             text = self.text
             for place, value in edits:
                 text = edited(text, place, value)
-            self._write(text)
-
-    def write(self, text: str) -> None:
-        """Make this the text of the file: of a draft, of the variant that was kept."""
-        with self.lock:
-            self._write(text)
+            self.write(text)
 
     def undo(self, by: int) -> None:
         """Go back to an earlier text of the file, or forth again."""
@@ -133,7 +128,7 @@ class Session:
             at = self.at + by
             if 0 <= at < len(self.steps):
                 self.at = at
-                self._write(self.steps[at], step=False)
+                self.write(self.steps[at], step=False)
 
     def keep(self) -> None:
         """Keep what is planned now as the variant to compare with."""
@@ -148,7 +143,7 @@ class Session:
             if self.kept is not None and self.text is not None:
                 other, text = self.kept.text, self.text
                 self.kept = Kept(text, self.figures) if self.figures is not None else None
-                self._write(other)
+                self.write(other)
 
     def drop(self) -> None:
         """Forget the variant."""
@@ -184,13 +179,15 @@ class Session:
                 self._start(None)
             self.version += 1
 
-    def _write(self, text: str, *, step: bool = True) -> None:
+    def write(self, text: str, *, step: bool = True) -> None:
+        """Make this the text of the file: of a draft, of the variant that was kept, of an earlier step."""
         if self.path is None:
             raise FileFormatError("no spec is open yet; choose a file first")
-        _files.write_text(self.path, text)
-        found = self.path.stat()
-        self._seen = (found.st_mtime_ns, found.st_size, found.st_ino)
-        self._take(text, step=step)
+        with self.lock:
+            _files.write_text(self.path, text)
+            found = self.path.stat()
+            self._seen = (found.st_mtime_ns, found.st_size, found.st_ino)
+            self._take(text, step=step)
 
     def _take(self, text: str | None, *, step: bool = True) -> None:
         """Look at a new text of the file, and plan what it asks for."""

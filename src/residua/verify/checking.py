@@ -22,7 +22,7 @@ from residua.release import Release
 from residua.release.parts import MeasuredParts
 from residua.verify.bound import Bracket, over_all_cells, over_blocks
 from residua.verify.people import over_changes
-from residua.verify.variances import Found, Recomputed, centred_pieces, measured_so_far, way_for, weights_of
+from residua.verify.variances import Found, centred_pieces, measured_so_far, way_for, weights_of
 from residua.workload import Table
 
 Verdict = Literal["holds", "false", "unchecked"]
@@ -194,9 +194,8 @@ class _Tables:
 
     def __init__(self, plan: Plan) -> None:
         self.plan, work = plan, plan.workload
-        self.way: Recomputed | None = None
-        if work.tables <= MOST_TABLES:
-            self.way = way_for(plan.strategy, plan.schema.sizes, work.attributes)
+        few = work.tables <= MOST_TABLES
+        self.way = way_for(plan.strategy, plan.schema.sizes, work.attributes) if few else None
         self.weighted = self.plain = self.largest = self.dearest = 0.0
         self.left_out = work.tables
         self.outside: list[str] = []

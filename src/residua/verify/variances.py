@@ -9,7 +9,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from itertools import product
-from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,15 +31,6 @@ class Found:
 
     variances: Array
     in_span: bool
-
-
-class Recomputed(Protocol):
-    """A way to recompute the variances of tables."""
-
-    words: str
-
-    def table(self, table: Table) -> Found | None:
-        """What is found of a table; None where that takes too much."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -74,7 +64,7 @@ def blocks_of(strategy: Strategy) -> Iterator[Block]:
             yield Block(axes, matrices, float(noise), view, within)
 
 
-def way_for(strategy: Strategy, sizes: Sequence[int], attributes: Sequence[int]) -> Recomputed | None:
+def way_for(strategy: Strategy, sizes: Sequence[int], attributes: Sequence[int]) -> "Joint | Pieces | None":
     """The way that fits a strategy and tables on these attributes, if any does."""
     used = sorted({*strategy.attributes(), *attributes})
     cells = math.prod(sizes[at] for at in used)
@@ -150,6 +140,7 @@ class Joint:
         self.outside = np.eye(len(rows[0])) - basis.T @ basis
 
     def table(self, table: Table) -> Found | None:
+        """What is found of a table; None where that takes too much."""
         if not table.listable or table.count * table_cells(table) > ENTRIES:
             return None
         rows = rows_of(table)
@@ -200,6 +191,7 @@ class Pieces:
         self.words = "the pieces of every query, block by block" if centred else "its one product block"
 
     def table(self, table: Table) -> Found | None:
+        """What is found of a table; None where that takes too much."""
         if not table.listable or table.count > ENTRIES:
             return None
         factors = [tensor_of(factor) for factor in table.factors]
