@@ -169,24 +169,20 @@ class Certificate:
 
     def describe(self) -> str:
         """What is proved, in a sentence or two."""
-        if self.everywhere is None or not math.isfinite(self.gap):
-            return self._described()
-        share = math.floor(10_000 / (1 + self.everywhere_gap)) / 100  # which must not be overstated
-        return f"{self._described()} No mechanism has less than {share:.2f}% of it."
-
-    def _described(self) -> str:
         if not math.isfinite(self.gap):
             return "No lower bound is known for this plan."
-        whom = _WHOM[self.scope]
-        what = OBJECTIVE_WORDS.get(self.objective, self.objective)
+        whom, what = _WHOM[self.scope], OBJECTIVE_WORDS.get(self.objective, self.objective)
         if self.gap >= SMALL:
-            return (
-                f"Proved: no {what} below {self.lower_bound:.6g} is possible for {whom}; "
-                f"this plan is at most {percent_up(self.gap)} above that."
-            )
-        if self.gap >= OPTIMAL:
-            return f"Proved: the {what} of this plan is within {SMALL:.2%} of the best of {whom}."
-        return f"Proved: this plan is optimal; its {what} is within {OPTIMAL:.4%} of the best of {whom}."
+            words = f"no {what} below {self.lower_bound:.6g} is possible for {whom}; "
+            words += f"this plan is at most {percent_up(self.gap)} above that"
+        elif self.gap >= OPTIMAL:
+            words = f"the {what} of this plan is within {SMALL:.2%} of the best of {whom}"
+        else:
+            words = f"this plan is optimal; its {what} is within {OPTIMAL:.4%} of the best of {whom}"
+        if self.everywhere is None:
+            return f"Proved: {words}."
+        share = math.floor(10_000 / (1 + self.everywhere_gap)) / 100  # which must not be overstated
+        return f"Proved: {words}. No mechanism has less than {share:.2f}% of it."
 
     def nearness(self) -> str:
         """How far from the best the plan can be, in a word or two.

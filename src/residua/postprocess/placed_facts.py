@@ -53,22 +53,15 @@ class PlacedFacts:
             for subset in {own.others for own in self.known if own.others is not None}:
                 first: dict[int, Array] = {}
                 for own in self.known:
-                    shared = _margin(own, subset)
-                    if shared is None:
+                    if own.others is None or not {*subset} <= {*own.others}:
                         continue
+                    shared = margin_of(own.cells, own.others, subset, leading=1)
                     nodes, cells = KnownPlaces(own.level, own.nodes, subset, shared).by_nodes(level)
                     for node, counts in zip(nodes.tolist(), cells, strict=True):
                         before = first.setdefault(node, counts)
                         if np.abs(before - counts).max() > AGREEMENT * max(1.0, float(before.sum())):
                             names = " x ".join(schema.names[at] for at in subset) or "counts of places"
                             raise DataError(f"public facts contradict each other: {names} do not add up")
-
-
-def _margin(own: KnownPlaces, subset: Subset) -> Array | None:
-    """What is known of nodes on some attributes, (nodes, sizes...); None where that is not known."""
-    if own.others is None or not {*subset} <= {*own.others}:
-        return None
-    return margin_of(own.cells, own.others, subset, leading=1)
 
 
 def every_level(schema: Schema, place: int) -> Nest:

@@ -4,6 +4,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
+from functools import cache
 from itertools import islice
 from typing import Any
 
@@ -134,20 +135,22 @@ def _sheets(
     plan: SourcePlan, release: SourceRelease | None, groups: Sequence[Table], level: float
 ) -> Iterator[Sheet]:
     room = room_for([group.count for group in groups], MOST_NUMBERS)
-    sums: dict[tuple[Factor, ...], Numbers | None] = {}
 
-    def summed(group: Table | None) -> Numbers | None:
-        if group is None or release is None:
+    @cache
+    def summed(factors: tuple[Factor, ...]) -> Numbers | None:
+        """Sums of a table's numbers, or None where what was measured does not give them apart."""
+        group = Table("sums", factors)
+        try:
+            return None if release is None else _numbers(plan, release, group, group.count, level)
+        except NotInSpan:
             return None
-        if group.factors not in sums:
-            sums[group.factors] = _sums(plan, release, group, level)
-        return sums[group.factors]
 
     for group in groups:
         work = Workload(plan.schema, (group,))
         (summary,) = plan.summary(work)
         numbers = _numbers(plan, release, group, room, level) if group.listable else None
         grid = grid_of(group, plan.schema) if numbers is not None and group.count <= room else None
+        sides = () if grid is None else (grid.beside, grid.below, grid.corner)
         yield Sheet(
             group.name,
             asked_words(group, plan.schema),
@@ -156,16 +159,8 @@ def _sheets(
             numbers,
             group.units() if len(summary.lines()) > 1 else {},
             grid,
-            *([] if grid is None else map(summed, (grid.beside, grid.below, grid.corner))),
+            *(None if own is None else summed(own.factors) for own in sides),
         )
-
-
-def _sums(plan: SourcePlan, release: SourceRelease, group: Table, level: float) -> Numbers | None:
-    """Sums of a table's numbers, or None where what was measured does not give them apart."""
-    try:
-        return _numbers(plan, release, group, group.count, level)
-    except NotInSpan:
-        return None
 
 
 def _numbers(
