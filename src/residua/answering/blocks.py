@@ -260,6 +260,49 @@ class Placed:
         return self.shape.gram_inverse[1]
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class FactorCovariance:
+    """Covariance of the cells of some attributes, `square()`, (cells, cells); equal where `key` is."""
+
+    attributes: tuple[int, ...]
+    sizes: tuple[int, ...]
+    key: object
+    square: Callable[[], Array]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Factored:
+    """Covariance of a residual: `scale` times a product of covariances, centred under `means` or evenly."""
+
+    scale: float
+    factors: tuple[FactorCovariance, ...]
+    means: tuple[Array, ...] | None = None
+
+
+def factored_over(
+    scale: float,
+    factors: Iterable[Placed],
+    subset: Sequence[int],
+    square_of: Callable[[Placed, tuple[int, ...]], tuple[object, Callable[[], Array]]],
+) -> Factored:
+    """A covariance on a subset from the factors of a block, those beside it summed out.
+
+    `square_of` has for a factor, and its places within the subset, what tells its covariance from others, and
+    what makes it.
+    """
+    found = []
+    for factor in factors:
+        kept = tuple(place for place, at in enumerate(factor.attributes) if at in subset)
+        if not kept:
+            scale *= float(factor.inverse.sum())
+            continue
+        pairs = [(factor.attributes[place], factor.sizes[place]) for place in kept]
+        attributes, sizes = zip(*pairs, strict=True)
+        key, square = square_of(factor, kept)
+        found.append(FactorCovariance(attributes, sizes, (key, kept), square))
+    return Factored(scale, tuple(found))
+
+
 def _codes(measures: Sequence[Measure], layer: Layer) -> Integers:
     """For each place of each block a number of its attribute's measure."""
     numbers = {measure: number for number, measure in enumerate(dict.fromkeys(measures))}

@@ -5,22 +5,34 @@ figures of the whole are products over parts.
 """
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import TypeVar
 
 import numpy as np
 
 from residua._arrays import Array
 from residua._limits import TIED_CELLS
-from residua.answering.blocks import Blocks, Measured, Placed, Shape, ascending, outer, rows_over
-from residua.answering.protocol import Answerer, Estimates, FactorCovariance, Factored, not_in_span
+from residua.answering.blocks import (
+    Blocks,
+    Factored,
+    Measured,
+    Placed,
+    Shape,
+    ascending,
+    factored_over,
+    outer,
+    rows_over,
+)
+from residua.answering.protocol import Answerer, Estimates, not_in_span
 from residua.errors import WorkloadError
 from residua.linalg.matrices import along_axes, join, sum_out
 from residua.workload import Factor, Table, Total
 from residua.workload.tables import TIMES
 
 Strategies = tuple[Placed, ...]
+Attributed = TypeVar("Attributed", Factor, Placed)
 
 SPAN_TOLERANCE = 1e-10  # of a query's squared length: what rounding may leave outside the row space
 
@@ -101,6 +113,8 @@ class ProductPart:
             return
         allowed = SPAN_TOLERANCE * self.squares(self.whole, spanning=True)
         excess = self.squares(self.outside, spanning=True) - allowed
+        if excess.max() > 0 and not self.factors:
+            raise not_in_span(f"table {name!r} needs a total that the plan's measurements do not contain")
         if excess.max() > 0:
             title = TIMES.join(factor.queries.title for factor in self.factors)
             listable = all(factor.queries.listable for factor in self.factors)
@@ -111,27 +125,26 @@ class ProductPart:
 
 
 def parts_of(ours: Strategies, group: Table) -> list[ProductPart]:
-    """The table's factors and ours, tied into the smallest independent parts; NotInSpan if we miss any."""
+    """The table's factors and ours, tied into the smallest independent parts; NotInSpan if we miss any.
+
+    Of our factors that the table does not touch it asks for the total: a part of each by itself.
+    """
     group = _without_unmeasured_totals(ours, group)
     measured = _with_unmeasured(ours, group)
     parts: list[ProductPart] = []
     left = list(group.factors)
     while left:
         tied = [left.pop(0)]
-        touched = _touching(measured, _axes(tied))
-        while more := [f for f in left if any(set(f.attributes) & set(s.attributes) for s in touched)]:
+        seen = _touching(measured, tied)
+        while more := _touching(left, seen):
             tied += more
-            left = [f for f in left if f not in more]
-            touched = _touching(measured, _axes(tied))
+            left = [factor for factor in left if factor not in more]
+            seen = _touching(measured, tied)
         tied.sort(key=group.factors.index)
-        parts.append(ProductPart.of(touched, tuple(tied), group.name))
-    for factor in _untouched(ours, parts):
-        if factor.projector is not None:
-            cells = len(factor.projector)
-            if cells - float(factor.projector.sum()) > SPAN_TOLERANCE * cells:
-                raise not_in_span(
-                    f"table {group.name!r} needs a total that the plan's measurements do not contain"
-                )
+        parts.append(ProductPart.of(tuple(seen), tuple(tied), group.name))
+    touched = {id(factor) for part in parts for factor in part.strategy}
+    idle = [factor for factor in ours if id(factor) not in touched]
+    parts = [*(ProductPart.of((factor,), (), group.name) for factor in idle), *parts]
     for part in parts:
         part.refuse_outside(group.name)
     return parts
@@ -162,16 +175,10 @@ def _with_unmeasured(ours: Strategies, *groups: Table) -> Strategies:
     return tuple(more)
 
 
-def _touching(ours: Strategies, axes: Iterable[int]) -> Strategies:
-    """Those of our factors that look at one of these attributes."""
-    wanted = set(axes)
-    return tuple(factor for factor in ours if wanted & set(factor.attributes))
-
-
-def _untouched(ours: Strategies, parts: Iterable[ProductPart]) -> Iterator[Placed]:
-    """Those of our factors that no part looks at."""
-    known = {id(factor) for part in parts for factor in part.strategy}
-    return (factor for factor in ours if id(factor) not in known)
+def _touching(some: Iterable[Attributed], others: Iterable[Factor | Placed]) -> list[Attributed]:
+    """Those that look at an attribute of one of the others."""
+    wanted = set(_axes(others))
+    return [each for each in some if wanted & set(each.attributes)]
 
 
 def _marginal(strategy: Strategies, squares: Sequence[Array], order: list[int]) -> Array:
@@ -208,55 +215,42 @@ class Kronecker(Answerer):
     def variances(self, group: Table) -> Array:
         parts = parts_of(self.factors, group)
         places = [group.factors.index(factor) for part in parts for factor in part.factors]
-        return outer((part.variances() for part in parts), places).reshape(-1) * self._scale(parts)
+        return self.noise * outer((part.variances() for part in parts), places).reshape(-1)
 
     def summed(self, group: Table, *, weighted: bool) -> float:
         parts = parts_of(self.factors, group)
-        return math.prod(part.total(weighted=weighted) for part in parts) * self._scale(parts)
+        return self.noise * math.prod(part.total(weighted=weighted) for part in parts)
 
     def largest(self, group: Table) -> float:
         """The product of the largest of each part."""
         parts = parts_of(self.factors, group)
         if not group.listable:
             return math.nan
-        return math.prod(float(part.variances().max()) for part in parts) * self._scale(parts)
+        return self.noise * math.prod(float(part.variances().max()) for part in parts)
 
     def covariances(self, left: Table, right: Table) -> Array:
         for group in (left, right):
             parts_of(self.factors, group)  # refuses what the measurements do not support
         left, right = (_without_unmeasured_totals(self.factors, group) for group in (left, right))
         order = sorted({*left.attributes, *right.attributes})
-        touched = _touching(_with_unmeasured(self.factors, left, right), order)
-        sizes = {
-            axis: size for ours in touched for axis, size in zip(ours.attributes, ours.sizes, strict=True)
-        }
+        ours = _with_unmeasured(self.factors, left, right)
+        sizes = dict(zip(_axes(ours), (size for factor in ours for size in factor.sizes), strict=True))
         width = [sizes[axis] for axis in order]
         if math.prod(width) > TIED_CELLS:
             raise WorkloadError(
                 f"the covariance of tables {left.name!r} and {right.name!r} needs {math.prod(width):,} joint "
                 f"cells, more than {TIED_CELLS:,}; ask for tables on fewer attributes, or for variances"
             )
-        square = _marginal(touched, [ours.inverse for ours in touched], order)
+        square = _marginal(ours, [factor.inverse for factor in ours], order)
         rows = [rows_over(group.factors, order, width) for group in (left, right)]
-        scale = self._scale([ProductPart(touched, (), square)])
-        return np.asarray(rows[0] @ square @ rows[1].T) * scale
+        return np.asarray(self.noise * (rows[0] @ square @ rows[1].T))
 
     def factored(self, subset: tuple[int, ...]) -> Factored | None:
         """Covariance of a marginal as a product of those of the factors that it touches."""
-        found, scale = [], self.noise
-        for factor in self.factors:
-            kept = tuple(place for place, at in enumerate(factor.attributes) if at in subset)
-            if not kept:
-                scale *= float(factor.inverse.sum())
-                continue
-            attributes = tuple(factor.attributes[place] for place in kept)
-            sizes = tuple(factor.sizes[place] for place in kept)
-            square = partial(sum_out, factor.inverse, factor.sizes, kept)
-            found.append(FactorCovariance(attributes, sizes, (id(factor), kept), square))
-        complete = sum(len(each.attributes) for each in found) == len(subset)
-        return Factored(scale, tuple(found)) if complete else Factored(0.0, ())
 
-    def _scale(self, parts: Sequence[ProductPart]) -> float:
-        """Noise variance times the variance of a total over each factor that no part touches."""
-        idle = _untouched(self.factors, parts)
-        return self.noise * math.prod(float(factor.inverse.sum()) for factor in idle)
+        def square(factor: Placed, kept: tuple[int, ...]) -> tuple[object, Callable[[], Array]]:
+            return id(factor), partial(sum_out, factor.inverse, factor.sizes, kept)
+
+        found = factored_over(self.noise, self.factors, subset, square)
+        complete = sum(len(each.attributes) for each in found.factors) == len(subset)
+        return found if complete else Factored(0.0, ())

@@ -7,24 +7,14 @@ attribute is one that asks for the total of its cells.
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 
 import numpy as np
 
 from residua._arrays import Array, Subsets
-from residua.answering.blocks import Blocks, Placed
+from residua.answering.blocks import Blocks
 from residua.answering.independent.answerer import Independent
-from residua.answering.protocol import (
-    CELLS,
-    Answerer,
-    ByPlace,
-    Estimates,
-    Estimator,
-    FactorCovariance,
-    Factored,
-    lengths,
-)
-from residua.linalg.matrices import Measure, centred_columns, sum_out
+from residua.answering.protocol import CELLS, Answerer, ByPlace, Estimates, Estimator, lengths
+from residua.linalg.matrices import Measure
 from residua.workload import Explicit, Factor, Table, TableRun, Total
 
 
@@ -60,7 +50,7 @@ class Periods(Independent):
             measures[at] = Measure.of(np.zeros(size))
             self.totals[at] = Factor((at,), Explicit((size,), np.ones((1, size))))
         super().__init__(replace(blocks, measures=tuple(measures)))
-        self._even = blocks.measures
+        self.whole, self.residual_measures = whole, blocks.measures
 
     def _with_total(self, group: Table) -> Table:
         """The same queries, on the whole attributes too; totals of them as queries on their cells."""
@@ -96,33 +86,8 @@ class Periods(Independent):
     def least_accurate(self, part: Table | TableRun) -> Iterator[Table]:
         return Answerer.least_accurate(self, part)
 
-    def factored(self, subset: tuple[int, ...]) -> Factored | None:
-        """Covariance of a residual, centred along whole attributes too, from the one block that tells it."""
-        noise, measured = self.known.block(tuple(sorted({*subset, *self.totals})))
-        scale, factors = noise or 0.0, []
-        for each in measured:
-            kept = tuple(place for place, at in enumerate(each.attributes) if at in subset)
-            if not kept:
-                scale *= float(each.inverse.sum())
-                continue
-            own = tuple(self._even[each.attributes[place]] for place in kept)
-            square = partial(_centred_square, each, kept, own)
-            attributes = tuple(each.attributes[place] for place in kept)
-            sizes = tuple(measure.size for measure in own)
-            factors.append(FactorCovariance(attributes, sizes, (each.number, kept, own), square))
-        means = tuple(self._even[at].vector() for at in subset)
-        return Factored(scale, tuple(factors), means) if noise else Factored(0.0, ())
-
     def estimator(self, estimates: Estimates) -> Estimator:
         return _WithTotals(estimates, {at: self.blocks.sizes[at] for at in self.totals})
-
-
-def _centred_square(measured: Placed, kept: Sequence[int], measures: Sequence[Measure]) -> Array:
-    """Covariance, at noise 1, of what a block's matrix tells about some of its axes, centred along them."""
-    sizes = [measure.size for measure in measures]
-    square = sum_out(measured.inverse, measured.sizes, kept)
-    half = centred_columns(square, sizes, measures)
-    return np.asarray(centred_columns(np.ascontiguousarray(half.T), sizes, measures))
 
 
 class _WithTotals(Estimator):

@@ -18,7 +18,7 @@ from residua._arrays import Array, Arrays, Indices, Manifest, Subsets
 from residua._files import MOST_AXES
 from residua._limits import COVARIANCE_ENTRIES, ESTIMATED_CELLS
 from residua._manifests import array_of, whole
-from residua.answering.blocks import Measured, outer
+from residua.answering.blocks import Factored, Measured, outer
 from residua.errors import FileFormatError, NotInSpan, WorkloadError
 from residua.linalg.classes import Classes
 from residua.linalg.matrices import Measure, RowIndex, occurring
@@ -347,32 +347,13 @@ class Answerer(ABC):
         """Tables of a part among which is the one with the largest variance."""
         yield from self.examples(part)
 
-    def factored(self, subset: tuple[int, ...]) -> "Factored | None":
+    def factored(self, subset: tuple[int, ...]) -> Factored | None:
         """Covariance of a residual as a product of small ones; None where that is not known."""
         return None
 
     def notes(self) -> Iterator[str]:
         """Lines for people about how answers are computed, if there is anything to say."""
         yield from ()
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class FactorCovariance:
-    """Covariance of the cells of some attributes, `square()`, (cells, cells); equal where `key` is."""
-
-    attributes: tuple[int, ...]
-    sizes: tuple[int, ...]
-    key: object
-    square: Callable[[], Array]
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Factored:
-    """Covariance of a residual: `scale` times a product of covariances, centred under `means` or evenly."""
-
-    scale: float
-    factors: tuple[FactorCovariance, ...]
-    means: tuple[Array, ...] | None = None
 
 
 def not_in_span(told: str, attributes: Sequence[int] = ()) -> NotInSpan:

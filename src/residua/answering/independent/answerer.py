@@ -5,7 +5,8 @@ attributes, have the same variances, up to order: one of each class is enough to
 """
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import TypeGuard
 
@@ -13,10 +14,27 @@ import numpy as np
 
 from residua._arrays import Array, Indices, Integers, Subsets
 from residua._limits import COMBINED_CANDIDATES, LISTED_QUERIES, LOOKED_UP_WAYS
-from residua.answering.blocks import Blocks, Layer, Measured, Shape, ascending, outer
+from residua.answering.blocks import (
+    Blocks,
+    Factored,
+    Layer,
+    Measured,
+    Placed,
+    Shape,
+    ascending,
+    factored_over,
+    outer,
+)
 from residua.answering.independent.parts import Part, PartCache, not_together, parts_of
-from residua.answering.protocol import Answerer, Estimates, FactorCovariance, Factored
-from residua.linalg.matrices import Measure, along_axes, centred_columns, distinct_rows, occurring
+from residua.answering.protocol import Answerer, Estimates
+from residua.linalg.matrices import (
+    Measure,
+    along_axes,
+    centred_columns,
+    distinct_rows,
+    occurring,
+    sum_out,
+)
 from residua.workload import Factor, Identity, Table, TableRun, Total
 from residua.workload.tables import choices, splits
 
@@ -231,13 +249,15 @@ def _even(shape: Shape) -> bool:
 class Independent(Answerer):
     """Blocks on different subsets of attributes, each centred under the measures.
 
-    `elsewhere` are subsets whose pieces are answered by other blocks: they are passed over here.
+    `elsewhere` are subsets whose pieces are answered by other blocks: they are passed over here. All blocks
+    have the attributes `whole`, which are not centred; residuals are, under `residual_measures`.
     """
 
     by_parts = True
+    whole: Sequence[int] = ()
 
     def __init__(self, blocks: Blocks, elsewhere: tuple[Subsets, ...] = ()) -> None:
-        self.blocks, self.measures = blocks, blocks.measures
+        self.blocks, self.measures, self.residual_measures = blocks, blocks.measures, blocks.measures
         self.known = PartCache(blocks, elsewhere)
 
     def variances(self, group: Table) -> Array:
@@ -304,15 +324,15 @@ class Independent(Answerer):
         return Estimates.of(residuals_of(self.blocks, measured), self.blocks.measures)
 
     def factored(self, subset: tuple[int, ...]) -> Factored | None:
-        """Covariance of a residual as a product of those of its block's factors."""
-        noise, measured = self.known.block(subset)
-        factors = []
-        for each in measured:
-            measures = tuple(self.blocks.measures[at] for at in each.attributes)
-            square = partial(_residual_square, each.shape, measures)
-            factors.append(FactorCovariance(each.attributes, each.sizes, (each.number, measures), square))
-        means = tuple(self.blocks.measures[at].vector() for at in subset)
-        return Factored(noise or 0.0, tuple(factors), means)
+        """Covariance of a residual as a product of those of the factors of the block that tells it."""
+        noise, measured = self.known.block(tuple(sorted({*subset, *self.whole})))
+        found = factored_over(noise or 0.0, measured, subset, self._centred)
+        return replace(found, means=tuple(self.residual_measures[at].vector() for at in subset))
+
+    def _centred(self, factor: Placed, kept: tuple[int, ...]) -> tuple[object, Callable[[], Array]]:
+        """Measures of some axes of a block's factor, and the covariance of what it tells of their cells."""
+        measures = tuple(self.residual_measures[factor.attributes[place]] for place in kept)
+        return (factor.number, measures), partial(_centred_square, factor, kept, measures)
 
     def pieces(self, group: Table) -> Iterator[tuple[tuple[int, ...], float, list[Part]]]:
         """Attributes, noise variance and parts for each block that the table's queries have a piece in."""
@@ -331,10 +351,12 @@ class Independent(Answerer):
             yield attributes, noise, parts
 
 
-def _residual_square(shape: Shape, measures: Sequence[Measure]) -> Array:
-    """`C (B'B)^+ C'`, the covariance of the residual that a shape measures with noise 1."""
-    kernel = centred_columns(shape.inverse, shape.sizes, measures)
-    return np.asarray(kernel @ kernel.T)
+def _centred_square(measured: Placed, kept: Sequence[int], measures: Sequence[Measure]) -> Array:
+    """Covariance, at noise 1, of what a block's matrix tells about some of its axes, centred along them."""
+    sizes = [measure.size for measure in measures]
+    square = sum_out(measured.inverse, measured.sizes, kept)
+    half = centred_columns(square, sizes, measures)
+    return np.asarray(centred_columns(np.ascontiguousarray(half.T), sizes, measures))
 
 
 def coefficients(parts: list[Part], group: Table) -> Array:
