@@ -21,9 +21,8 @@ from residua.linalg.matrices import join, row_space, spread, threads_for
 from residua.methods.draft import Caps, Draft, Progress
 from residua.methods.effort import DECOMPOSED
 from residua.methods.plain import Plain
-from residua.solve.cells import Solution, solve_cells, solve_circulant, solve_folded
+from residua.solve.cells import WHOLE, Solution, solve_cells, solve_circulant, solve_folded, stacked
 from residua.solve.newton import Progress as SolverProgress
-from residua.solve.several import solve_several
 from residua.solve.targets import TargetSolution, refined, solve_targets
 from residua.strategy.build import Spans, integer_span, of_blocks, product_span
 from residua.strategy.integers import independent_integers
@@ -91,21 +90,25 @@ FEW_CELLS = 512  # up to which equal weights do for a start
 
 
 def _beside_plain(plain: Plain, tolerance: float, progress: Progress | None) -> Draft:
-    """The optimum as one matrix over the other attributes for each subset of the plain ones (S-013)."""
+    """The optimum as one matrix over the other attributes for each subset of the plain ones (S-013).
+
+    What is asked with each subset is asked so many times; the trace is the sum of those of the subsets, each
+    times its number: that of one problem whose rows never meet.
+    """
     asked = {subset: plain.asked_with(subset) for subset in plain.subsets}
     asked = {subset: own for subset, own in asked.items() if own.parts}
-    roots = [joint_rows(own, plain.others) for own in asked.values()]
+    counts = [plain.count(subset) for subset in asked]
     several = plain.joint > FEW_CELLS and len(plain.others) > 1
     start = product_weights(plain.work, plain.others) if several else None
-    counts = [plain.count(subset) for subset in asked]
-    what = f"{len(plain.others)} attributes"
-    with threads_for(max(map(len, roots))):
-        solution = solve_several(roots, counts, tolerance, start, _told(progress, what, tolerance))
-    solution.require(tolerance, f"the solver for {what}")
-    strategy, numbers = plain.strategy(dict(zip(asked, solution.strategies, strict=True)))
+    rows = [count * joint_rows(own, plain.others) for count, own in zip(counts, asked.values(), strict=True)]
+    root, groups = stacked(rows)
+    solution = _least_total(root, tolerance, progress, f"{len(plain.others)} attributes", start, groups)
+    pairs = zip(groups, counts, strict=True)
+    matrices = [solution.strategy[group] / math.sqrt(count) for group, count in pairs]
+    strategy, numbers = plain.strategy(dict(zip(asked, matrices, strict=True)))
     spans = {
         number: independent_integers(joint_integer_rows(own, plain.others), len(matrix))
-        for number, own, matrix in zip(numbers, asked.values(), solution.strategies, strict=True)
+        for number, own, matrix in zip(numbers, asked.values(), matrices, strict=True)
         if len(matrix) < plain.joint
     }
     lower, value = solution.lower / plain.whole, solution.upper / plain.whole
@@ -213,10 +216,15 @@ def _least_total_of(queries: Queries, tolerance: float, progress: Progress | Non
 
 
 def _least_total(
-    root: Array, tolerance: float, progress: Progress | None, what: str, start: Array | None = None
+    root: Array,
+    tolerance: float,
+    progress: Progress | None,
+    what: str,
+    start: Array | None = None,
+    groups: tuple[slice, ...] = WHOLE,
 ) -> Solution:
-    with threads_for(len(root)):
-        solution = solve_cells(root, tolerance, start, progress=_told(progress, what, tolerance))
+    with threads_for(max(len(root[group]) for group in groups)):
+        solution = solve_cells(root, tolerance, start, _told(progress, what, tolerance), groups)
     return solution.require(tolerance, f"the solver for {what}")
 
 

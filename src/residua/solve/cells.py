@@ -2,7 +2,8 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import pairwise
 
 import numpy as np
 
@@ -253,7 +254,7 @@ def solve_cells(
     """The best mechanism found for queries with gram `root' root`, with its certified bracket.
 
     `root` is (rank, cells) with independent rows. `start` are cell weights of a similar problem. Rows of
-    folded cells come in `groups` (see `solve_folded`). Deterministic. Stops when the relative gap is at most
+    different `groups` never meet (S-012, S-013). Deterministic. Stops when the relative gap is at most
     `tolerance`, or when no step makes progress any more: the caller checks with
     `solution.require(tolerance)`. `progress` is called with the number of evaluations so far and the gap.
     """
@@ -263,9 +264,7 @@ def solve_cells(
     exponent = int(np.frexp(np.abs(root).max())[1])  # squares must not underflow; a power of two is exact
     search = _Search(np.ldexp(root[:, support], -exponent), tolerance, progress, groups)
     uniform = np.full(len(support), 1.0 / len(support))
-    near = start[support] if start is not None else None
-    if start is None and groups == WHOLE:
-        near = _coarse_weights(search.root, tolerance)
+    near = _coarse_weights(search.root, groups, tolerance) if start is None else start[support]
     weights = uniform if near is None else _usable(near, uniform)
     weights = search.approach(weights)
     if search.keep_going():
@@ -273,16 +272,23 @@ def solve_cells(
     return search.solution(support, root.shape[1], exponent)
 
 
-def _coarse_weights(root: Array, tolerance: float) -> Array | None:
+def stacked(roots: Sequence[Array]) -> tuple[Array, tuple[slice, ...]]:
+    """Rows that never meet, one below the other, and where those of each root are."""
+    ends = np.cumsum([0, *map(len, roots)]).tolist()
+    return np.concatenate(roots), tuple(slice(*each) for each in pairwise(ends))
+
+
+def _coarse_weights(root: Array, groups: Sequence[slice], tolerance: float) -> Array | None:
     """Weights from the same problem on every second cell, those between halfway; None where that is no help.
 
     Neighbouring cells are mostly alike, and half the cells take an eighth of the work. Only a start: where
     they are not alike it costs little, and proves nothing.
     """
-    rank, cells = root.shape
-    if cells <= FEW_CELLS or 2 * rank <= cells:
+    cells = root.shape[1]
+    if cells <= FEW_CELLS or 2 * max(len(root[group]) for group in groups) <= cells:
         return None
-    coarse = solve_cells(independent_rows(root[:, ::2]), max(COARSE_GAP, tolerance)).cell_weights
+    fewer, own = stacked([independent_rows(root[group][:, ::2]) for group in groups])
+    coarse = solve_cells(fewer, max(COARSE_GAP, tolerance), groups=own).cell_weights
     return np.interp(np.arange(cells), np.arange(0, cells, 2), coarse)
 
 
@@ -313,7 +319,7 @@ class _Search(Search):
         self.keep(seen.lower, weights / weights.sum(), seen.upper, seen)
         return seen
 
-    def level(self, seen: Bracket, weights: Array) -> None:
+    def level(self, seen: Bracket) -> None:
         """Keep the strategy of a bracket with its columns brought nearer to one length, if it is better."""
         rank, cells = self.root.shape
         if rank == cells or len(self.groups) > 1 or self.precise or not np.isfinite(seen.upper):
@@ -333,7 +339,7 @@ class _Search(Search):
         for at in range(APPROACHES):
             seen = self.look(weights)
             if self.gap > self.tolerance and float(weights @ (seen.slopes - 1) ** 2) < NEAR * self.tolerance:
-                self.level(seen, weights)
+                self.level(seen)
             weights = weights * seen.slopes**2
             weights = weights / weights.sum()
             slow = at > 1 and self.gaps[-1] > WORTHWHILE * self.gaps[-2]
@@ -364,13 +370,10 @@ def solve_folded(
     `parts` are square roots of full rank of `fold.parts(gram)`. A quarter of the work of all cells at once.
     """
     even, odd = parts
-    root = np.zeros((len(even) + len(odd), len(even)))
-    root[: len(even)], root[len(even) :, : len(odd)] = even, odd
-    groups = (slice(0, len(even)), slice(len(even), len(root)))
-    near = None if start is None else fold.gathered(start)
+    root, groups = stacked([even, np.pad(odd, ((0, 0), (0, len(even) - len(odd))))])
+    near = np.ones(len(even)) if start is None else fold.gathered(start)
     found = solve_cells(root / fold.lengths, tolerance, near, progress, groups)
-    strategy, weights = fold.rows(found.strategy), fold.spread(found.cell_weights)
-    return Solution(strategy, weights, found.lower, found.upper, found.evaluations)
+    return replace(found, strategy=fold.rows(found.strategy), cell_weights=fold.spread(found.cell_weights))
 
 
 RANK_RATIO = 1e-10
