@@ -2,13 +2,13 @@
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property, reduce
 from typing import Any, TypeVar
 
 import numpy as np
 
-from residua._arrays import AnyArray, Array, Integers, Subset, Subsets
+from residua._arrays import AnyArray, Array, Flags, Integers, Subset, Subsets
 from residua.linalg.grams import inverse_gram
 from residua.linalg.matrices import VANISHING, Measure, distinct_rows, join, pseudo_inverse, spread
 from residua.workload import Factor
@@ -144,6 +144,11 @@ class Layer:
     def order(self) -> list[int]:
         """Places in the order of the factors' axes."""
         return [place for places in self.layout for place in places]
+
+    def take(self, rows: Integers | Flags) -> "Layer":
+        """Some of its blocks."""
+        names = ("subsets", "shapes", "costs", "noise", *(() if self.shares is None else ("shares",)))
+        return replace(self, **{name: getattr(self, name)[rows] for name in names})
 
     def to_manifest(self, start: str, arrays: dict[str, AnyArray]) -> dict[str, Any]:
         """JSON-able description; arrays go into `arrays` under names that begin with `start`."""

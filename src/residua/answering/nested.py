@@ -6,8 +6,7 @@ noise of its own, and all blocks together are equivalent to independent ones, on
 precisions add up (claim H-020). Whatever is asked of these blocks is asked of those.
 """
 
-import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,7 +15,7 @@ from residua._arrays import Array, Subset
 from residua.answering.blocks import Blocks, Layer, Measured, Shape, ascending, stacked
 from residua.answering.independent.answerer import Independent
 from residua.answering.protocol import Estimates
-from residua.linalg.matrices import Measure, along_axes, subsets_of
+from residua.linalg.matrices import Measure, along_axes
 
 EVEN = 1e-12  # relative difference of weights that is rounding
 RANK_RATIO = 1e-9
@@ -62,23 +61,40 @@ def halves_of(blocks: Blocks) -> "dict[int, Half] | None":
     return found if len(found) == len(numbers) else None
 
 
+def given(term: Iterable[int], spreads: Mapping[int, float]) -> list[tuple[Subset, float]]:
+    """The residuals that a block measures and the precision of each at noise 1.
+
+    `spreads` has for each attribute the variance of the total, at noise 1, in the strategy of that attribute.
+    """
+    found: list[tuple[Subset, float]] = [((), 1.0)]
+    for at in term:
+        found = [
+            each for kept, amount in found for each in (((*kept, at), amount), (kept, amount / spreads[at]))
+        ]
+    return found
+
+
+def precisions(
+    terms: Iterable[tuple[Iterable[int], float]], spreads: Mapping[int, float]
+) -> dict[Subset, float]:
+    """Precision of every residual that blocks measure, each with one over its noise variance."""
+    sums: dict[Subset, float] = {}
+    for term, precision in terms:
+        for kept, amount in given(term, spreads):
+            sums[kept] = sums.get(kept, 0.0) + precision * amount
+    return sums
+
+
 class Nested(Independent):
     """Blocks, each `kron(B_i)` of a marginal, as the independent blocks that they are equivalent to."""
 
     def __init__(self, blocks: Blocks, halves: Mapping[int, Half]) -> None:
         self.nested, self.halves = blocks, halves
-        self.precision: dict[Subset, float] = {}
+        self.spreads = {at: half.spread for at, half in halves.items()}
+        each = ((attributes, 1.0 / noise) for attributes, _, noise in blocks.each())
+        self.precision = precisions(each, self.spreads)
         """One over the noise variance of every residual's block."""
-        for attributes, _, noise in blocks.each():
-            for kept, amount in self._precisions(attributes, noise):
-                self.precision[kept] = self.precision.get(kept, 0.0) + amount
         super().__init__(self._equivalent())
-
-    def _precisions(self, attributes: Subset, noise: float) -> Iterator[tuple[Subset, float]]:
-        """The residuals that a block measures, each with one over its noise variance."""
-        for kept in subsets_of(attributes):
-            rest = (self.halves[at].spread for at in attributes if at not in kept)
-            yield kept, 1.0 / noise / math.prod(rest)
 
     def _equivalent(self) -> Blocks:
         """Independent blocks with the same variances and covariances of every answer."""
@@ -105,9 +121,9 @@ class Nested(Independent):
             cells = ascending(along_axes(values, [shape.inverse for shape in shapes]), sizes, layer.order)
             for row, own in zip(rows.tolist(), cells, strict=True):
                 subset = tuple(layer.subsets[row].tolist())
-                weights = dict(self._precisions(subset, float(layer.noise[row])))
+                weights = dict(given(subset, self.spreads))
                 for kept, residual in self._residuals(subset, own):
-                    amount = weights[kept] / self.precision[kept] * residual
+                    amount = weights[kept] / float(layer.noise[row]) / self.precision[kept] * residual
                     sums[kept] = sums[kept] + amount if kept in sums else amount
         runs = stacked(sums, lambda kept: sums[kept].shape)
         found = ((rows, np.stack([sums[kept] for kept in subsets])) for rows, subsets in runs)

@@ -264,11 +264,6 @@ def in_order(orders: Sequence[Order], values: Array, axis: int = 0) -> Array:
     return values
 
 
-def weighted_sum(numbers: Array, group: Table) -> float:
-    """Sum of one number per query, (count,), times the weights that families have within a table."""
-    return float(numbers @ outer(each.every_weight for each in group.families).reshape(-1))
-
-
 class Answerer(ABC):
     """Figures and estimates of the best linear unbiased answers from blocks.
 
@@ -293,7 +288,9 @@ class Answerer(ABC):
     def summed(self, group: Table, *, weighted: bool) -> float:
         """Sum of the variances, not listing them if need not be; with `weighted`, by each query's weight."""
         found = self.variances(group)
-        return weighted_sum(found, group) if weighted else float(found.sum())
+        if not weighted:
+            return float(found.sum())
+        return float(found @ outer(each.every_weight for each in group.families).reshape(-1))
 
     @abstractmethod
     def covariances(self, left: Table, right: Table) -> Array:

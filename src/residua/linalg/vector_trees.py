@@ -61,7 +61,8 @@ def vector_passes(tree: Tree, precisions: Sequence[Array], squares: Sequence[Arr
     inner: list[Array] = []
     for level in range(tree.depth - 1, -1, -1):
         inner.insert(0, np.asarray(np.linalg.inv(tree.up(level, below[0]))))
-        known = own[level] + _wider(inner[0], own[level].shape[-1])
+        more = own[level].shape[-1] - inner[0].shape[-1]
+        known = own[level] + np.pad(inner[0], ((0, 0), (0, more), (0, more)))
         below.insert(0, np.asarray(np.linalg.inv(known)))
     final = [below[0]]
     for level, parents in enumerate(tree.parents):
@@ -172,9 +173,3 @@ def _log_determinant(tree: Tree, weights: Sequence[Array], below: Array) -> floa
         total += float((tree.stands_for[level] * np.linalg.slogdet(factor)[1]).sum())
         below = np.asarray(np.linalg.solve(factor.swapaxes(1, 2), below))
     return total
-
-
-def _wider(blocks: Array, size: int) -> Array:
-    """Square blocks with zeros around them, up to a size."""
-    more = size - blocks.shape[-1]
-    return np.pad(blocks, ((0, 0), (0, more), (0, more)))

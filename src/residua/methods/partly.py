@@ -90,12 +90,9 @@ def _joined(draft: Draft, out: frozenset[int], asked: Workload, whole: Draft) ->
     blocks = math.fsum(before * float(layer.costs[rows].sum()) for layer, rows in kept)
     joint = math.sqrt(whole.total(asked))
     total, first = joint + blocks, len(strategy.shapes)
-    layers = [_some(layer, rows, before / total) for layer, rows in kept if rows.any()]
+    layers = [_scaled(layer.take(rows), before / total) for layer, rows in kept if rows.any()]
     for layer in whole.strategy.layers:
-        share = joint / total
-        layers.append(
-            replace(layer, shapes=layer.shapes + first, noise=layer.noise / share, costs=layer.costs * share)
-        )
+        layers.append(_scaled(replace(layer, shapes=layer.shapes + first), joint / total))
     least = max(0.0, math.sqrt(draft.lower_bound) - before + blocks) + math.sqrt(whole.lower_bound)
     return replace(
         draft,
@@ -112,12 +109,6 @@ def _joined(draft: Draft, out: frozenset[int], asked: Workload, whole: Draft) ->
     )
 
 
-def _some(layer: Layer, rows: Flags, scale: float) -> Layer:
-    """Some blocks of a layer, at so many times their cost."""
-    return replace(
-        layer,
-        subsets=layer.subsets[rows],
-        shapes=layer.shapes[rows],
-        costs=layer.costs[rows] * scale,
-        noise=layer.noise[rows] / scale,
-    )
+def _scaled(layer: Layer, share: float) -> Layer:
+    """The blocks of a layer at so many times their cost."""
+    return replace(layer, noise=layer.noise / share, costs=layer.costs * share)

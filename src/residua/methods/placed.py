@@ -7,7 +7,7 @@ from functools import cached_property
 import numpy as np
 
 from residua._arrays import Array, Integers
-from residua._limits import NOISE_LEVELS
+from residua._limits import GROUPED_PLACES, NOISE_LEVELS
 from residua.answering.asked_places import PlaceQueries
 from residua.answering.blocks import Layer, Shape, rows_over
 from residua.kernel.measurement import column_costs
@@ -71,8 +71,10 @@ class Placed:
         """The same with a level between every two, on which siblings are in two groups by size.
 
         Nobody asks for the groups; measured, they help where siblings are uneven (claim T-015). None where
-        all siblings are alike.
+        all siblings are alike, or too many.
         """
+        if sum(self.nest.tree.sizes) > GROUPED_PLACES:
+            return None
         depths, classes = [0], []
         for level, finer in enumerate(self.nest.classes[1:]):
             groups = by_half(self.nest.tree, level)

@@ -13,7 +13,7 @@ from functools import cached_property
 import numpy as np
 
 from residua._arrays import Array
-from residua._limits import BOUND_CELLS, CAPPED_KINDS, GROUPED_PLACES
+from residua._limits import BOUND_CELLS, CAPPED_KINDS
 from residua.answering.blocks import Layer, outer
 from residua.answering.independent.answerer import Independent
 from residua.bounds.trees import product_bound
@@ -38,7 +38,7 @@ def places(work: Workload, tolerance: float, progress: Progress | None = None) -
     found = placed(work)
     ways: list[Callable[[], Draft | None]] = [
         lambda: _by_subsets(found, work, tolerance, progress),
-        lambda: None if (own := _grouped(found)) is None else _by_subsets(own, work, tolerance, progress),
+        lambda: None if (own := found.grouped()) is None else _by_subsets(own, work, tolerance, progress),
         lambda: vector_places(found, work.schema.sizes, tolerance),
     ]
     drafts: list[Draft] = []
@@ -49,11 +49,6 @@ def places(work: Workload, tolerance: float, progress: Progress | None = None) -
         if bounds and best.total(work) <= (1 + NEAR) * max(bounds):
             break
     return replace(best, lower_bound=max(bounds), scope="all mechanisms") if bounds else best
-
-
-def _grouped(found: Placed) -> Placed | None:
-    """The same with groups of siblings, where those are uneven and not too many."""
-    return found.grouped() if sum(found.nest.tree.sizes) <= GROUPED_PLACES else None
 
 
 def placed(work: Workload) -> Placed:

@@ -87,16 +87,13 @@ def _lifted(layer: Layer, at: int, number: int) -> Iterator[Layer]:
     """The blocks of a layer with one more attribute, of which each measures the shape of that number."""
     places = (layer.subsets < at).sum(axis=1)
     for place in np.unique(places).tolist():
-        rows = np.flatnonzero(places == place)
+        some = layer.take(places == place)
         own = tuple(tuple(each + (each >= place) for each in axes) for axes in layer.layout)
-        shapes = layer.shapes[rows]
         yield replace(
-            layer,
-            subsets=np.insert(layer.subsets[rows], place, at, axis=1).astype(np.int32),
+            some,
+            subsets=np.insert(some.subsets, place, at, axis=1).astype(np.int32),
             layout=(*own, (place,)),
-            shapes=np.column_stack([shapes, np.full(len(rows), number)]),
-            costs=layer.costs[rows],
-            noise=layer.noise[rows],
+            shapes=np.column_stack([some.shapes, np.full(len(some.noise), number)]),
         )
 
 

@@ -198,23 +198,11 @@ def _reached_levelled(
     return ((math.hypot(*sizes) + rounded) / (1 - doubt)) ** 2
 
 
-@dataclass(frozen=True, slots=True)
-class Levelled:
-    """A strategy of cost 1 and what it reaches."""
-
-    rows: Array
-    upper: float
-
-    def strategy(self) -> Array:
-        """The strategy, shape (rank, cells)."""
-        return self.rows
-
-
-def _levelled(root: Array, basis: Array, seen: Bracket) -> Levelled:
+def _levelled(root: Array, basis: Array, seen: Bracket) -> tuple[Array, float]:
     """The strategy of a bracket with columns scaled to length 1 and projected on the row space, a few times.
 
-    `basis` has orthonormal columns that span the rows of `root`. What it reaches is worked out from the
-    matrix itself, rounding included (S-010).
+    It costs 1; and what it reaches, worked out from the matrix itself, rounding included (S-010). `basis` has
+    orthonormal columns that span the rows of `root`.
     """
     rows = seen.directions / np.sqrt(seen.scales)[:, None]
     for _ in range(LEVELLINGS):
@@ -225,13 +213,13 @@ def _levelled(root: Array, basis: Array, seen: Bracket) -> Levelled:
     try:
         inverse = np.linalg.inv(inner)
     except np.linalg.LinAlgError:
-        return Levelled(rows, np.inf)
+        return rows, np.inf
     images = root @ basis @ inverse
     unit = 4 * (sum(root.shape) + 4) * UNIT_ROUNDOFF
     size, stretch = float(np.linalg.norm(images)), float(np.linalg.norm(inverse))
     missed = float(np.linalg.norm(images @ rows - root)) + unit * size * float(np.linalg.norm(rows))
     upper = (size + missed * stretch) ** 2 * (1 + 2 * unit) if missed * stretch < 1e-3 * size else np.inf
-    return Levelled(rows, upper)
+    return rows, upper
 
 
 DEFAULT_TOLERANCE = 1e-6
@@ -326,9 +314,9 @@ class _Search(Search):
             return
         if self._basis is None:
             self._basis = np.linalg.qr(self.root.T)[0]
-        found = _levelled(self.root, self._basis, seen)
-        if found.upper < self.upper:
-            self.upper, self.best = found.upper, found
+        found, upper = _levelled(self.root, self._basis, seen)
+        if upper < self.upper:
+            self.upper, self.best = upper, found
             self.gaps[-1] = self.gap
 
     def approach(self, weights: Array) -> Array:
@@ -349,7 +337,7 @@ class _Search(Search):
 
     def solution(self, support: Indices, cells: int, exponent: int) -> Solution:
         """The best of both bounds, on all cells and for the root as it was before scaling."""
-        local = self.best.strategy()
+        local = self.best.strategy() if isinstance(self.best, Bracket) else self.best
         strategy = np.zeros((local.shape[0], cells))
         strategy[:, support] = local
         weights = np.zeros(cells)

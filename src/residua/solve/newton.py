@@ -174,10 +174,18 @@ def quasi_newton(
     value: Callable[[Array], tuple[float, Array]], start: Array, bounds: Any = None, **options: Any
 ) -> Array:
     """Where quasi-Newton steps (L-BFGS-B) downhill from `start` end; `value` also gives its gradient."""
+    return quasi_newton_steps(value, start, bounds, **options)[0]
+
+
+def quasi_newton_steps(
+    value: Callable[[Array], tuple[float, Array]], start: Array, bounds: Any = None, **options: Any
+) -> tuple[Array, int]:
+    """The same, and how many steps that took."""
     from scipy.optimize import minimize  # loading it takes longer than loading all of residua
 
     chosen: Any = options
-    return np.asarray(minimize(value, start, jac=True, method="L-BFGS-B", bounds=bounds, options=chosen).x)
+    found = minimize(value, start, jac=True, method="L-BFGS-B", bounds=bounds, options=chosen)
+    return np.asarray(found.x), int(found.nit)
 
 
 class _Sums:

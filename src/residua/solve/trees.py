@@ -9,12 +9,14 @@ nodes does better than the bound that the slopes prove (claim T-003).
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import product
 
 import numpy as np
 
 from residua._arrays import Array, Flags, Integers
 from residua.linalg.trees import Levels, Tree, passes, slopes
+from residua.solve.newton import quasi_newton_steps
 
 ROUND = 60  # steps between two looks at the bracket
 LEAST_SHARE = 1e-6  # to start with: a share of nothing has no slope
@@ -49,7 +51,7 @@ def solve_tree(tree: Tree, weights: Sequence[Array], gap: float = 1e-4, steps: i
     at, best = problem.start(), None
     for _ in range(max(1, steps // ROUND)):
         at, moved = problem.searched(at)
-        solution = problem.solution(at)
+        solution = bracket(tree, problem.weights, problem.precisions(at)[0])
         if best is None or solution.value < best.value:
             proved = solution.lower_bound if best is None else max(solution.lower_bound, best.lower_bound)
             best = replace(solution, lower_bound=proved)
@@ -187,18 +189,11 @@ class _Shares:
 
     def searched(self, at: Array) -> tuple[Array, int]:
         """Better logits after some steps, and how many those were."""
-        from scipy.optimize import minimize  # loading it takes longer than planning marginals
-
         scale = self.scale(at)
-        found = minimize(
-            self.value,
-            at * scale,
-            args=(scale,),
-            jac=True,
-            method="L-BFGS-B",
-            options={"maxiter": ROUND, "maxcor": MEMORY, "ftol": 1e-15, "gtol": 1e-14},
-        )
-        return found.x / scale, int(found.nit)
+        value = partial(self.value, scale=scale)
+        ends = {"maxiter": ROUND, "maxcor": MEMORY, "ftol": 1e-15, "gtol": 1e-14}
+        found, steps = quasi_newton_steps(value, at * scale, **ends)
+        return found / scale, steps
 
     def start(self, precisions: Sequence[Array] | None = None) -> Array:
         """Logits of costs, (channels,) a level; by default the best on a regular tree of the same sizes."""
@@ -214,7 +209,7 @@ class _Shares:
 
     def precisions(self, logits: Array) -> tuple[list[Array], list[Array], list[Array]]:
         """Precisions, shares and what is left at each node."""
-        left, found, shares = np.ones(1), [], []
+        left, found, shares = [np.ones(1)], [], []
         for level, (own, mask) in enumerate(zip(np.split(logits, self.ends), self.masks, strict=True)):
             table = np.full(mask.shape, -np.inf)
             table[mask] = own
@@ -222,16 +217,10 @@ class _Shares:
             table = np.exp(np.maximum(table - np.where(np.isfinite(largest), largest, 0.0), FARTHEST)) * mask
             table /= np.maximum(table.sum(axis=1, keepdims=True), 1e-300)
             shares.append(table)
-            found.append((left[:, None] * table[:, :-1]) ** self.power / self.power)
+            found.append((left[-1][:, None] * table[:, :-1]) ** self.power / self.power)
             if level < self.tree.depth:
-                left = (left * table[:, -1])[self.tree.parents[level]]
-        return found, shares, self._left(shares)
-
-    def _left(self, shares: list[Array]) -> list[Array]:
-        left = [np.ones(1)]
-        for level, parents in enumerate(self.tree.parents):
-            left.append((left[-1] * shares[level][:, -1])[parents])
-        return left
+                left.append((left[-1] * table[:, -1])[self.tree.parents[level]])
+        return found, shares, left
 
     def value(self, scaled: Array, scale: Array) -> tuple[float, Array]:
         """Weighted variances and their slope in the scaled logits."""
@@ -273,11 +262,6 @@ class _Shares:
                 for own, table, mask in zip(below, shares, self.masks, strict=True)
             ]
         )
-
-    def solution(self, logits: Array) -> TreeSolution:
-        """What these logits give, with the bound that their slopes prove."""
-        precisions, _, _ = self.precisions(logits)
-        return bracket(self.tree, self.weights, precisions)
 
 
 def bracket(tree: Tree, weights: Sequence[Array], precisions: Sequence[Array]) -> TreeSolution:

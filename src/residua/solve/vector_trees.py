@@ -8,6 +8,7 @@ different sizes, so are the kinds of matrices (claim T-012).
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
@@ -15,6 +16,7 @@ from residua._arrays import Array
 from residua.linalg.matrices import VANISHING
 from residua.linalg.trees import Levels, Tree
 from residua.linalg.vector_trees import nested_bases, vector_passes, vector_root_trace, vector_slopes
+from residua.solve.newton import quasi_newton, quasi_newton_steps
 
 SHARP = (64.0, 512.0, 4096.0)  # powers of the sum that stands for the dearest cell while searching
 ROUND = 50  # steps between two looks at the bracket
@@ -40,20 +42,16 @@ class LevelMatrices:
 
 def level_matrices(nodes: Array, grams: Sequence[Array], gap: float, steps: int = 600) -> LevelMatrices:
     """The best matrices of the regular tree with so many nodes a level, (levels,), for grams of one node."""
-    from scipy.optimize import minimize  # loading it takes longer than planning marginals
-
     dual = _Dual(nodes, grams)
     at = np.zeros(len(grams[0]))
     for _ in range(12):  # fixed-point steps are quick to begin with
         at = np.log(dual.evaluated(at)[1])
     best = dual.matrices(at)
     for _ in range(steps // ROUND):
-        found = minimize(
-            dual.value, at, jac=True, method="L-BFGS-B", options={"maxiter": ROUND, "ftol": 0, "gtol": 0}
-        )
-        at = np.log(np.maximum(dual.evaluated(found.x)[1], LEAST_CELL))
-        best = min(best, dual.matrices(found.x), dual.matrices(at), key=lambda each: each.upper / each.lower)
-        if best.upper <= best.lower * (1 + gap) or found.nit < 2:
+        found, moved = quasi_newton_steps(dual.value, at, maxiter=ROUND, ftol=0, gtol=0)
+        at = np.log(np.maximum(dual.evaluated(found)[1], LEAST_CELL))
+        best = min(best, dual.matrices(found), dual.matrices(at), key=lambda each: each.upper / each.lower)
+        if best.upper <= best.lower * (1 + gap) or moved < 2:
             break
     return best
 
@@ -126,21 +124,11 @@ def solve_vector_tree(
 
     `weights[l]`, (nodes, cells, cells), are grams of what is asked of a node, with all that it stands for.
     """
-    from scipy.optimize import minimize  # loading it takes longer than planning marginals
-
     problem = _Budgets(tree, weights, rows)
     at = problem.start()
     ways = [problem.scaled(problem.precisions(at, SHARP[-1])[0])]
     for power in SHARP if len(at) else ():
-        found = minimize(
-            problem.value,
-            at,
-            args=(power,),
-            jac=True,
-            method="L-BFGS-B",
-            options={"maxiter": steps, "ftol": 1e-10, "gtol": 1e-8},
-        )
-        at = found.x
+        at = quasi_newton(partial(problem.value, power=power), at, maxiter=steps, ftol=1e-10, gtol=1e-8)
         ways.append(problem.scaled(problem.precisions(at, SHARP[-1])[0]))
     precisions = min(ways, key=problem.total)
     return VectorSolution(tuple(precisions), problem.total(precisions), problem.bound(precisions, cells))

@@ -85,9 +85,7 @@ def _by_unit(ideal: Strategy, units: Sequence[int]) -> tuple[Strategy, list[int]
         seen = np.array(ideal.domains[layer.domain].view.units(units), dtype=object)
         each = seen[layer.subsets].prod(axis=1, initial=1)
         for unit in sorted(set(each)):
-            rows = np.flatnonzero(each == unit)
-            arrays = {name: getattr(layer, name)[rows] for name in ("subsets", "shapes", "costs", "noise")}
-            layers.append(replace(layer, **arrays))
+            layers.append(layer.take(np.flatnonzero(each == unit)))
             found.append(unit)
     return replace(ideal, layers=tuple(layers)), found
 

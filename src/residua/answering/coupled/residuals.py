@@ -11,7 +11,7 @@ alone, is answered as independent blocks are, and is never multiplied out. All o
 import math
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property, lru_cache, partial
 from itertools import pairwise, product
 
@@ -284,7 +284,7 @@ def divided(blocks: Blocks) -> Division:
             rows = rows[~single]
         coupled += [_coupled(blocks, number, row, found, counts) for row in rows.tolist()]
     coupled.sort(key=lambda block: (block.layer, block.row))
-    chosen = (_chosen(blocks.layers[at], np.sort(np.concatenate(alone[at]))) for at in sorted(alone))
+    chosen = (blocks.layers[at].take(np.sort(np.concatenate(alone[at]))) for at in sorted(alone))
     return Division(tuple(chosen), tuple(coupled))
 
 
@@ -298,17 +298,6 @@ def _touched_by(blocks: Blocks, layer: Layer, row: int) -> frozenset[Places]:
         found = blocks.memory.of((shape, own, blocks.whole), find)
         each.append([tuple(places[axis] for axis in kept) for kept in found])
     return frozenset(tuple(sorted(sum(parts, ()))) for parts in product(*each))
-
-
-def _chosen(layer: Layer, rows: Integers) -> Layer:
-    return replace(
-        layer,
-        subsets=layer.subsets[rows],
-        shapes=layer.shapes[rows],
-        costs=layer.costs[rows],
-        noise=layer.noise[rows],
-        shares=None if layer.shares is None else layer.shares[rows],
-    )
 
 
 def _coupled(

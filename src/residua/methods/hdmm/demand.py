@@ -1,7 +1,7 @@
 """What a workload asks of every residual, given one strategy per attribute (claim H-022)."""
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -56,29 +56,6 @@ def demands(work: Workload, kernels: Mapping[int, Kernel]) -> dict[Subset, float
     for group in work.groups():
         for attributes, amount in asked_by(group, kernels, known):
             sums[attributes] = sums.get(attributes, 0.0) + amount
-    return sums
-
-
-def given(term: Iterable[int], kernels: Mapping[int, Kernel]) -> list[tuple[Subset, float]]:
-    """The residuals that a term measures and the precision of each at weight 1."""
-    found: list[tuple[Subset, float]] = [((), 1.0)]
-    for at in term:
-        found = [
-            each
-            for kept, amount in found
-            for each in (((*kept, at), amount), (kept, amount / kernels[at].spread))
-        ]
-    return found
-
-
-def precisions(
-    terms: Iterable[tuple[Iterable[int], float]], kernels: Mapping[int, Kernel]
-) -> dict[Subset, float]:
-    """Precision of every residual that terms, each with its squared weight, measure."""
-    sums: dict[Subset, float] = {}
-    for term, square in terms:
-        for kept, amount in given(term, kernels):
-            sums[kept] = sums.get(kept, 0.0) + square * amount
     return sums
 
 

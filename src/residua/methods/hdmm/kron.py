@@ -19,14 +19,14 @@ from residua.methods.draft import Draft, Progress, best_of
 from residua.methods.hdmm.demand import Bound, Kernel, lower_bound
 from residua.methods.hdmm.marginals import plain_kernels, weighted_terms
 from residua.methods.hdmm.p_identity import Found, opt0
-from residua.methods.hdmm.products import TOTAL, Around, Axis, Products, better_kernel, gram_of
+from residua.methods.hdmm.products import TOTAL, Around, Axis, Products, better_kernel
 from residua.privacy import NoiseLaw
 from residua.privacy.budgets import unit_variance
 from residua.strategy.build import of_blocks
 from residua.strategy.strategy import Strategy
 from residua.workload import Queries, Workload
 from residua.workload.queries import Identity, Total
-from residua.workload.union import common_product
+from residua.workload.union import common_product, joint_gram
 
 TURNS = 6
 TURN_GAIN = 1e-3  # relative; strategies are improved in turn until a turn gains less
@@ -174,12 +174,9 @@ def joint(
         return None
     if progress is not None:
         progress("one strategy for all joint cells", 0.0)
-    axis = Axis(work.attributes, tuple(sizes[at] for at in work.attributes))
-    gram = np.zeros((cells, cells))
-    for group in work.groups():
-        gram += group.weight * gram_of(axis, group.factors)
-    found = opt0(gram, law, times=_by_axes(work))
-    placed = [Placed(axis.attributes, Shape.of(axis.sizes, found.matrix))]
+    found = opt0(joint_gram(work), law, times=_by_axes(work))
+    shape = Shape.of([sizes[at] for at in work.attributes], found.matrix)
+    placed = [Placed(work.attributes, shape)]
     strategy = of_blocks(sizes, [(placed, unit_variance(law))], law)
     return Draft(strategy, *(bound or lower_bound(work, law)))
 

@@ -24,10 +24,11 @@ from residua._limits import (
     MARGINAL_TERMS,
 )
 from residua.answering.blocks import Placed
+from residua.answering.nested import given, precisions
 from residua.errors import Infeasible
 from residua.linalg.matrices import subsets_of
 from residua.methods.draft import Draft, Progress
-from residua.methods.hdmm.demand import Kernel, asked_by, closed_form, demands, given, lower_bound, precisions
+from residua.methods.hdmm.demand import Kernel, asked_by, closed_form, demands, lower_bound
 from residua.privacy import NoiseLaw
 from residua.privacy.budgets import unit_variance
 from residua.solve.descent import downhill
@@ -273,11 +274,12 @@ def weighted_terms(
     """The nested strategy at cost 1 with the best weights found, and its total weighted variance."""
     demand = demands(work, kernels)
     if law == "gaussian":
-        squares = closed_form(demand, {at: kernel.spread for at, kernel in kernels.items()})
+        spreads = {at: kernel.spread for at, kernel in kernels.items()}
+        squares = closed_form(demand, spreads)
         if squares is not None:
             _refuse_large(work, demand)
             weights = {term: math.sqrt(square) for term, square in squares.items()}
-            precision = precisions(squares.items(), kernels)
+            precision = precisions(squares.items(), spreads)
             value = math.fsum(amount / precision[kept] for kept, amount in demand.items())
             return weighted_strategy(work, kernels, law, weights), value
     problem = weighing_of(work, law, kernels, demand)
@@ -343,10 +345,11 @@ def _sparse_gives(terms: Sequence[Subset], residuals: Sequence[Subset], kernels:
     from scipy.sparse import csr_array
 
     place = {residual: at for at, residual in enumerate(residuals)}
+    spreads = {at: kernel.spread for at, kernel in kernels.items()}
     entries = [
         (row, place[kept], amount)
         for row, subset in enumerate(terms)
-        for kept, amount in given(subset, kernels)
+        for kept, amount in given(subset, spreads)
         if kept in place
     ]
     rows, columns, amounts = zip(*entries, strict=True)

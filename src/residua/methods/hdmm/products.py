@@ -11,7 +11,8 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from residua._arrays import Array, Integers, Subset
-from residua.methods.hdmm.demand import Kernel, asked_by, precisions
+from residua.answering.nested import precisions
+from residua.methods.hdmm.demand import Kernel, asked_by
 from residua.methods.hdmm.p_identity import descended, evaluated, p_identity
 from residua.strategy.strategy import Strategy
 from residua.workload import Factor, Queries, Workload
@@ -141,9 +142,10 @@ class Around:
             table[residuals.index(residual), number] = amount
         b, c = table[:, :-1], table[:, -1]
         terms = [(set(subset), 1.0 / noise) for subset, _, noise in strategy.blocks().each()]
+        spreads = {each: kernel.spread for each, kernel in kernels.items()}
         # From terms that have the attribute, at its spread 1, and from those that do not.
-        with_it = precisions(((sorted(own - {at}), each) for own, each in terms if at in own), kernels)
-        without = precisions(((sorted(own), each) for own, each in terms if at not in own), kernels)
+        with_it = precisions(((sorted(own - {at}), each) for own, each in terms if at in own), spreads)
+        without = precisions(((sorted(own), each) for own, each in terms if at not in own), spreads)
         beta = np.array([with_it.get(residual, 0.0) for residual in residuals])
         alpha = np.array([without.get(residual, 0.0) for residual in residuals])
         # Where no term has the attribute, its families ask for totals there, and add nothing.

@@ -17,7 +17,7 @@ from residua._limits import CENTRING_WORK, JOINT_ENTRIES, JOINT_WORK
 from residua.answering.blocks import Shape
 from residua.linalg.matrices import Measure, distinct_rows, independent_rows, pseudo_inverse
 from residua.methods.centring import CellWeights, in_whole_numbers
-from residua.methods.draft import Progress
+from residua.methods.draft import Draft, Progress
 from residua.methods.scales.query_pieces import Block, Capped, Entry, Orbits, permuted, total_work
 from residua.solve.newton import LogLandscape, Search, quasi_newton
 from residua.solve.targets import Sight, sight_of, solve_targets
@@ -28,18 +28,9 @@ from residua.workload import Explicit, Factor, Queries, Table, TableRun, Workloa
 FIXED_POINT_STEPS = 3
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Joined:
-    """A block strategy with the best shapes, integer spans for those that are not complete, and a bound."""
-
-    strategy: Strategy
-    spans: dict[int, Integers | None]
-    lower: float
-
-
 def joined(
     asked: Capped, strategy: Strategy, tolerance: float, progress: Progress | None = None
-) -> Joined | None:
+) -> Draft | None:
     """The best shapes for these caps, for the blocks that `strategy` has; None where that takes too long."""
     if not asked.affordable():
         return None
@@ -170,7 +161,7 @@ class JointSearch(Search):
         return found
 
 
-def _shaped(strategy: Strategy, orbits: Orbits, blocks: Sequence[Block], search: JointSearch) -> Joined:
+def _shaped(strategy: Strategy, orbits: Orbits, blocks: Sequence[Block], search: JointSearch) -> Draft:
     """The strategy with one shape on all attributes of each block.
 
     The solution of each orbit is turned to the order of attributes of every block of the orbit.
@@ -202,7 +193,8 @@ def _shaped(strategy: Strategy, orbits: Orbits, blocks: Sequence[Block], search:
             chosen = np.array(numbers, dtype=np.int64)[inverse].reshape(-1, 1)
             layer = replace(layer, layout=(tuple(range(size)),), shapes=chosen)
         layers.append(layer)
-    return Joined(replace(strategy, shapes=tuple(shapes), layers=tuple(layers)), spans, search.lower)
+    shaped = replace(strategy, shapes=tuple(shapes), layers=tuple(layers))
+    return Draft(shaped, search.lower, "this block structure", spans=spans)
 
 
 PARTS = (0.0, 0.35, 0.7, 1.0)  # of the way from uniform weights to those that are best for one attribute

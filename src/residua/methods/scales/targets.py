@@ -139,7 +139,7 @@ class _Problem:
         """The draft with a bound for all mechanisms: no largest is below a mean, whatever its weights."""
         alone = alone_on_attributes(self.asked, free_orbits(self.asked))
         works = [self.asked.work, weighted(self.asked, alone)] if alone else [self.asked.work]
-        totals = [quick_bound(self._mean(work, draft.prices)) for work in works]
+        totals = [quick_bound(mean_of(work, self.asked.caps, draft.prices)) for work in works]
         return replace(draft, everywhere=max(totals))
 
     def reweighed(self, best: Draft) -> Draft:
@@ -153,7 +153,7 @@ class _Problem:
             return self.bounded(best)
         draft, everywhere = best, 0.0
         for _ in range(ROUNDS):
-            mean = self._mean(weighted(self.asked, alone), draft.prices, NEGLIGIBLE)
+            mean = mean_of(weighted(self.asked, alone), self.asked.caps, draft.prices, NEGLIGIBLE)
             total = centred(mean, roles_in(mean, by_weight=True), self.tolerance, self.progress)
             asked = replace(self.asked, orbits=Orbits.of_blocks(work, self.marks, total.strategy.layers))
             shaped = replace(self, asked=asked, strategy=total.strategy, spans=total.spans)
@@ -161,7 +161,8 @@ class _Problem:
             best = min(best, draft, key=_cost)
             alone = self._followed(alone, draft)
         for own in (best, draft):
-            everywhere = max(everywhere, quick_bound(self._mean(weighted(self.asked, alone), own.prices)))
+            mean = mean_of(weighted(self.asked, alone), self.asked.caps, own.prices)
+            everywhere = max(everywhere, quick_bound(mean))
         return replace(best, everywhere=everywhere)
 
     def _followed(self, alone: Mapping[int, Alone], draft: Draft) -> dict[int, Alone]:
@@ -186,9 +187,6 @@ class _Problem:
             moved[orbit] = replace(each, queries=kept)
         return moved
 
-    def _mean(self, work: Workload, prices: Sequence[Array], least: float = 0.0) -> Workload:
-        return mean_of(work, self.asked.caps, prices, least)
-
     def rough_measures(self) -> tuple[Measure, ...]:
         """The weights that centre best where each attribute's shapes come from itself alone."""
         if not free_orbits(self.asked):
@@ -201,7 +199,7 @@ class _Problem:
         if better is None:
             return None
         shaped = replace(self, strategy=better.strategy, spans=better.spans)
-        return shaped.draft(*shaped.shared_out(), better.lower)
+        return shaped.draft(*shaped.shared_out(), better.lower_bound)
 
     def mean_bound(self, tables: TableOrbits) -> float:
         """A bound on the cost from weights that are equal within each table: no largest is below a mean."""
