@@ -29,6 +29,7 @@ FILL = 1e-5  # share of the cost that measures directions nobody asked, to make 
 FAITHFUL = 1e-3  # relative change of what is measured that more bits would not be spent on
 BIT_STEP = 4
 MOST_MOVES = 16  # of entries of one column, to mend its length
+SOME_ROWS, SOME_COLUMNS = 128, 64  # that are looked at first for such moves, and at once
 LARGEST_SCALE = 2.0**39  # of Laplace noise that is drawn; leaves room for counts in 64 bits
 LARGEST_ENTRY = 2**42  # of a whole matrix: leaves room for two million records
 LOOKS = 40
@@ -283,29 +284,38 @@ def balanced(wanted: Array, rounded: Array) -> Array:
 
 
 def balanced_columns(wanted: Array, rounded: Array) -> Array:
-    """The same where rows may sum to anything: every column by itself, all at once.
+    """The same where rows may sum to anything: every column by itself.
 
-    Those that are nearer than one that nothing mends are left. Zeros stay zeros: a triangle stays one.
+    Some rows do for most columns. Zeros stay zeros: a triangle stays one.
     """
     rounded = rounded.copy()
-    aims = np.sum(wanted * wanted, axis=0)
-    price = float(np.sqrt(aims.max()))
-    left, least = np.arange(wanted.shape[1]), 0.0  # columns that may gain, and the worst of all others
-    for _ in range(min(MOST_MOVES, BALANCED_ENTRIES // wanted.size)):
-        own, aim = rounded[:, left], wanted[:, left]
-        excess = np.einsum("ri,ri->i", own, own) - aims[left]
-        move = np.where(own * excess > 0, -1.0, 1.0)
-        change = _change(excess, move * own, price, move * (own - aim))
-        change[aim == 0] = np.inf
-        row, columns = np.argmin(change, axis=0), np.arange(len(left))
-        gains = change[row, columns] < 0
-        least = max(least, float(np.abs(excess[~gains]).max(initial=0.0)))
-        gains &= np.abs(excess) > least
-        if not gains.any():
-            break
-        row, columns, left = row[gains], columns[gains], left[gains]
-        rounded[row, left] += move[row, columns]
+    aims = np.einsum("ri,ri->i", wanted, wanted)
+    excess = np.einsum("ri,ri->i", rounded, rounded) - aims
+    for step in sorted({1, max(1, len(wanted) // SOME_ROWS)}, reverse=True):
+        _mend(wanted[::step], rounded[::step], excess, float(np.sqrt(aims.max())))
     return rounded
+
+
+def _mend(wanted: Array, rounded: Array, excess: Array, price: float) -> None:
+    """Move entries and excess in place, the worst columns first, but those nearer than one that stays."""
+    moves, least = min(MOST_MOVES, BALANCED_ENTRIES // wanted.size), 0.0
+    order = np.argsort(-np.abs(excess), kind="stable")
+    for left in np.split(order, range(SOME_COLUMNS, len(order), SOME_COLUMNS)):
+        for _ in range(moves):
+            left = left[np.abs(excess[left]) > least]
+            if not len(left):
+                break
+            own, aim = rounded[:, left], wanted[:, left]
+            move = np.where(own * excess[left] > 0, -1.0, 1.0)
+            change = _change(excess[left], move * own, price, move * (own - aim))
+            change[aim == 0] = np.inf
+            row, columns = np.argmin(change, axis=0), np.arange(len(left))
+            gains = change[row, columns] < 0
+            least = max(least, float(np.abs(excess[left[~gains]]).max(initial=0.0)))
+            row, columns, left = row[gains], columns[gains], left[gains]
+            moved = move[row, columns]
+            excess[left] += 2 * moved * own[row, columns] + 1
+            rounded[row, left] += moved
 
 
 def balanced_within(wanted: Array, rounded: Array, basis: Array) -> Array:
