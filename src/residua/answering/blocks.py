@@ -71,6 +71,11 @@ class Shape:
         return np.asarray(np.linalg.qr(self.matrix.T)[0])
 
     @property
+    def whole_rank(self) -> bool:
+        """Whether B answers every query on its cells: then it touches every residual."""
+        return self.rank == self.matrix.shape[1]
+
+    @property
     def complete(self) -> bool:
         """Whether a centred B answers every centred query on its cells."""
         return self.rank == math.prod(size - 1 for size in self.sizes)
@@ -80,6 +85,8 @@ class Shape:
 
         Then they touch one residual, that on all axes.
         """
+        if measures and self.whole_rank:
+            return False
         key = (tuple(measures), whole)
         if key not in self._centred:
             axes = enumerate(measures)

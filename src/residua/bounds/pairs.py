@@ -5,13 +5,14 @@ of one *role* share their cell weights, which is a choice, not a symmetry (see `
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import pairwise
 
 import numpy as np
 
-from residua._arrays import Array, Integers
+from residua._arrays import Array, Indices, Integers
 from residua.linalg.matrices import join, spread
 from residua.workload import Queries, Table, TableRun, Workload
 from residua.workload.symmetry import attribute_orbits, roles, symmetric
@@ -229,21 +230,29 @@ class Layout:
 
     def of_singles(self, total: float, squares: Sequence[Array]) -> Shared:
         """Sum over the attributes of all classes; a square is over the total and one attribute."""
-        sums = _Sums(self)
-        sums.common[0, 0] += total
+        common = np.zeros((self.dimension, self.dimension))
+        common[0, 0] = total
         for at, square in enumerate(squares):
             count = self.structure.members[at]
-            sums.common[0, 0] += count * square[0, 0]
-            sums.common[0, self.places[at]] += math.sqrt(count) * square[0, 1:]
-            sums.same[at] += square[1:, 1:]
-        return sums.finished()
+            common[0, 0] += count * square[0, 0]
+            common[0, self.places[at]] += math.sqrt(count) * square[0, 1:]
+        own = [square[1:, 1:] for square in squares]
+        return self.finished(common, own, [np.zeros_like(each) for each in own])
 
     def of_pairs(self, squares: Sequence[Array]) -> Shared:
         """Sum over all pairs; a square, one for each pair kind, is over the total and both attributes."""
-        sums = _Sums(self)
-        for pair, number in self.structure.pairs.items():
-            sums.add(pair, squares[number])
-        return sums.finished()
+        return self._pair_sums.of(squares)
+
+    @cached_property
+    def _pair_sums(self) -> "_PairSums":
+        return _PairSums(self)
+
+    def finished(self, common: Array, same: Sequence[Array], other: Sequence[Array]) -> Shared:
+        """The matrix from what is above its diagonal, and between an attribute and itself or one alike."""
+        for place, own, alike, count in zip(self.places, same, other, self.structure.members, strict=True):
+            common[place, place] = own + (count - 1) * alike
+        whole = np.triu(common) + np.triu(common, 1).T
+        return Shared(whole, tuple(own - alike for own, alike in zip(same, other, strict=True)))
 
     def local(self, matrix: Shared, pair: Pair) -> Array:
         """The matrix over the total and two attributes of these classes."""
@@ -277,41 +286,61 @@ class Layout:
         return sums
 
 
-class _Sums:
-    """A sum in the making: between an attribute and itself, and between two of one class."""
+class _PairSums:
+    """Sums over all pairs: which entry of which square is added where, and how often.
+
+    Squares of all pair kinds one after the other are added to one vector, of `common` and, for each class, of
+    what is between an attribute and itself (`same`) and between two of the class (`other`).
+    """
 
     def __init__(self, layout: Layout) -> None:
-        self.layout = layout
-        self.common = np.zeros((layout.dimension, layout.dimension))
-        self.same = [np.zeros((width, width)) for width in layout.widths]
-        self.other = [np.zeros((width, width)) for width in layout.widths]
+        self.layout, structure = layout, layout.structure
+        lengths = [layout.dimension, *layout.widths, *layout.widths]
+        ends = np.cumsum([0, *(length**2 for length in lengths)]).tolist()
+        self._size = ends[-1]
+        self._grids = [
+            np.arange(start, stop).reshape(length, length)
+            for (start, stop), length in zip(pairwise(ends), lengths, strict=True)
+        ]
+        widths = [1 + sum(structure.sizes[role] - 1 for role in kind.roles) for kind in structure.pair_kinds]
+        starts = np.cumsum([0, *(width**2 for width in widths)]).tolist()
+        none = np.zeros(0, dtype=np.intp)
+        every = [(none, none, np.zeros(0))]
+        for pair, number in structure.pairs.items():
+            width = widths[number]
+            square = starts[number] + np.arange(width**2).reshape(width, width)
+            for to, own, times in self._entries(pair, square):
+                every.append((to.reshape(-1), own.reshape(-1), np.full(to.size, times)))
+        self._to, self._own, self._times = (np.concatenate(each) for each in zip(*every, strict=True))
 
-    def add(self, pair: Pair, square: Array) -> None:
-        one, two = pair
-        places, structure = self.layout.places, self.layout.structure
-        counts = structure.members[one], structure.members[two]
-        split = 1 + self.layout.widths[one]
+    def _entries(self, pair: Pair, square: Indices) -> Iterator[tuple[Indices, Indices, float]]:
+        """Where entries of a square are added, which they are, and how often."""
+        (one, two), layout = pair, self.layout
+        common, same, other = self._grids[0], self._grids[1:][one], self._grids[1 + len(layout.widths) :][one]
+        places, counts = layout.places, [layout.structure.members[at] for at in pair]
+        split = 1 + layout.widths[one]
         first, second, cross = square[1:split, 1:split], square[split:, split:], square[1:split, split:]
-        self.common[0, 0] += structure.times(pair) * square[0, 0]
+        yield common[0, :1], square[0, :1], layout.structure.times(pair)
         if one == two:  # both halves are equal: the tables are unchanged by a swap
-            edge = 0.5 * (square[0, 1:split] + square[0, split:])
-            self.common[0, places[one]] += math.sqrt(counts[0]) * (counts[0] - 1) * edge
-            self.same[one] += 0.5 * (counts[0] - 1) * (first + second)
-            self.other[one] += 0.5 * (cross + cross.T)
+            for edge in (square[0, 1:split], square[0, split:]):
+                yield common[0, places[one]], edge, 0.5 * math.sqrt(counts[0]) * (counts[0] - 1)
+            for own in (first, second):
+                yield same, own, 0.5 * (counts[0] - 1)
+            for own in (cross, cross.T):
+                yield other, own, 0.5
             return
-        self.common[0, places[one]] += math.sqrt(counts[0]) * counts[1] * square[0, 1:split]
-        self.common[0, places[two]] += math.sqrt(counts[1]) * counts[0] * square[0, split:]
-        self.common[places[one], places[two]] += math.sqrt(counts[0] * counts[1]) * cross
-        self.same[one] += counts[1] * first
-        self.same[two] += counts[0] * second
+        yield common[0, places[one]], square[0, 1:split], math.sqrt(counts[0]) * counts[1]
+        yield common[0, places[two]], square[0, split:], math.sqrt(counts[1]) * counts[0]
+        yield common[places[one], places[two]], cross, math.sqrt(counts[0] * counts[1])
+        yield same, first, counts[1]
+        yield self._grids[1:][two], second, counts[0]
 
-    def finished(self) -> Shared:
-        for at, place in enumerate(self.layout.places):
-            self.common[place, place] = (
-                self.same[at] + (self.layout.structure.members[at] - 1) * self.other[at]
-            )
-        whole = np.triu(self.common) + np.triu(self.common, 1).T
-        return Shared(whole, tuple(a - b for a, b in zip(self.same, self.other, strict=True)))
+    def of(self, squares: Sequence[Array]) -> Shared:
+        """The sum of these squares, one for each pair kind."""
+        entries = np.concatenate([np.zeros(0), *(square.reshape(-1) for square in squares)])
+        sums = np.bincount(self._to, weights=self._times * entries[self._own], minlength=self._size)
+        common, *rest = (sums[grid] for grid in self._grids)
+        return self.layout.finished(common, rest[: len(rest) // 2], rest[len(rest) // 2 :])
 
 
 def bordered(corner: float, edges: Sequence[Array], first: Array, cross: Array, second: Array) -> Array:

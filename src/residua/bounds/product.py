@@ -39,9 +39,14 @@ HUGE = 1e290  # a point at which pairs leave all of the shared coordinates
 class Problem:
     """A structure with the rows of its tables: of each class alone, and of each pair kind (see `roots`)."""
 
-    structure: Structure
+    layout: Layout
     alone: tuple[Array, ...]
     pairs: tuple[tuple[Array, ...], ...]
+
+    @property
+    def structure(self) -> Structure:
+        """What is asked of single attributes and pairs."""
+        return self.layout.structure
 
     @classmethod
     def of(cls, structure: Structure) -> "Problem":
@@ -59,7 +64,7 @@ class Problem:
                 f"queries with entries of about {largest:.0e} are beyond what is computed here; change the "
                 "unit of their numbers, or their weights"
             )
-        return cls(structure, tuple(alone), pairs)
+        return cls(Layout(structure), tuple(alone), pairs)
 
     def leaf(self, number: int, axes: Sequence[Axis]) -> Leaf:
         """A pair kind under these weights."""
@@ -75,9 +80,12 @@ class Evaluation:
 
     def __init__(self, problem: Problem, axes: Sequence[Axis]) -> None:
         structure = problem.structure
-        self.axes, self.layout = axes, Layout(structure)
+        self.axes, self.layout = axes, problem.layout
         self._leaves = [problem.leaf(number, axes) for number in range(len(problem.pairs))]
         self._uses = structure.uses()
+        own = [leaf.squares for leaf in self._leaves]
+        self._squares = np.concatenate([np.zeros(0), *own])  # of all pairs, and how often each occurs
+        self._counts = np.repeat(np.array(self._uses, dtype=np.float64), [len(each) for each in own])
         squares = []
         for kind, rows in zip(structure.role_of, problem.alone, strict=True):
             parts = np.column_stack([rows @ axes[kind].weights, rows @ axes[kind].centred])
@@ -93,12 +101,12 @@ class Evaluation:
         left = [leaf.left(point) for leaf in self._leaves]
         once = self._singles.plus(self.layout.of_pairs([each[0] for each in left]))
         twice = self._singles.plus(self.layout.of_pairs([each[1] for each in left]))
-        total = math.fsum(
-            uses * float(np.sum(leaf.squares / (leaf.squares + point)))
-            for leaf, uses in zip(self._leaves, self._uses, strict=True)
-        )
+        total = float(self._counts @ (self._squares / (self._squares + point)))
         inverses = []
         for count, one, two in zip(self.layout.multiplicities, once.parts, twice.parts, strict=True):
+            if not count:  # of a class of one attribute, which has no other directions
+                inverses.append(np.zeros_like(one))
+                continue
             trace, inverse = inverse_trace(one + point * np.eye(len(one)), two)
             inverses.append(inverse)
             total += count * trace
@@ -109,13 +117,13 @@ class Evaluation:
         """Points from below all roots that matter to above all roots."""
         pairs = self.layout.of_pairs([leaf.left(HUGE)[0] for leaf in self._leaves])
         whole = self._singles.plus(pairs)
-        found = [(uses, leaf.squares) for leaf, uses in zip(self._leaves, self._uses, strict=True)]
-        found += [
+        found = [
             (count, np.maximum(np.linalg.eigvalsh(part), 0.0))
             for count, part in zip(self.layout.multiplicities, whole.parts, strict=True)
+            if count
         ]
-        squares = np.concatenate([each for _, each in found])
-        counts = np.concatenate([np.full(len(each), float(count)) for count, each in found])
+        squares = np.concatenate([self._squares, *(each for _, each in found)])
+        counts = np.concatenate([self._counts, *(np.full(len(each), float(count)) for count, each in found)])
         top = float(np.trace(whole.common) + squares.max())
         if top <= 0:
             return Nodes(np.zeros(0), np.zeros(0))

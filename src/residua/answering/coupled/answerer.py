@@ -55,7 +55,10 @@ class Coupled(Answerer):
         return result + met.table.variances(met.noise, self.system.root_of(met.indices)).reshape(-1)
 
     def summed(self, group: Table, *, weighted: bool) -> float:
-        return self.alone.summed(group, weighted=weighted) + self._coupled_sum(group, weighted=weighted)
+        together = self._coupled_sum(group, weighted=weighted)
+        if not self.division.alone and len(self._asked(group)) == 2 ** len(group.attributes):
+            return together
+        return self.alone.summed(group, weighted=weighted) + together
 
     def run_total(self, tables: TableRun) -> float | None:
         alone = self.alone.run_total(tables) or 0.0

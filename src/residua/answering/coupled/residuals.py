@@ -108,7 +108,9 @@ def touched(shape: Shape, measures: Sequence[Measure], *, whole: bool) -> frozen
     """The residuals, as sets of axes of the shape, in which some row has a part that is not zero."""
     if shape.is_centred(measures, whole=whole):
         return frozenset([tuple(range(len(shape.sizes)))])
-
+    kept_axes = subsets_of([axis for axis, size in enumerate(shape.sizes) if size > 1])
+    if shape.whole_rank:
+        return frozenset(kept_axes)
     tensor = turned(shape.matrix, shape.sizes, measures)
 
     def has_part(kept: Places) -> bool:
@@ -116,7 +118,6 @@ def touched(shape: Shape, measures: Sequence[Measure], *, whole: bool) -> frozen
             return True
         return whole and bool(np.any(whole_project(shape.whole_rows(whole_growth(measures)), measures, kept)))
 
-    kept_axes = subsets_of([axis for axis, size in enumerate(shape.sizes) if size > 1])
     return frozenset(filter(has_part, kept_axes))
 
 

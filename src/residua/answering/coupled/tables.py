@@ -7,7 +7,7 @@ noise, and the covariance of the shared coordinates, are each table's own.
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, reduce
 
 import numpy as np
 
@@ -87,10 +87,12 @@ class Meeting:
 class _Products:
     """Every product of one row from each of some families, in coordinates."""
 
-    def __init__(self, meeting: Meeting, factors: Sequence[int], rows: Sequence[Array]) -> None:
+    def __init__(
+        self, meeting: Meeting, factors: Sequence[int], rows: Sequence[Array], turned: dict[int, Array]
+    ) -> None:
         self.meeting, self.factors, self.rows = meeting, factors, rows
         self.counts = [len(each) for each in rows]
-        self._turned: dict[int, Array] = {}
+        self._turned = turned  # rows of families whose coordinates are known
         self._parts: dict[tuple[int, Places], Array] = {}
 
     def pieces(self, kept: Places) -> Iterator[tuple[Places, Array]]:
@@ -137,6 +139,7 @@ class MetTable:
             refuse_wide(queries)
         self._queries = [queries for queries, _ in meeting.factors]
         self._roots = [queries.root() for queries in self._queries]
+        self._turned = [meeting.turned(factor, root) for factor, root in enumerate(self._roots)]
         self.alive = list(self._not_empty())
         """Asked residuals in which the table has a part that is not zero."""
         wanted = {at for kept in self.alive for at in kept}
@@ -146,21 +149,23 @@ class MetTable:
 
     def _not_empty(self) -> Iterator[Places]:
         """Residuals in which the table has something, judged by rows that span each family."""
-        turned = [self.meeting.turned(factor, root) for factor, root in enumerate(self._roots)]
         least = [VANISHING * np.linalg.norm(root, axis=1) for root in self._roots]
         there: dict[tuple[int, Places], bool] = {}
         for kept in self.meeting.asked:
             own = [(factor, self.meeting.within(factor, kept)) for factor in range(len(self._roots))]
             for factor, within in own:
                 if (factor, within) not in there:
-                    part = np.linalg.norm(self.meeting.part(factor, turned[factor], within), axis=1)
+                    part = np.linalg.norm(self.meeting.part(factor, self._turned[factor], within), axis=1)
                     there[factor, within] = bool(np.any(part > least[factor]))
             if all(there[each] for each in own):
                 yield kept
 
     def _products(self, rows: Sequence[Array]) -> _Products:
         """Products of rows of the touched families."""
-        return _Products(self.meeting, self.touched, rows)
+        known = {
+            at: self._turned[at] for at, own in zip(self.touched, rows, strict=True) if own is self._roots[at]
+        }
+        return _Products(self.meeting, self.touched, rows, known)
 
     def _spanning(self) -> _Products:
         return self._products([self._roots[at] for at in self.touched])
@@ -186,7 +191,7 @@ class MetTable:
                 gained.append(None)
                 continue
             both = np.concatenate([found.gain, found.carry], axis=1)
-            total = np.sum([products.through(kept, both[run]) for kept, run in asked], axis=0)
+            total = reduce(np.add, (products.through(kept, both[run]) for kept, run in asked))
             gained.append(total[..., : found.private_rank])
             end = found.private_rank
             for kept in block.shared:
@@ -333,6 +338,9 @@ class MetTable:
         widths = [block.reduced(self._memory).private_rank for block in blocks]
         others = math.prod(counts) // counts[longest]
         step = max(1, SCRATCH // max(1, others * max([self.meeting.width, *widths])))
+        if step >= counts[longest]:
+            yield self._products(own)
+            return
         for start in range(0, counts[longest], step):
             some = own[longest][start : start + step]
             yield self._products([*own[:longest], some, *own[longest + 1 :]])

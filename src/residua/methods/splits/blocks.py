@@ -176,7 +176,8 @@ def _pattern(
         uses = free.uses(first)
         weights = np.array([[use.weight for use in free.uses(block)] for block in blocks])
         span = _span(uses, placed, cells, free)
-        basis = np.linalg.qr(span.T.astype(np.float64))[0].T
+        whole = len(span) == span.shape[1]  # of all cells
+        basis = np.eye(len(span)) if whole else np.linalg.qr(span.T.astype(np.float64))[0].T
         typical = max(
             float(np.linalg.norm(free.roots[use.key[0]])) / math.sqrt(len(free.roots[use.key[0]]))
             for use in uses
