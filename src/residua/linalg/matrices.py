@@ -267,6 +267,8 @@ def spread(rows: Array, sizes: Sequence[int], places: Sequence[int], width: Sequ
     `rows` is (k, cells); the attributes sit at positions `places` of the wider product with sizes `width`.
     """
     count = len(rows)
+    if tuple(places) == tuple(range(len(width))):
+        return rows
     order = np.argsort(places)
     tensor = rows.reshape(count, *sizes).transpose(0, *(1 + order))
     shape = [width[axis] if axis in places else 1 for axis in range(len(width))]

@@ -29,6 +29,7 @@ FILL = 1e-5  # share of the cost that measures directions nobody asked, to make 
 FAITHFUL = 1e-3  # relative change of what is measured that more bits would not be spent on
 BIT_STEP = 4
 MOST_MOVES = 16  # of entries of one column, to mend its length
+EVEN_LENGTHS = 1e-9  # relative difference of squared lengths that is not mended
 SOME_ROWS, SOME_COLUMNS = 128, 128  # that are looked at first for such moves, and at once
 LARGEST_SCALE = 2.0**39  # of Laplace noise that is drawn; leaves room for counts in 64 bits
 LARGEST_ENTRY = 2**42  # of a whole matrix: leaves room for two million records
@@ -298,7 +299,7 @@ def balanced_columns(wanted: Array, rounded: Array) -> Array:
 
 def _mend(wanted: Array, rounded: Array, excess: Array, price: float) -> None:
     """Move entries and excess in place, the worst columns first, but those nearer than one that stays."""
-    moves, least = min(MOST_MOVES, BALANCED_ENTRIES // wanted.size), 0.0
+    moves, least = min(MOST_MOVES, BALANCED_ENTRIES // wanted.size), EVEN_LENGTHS * price**2
     order = np.argsort(-np.abs(excess), kind="stable")
     for left in np.split(order, range(SOME_COLUMNS, len(order), SOME_COLUMNS)):
         for _ in range(moves):

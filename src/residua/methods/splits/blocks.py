@@ -109,6 +109,8 @@ class Pattern:
 
         `K K' = sum over others of (rows (x) I) M (rows (x) I)'`, with ones along places that nobody covers.
         """
+        if not others and tuple(places) == tuple(range(len(self.sizes))):
+            return half
         tensor = half.reshape(*self.sizes, -1)
         axes = list(range(len(self.sizes)))  # the place that each leading axis stands for
         for covered, rows in others:

@@ -5,6 +5,7 @@ from what is asked of S and adds it, spread over the cells of B, to what is aske
 query over blocks that hold parts of its attributes is reached by such moves, and each is unbiased.
 """
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -12,7 +13,7 @@ import numpy as np
 
 from residua._arrays import Array
 from residua.decompose import Attributes, Source
-from residua.linalg.matrices import Measure, project, spread, unchanged_by_swap
+from residua.linalg.matrices import Measure, project, unchanged_by_swap
 from residua.workload import Table
 from residua.workload.tables import choices
 
@@ -131,21 +132,18 @@ class FreeTables:
 
     def rows(self, moved: Array) -> dict[Key, Array]:
         """Rows of every piece after these moves."""
-        rows = self.moved(moved)
-        for key in rows.keys() & self.base.keys():
-            rows[key] += self.base[key]
-        return rows
-
-    def moved(self, moved: Array) -> dict[Key, Array]:
-        """What these moves add to the rows of every piece."""
-        rows = {key: np.zeros_like(piece) for key, piece in self.base.items() if self.canonical(key) == key}
+        rows = {key: piece.copy() for key, piece in self.base.items() if self.canonical(key) == key}
         own = self.by_source(moved)
         for move, columns in zip(self.moves, self._columns, strict=True):
             part = own[move.origin[0]][:, columns]
             rows[move.origin] -= move.taken * part
             for target, places in move.targets:
-                added = self._spread(part, move.origin, target, places)
-                rows[target] = rows[target] + added if target in rows else added
+                sizes = [self.sources[target[0]].sizes[place] for place in target[1]]
+                if target not in rows:
+                    rows[target] = np.zeros((len(part), math.prod(sizes)))
+                shape = [size if at in places else 1 for at, size in enumerate(sizes)]
+                onto = rows[target].reshape(len(part), *sizes)
+                onto += part.reshape(len(part), *shape)
         return rows
 
     def slopes(self, by_rows: Mapping[Key, Array]) -> Array:
@@ -169,14 +167,8 @@ class FreeTables:
             found[key[0]] += pulled @ pulled.T
         return found
 
-    def _spread(self, rows: Array, origin: Key, target: Key, places: tuple[int, ...]) -> Array:
-        """Rows over the origin's cells as rows over the target's own cells."""
-        sizes = self.sources[target[0]].sizes
-        width = [sizes[place] for place in target[1]]
-        return spread(rows, [sizes[place] for place in origin[1]], places, width)
-
     def _gathered(self, slope: Array, target: Key, places: tuple[int, ...]) -> Array:
-        """The transpose of `_spread`."""
+        """The slope in what is moved onto these places of a piece, from that in its rows."""
         sizes = self.sources[target[0]].sizes
         tensor = slope.reshape(len(slope), *(sizes[place] for place in target[1]))
         gone = tuple(1 + at for at in range(len(target[1])) if at not in places)
