@@ -7,14 +7,13 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from itertools import islice
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 import typer
 
 from residua._files import Target, whole_file, write_text
-from residua._text import Row, columns, counted, visible
+from residua._text import counted, visible
 from residua.answers import write_parquet
 from residua.errors import DataError, FileFormatError
 from residua.methods.draft import Progress
@@ -47,22 +46,6 @@ def show(lines: Iterable[str]) -> None:
 def tell(document: Any, lines: Iterable[str], as_json: bool) -> None:
     """Print a document for programs, or lines for people."""
     show_json(document) if as_json else show(lines)
-
-
-def tables_screen(
-    work: Workload, head: Row, rows_of: Callable[[Workload], Iterable[Row]], most: int, file: str
-) -> Iterator[str]:
-    """The first `most` tables, and of each the rows that `rows_of` gives; `file` would hold all of them."""
-    for group in islice(work.groups(), most):
-        yield ""
-        yield f"{group.name} ({counted(group.count, 'number', 'numbers')})"
-        yield from columns(head, rows_of(Workload(work.schema, (group,))))
-        if group.count > most:
-            yield f"  ... and {group.count - most:,} more; --most or -o {file} shows them all"
-    if work.tables > most:
-        yield ""
-        more = counted(work.tables - most, "more table", "more tables")
-        yield f"... and {more}; -o {file} writes them all"
 
 
 def show_json(document: Any) -> None:
@@ -210,7 +193,6 @@ def write_answers(
     **settings: Any,
 ) -> None:
     """Write answers with their errors to a CSV or Parquet file, some at a time; `stream`, if it is open."""
-    check_table_file(path)
     if path.suffix.lower() == ".parquet":
         found.write_answers(stream or path, work, **settings)
         return
@@ -220,7 +202,6 @@ def write_answers(
 
 def write_rows(path: Path, rows: "pyarrow.Table", marks: Sequence[str], *, formulas: bool) -> None:
     """Write one table to a CSV or Parquet file."""
-    check_table_file(path)
     if path.suffix.lower() == ".parquet":
         write_parquet(path, rows.schema, rows.to_batches())
     else:

@@ -1,6 +1,7 @@
 """What is read of a release: `residua answer`, `tables`, `synthetic`, `report`; and `residua demo`."""
 
 from collections.abc import Callable, Iterator, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -17,7 +18,6 @@ from residua.cli.output import (
     show,
     show_crosstabs,
     show_json,
-    tables_screen,
     tell,
     write_answers,
     write_rows,
@@ -215,15 +215,20 @@ def _screen(
     file: str,
     **settings: float,
 ) -> Iterator[str]:
-    """Lines for people; all of them are made before any is printed."""
-    if found.simulated:
-        yield SIMULATED
+    """Lines for people, of the first `most` tables and rows; all of them are made before any is printed."""
+    yield from [SIMULATED] * found.simulated
     yield about
-
-    def rows_of(table: Workload) -> list[Row]:
-        return [row(each) for each in found.answers(table, **settings).slice(0, most).to_pylist()]
-
-    yield from tables_screen(work, head, rows_of, most, file)
+    for group in islice(work.groups(), most):
+        answers = found.answers(Workload(work.schema, (group,)), **settings).slice(0, most)
+        yield ""
+        yield f"{group.name} ({counted(group.count, 'number', 'numbers')})"
+        yield from columns(head, map(row, answers.to_pylist()))
+        if group.count > most:
+            yield f"  ... and {group.count - most:,} more; --most or -o {file} shows them all"
+    if work.tables > most:
+        yield ""
+        more = counted(work.tables - most, "more table", "more tables")
+        yield f"... and {more}; -o {file} writes them all"
 
 
 def _answer_row(row: dict[str, Any]) -> Row:
