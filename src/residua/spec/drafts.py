@@ -170,19 +170,14 @@ def _read(path: Path, dialect: Dialect | None, *, values: bool) -> "pyarrow.Tabl
     with retold((pa.ArrowException, OSError, UnicodeError), DataError, f"{path} cannot be read: "):
         if dialect is None:
             return parquet.read_table(path) if values else parquet.read_schema(path)
+        options = {
+            "read_options": csv.ReadOptions(encoding=dialect.encoding),
+            "parse_options": csv.ParseOptions(delimiter=dialect.delimiter, newlines_in_values=True),
+        }
         if values:
-            return csv.read_csv(path, **_options(dialect))
-        with csv.open_csv(path, **_options(dialect)) as reader:
+            return csv.read_csv(path, **options)
+        with csv.open_csv(path, **options) as reader:
             return reader.schema
-
-
-def _options(dialect: Dialect) -> dict[str, Any]:
-    from pyarrow import csv
-
-    return {
-        "read_options": csv.ReadOptions(encoding=dialect.encoding),
-        "parse_options": csv.ParseOptions(delimiter=dialect.delimiter, newlines_in_values=True),
-    }
 
 
 def _numbers(name: str, column: "pyarrow.ChunkedArray", dialect: Dialect | None) -> "pyarrow.ChunkedArray":
