@@ -94,9 +94,7 @@ def missing_in(column: Column) -> Flags:
     if isinstance(column, Undecodable):
         return np.zeros(len(column.values), dtype=np.bool_)
     if isinstance(column, Numbers):
-        none = (
-            np.isnan(column.values) if column.values.dtype.kind == "f" else np.zeros(len(column.values), bool)
-        )
+        none = column.values != column.values  # as NaN is
         return np.asarray(none if column.nulls is None else none | column.nulls)
     spelt = [text is None or text in SPELT_MISSING for text in column.distinct.to_pylist()]
     return np.asarray(np.array([*spelt, True])[column.index])  # index -1 is the null

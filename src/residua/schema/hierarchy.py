@@ -329,14 +329,8 @@ def _check_tree(who: str, levels: Sequence[str], nodes: Sequence[Integers], name
         wrong = np.flatnonzero(parents[nodes[depth]] != nodes[depth - 1])
         if len(wrong):
             node = int(nodes[depth][wrong[0]])
-            name, one, other = (
-                own[int(at)].as_py()
-                for own, at in (
-                    (names[depth], node),
-                    (names[depth - 1], parents[node]),
-                    (names[depth - 1], nodes[depth - 1][wrong[0]]),
-                )
-            )
+            name, above = names[depth][node].as_py(), (parents[node], nodes[depth - 1][wrong[0]])
+            one, other = (names[depth - 1][int(at)].as_py() for at in above)
             raise SchemaError(
                 f"{who}: {levels[depth]} {name!r} has two parents, {levels[depth - 1]} {one!r} "
                 f"and {other!r}; give every {levels[depth]} a code of its own, such as FIPS"

@@ -82,7 +82,12 @@ def _lines(node: Any, place: Place) -> Iterator[tuple[Place, int]]:
 
 _PLAIN = ("identity", "prefix", "ranges", "circular", "total", "predicates", "affine", "abs_diff")
 PLAIN: dict[str, Family] = {word: getattr(workload, word) for word in _PLAIN} | {"sum": sum_of}
-MADE = ("width", "level", "buckets", "moment")
+MADE: dict[str, Callable[[Any], Family]] = {
+    "width": families.width,
+    "level": families.level,
+    "buckets": lambda own: families.buckets(*own) if isinstance(own, list) else families.buckets(own),
+    "moment": moment,
+}
 
 _WAYS = re.compile(r"(\d{1,9})(?:[- ]?way)?")
 _UP_TO = re.compile(r"up[ _-]to (\d{1,9})(?:[- ]?way)?")
@@ -101,18 +106,9 @@ def family_of(written: object) -> Family:
     if not isinstance(written, Mapping) or len(written) != 1:
         raise WorkloadError(f"{short(written)} is not a query family; {_KNOWN}")
     [(word, value)] = written.items()
-    match word:
-        case "width":
-            return families.width(value)
-        case "level":
-            return families.level(value)
-        case "moment":
-            return moment(value)
-        case "buckets" if isinstance(value, list):
-            return families.buckets(*value)
-        case "buckets":
-            return families.buckets(value)
-    raise WorkloadError(f"there is no query family {short(word)}{hint(word, MADE)}; {_KNOWN}")
+    if word not in MADE:
+        raise WorkloadError(f"there is no query family {short(word)}{hint(word, MADE)}; {_KNOWN}")
+    return MADE[word](value)
 
 
 _EXAMPLES = {"width": "3", "level": "county", "buckets": "[18, 65]", "moment": "2"}
