@@ -88,15 +88,9 @@ def _certificate(plan: rs.Plan) -> Iterator[str]:
     whom = (
         "linear unbiased Gaussian mechanism" if proof.scope == "all mechanisms" else "choice on these blocks"
     )
-    facts = (
-        (
-            f"sum of the {plan.workload.count} variances at rho = {float(plan.privacy.rho):g}",
-            plan.total_variance,
-        ),
-        (f"proved: no {whom} is below", proof.lower_bound),
-    )
-    rows = [(words, f"{value:,.1f}") for words, value in facts]
-    yield from _table(rows[0], rows[1:], left=(0,))
+    all_of_them = f"sum of the {plan.workload.count} variances at rho = {float(plan.privacy.rho):g}"
+    proved = (f"proved: no {whom} is below", f"{proof.lower_bound:,.1f}")
+    yield from _table((all_of_them, f"{plan.total_variance:,.1f}"), [proved], left=(0,))
     yield f"   So at most {percent_up(proof.gap)} of it could be saved, by whatever choice of measurements."
 
 

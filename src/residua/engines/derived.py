@@ -70,10 +70,8 @@ class AddedUp:
             columns = [codes[old.index(own)] for own in self._own(at)]
             made = self.derived[at - len(self.sizes)] if at >= len(self.sizes) else None
             size = self.sizes[at] if made is None else made.size
-            width, places = (
-                width * size,
-                places * size + (columns[0] if made is None else made.coded(columns)),
-            )
+            places = places * size + (columns[0] if made is None else made.coded(columns))
+            width *= size
         result: Integers = np.zeros(width, dtype=np.int64)
         np.add.at(result, places, counts)
         return result
