@@ -217,12 +217,12 @@ class Foresees:
         """Standard error that each mean of a number will have, at guessed sizes: (by...)."""
         others, attribute = listed_names(by), self.schema[name]
         sums, known = (cell_numbers(name, attribute, power=power) for power in (1, 0))
-        sizes = self._sizes(others)
-        top = linear(self.schema, (*others, name), np.kron(np.eye(int(np.prod(sizes))), sums))
         bottom = table(self.schema, others)
+        each, cells = np.eye(bottom.count), (*others, name)
+        top = linear(self.schema, cells, np.kron(each, sums))
         if not known.all():  # those without a value have no part in it
-            bottom = linear(self.schema, (*others, name), np.kron(np.eye(int(np.prod(sizes))), known))
-        return self._ratio_error(top, bottom, np.arange(bottom.count), guess).reshape(sizes)
+            bottom = linear(self.schema, cells, np.kron(each, known))
+        return self._ratio_error(top, bottom, np.arange(top.count), guess).reshape(self._sizes(others))
 
     def quantile_error(
         self, name: str, order: float = 0.5, *, by: str | Sequence[str] = (), guess: Guess

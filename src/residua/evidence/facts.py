@@ -25,7 +25,6 @@ _POLICIES = {
     "missing": "missing ones were counted in a cell of their own; others were refused",
 }
 
-
 _WITHOUT_ID = {
     "error": "refused: nothing was released while there were any",
     "drop": "they were left out",

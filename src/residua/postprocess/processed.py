@@ -179,18 +179,16 @@ class Processed:
             raise WorkloadError(f"table {group.name!r} has {spelled(group.count)} queries, too many to list")
         asked = self.basis.asked(group)
         for _, part, _ in asked.parts:
-            self._refuse_apart(group, tuple(sorted(part.attributes)))
+            subset = tuple(sorted(part.attributes))
+            if subset not in self.tables:
+                names = ", ".join(repr(self.plan.schema.names[at]) for at in subset)
+                raise WorkloadError(
+                    f"table {group.name!r}: {names} are in no table of the plan together; post-processed "
+                    "tables answer only what lies within one of them (the release itself may answer more)"
+                )
         with self.plan.naming():
             self.plan.strategy.total(group, weighted=False)  # refuses what the measurements do not support
         return asked
-
-    def _refuse_apart(self, group: Table, subset: tuple[int, ...]) -> None:
-        if subset not in self.tables:
-            names = ", ".join(repr(self.plan.schema.names[at]) for at in subset)
-            raise WorkloadError(
-                f"table {group.name!r}: {names} are in no table of the plan together; post-processed tables "
-                "answer only what lies within one of them (the release itself may answer more)"
-            )
 
     def _workload(self, work: Workload | None) -> Workload:
         work = self.basis.workload if work is None else work

@@ -322,14 +322,14 @@ class Release(Asks, Relates, Compares, Derives, Tabulates):
     def hash(self) -> str:
         """The hash that identifies this release, the one its saved file carries."""
         parts = self.measurements.parts
-        return _files.pack("release", *self._content(), self._version, parts.hashes if parts else ())[2]
+        return _files.pack("release", *self._content(), self.plan.version, parts.hashes if parts else ())[2]
 
     def save(self, path: _files.Target) -> None:
         """Write the release to one file, given by its path or open for writing; part by part."""
         if self.told:
             raise DataError("facts are not kept in files; save the release itself, and give it them again")
         self.plan.workload.refuse_unreadable()
-        _files.write(path, "release", *self._content(), self._version, self.measurements.parts or ())
+        _files.write(path, "release", *self._content(), self.plan.version, self.measurements.parts or ())
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> "Release":
@@ -357,11 +357,6 @@ class Release(Asks, Relates, Compares, Derives, Tabulates):
             return release
         except ResiduaError as error:
             raise FileFormatError(f"{path}: {error}") from error
-
-    @property
-    def _version(self) -> int:
-        """That of the plan, whose content the file holds as it is."""
-        return self.plan.version
 
     def _content(self) -> Content:
         if self.origin is not None:
