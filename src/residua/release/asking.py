@@ -10,7 +10,7 @@ from residua._arrays import Array
 from residua.errors import WorkloadError
 from residua.privacy.budgets import interval_margin
 from residua.release.intervals import Intervals, fieller
-from residua.release.statistics import MOST_FIGURES, Answers
+from residua.release.statistics import MOST_FIGURES, Answers, Published
 from residua.workload import Workload
 from residua.workload.moments import first_crossing, last_crossing
 from residua.workload.sql import sql
@@ -27,7 +27,7 @@ FIGURES = ("value", "stddev", "lower", "upper")
 class Asks:
     """What a release offers to those who write SQL."""
 
-    def sql(self: Answers, text: str, *, level: float = 0.95) -> "pyarrow.Table":
+    def sql(self: Published, text: str, *, level: float = 0.95) -> "pyarrow.Table":
         """Answers to SQL: plain counts as `answers` gives them, otherwise the columns of SELECT.
 
         The only figure of a statement has the columns value, stddev, lower and upper; of several each has its
@@ -43,7 +43,7 @@ class Asks:
         return rows_table(self, *found, Intervals(level))
 
 
-def rows_table(source: Answers, found: "Relation", work: Workload, intervals: Intervals) -> "pyarrow.Table":
+def rows_table(source: Published, found: "Relation", work: Workload, intervals: Intervals) -> "pyarrow.Table":
     """The rows as an Arrow table: labels as they are, and every figure with its error."""
     import pyarrow as pa
 

@@ -20,7 +20,7 @@ from residua.errors import WorkloadError
 from residua.privacy.budgets import interval_margin
 from residua.release.intervals import Intervals
 from residua.release.printing import TOTAL, Label, Printed
-from residua.release.statistics import Answers
+from residua.release.statistics import Answers, Published
 from residua.release.workbook import workbook_bytes
 from residua.schema import Schema
 from residua.workload import Table, table
@@ -76,7 +76,7 @@ class Tabulates:
     """What a release offers to those who print tables."""
 
     def crosstab(
-        self: Answers,
+        self: Published,
         rows: str | Sequence[str],
         columns: str | Sequence[str] = (),
         *,
@@ -99,7 +99,7 @@ class Tabulates:
         )  # fmt: skip
 
     def to_excel(
-        self: Answers,
+        self: Published,
         path: str | os.PathLike[str],
         tables: Iterable[Crosstab] | None = None,
         *,

@@ -54,6 +54,10 @@ class Answers(Protocol):
     def covariance(self, left: Workload, right: Workload) -> Array:
         """Covariance of answers, shape (left.count, right.count)."""
 
+
+class Published(Answers, Protocol):
+    """Answers that can be listed with their errors, and know where they come from."""
+
     def answers(self, work: Workload | None = None, *, level: float = 0.95) -> "pyarrow.Table":
         """Answers of a workload, with their errors, as an Arrow table."""
 
