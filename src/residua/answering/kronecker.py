@@ -8,7 +8,6 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TypeVar
 
 import numpy as np
 
@@ -25,6 +24,7 @@ from residua.answering.blocks import (
     outer,
     rows_over,
 )
+from residua.answering.independent.parts import tied
 from residua.answering.protocol import Answerer, Estimates, not_in_span
 from residua.errors import WorkloadError
 from residua.linalg.matrices import along_axes, join, sum_out
@@ -32,7 +32,6 @@ from residua.workload import Factor, Table, Total
 from residua.workload.tables import TIMES
 
 Strategies = tuple[Placed, ...]
-Attributed = TypeVar("Attributed", Factor, Placed)
 
 SPAN_TOLERANCE = 1e-10  # of a query's squared length: what rounding may leave outside the row space
 
@@ -130,22 +129,13 @@ def parts_of(ours: Strategies, group: Table) -> list[ProductPart]:
     Of our factors that the table does not touch it asks for the total: a part of each by itself.
     """
     group = _without_unmeasured_totals(ours, group)
-    measured = _with_unmeasured(ours, group)
-    parts: list[ProductPart] = []
-    left = list(group.factors)
-    while left:
-        tied = [left.pop(0)]
-        seen = _touching(measured, tied)
-        while more := _touching(left, seen):
-            tied += more
-            left = [factor for factor in left if factor not in more]
-            seen = _touching(measured, tied)
-        tied.sort(key=group.factors.index)
-        parts.append(ProductPart.of(tuple(seen), tuple(tied), group.name))
-    touched = {id(factor) for part in parts for factor in part.strategy}
-    idle = [factor for factor in ours if id(factor) not in touched]
-    parts = [*(ProductPart.of((factor,), (), group.name) for factor in idle), *parts]
-    for part in parts:
+    measured, asked = _with_unmeasured(ours, group), group.factors
+    parts = []
+    for numbers in tied([*(ours.attributes for ours in measured), *(factor.attributes for factor in asked)]):
+        seen = tuple(measured[at] for at in numbers if at < len(measured))
+        own = tuple(asked[at - len(measured)] for at in numbers if at >= len(measured))
+        parts.append(ProductPart.of(seen, own, group.name))
+    for part in sorted(parts, key=lambda part: len(part.factors)):
         part.refuse_outside(group.name)
     return parts
 
@@ -173,12 +163,6 @@ def _with_unmeasured(ours: Strategies, *groups: Table) -> Strategies:
                 raise not_in_span(f"table {group.name!r} asks about {asked}", (axis,))
             more.append(Placed((axis,), Shape.of((size,), np.ones((1, size)))))
     return tuple(more)
-
-
-def _touching(some: Iterable[Attributed], others: Iterable[Factor | Placed]) -> list[Attributed]:
-    """Those that look at an attribute of one of the others."""
-    wanted = set(_axes(others))
-    return [each for each in some if wanted & set(each.attributes)]
 
 
 def _marginal(strategy: Strategies, squares: Sequence[Array], order: list[int]) -> Array:

@@ -5,7 +5,7 @@ query without them; under those the blocks are independent (claim Y-002). A quer
 attribute is one that asks for the total of its cells.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -13,7 +13,7 @@ import numpy as np
 from residua._arrays import Array, Subsets
 from residua.answering.blocks import Blocks
 from residua.answering.independent.answerer import Independent
-from residua.answering.protocol import CELLS, Answerer, ByPlace, Estimates, Estimator, lengths
+from residua.answering.protocol import CELLS, ByPlace, Estimates, Estimator, lengths
 from residua.linalg.matrices import Measure
 from residua.workload import Explicit, Factor, Table, TableRun, Total
 
@@ -64,9 +64,6 @@ class Periods(Independent):
     def variances(self, group: Table) -> Array:
         return super().variances(self._with_total(group))
 
-    def variances_by_table(self, part: Table | TableRun) -> Iterator[Array]:
-        return Answerer.variances_by_table(self, part)
-
     def summed(self, group: Table, *, weighted: bool) -> float:
         return super().summed(self._with_total(group), weighted=weighted)
 
@@ -79,12 +76,6 @@ class Periods(Independent):
 
     def covariances(self, left: Table, right: Table) -> Array:
         return super().covariances(self._with_total(left), self._with_total(right))
-
-    def examples(self, part: Table | TableRun) -> Iterator[Table]:
-        return Answerer.examples(self, part)
-
-    def least_accurate(self, part: Table | TableRun) -> Iterator[Table]:
-        return Answerer.least_accurate(self, part)
 
     def estimator(self, estimates: Estimates) -> Estimator:
         return _WithTotals(estimates, {at: self.blocks.sizes[at] for at in self.totals})

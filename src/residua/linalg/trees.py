@@ -69,20 +69,11 @@ class Tree:
         """The tree down to a level."""
         return Tree(self.parents[:depth], self.copies[: depth + 1])
 
-    def below(self, level: int, nodes: slice) -> tuple[slice, ...]:
-        """Where neighbouring nodes of a level, and all below them, stand in each level from there on.
-
-        >>> Tree.of([np.array([0, 0]), np.array([0, 0, 1])]).below(1, slice(1, 2))
-        (slice(1, 2, None), slice(2, 3, None))
-        """
-        found = [nodes]
-        for starts, size in zip(self.starts[level:], self.sizes[level + 1 :], strict=True):
-            ends = np.append(starts, size)[[found[-1].start, found[-1].stop]].tolist()
-            found.append(slice(*ends))
-        return tuple(found)
-
     def part(self, level: int, nodes: Sequence[slice]) -> "Tree":
-        """The trees below some neighbouring nodes of a level, which become the roots; `nodes` as `below`."""
+        """The trees below some neighbouring nodes of a level, which become the roots.
+
+        `nodes` says where they, and all below them, stand in each level from there on.
+        """
         parents = (
             own[here] - above.start
             for own, above, here in zip(self.parents[level:], nodes, nodes[1:], strict=False)

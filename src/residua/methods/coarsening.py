@@ -14,6 +14,7 @@ import numpy as np
 from residua._arrays import Subset
 from residua._limits import CELL_CLASSES, JOINT_CLASSES
 from residua.answering.coarsened import QuerySplit, query_split_of, split_by
+from residua.answering.independent.parts import tied as tied_together
 from residua.bounds import quick_bound
 from residua.errors import Infeasible
 from residua.linalg.classes import Classes, JointClasses, common_refinement
@@ -179,15 +180,15 @@ def _divided(work: Workload, attributes: Subset) -> tuple[list[Ties], list[Table
 
 def _tied_together(groups: Sequence[Table], attributes: Subset) -> list[Ties]:
     """The tables that have some of these attributes, those that share one of them together."""
-    found: list[tuple[set[int], list[Table]]] = []
-    for group in groups:
-        reach, together_with = set(attributes) & set(group.attributes), [group]
-        for each in [each for each in found if each[0] & reach]:
-            found.remove(each)
-            reach, together_with = reach | each[0], each[1] + together_with
-        if reach:
-            found.append((reach, together_with))
-    return [Ties(tuple(several), _classes_asked(several, tuple(sorted(reach)))) for reach, several in found]
+    reach = [[at for at in attributes if at in group.attributes] for group in groups]
+    found = []
+    for numbers in tied_together(reach):
+        own, several = (
+            sorted({at for number in numbers for at in reach[number]}),
+            [groups[at] for at in numbers],
+        )
+        found += [Ties(tuple(several), _classes_asked(several, tuple(own)))] if own else []
+    return found
 
 
 def _few(group: Table, attributes: Subset) -> bool:

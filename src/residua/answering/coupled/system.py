@@ -14,6 +14,7 @@ from residua._arrays import Array, Indices
 from residua._limits import SHARED_DIMENSIONS, SHARED_WORK
 from residua.answering.blocks import Memory
 from residua.answering.coupled.residuals import CoupledBlock, Reduced, Residual, dimension
+from residua.answering.independent.parts import tied
 from residua.errors import Infeasible
 from residua.linalg.matrices import Measure, pivoted_qr, threads_for, triangle_inverse
 
@@ -101,21 +102,8 @@ def _apart(rows: int, parts: Sequence[tuple[Indices, Array]]) -> Array:
 
 def _tied_together(blocks: Sequence[CoupledBlock]) -> list[list[CoupledBlock]]:
     """Blocks that share something, directly or through others; those that share nothing are left out."""
-    leader: dict[Residual, Residual] = {}
-
-    def find(residual: Residual) -> Residual:
-        while leader.setdefault(residual, residual) != residual:
-            leader[residual] = residual = leader[leader[residual]]
-        return residual
-
     sharing = [block for block in blocks if block.shared]
-    for first, *others in (block.shared for block in sharing):
-        for residual in others:
-            leader[find(residual)] = find(first)
-    found: dict[Residual, list[CoupledBlock]] = {}
-    for block in sharing:
-        found.setdefault(find(block.shared[0]), []).append(block)
-    return list(found.values())
+    return [[sharing[at] for at in numbers] for numbers in tied([block.shared for block in sharing])]
 
 
 class Component:

@@ -70,11 +70,6 @@ def table_classes(known: PartCache, tables: TableRun) -> tuple[Integers, Integer
     return distinct_rows(classes[:, None])
 
 
-def _classified(part: Table | TableRun) -> TypeGuard[TableRun]:
-    """Whether tables have classes to be looked up."""
-    return isinstance(part, TableRun) and part.joint is None and part.ways <= LOOKED_UP_WAYS
-
-
 def _refined(classes: Integers, more: Integers) -> Integers:
     """Numbers of the common refinement of two partitions."""
     return distinct_rows(np.stack([classes, more], axis=1))[1]
@@ -260,6 +255,11 @@ class Independent(Answerer):
         self.blocks, self.measures, self.residual_measures = blocks, blocks.measures, blocks.measures
         self.known = PartCache(blocks, elsewhere)
 
+    def _classified(self, part: Table | TableRun) -> TypeGuard[TableRun]:
+        """Whether tables have classes to be looked up."""
+        run = isinstance(part, TableRun) and part.joint is None and part.ways <= LOOKED_UP_WAYS
+        return run and not self.whole
+
     def variances(self, group: Table) -> Array:
         grid = np.zeros([factor.queries.count for factor in group.factors])
         for _, noise, parts in self.pieces(group):
@@ -268,7 +268,7 @@ class Independent(Answerer):
         return grid.reshape(-1)
 
     def variances_by_table(self, part: Table | TableRun) -> Iterator[Array]:
-        if not _classified(part) or (np.diff(part.subsets, axis=1) < 0).any():
+        if not self._classified(part) or (np.diff(part.subsets, axis=1) < 0).any():
             return super().variances_by_table(part)
         first, classes = table_classes(self.known, part)
         found = [self.variances(part[at]) for at in first.tolist()]
@@ -306,13 +306,13 @@ class Independent(Answerer):
         return result
 
     def examples(self, part: Table | TableRun) -> Iterator[Table]:
-        if _classified(part):
+        if self._classified(part):
             yield from (part[at] for at in table_classes(self.known, part)[0].tolist())
         else:
             yield from super().examples(part)
 
     def least_accurate(self, part: Table | TableRun) -> Iterator[Table]:
-        if isinstance(part, TableRun) and part.joint is None and len(part):
+        if isinstance(part, TableRun) and part.joint is None and len(part) and not self.whole:
             worst = _RunTotal(self.known, part).least_accurate()
             if worst is not None:
                 yield part[worst]

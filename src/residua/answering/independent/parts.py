@@ -5,7 +5,7 @@ together. A part is what cannot be separated further; figures of a whole are pro
 """
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -184,27 +184,18 @@ def parts_of(
     measured: Sequence[Placed],
 ) -> Iterator[Part]:
     """The parts of a table that keeps these places of each factor, under a block's shapes."""
-    left = list(range(len(factors)))
-    while left:
-        tied = [left.pop(0)]
-        while True:
-            held = {factors[at].attributes[place] for at in tied for place in kept[at]}
-            slots = [slot for slot, each in enumerate(measured) if held & set(each.attributes)]
-            touched = [measured[slot] for slot in slots]
-            wanted = {axis for each in touched for axis in each.attributes}
-            more = [at for at in left if wanted & {factors[at].attributes[place] for place in kept[at]}]
-            if not more:
-                break
-            tied += more
-            left = [at for at in left if at not in more]
-        tied.sort()
-        axes = [attribute for at in tied for attribute in factors[at].attributes]
-        queries, own, classes = _held([factors[at] for at in tied], [measures[at] for at in axes])
+    held = [[factor.attributes[place] for place in own] for factor, own in zip(factors, kept, strict=True)]
+    for numbers in tied([*held, *(each.attributes for each in measured)]):
+        own = [at for at in numbers if at < len(factors)]
+        slots = [at - len(factors) for at in numbers if at >= len(factors)]
+        touched = [measured[slot] for slot in slots]
+        axes = [attribute for at in own for attribute in factors[at].attributes]
+        queries, means, classes = _held([factors[at] for at in own], [measures[at] for at in axes])
         yield Part(
-            tuple(tied),
+            tuple(own),
             queries,
-            own,
-            tuple(sorted(axes.index(factors[at].attributes[place]) for at in tied for place in kept[at])),
+            means,
+            tuple(sorted(axes.index(factors[at].attributes[place]) for at in own for place in kept[at])),
             tuple(each.shape for each in touched),
             tuple(each.number for each in touched),
             tuple(slots),
@@ -212,6 +203,29 @@ def parts_of(
             classes,
             () if classes is None else tuple(measures[attribute] for attribute in axes),
         )
+
+
+def tied(sets: Sequence[Iterable[Hashable]]) -> list[list[int]]:
+    """Numbers of the sets that share a member, directly or through others, ascending.
+
+    >>> tied([{1, 2}, {3}, {2, 4}, {4}])
+    [[0, 2, 3], [1]]
+    """
+    leaders, owners = list(range(len(sets))), dict[Hashable, int]()
+
+    def leader(number: int) -> int:
+        while leaders[number] != number:
+            leaders[number] = number = leaders[leaders[number]]
+        return number
+
+    for number, own in enumerate(sets):
+        for member in own:
+            one, two = leader(owners.setdefault(member, number)), leader(number)
+            leaders[max(one, two)] = min(one, two)
+    found: dict[int, list[int]] = {}
+    for number in range(len(sets)):
+        found.setdefault(leader(number), []).append(number)
+    return list(found.values())
 
 
 def _held(

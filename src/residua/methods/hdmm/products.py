@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from residua._arrays import Array, Integers, Subset
+from residua.answering.independent.parts import tied
 from residua.answering.nested import precisions
 from residua.methods.hdmm.demand import Kernel, asked_by
 from residua.methods.hdmm.p_identity import descended, evaluated, p_identity
@@ -85,15 +86,11 @@ class Products:
 
 def _axes(work: Workload) -> list[Axis]:
     """Attributes in use, joined where one family asks about several."""
-    together: list[set[int]] = [{at} for at in work.attributes]
-    for group in work.groups():
-        for factor in group.factors:
-            if len(factor.attributes) > 1 and not any(set(factor.attributes) <= each for each in together):
-                touched = [each for each in together if each & set(factor.attributes)]
-                together = [each for each in together if each not in touched]
-                together.append(set().union(*touched))
+    own = work.attributes
+    joint = {factor.attributes for group in work.groups() for factor in group.factors}
     axes = []
-    for chosen in sorted(map(sorted, together)):
+    for numbers in tied([*((at,) for at in own), *joint]):
+        chosen = [own[at] for at in numbers if at < len(own)]
         sizes = tuple(work.schema.sizes[at] for at in chosen)
         if len(chosen) > 1:
             names = " x ".join(work.schema.names[at] for at in chosen)
