@@ -239,8 +239,8 @@ class _BlockCache:
             yield Layer(subsets, layout, shapes, upper, upper), lower, upper
 
     def _block(self, terms: Sequence[Term]) -> Solved:
-        if len(terms) == 1:
-            return self._single(terms[0])
+        if len(terms) == 1:  # one Kronecker product of pieces: solutions, values and bounds multiply
+            return self._joined([(places, self.piece(number)) for places, number in terms[0].pieces])
         common, rest, others = common_pieces([term.pieces for term in terms])
         if common and rest:
             reduced = [Term(term.coefficient, own) for term, own in zip(terms, others, strict=True)]
@@ -257,10 +257,6 @@ class _BlockCache:
         solved = self._solve(root, sizes, tags, self.tolerance, f"a block of {math.prod(sizes):,} cells")
         self._remember_span(solved, lambda: self._joint_span(terms, sizes), measures)
         return solved
-
-    def _single(self, term: Term) -> Solved:
-        """One Kronecker product of pieces: solutions, values and bounds multiply."""
-        return self._joined([(places, self.piece(number)) for places, number in term.pieces])
 
     def _joined(self, solved: Sequence[tuple[tuple[int, ...], Solved]]) -> Solved:
         """The product of solutions on these places each."""

@@ -12,12 +12,12 @@ import numpy as np
 
 from residua._arrays import Array, Integers
 from residua._limits import DENSE_CELLS, TARGET_ENTRIES, TARGET_QUERIES, TARGET_RANK, WIDEST
-from residua.answering.blocks import Placed, Shape
+from residua.answering.blocks import Placed, Shape, rows_over
 from residua.bounds import product_weights
 from residua.errors import WorkloadError
 from residua.linalg.folding import Fold, exchange
 from residua.linalg.grams import sure_root
-from residua.linalg.matrices import join, row_space, spread, threads_for
+from residua.linalg.matrices import row_space, spread, threads_for
 from residua.methods.draft import Caps, Draft, Progress
 from residua.methods.effort import DECOMPOSED
 from residua.methods.plain import Plain
@@ -27,7 +27,7 @@ from residua.solve.targets import TargetSolution, refined, solve_targets
 from residua.strategy.build import Spans, integer_span, of_blocks, product_span
 from residua.strategy.integers import independent_integers
 from residua.strategy.strategy import Strategy
-from residua.workload import Identity, Queries, Table, Workload
+from residua.workload import Identity, Queries, Workload
 from residua.workload.queries import spelled
 from residua.workload.tables import Factor, choices
 from residua.workload.union import FEW_TABLES, common_product, joint_gram, joint_rows, refuse_many_cells
@@ -174,12 +174,13 @@ def one_block(work: Workload, matrix: Array) -> tuple[Strategy, Spans]:
 
 def joint_integer_rows(work: Workload, attributes: Sequence[int]) -> Integers | None:
     """Integer rows over the joint cells of attributes that span what the workload asks, or None."""
-    rows = []
+    rows, sizes = [], [work.schema.sizes[at] for at in attributes]
     for group in work.groups():
         span = product_span([_few_integer_rows(factor.queries) for factor in group.factors])
         if span is None:
             return None
-        rows.append(_over_joint_cells(work, group, span.astype(np.float64), attributes))
+        places = [attributes.index(at) for at in group.attributes]
+        rows.append(spread(span.astype(np.float64), [sizes[place] for place in places], places, sizes))
     return np.concatenate(rows).astype(np.int64)
 
 
@@ -190,12 +191,6 @@ def _few_integer_rows(queries: Queries) -> Integers | None:
         return span
     few = independent_integers(span, len(queries.root()))
     return span if few is None else few
-
-
-def _over_joint_cells(work: Workload, group: Table, rows: Array, attributes: Sequence[int]) -> Array:
-    sizes = [work.schema.sizes[at] for at in attributes]
-    places = [attributes.index(at) for at in group.attributes]
-    return spread(rows, [sizes[place] for place in places], places, sizes)
 
 
 def _plain(queries: Queries) -> bool:
@@ -302,7 +297,8 @@ def _product_targets(
 
 def _listed_queries(work: Workload, caps: Caps) -> tuple[Array, Array]:
     """Every query as a row over the joint cells, (queries, cells), and what each may have for a variance."""
-    cells = math.prod(work.schema.sizes[at] for at in work.attributes)
+    sizes = [work.schema.sizes[at] for at in work.attributes]
+    cells = math.prod(sizes)
     refuse_many_cells(cells, "the attributes of this workload together")
     if work.count > TARGET_QUERIES or work.count * cells > TARGET_ENTRIES:
         raise WorkloadError(
@@ -311,8 +307,7 @@ def _listed_queries(work: Workload, caps: Caps) -> tuple[Array, Array]:
     rows, allowed = [], []
     for part, cap in zip(work.parts, caps, strict=True):
         for group in part:
-            matrix = join(factor.queries.matrix() for factor in group.factors)
-            rows.append(_over_joint_cells(work, group, matrix, work.attributes))
+            rows.append(rows_over(group.factors, work.attributes, sizes))
             allowed.append(np.broadcast_to(cap, group.count))
     return np.concatenate(rows), np.concatenate(allowed).astype(np.float64)
 

@@ -227,24 +227,20 @@ class _Shares:
         precisions, shares, left = self.precisions(scaled / scale)
         found = passes(self.tree, precisions)
         value, weights = self.loss(found.final)
-        by_precision = self._by_cost(slopes(self.tree, found, weights), precisions)
+        by_cost = slopes(self.tree, found, weights)
+        if self.power == 2:  # from slopes in the precisions
+            by_cost = [a * np.sqrt(2.0 * b) for a, b in zip(by_cost, precisions, strict=True)]
         at_left: list[Array] = [np.empty(0)] * (self.tree.depth + 1)
         result: list[Array] = [np.empty(0)] * (self.tree.depth + 1)
         for level in range(self.tree.depth, -1, -1):
             below = np.zeros(len(left[level]))
             if level < self.tree.depth:
                 below = self.tree.plain_up(level, at_left[level + 1])
-            by_share = np.column_stack([by_precision[level], below])
+            by_share = np.column_stack([by_cost[level], below])
             at_left[level] = (by_share * shares[level]).sum(axis=1)
             inner = (by_share - at_left[level][:, None]) * shares[level] * left[level][:, None]
             result[level] = inner[self.masks[level]]
         return value, np.concatenate(result) / scale
-
-    def _by_cost(self, slope: list[Array], precisions: list[Array]) -> list[Array]:
-        """Slopes in what measurements cost, from those in their precisions."""
-        if self.power == 1:
-            return slope
-        return [a * np.sqrt(2.0 * b) for a, b in zip(slope, precisions, strict=True)]
 
     def scale(self, logits: Array) -> Array:
         """Roots of what each share does to the value: the steps of large and small nodes become alike."""

@@ -224,7 +224,7 @@ def _mixed(axis: Axis, part: float) -> Array:
 
 def value_of(asked: Products, found: Sequence[Found]) -> float:
     """Total weighted variance of a product of strategies at noise variance 1."""
-    traces = asked.traces([each.inverse for each in found])
+    traces = [axis.traces(each.inverse) for axis, each in zip(asked.axes, found, strict=True)]
     return float(np.sum(asked.weights * _products(asked, traces)))
 
 
@@ -251,8 +251,7 @@ def _improved(
             last = found[at]
             new = opt0(gram, law, start=last, known=known)
             if last is None or new.value < float(np.sum(gram * last.inverse)):
-                found[at], inverse = new, new.inverse
-                traces[at] = np.array([float(np.sum(each * inverse)) for each in axis.grams])
+                found[at], traces[at] = new, axis.traces(new.inverse)
         value = float(np.sum(asked.weights * _products(asked, traces)))
         if progress is not None:
             progress("improving a product strategy", (turn + 1) / ROUNDS)
@@ -288,22 +287,20 @@ def union(
         raise Infeasible("all tables ask about the same attributes, so that there is nothing to unite")
     proved = bound or lower_bound(work, law)
     known: dict[bytes, Found] = {}  # clusters often ask the same of an axis
-
-    def united(clusters: list[list[int]]) -> Draft:
-        return Draft(_united(work, asked, clusters, law, progress, known), *proved)
-
+    way = partial(_united, work, asked, law, proved, progress, known)
     # Some ways may take too many products for these cells.
-    return best_of(work, [partial(united, clusters) for clusters in clusterings])
+    return best_of(work, [partial(way, clusters) for clusters in clusterings])
 
 
 def _united(
     work: Workload,
     asked: Products,
-    clusters: Sequence[Sequence[int]],
     law: NoiseLaw,
+    proved: Bound,
     progress: Progress | None,
     known: dict[bytes, Found],
-) -> Strategy:
+    clusters: Sequence[Sequence[int]],
+) -> Draft:
     """A product for each cluster of tables, with the best split of the cost if none helped another."""
     terms, errors = [], []
     for cluster in clusters:
@@ -315,7 +312,8 @@ def _united(
     power = 2 if law == "laplace" else 1
     weights = np.array(errors) ** (1 / (1 + power))
     noise = unit_variance(law) / (weights / weights.sum()) ** power
-    return of_blocks(work.schema.sizes, list(zip(terms, noise.tolist(), strict=True)), law)
+    strategy = of_blocks(work.schema.sizes, list(zip(terms, noise.tolist(), strict=True)), law)
+    return Draft(strategy, *proved)
 
 
 def _clusterings(asked: Products) -> Iterator[list[list[int]]]:

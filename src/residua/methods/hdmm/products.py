@@ -38,6 +38,10 @@ class Axis:
         """Number of joint cells."""
         return math.prod(self.sizes)
 
+    def traces(self, inverse: Array) -> Array:
+        """`tr(G M)` of every family, M the inverse of a strategy, (families,)."""
+        return np.array([float(np.sum(gram * inverse)) for gram in self.grams])
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Products:
@@ -69,13 +73,6 @@ class Products:
             weights.append(group.weight)
         shape = (len(rows), len(axes))
         return cls(tuple(axes), np.array(rows, dtype=np.int64).reshape(shape), np.array(weights))
-
-    def traces(self, inverses: Sequence[Array]) -> list[Array]:
-        """For each axis `tr(G M)` of every family, M the inverse of the axis's strategy, (families,)."""
-        return [
-            np.array([float(np.sum(gram * inverse)) for gram in axis.grams])
-            for axis, inverse in zip(self.axes, inverses, strict=True)
-        ]
 
     def take(self, tables: Sequence[int] | Integers) -> "Products":
         """Some of the tables, on the axes that they ask about."""

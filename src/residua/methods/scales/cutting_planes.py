@@ -181,7 +181,8 @@ class _Chosen:
             table = self.tables.others[orbit]
             at.append(np.full(len(table.blocks), number))
             columns.append(table.blocks)
-            values.append(table.row(query) / self._cap(orbit, query))
+            cap = np.broadcast_to(self.caps[orbit], table.queries)[query]
+            values.append(table.row(query) / cap)
         every, where, what = np.concatenate(values), np.concatenate(columns), np.concatenate(at)
         alive = (where >= 0) & (every > 0)
         return csr_array((every[alive], (what[alive], where[alive])), shape=(self.count, blocks))
@@ -204,10 +205,6 @@ class _Chosen:
             if (orbit, query) not in self._has:
                 self._has.add((orbit, query))
                 self.queries.append((orbit, query))
-
-    def _cap(self, orbit: int, query: int) -> float:
-        cap = self.caps[orbit]
-        return float(cap[query]) if isinstance(cap, np.ndarray) else cap
 
 
 def _extremes(table: Product | Listed) -> Iterator[int]:

@@ -55,16 +55,13 @@ class _View(LogLandscape):
 
     def bend_times(self, direction: Array) -> Array:
         pairs = zip(self.sights, _apart(self.blocks, direction, self.count), strict=True)
-        return self._together([sight.bend_times(own) for sight, own in pairs])
+        return _together(self.blocks, self.parts, [s.bend_times(own) for s, own in pairs], self.count)
 
     def bend_diagonal(self) -> Array:
         # Rows that share a weight also bend each other; their diagonal alone serves to precondition.
         bends = [sight.bend_diagonal() for sight in self.sights]
         for bend, block in zip(bends, self.blocks, strict=True):
             bend[: len(block.rows)] *= block.shares
-        return self._together(bends)
-
-    def _together(self, bends: Sequence[Array]) -> Array:
         return _together(self.blocks, self.parts, bends, self.count)
 
 
