@@ -220,11 +220,13 @@ def tied(sets: Sequence[Iterable[Hashable]]) -> list[list[int]]:
 
     for number, own in enumerate(sets):
         for member in own:
-            one, two = leader(owners.setdefault(member, number)), leader(number)
-            leaders[max(one, two)] = min(one, two)
+            if (other := owners.setdefault(member, number)) != number:
+                one, two = leader(other), leader(number)
+                leaders[max(one, two)] = min(one, two)
     found: dict[int, list[int]] = {}
-    for number in range(len(sets)):
-        found.setdefault(leader(number), []).append(number)
+    for number, above in enumerate(leaders):  # never larger: theirs is known
+        leaders[number] = leaders[above]
+        found.setdefault(leaders[number], []).append(number)
     return list(found.values())
 
 
