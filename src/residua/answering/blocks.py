@@ -73,7 +73,7 @@ class Shape:
     @property
     def whole_rank(self) -> bool:
         """Whether B answers every query on its cells: then it touches every residual."""
-        return self.rank == self.matrix.shape[1]
+        return bool(self.rank == self.matrix.shape[1])
 
     @property
     def complete(self) -> bool:

@@ -338,7 +338,8 @@ class _PairSums:
     def of(self, squares: Sequence[Array]) -> Shared:
         """The sum of these squares, one for each pair kind."""
         entries = np.concatenate([np.zeros(0), *(square.reshape(-1) for square in squares)])
-        sums = np.bincount(self._to, weights=self._times * entries[self._own], minlength=self._size)
+        shares = self._times * entries[self._own]
+        sums: Array = np.asarray(np.bincount(self._to, shares, self._size), dtype=np.float64)
         common, *rest = (sums[grid] for grid in self._grids)
         return self.layout.finished(common, rest[: len(rest) // 2], rest[len(rest) // 2 :])
 

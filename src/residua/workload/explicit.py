@@ -45,13 +45,13 @@ class Explicit(Queries):
     kind = "linear"
 
     def __post_init__(self) -> None:
-        values = np.array(self.values, dtype=np.float64, order="C") + 0.0  # -0.0 and 0.0 are one number
+        values = np.add(self.values, 0.0, dtype=np.float64, order="C")  # -0.0 and 0.0 are one number
         _refuse_bad_rows(values, self.sizes)
         weights = None if self.weights is None else _checked_weights(self.weights, len(values))
         for words in (self.labels, self.adds):
             if words is not None and len(words) != len(values):
                 raise WorkloadError(f"{len(values)} queries have {len(words)} labels")
-        digest = hashlib.sha256(values.tobytes())
+        digest = hashlib.sha256(values.data)
         if weights is not None:
             digest.update(weights.tobytes())
         settle(self, values=values, weights=weights, _digest=digest.digest())
@@ -363,7 +363,7 @@ class SparseMatrix(Protocol):
 
 def dense_numbers(values: ArrayLike | SparseMatrix, who: str, shape: str) -> Array:
     """A float64 array of what was given, dense."""
-    if isinstance(values, SparseMatrix) and not isinstance(values, np.ndarray):
+    if not isinstance(values, np.ndarray) and isinstance(values, SparseMatrix):
         if math.prod(values.shape) > MATRIX_ENTRIES:
             raise WorkloadError(
                 f"{who} of shape {tuple(values.shape)} has more than {MATRIX_ENTRIES:,} entries; "
@@ -374,4 +374,4 @@ def dense_numbers(values: ArrayLike | SparseMatrix, who: str, shape: str) -> Arr
         array = np.asarray(values)
     if array.dtype.kind not in "biuf":
         raise WorkloadError(f"{who} must be real numbers of shape {shape}, not {array.dtype}")
-    return array.astype(np.float64)
+    return array.astype(np.float64, copy=False)

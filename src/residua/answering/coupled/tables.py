@@ -108,6 +108,8 @@ class _Products:
     def through(self, kept: Places, matrix: Array) -> Array:
         """Coordinates in a residual times a matrix, (dimension, k) to (rows..., k)."""
         pieces = list(self.pieces(kept))
+        if len(pieces) == 1:  # whose attributes ascend, as those of the residual do
+            return np.asarray(pieces[0][1] @ matrix)
         sizes = [self.meeting.measures[at].size - 1 for at in kept]
         order = [kept.index(at) for own, _ in pieces for at in own]
         tensor = matrix.reshape(*sizes, -1).transpose(*order, len(order))
@@ -149,6 +151,9 @@ class MetTable:
 
     def _not_empty(self) -> Iterator[Places]:
         """Residuals in which the table has something, judged by rows that span each family."""
+        if all(len(root) == root.shape[1] for root in self._roots):
+            yield from self.meeting.asked  # families of full rank have something everywhere
+            return
         least = [VANISHING * np.linalg.norm(root, axis=1) for root in self._roots]
         there: dict[tuple[int, Places], bool] = {}
         for kept in self.meeting.asked:
