@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from residua.solve.cells import solve_cells
-from residua.solve.slopes import SMALL, settled, slopes_of
+from residua.solve.slopes import SMALL, one_step, rough_step, settled, slopes_of
 
 DRAWS = st.tuples(st.integers(1, 9), st.integers(0, 6), st.integers(0, 2**32 - 1))
 
@@ -59,3 +59,14 @@ def test_many_rows_are_left_to_the_general_steps():
     large = np.random.default_rng(0).normal(size=(130, 140))
     assert len(large) ** 2 * large.shape[1] > SMALL
     assert settled(large, None, 1e-4).root == slopes_of(large, None, 1e-4).root
+
+
+def test_a_rough_root_is_never_below_the_root_and_equal_to_it_for_rows_of_one_length():
+    rows = np.random.default_rng(3).standard_normal((12, 8))
+    assert rough_step(rows, None, 1e-6).root >= one_step(rows, None, 1e-6).root
+    even = 3 * np.linalg.qr(rows)[0]
+    rough, exact = rough_step(even, None, 1e-6), one_step(even, None, 1e-6)
+    assert np.isclose(rough.root, exact.root)
+    assert np.allclose(rough.half @ rough.half.T, exact.half @ exact.half.T)
+    few = rows[:4]
+    assert rough_step(few, None, 1e-6).root == one_step(few, None, 1e-6).root

@@ -12,7 +12,7 @@ from functools import lru_cache
 import numpy as np
 
 from residua._arrays import Array, Indices
-from residua.linalg.matrices import independent_rows
+from residua.linalg.matrices import independent_rows, triangle_inverse
 from residua.solve.cells import solve_cells
 from residua.solve.newton import longest_step
 
@@ -88,6 +88,27 @@ def few_steps(rows: Array, start: Array | None, gap: float) -> Slopes:
 def one_step(rows: Array, start: Array | None, gap: float) -> Slopes:
     """The same after a single one."""
     return slopes_of(rows, start, gap, 1)
+
+
+def rough_step(rows: Array, start: Array | None, gap: float) -> Slopes:
+    """The same without a decomposition, for rows with so much filling that their lengths hardly differ.
+
+    With c the mean square, `(A + c) / (2 sqrt c)` is never below the root of A, and about it near c.
+    """
+    count, cells = rows.shape
+    if count < cells:
+        return one_step(rows, start, gap)
+    used = np.einsum("ki,ki->i", rows, rows) > 0
+    weights = used / used.sum() if start is None else np.where(used, np.maximum(start, 1e-9 / cells), 0.0)
+    roots = np.sqrt(weights)
+    inner = (rows * roots).T @ (rows * roots)
+    mean = float(np.trace(inner)) / cells
+    inner[np.diag_indices(cells)] += mean
+    half = roots[:, None] * triangle_inverse(np.asarray(np.linalg.cholesky(inner).T))
+    own = np.diagonal(inner) / (2 * math.sqrt(mean))
+    trace = float(own.sum())
+    own = np.divide(own, weights * trace, out=np.zeros(cells), where=used)
+    return Slopes(trace, half * math.sqrt(2 * math.sqrt(mean)), weights * own**2, float(cells) ** 3)
 
 
 SETTLED = 1e-10  # mean square of slopes less one: how far below the optimum the bound is, relative

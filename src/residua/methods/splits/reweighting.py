@@ -13,16 +13,18 @@ from residua._arrays import Array
 from residua.methods.draft import Progress
 from residua.methods.splits.free import FreeTables
 from residua.methods.splits.sum import BlockSum, Majorant
-from residua.solve.slopes import one_step, settled
+from residua.solve.slopes import one_step, rough_step, settled
 
-FIRST_FILLS = (0.3, 0.1)  # of a typical query, in every direction
-FILLS = (0.1, 0.03, 0.01, 0.003, 0.001, 0.0003)
+FILLS = (0.1, 0.03, 0.01, 0.003, 0.001, 0.0003)  # of a typical query, in every direction
 ROUNDS = 5  # with each filling, at most
 MUCH = 0.02  # filling above which splits are only approached
 ROUGH, FINE = 5e-4, 5e-5  # relative gains of a round, with much filling or little, that is the last
 ENOUGH = 1e-4  # relative, of all that rounds could gain: less filling is not tried
 SLOWEST = 0.99  # of a gain, in the next round
 LONGER = 1.8  # times a step to the least of the majorant; below 2 it still goes down
+ROUGHLY = 1.4  # the same where blocks are only guessed
+FIRST_ROUNDS = ((0.3, one_step, LONGER), (0.1, one_step, LONGER))  # filling, how blocks are solved, length
+QUICK_ROUNDS = ((0.3, rough_step, ROUGHLY), (0.15, one_step, LONGER))  # where these may be all
 
 
 def approached(
@@ -30,11 +32,11 @@ def approached(
 ) -> tuple[Array, float]:
     """Moves after a round with each of the largest fillings, and the sum before the last of them."""
     moves, value = free.start(), np.inf
-    for fill in FIRST_FILLS:
+    for fill, solver, longer in FIRST_ROUNDS if weights else QUICK_ROUNDS:
         if progress is not None:
             progress("choosing splits", 0.0)
-        seen = total.majorant(free, weights, moves, fill, one_step)
-        moves, value = moves + LONGER * seen.step(-seen.slope), seen.value
+        seen = total.majorant(free, weights, moves, fill, solver)
+        moves, value = moves + longer * seen.step(-seen.slope), seen.value
     return moves, value
 
 
