@@ -266,14 +266,12 @@ def spread(rows: Array, sizes: Sequence[int], places: Sequence[int], width: Sequ
 
     `rows` is (k, cells); the attributes sit at positions `places` of the wider product with sizes `width`.
     """
-    count = len(rows)
     if tuple(places) == tuple(range(len(width))):
         return rows
-    order = np.argsort(places)
-    tensor = rows.reshape(count, *sizes).transpose(0, *(1 + order))
+    tensor = rows.reshape(len(rows), *sizes).transpose(0, *(1 + np.argsort(places)))
     shape = [width[axis] if axis in places else 1 for axis in range(len(width))]
-    tensor = np.broadcast_to(tensor.reshape(count, *shape), (count, *width))
-    return np.ascontiguousarray(tensor).reshape(count, math.prod(width))
+    tensor = np.broadcast_to(tensor.reshape(len(rows), *shape), (len(rows), *width))
+    return np.ascontiguousarray(tensor).reshape(len(rows), math.prod(width))
 
 
 def unchanged_by_swap(rows: Array, size: int) -> bool:
