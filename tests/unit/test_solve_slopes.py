@@ -7,8 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from residua.solve import slopes
+from residua.solve.active import View
 from residua.solve.cells import solve_cells
-from residua.solve.slopes import SMALL, one_step, rough_step, settled, slopes_of
+from residua.solve.slopes import one_step, rough_step, settled, slopes_of
 
 DRAWS = st.tuples(st.integers(1, 9), st.integers(0, 6), st.integers(0, 2**32 - 1))
 
@@ -53,11 +55,36 @@ def test_a_good_start_takes_fewer_steps_to_the_same_optimum():
     assert again.root == pytest.approx(first.root, rel=1e-7)
 
 
-def test_many_rows_are_left_to_the_general_steps():
+def test_a_start_without_cells_that_are_needed_reaches_the_same_optimum():
+    rows = rows_of(5, 3, 7)
+    start = np.array([1.0, 1.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0])
+    assert settled(rows, start, 1e-6).root == pytest.approx(settled(rows, None, 1e-6).root, rel=1e-7)
+
+
+def test_weights_that_the_optimum_does_without_are_zero():
+    rows = np.insert(np.eye(3), 3, 0.1, axis=1)  # the last cell is asked a little of everything
+    found = settled(rows, None, 1e-6)
+    assert found.weights[3] == 0
+    assert found.root**2 == pytest.approx(solve_cells(rows, 1e-9).upper, rel=1e-7)
+
+
+def test_the_second_derivative_is_that_of_differences():
+    rows, weights = rows_of(6, 5, 11), np.linspace(0.5, 1.5, 11)
+    view = View.of(rows, weights)
+    hessian, _ = view.hessian(np.ones(11, dtype=bool))
+    for cell in range(11):
+        step = 1e-5 * np.eye(11)[cell]
+        # Views scale weights to sum 1, and slopes are of degree -1.
+        ends = [View.of(rows, view.weights + sign * step).slopes / (1 + sign * 1e-5) for sign in (-1, 1)]
+        bent = (ends[0] - ends[1]) / 2e-5
+        assert hessian[cell] == pytest.approx(bent, abs=5e-3 * np.abs(np.diagonal(hessian)).max())
+
+
+def test_many_rows_are_left_to_the_general_steps(monkeypatch):
     rows = np.random.default_rng(0).normal(size=(7, 4))
     assert settled(rows, None, 1e-6).root == slopes_of(rows, None, 1e-6).root
     large = np.random.default_rng(0).normal(size=(130, 140))
-    assert len(large) ** 2 * large.shape[1] > SMALL
+    monkeypatch.setattr(slopes, "LARGE", 1e6)
     assert settled(large, None, 1e-4).root == slopes_of(large, None, 1e-4).root
 
 

@@ -28,10 +28,11 @@ from residua.methods.draft import Draft, Progress
 from residua.methods.effort import CLOSE, DECOMPOSED, Account
 from residua.methods.splits.blocks import Division, divide, family_of, is_joint
 from residua.methods.splits.free import FreeTables
-from residua.methods.splits.reweighting import ENOUGH, LAST_FILLS, approached, polished, reweighted
+from residua.methods.splits.reweighting import ENOUGH, approached, polished, reweighted
 from residua.methods.splits.sum import BlockSum
 from residua.solve.cells import solve_cells
 from residua.solve.newton import quasi_newton
+from residua.solve.slopes import settled
 from residua.strategy.strategy import Domain, with_best_noise
 from residua.workload import Workload
 from residua.workload.symmetry import roles
@@ -109,6 +110,7 @@ def roles_in(work: Workload, *, by_weight: bool) -> list[int]:
 LEAST_GAIN = 2e-6  # relative; a step that gains less is the last
 LEAST_AGAIN = 1e-8  # the same where a search is begun again, whose steps gain little for long
 FIRST_STEP = 0.03  # relative to the length of uniform weights
+TURNS = 2
 TURN_STEPS, TURN_GAIN = 15, 1e-7  # of weights in their turn
 TURN_FILL = 0.003  # of a typical query, in every direction of blocks that moves touch meanwhile
 FINISHED_SHARE = 0.25  # of the work allowed, for the optimum of one block
@@ -162,9 +164,9 @@ def least_by_turns(
     x = weights.vector(total.own_weights(total.complete_roles()))
     moved, _ = approached(total, free, weights.read(x), progress)
     moved, _ = reweighted(total, free, weights.read(x), moved, allowed, progress)
-    for fills in (LAST_FILLS[:3], LAST_FILLS[3:]):
+    for _ in range(TURNS):
         x = _weighed(total, weights, x, moved, TURN_STEPS, TURN_GAIN, allowed, progress, account)
-        moved = polished(total, free, weights.read(x), moved, allowed, progress, fills)
+        moved = polished(total, free, weights.read(x), moved, allowed, progress)
     _settle_account(total, allowed, account)
     return Search(weights.read(x), moved)
 
@@ -228,7 +230,8 @@ def weighted_roles(total: BlockSum) -> list[int]:
 
 LAST_FILL = 3e-5  # of the plan itself: what keeps every direction measurable
 SMALL_BLOCK = 20_000  # entries of the rows of a block that is solved in milliseconds
-LARGE_GAP = 1e-3  # to which others are
+LARGE_GAP = 1e-4  # to which others are
+FIRST_GAP = 1e-3  # the same of a first plan, which may be good enough
 LEAST_BOUND, GAP_SHARE = 1e-6, 1e-3  # gains of the last step to a bound: relative, and of the gap
 HOPEFUL = 0.15  # the same for a sum with much filling, of which less may be as close as that
 
@@ -261,11 +264,11 @@ def split(
         if not account.thorough:
             lower = product_dual_near(work, total.attribute_weights())
         hopeful = filled**2 <= lower * (1 + HOPEFUL)
-        first = make(Search({}, moved), max(tolerance, LARGE_GAP)) if hopeful else None
+        first = make(Search({}, moved), max(tolerance, FIRST_GAP)) if hopeful else None
         if first is not None and _is_close(first, lower):
             account.leave(FURTHER)
             return replace(first, lower_bound=lower)
-        draft = _by_moves(total, free, moved, make, lower, progress, account)
+        draft = _by_moves(total, free, moved, make, lower if hopeful else 0.0, progress, account)
     if not _is_close(draft, lower):
         gap = (draft.value or math.inf) / lower - 1 if lower else 0.0
         lower = max(lower, _lower_bound(work, total.attribute_weights(), gap))
@@ -291,14 +294,17 @@ def _by_moves(
     """
     allowed = SEARCHED * account.left
     moved, left = reweighted(total, free, {}, moved, allowed, progress)
-    draft, worthwhile = make(Search({}, moved)), left > ENOUGH or total.work < LIGHT
-    if worthwhile and _is_close(draft, lower):
+    light = total.work < LIGHT
+    # Where blocks are asked less than all of their cells, what rounds with much filling gain says little.
+    worthwhile = left > ENOUGH or light or any(pattern.deficient for pattern in total.patterns)
+    drafts = [make(Search({}, moved))] if light or lower or not worthwhile else []
+    if worthwhile and drafts and _is_close(drafts[0], lower):
         account.leave(FURTHER)
     elif worthwhile and account.affords(FINISHED * total.work, FURTHER):
         moved = polished(total, free, {}, moved, allowed, progress)
-        draft = min(draft, make(Search({}, moved)), key=lambda draft: draft.value or math.inf)
+        drafts.append(make(Search({}, moved)))
     _settle_account(total, allowed, account)
-    return draft
+    return min(drafts or [make(Search({}, moved))], key=lambda draft: draft.value or math.inf)
 
 
 def _assembled(
@@ -326,8 +332,13 @@ def _assembled(
         # Nothing is proved of blocks by themselves, and what larger ones could gain is a part of this.
         gap = tolerance if root.size <= SMALL_BLOCK else max(tolerance, LARGE_GAP)
         with threads_for(len(root)):
-            solution = solve_cells(root, gap, start)
+            deficient = len(root) < root.shape[1]  # where weights have zeros, and are hard to prove else
+            near = settled(root, start, gap).weights if deficient else start
+            solution = solve_cells(root, gap, near, exact=deficient)
         solution.require(gap, f"a block of {root.shape[1]:,} cells")
+        strategy = solution.strategy
+        if pattern.alike is not None:
+            strategy = strategy[:, pattern.alike.whose]
         roots = np.sqrt(scales) * math.sqrt(solution.upper)
         subsets = np.array(blocks, dtype=np.int32).reshape(len(blocks), len(pattern.sizes))
         layout = (tuple(range(len(pattern.sizes))),) if pattern.sizes else ()
@@ -335,7 +346,7 @@ def _assembled(
         if pattern.sizes:
             if len(pattern.span) < pattern.span.shape[1]:
                 spans[len(shapes)] = pattern.span
-            shapes.append(Shape.independent(pattern.sizes, solution.strategy))
+            shapes.append(Shape.independent(pattern.sizes, strategy))
         layers.append((Layer(subsets, layout, numbers, roots, roots), roots))
     mechanism = with_best_noise(Domain(sizes, measures), shapes, layers)
     value = math.fsum(mechanism.totals(part)[0] for part in work.parts)

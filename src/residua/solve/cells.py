@@ -238,13 +238,15 @@ def solve_cells(
     start: Array | None = None,
     progress: Progress | None = None,
     groups: tuple[slice, ...] = WHOLE,
+    exact: bool = False,
 ) -> Solution:
     """The best mechanism found for queries with gram `root' root`, with its certified bracket.
 
-    `root` is (rank, cells) with independent rows. `start` are cell weights of a similar problem. Rows of
-    different `groups` never meet (S-012, S-013). Deterministic. Stops when the relative gap is at most
-    `tolerance`, or when no step makes progress any more: the caller checks with
-    `solution.require(tolerance)`. `progress` is called with the number of evaluations so far and the gap.
+    `root` is (rank, cells) with independent rows. `start` are cell weights of a similar problem, or `exact`
+    ones of this, to be proved as they are. Rows of different `groups` never meet (S-012, S-013).
+    Deterministic. Stops when the relative gap is at most `tolerance`, or when no step makes progress any
+    more: the caller checks with `solution.require(tolerance)`. `progress` is called with the number of
+    evaluations so far and the gap.
     """
     support = np.flatnonzero(np.any(root != 0, axis=0))
     if not len(support):
@@ -253,7 +255,7 @@ def solve_cells(
     search = _Search(np.ldexp(root[:, support], -exponent), tolerance, progress, groups)
     uniform = np.full(len(support), 1.0 / len(support))
     near = _coarse_weights(search.root, groups, tolerance) if start is None else start[support]
-    weights = uniform if near is None else _usable(near, uniform)
+    weights = uniform if near is None else near if exact else _usable(near, uniform)
     weights = search.approach(weights)
     if search.keep_going():
         search.newton(weights)

@@ -7,16 +7,14 @@ slopes (S-011) do, from rows that need not be independent, and each is one decom
 
 import math
 from dataclasses import dataclass
-from functools import lru_cache
 
 import numpy as np
 
-from residua._arrays import Array, Indices
+from residua._arrays import Array
 from residua.linalg.matrices import independent_rows, triangle_inverse
+from residua.solve.active import FAINT, nearest
 from residua.solve.cells import solve_cells
-from residua.solve.newton import longest_step
 
-FAINT = 1e-13  # of the largest square: what rounding leaves of zero
 STEPS = 50  # at most; short of them the bound is far below the optimum after a long step, and misleads
 SMALL = 2e6  # rank^2 * cells up to which the optimum itself takes milliseconds
 FLOPS = 12.0  # of one step, in units of the size cubed: a product, and a decomposition
@@ -111,58 +109,20 @@ def rough_step(rows: Array, start: Array | None, gap: float) -> Slopes:
     return Slopes(trace, half * math.sqrt(2 * math.sqrt(mean)), weights * own**2, float(cells) ** 3)
 
 
-SETTLED = 1e-10  # mean square of slopes less one: how far below the optimum the bound is, relative
+SETTLED = 1e-9  # how far below the optimum the bound is, relative
 NEWTON_STEPS = 30  # at most
-MULTIPLIED = 3  # first steps that multiply weights by squared slopes, as long as they are worth it
-WORTHWHILE = 0.3  # of the distance that such a step may leave
-CENTRED = 0.1  # of the distance: what keeps weights away from zero
+LARGE = 1e9  # rank^2 * cells from which they take too long
 
 
 def settled(rows: Array, start: Array | None, gap: float) -> Slopes:
-    """The optimum for independent rows to all digits that slopes need, in few steps from a good start.
-
-    Newton's (S-005), with the second derivative written out: the problems are small.
-    """
+    """The optimum for independent rows to all digits that slopes need, in few steps from a good start."""
     count, cells = rows.shape
-    if count > cells or float(count) ** 2 * cells > SMALL:
+    if count > cells or float(count) ** 2 * cells > LARGE:
         return slopes_of(rows, start, gap)
     used = np.einsum("ki,ki->i", rows, rows) > 0
-    root = rows[:, used]
-    weights = np.ones(root.shape[1]) if start is None else np.maximum(start[used], 1e-7 / cells)
-    distance, steps = math.inf, 0
-    while True:
-        weights, last, steps = weights / weights.sum(), distance, steps + 1
-        squares, vectors = np.linalg.eigh((root * weights) @ root.T)
-        scales = np.sqrt(np.maximum(squares, FAINT * squares[-1]))
-        directions = vectors.T @ root  # (rank, cells)
-        trace = float(scales.sum())
-        own = np.einsum("ai,ai->i", directions, directions / scales[:, None]) / trace
-        distance = float(weights @ (own - 1) ** 2)
-        if distance <= SETTLED or steps == NEWTON_STEPS:
-            break
-        if steps == 1 or (steps <= MULTIPLIED and distance < WORTHWHILE * last):
-            weights = weights * own**2
-        else:
-            weights = _newton(weights, own, directions, scales, CENTRED * distance / len(weights))
+    weights = np.ones(np.count_nonzero(used)) if start is None else np.maximum(start[used], 0.0)
+    found = nearest(rows[:, used], weights, SETTLED, NEWTON_STEPS)
     half, all_weights = np.zeros((cells, count)), np.zeros(cells)
-    half[used], all_weights[used] = (weights * directions).T / scales**1.5, weights
-    return Slopes(trace, half, all_weights, steps * FLOPS * float(count) ** 2 * cells)
-
-
-@lru_cache
-def _pairs(count: int) -> tuple[Indices, Indices]:
-    """Every two of so many, each pair once."""
-    return np.triu_indices(count)
-
-
-def _newton(weights: Array, slopes: Array, directions: Array, scales: Array, target: float) -> Array:
-    """Weights after a step along `w_i z_i = target` (S-005), short of the boundary."""
-    one, two = _pairs(len(scales))
-    coupling = np.where(one == two, 1.0, 2.0) / (scales[one] * scales[two] * (scales[one] + scales[two]))
-    squares = directions[one] * directions[two]
-    squares *= np.sqrt(coupling / scales.sum())[:, None]
-    hessian = squares.T @ squares + 0.5 * np.outer(slopes, slopes)
-    slack = np.maximum(1 - slopes, target / weights)
-    hessian[np.diag_indices(len(weights))] += slack / weights
-    step: Array = np.asarray(np.linalg.solve(hessian, slopes - 1 + target / weights), dtype=np.float64)
-    return np.asarray(weights + longest_step(weights, step) * step)
+    seen = found.view
+    half[used], all_weights[used] = (seen.weights * seen.directions).T / seen.scales**1.5, seen.weights
+    return Slopes(seen.trace, half, all_weights, found.work)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from residua._arrays import Array, Integers
+from residua._arrays import Array, Indices, Integers
 from residua._limits import (
     FREE_ATTRIBUTES,
     FREE_CELLS,
@@ -28,14 +28,45 @@ SQUARED = 1e-10  # of all squares, those of a row that stands out from their rou
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class Alike:
+    """Cells that no query tells apart: the `first` of each class, its `counts`, and the class of each cell.
+
+    Only the sum of the weights of a class matters to a block's optimum (claim Q-012).
+    """
+
+    first: Indices  # (classes,)
+    counts: Integers  # (classes,)
+    whose: Indices  # (cells,)
+
+    @classmethod
+    def columns(cls, span: Integers) -> "Alike | None":
+        """The classes of equal columns of independent rows, None where all are different."""
+        if len(span) == span.shape[1]:
+            return None
+        _, first, whose, counts = np.unique(
+            span, axis=1, return_index=True, return_inverse=True, return_counts=True
+        )
+        return None if len(first) == span.shape[1] else cls(first, counts, whose.reshape(-1))
+
+    def gathered(self, weights: Array) -> Array:
+        """Weights of the classes from those of the cells."""
+        return np.asarray(np.bincount(self.whose, weights=weights), dtype=np.float64)
+
+    def spread(self, values: Array) -> Array:
+        """What each cell has of its class's, along the first axis."""
+        shares = 1.0 / self.counts.reshape(-1, *[1] * (values.ndim - 1))
+        return np.asarray((values * shares)[self.whose])
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Pattern:
     """Blocks on attributes of equal sizes with the same terms, up to their coefficients.
 
     `terms` is (blocks, terms), numbers of coefficients; `placed` the pieces of each term; `uses` what free
     tables ask of each block, with `weights` (blocks, uses) and `scales` (blocks,), the largest of them.
     `basis` has orthonormal rows that span all that free tables and others can ask, `span` the same in whole
-    numbers; both are empty where there are no free tables. `typical` is the length of a typical query.
-    A `large` pattern is not solved at every step.
+    numbers; both are empty where there are no free tables, and there no cells are `alike`. `typical` is the
+    length of a typical query. A `large` pattern is not solved at every step.
     """
 
     key: int
@@ -47,6 +78,7 @@ class Pattern:
     weights: Array
     span: Integers
     basis: Array
+    alike: Alike | None
     typical: float
     large: bool
 
@@ -54,6 +86,11 @@ class Pattern:
     def scales(self) -> Array:
         """Largest weight of a free table in each block."""
         return np.asarray(self.weights.max(axis=1))
+
+    @property
+    def deficient(self) -> bool:
+        """Whether free tables and others cannot ask for everything, so that the sum has edges (Q-005)."""
+        return bool(self.uses) and len(self.basis) < self.basis.shape[1]
 
     def reduced(self) -> "tuple[tuple[int, ...], Pattern]":
         """Pieces that all terms share, and the pattern of what they are multiplied by."""
@@ -87,7 +124,10 @@ class Pattern:
     def stack(
         self, shares: Array, uses: Array, rows: Mapping[int, Array], pieces: Mapping[Key, Array], fill: float
     ) -> Array:
-        """Rows with the gram of a block, and of a little more where `fill` is positive."""
+        """Rows with the gram of a block, and of a little more where `fill` is positive.
+
+        Over all cells, or over one of all that are alike.
+        """
         parts = [
             math.sqrt(share) * self.rows_of(placed, rows)
             for share, placed in zip(shares, self.placed, strict=True)
@@ -100,6 +140,8 @@ class Pattern:
             return every
         whole = len(self.basis) == self.basis.shape[1]  # of all cells, which are a basis too
         triangle = _filled(every if whole else every @ self.basis.T, fill * self.typical)
+        if self.alike is not None:
+            return np.asarray(triangle @ self.basis[:, self.alike.first])
         return triangle if whole else np.asarray(triangle @ self.basis)
 
     def seen(
@@ -174,17 +216,19 @@ def _pattern(
     uses: tuple[Use, ...] = ()
     weights = np.zeros((len(blocks), 0))
     span, basis, typical = np.zeros((0, 0), dtype=np.int64), np.zeros((0, 0)), 0.0
+    alike = None
     if free is not None and first in free.blocks:
         uses = free.uses(first)
         weights = np.array([[use.weight for use in free.uses(block)] for block in blocks])
         span = _span(uses, placed, cells, free)
         whole = len(span) == span.shape[1]  # of all cells
         basis = np.eye(len(span)) if whole else np.linalg.qr(span.T.astype(np.float64))[0].T
+        alike = Alike.columns(span)
         typical = max(
             float(np.linalg.norm(free.roots[use.key[0]])) / math.sqrt(len(free.roots[use.key[0]]))
             for use in uses
         )
-    return Pattern(number, cells, blocks, numbers, placed, uses, weights, span, basis, typical, False)
+    return Pattern(number, cells, blocks, numbers, placed, uses, weights, span, basis, alike, typical, False)
 
 
 def _span(
@@ -202,6 +246,8 @@ def _span(
         rest = [at for at in range(len(sizes)) if at != place]
         smaller = np.eye(math.prod(sizes[at] for at in rest))
         rows.append(spread(smaller, [sizes[at] for at in rest], rest, sizes).astype(np.int64))
+    if len(sizes) == 2 and all(free.tied[use.key[0]] for use in uses):
+        rows = [rows[0] + rows[1]]  # no piece tells the two attributes apart (Q-012)
     for use in uses:
         number, places, _ = use.key
         if len(use.places) == len(sizes):
@@ -245,7 +291,7 @@ def divide(work: Workload) -> Division:
     widest = max((_ways(part) for part in work.parts), default=0)
     light = [group for _, group in listed if is_joint(group) or _rank(group) <= FREE_RANK]
     beyond = bool(joint) and len(work.attributes) <= FREE_ATTRIBUTES and _fits(light, work, widest)
-    chosen = light if beyond else _lightest(joint, widest)
+    chosen = light if beyond else _with_singles(_lightest(joint, widest), listed)
     taken = {id(group) for group in chosen}
     parts: list[Part] = []
     for at, part in enumerate(work.parts):
@@ -253,6 +299,14 @@ def divide(work: Workload) -> Division:
         rest = [group for group in own if id(group) not in taken]
         parts += [part] if len(rest) == len(own) else rest
     return Division(tuple(chosen), tuple(parts), beyond)
+
+
+def _with_singles(joint: list[Table], listed: Iterable[tuple[int, Table]]) -> list[Table]:
+    """These tables, and those on one of their attributes alone, which weights split no better (Q-011)."""
+    touched = {attribute for group in joint for attribute in group.attributes}
+    return joint + [
+        group for _, group in listed if len(group.attributes) == 1 and group.attributes[0] in touched
+    ]
 
 
 def is_joint(part: Part) -> bool:
@@ -271,7 +325,8 @@ def _groups(part: Part) -> list[Table]:
     """The tables of a part, where it has joint families or is small."""
     if isinstance(part, Table):
         return [part]
-    return list(part) if part.joint is not None or len(part) <= 2**FREE_ATTRIBUTES else []
+    listed = part.joint is not None or part.ways == 1 or len(part) <= 2**FREE_ATTRIBUTES
+    return list(part) if listed else []
 
 
 def _ways(part: Part) -> int:

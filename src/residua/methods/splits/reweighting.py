@@ -5,7 +5,7 @@ blocks are solved anew. Much filling at first keeps every direction open, so a f
 What is left is found by quasi-Newton steps in the same measure of length (claim Q-010).
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 
 import numpy as np
 
@@ -71,13 +71,13 @@ def reweighted(
     return moves, gain / (1 - factor)
 
 
-LAST_FILLS = (0.01, 0.003, 0.001, 0.0003, 0.0001)
-STEPS = 12  # with each filling
+LAST_FILLS = (0.01, 0.003, 0.001, 0.0003)
+LAST_GAINS = (1e-4, 1e-5, 1e-5, 1e-5)  # of the sum, over the last five steps with each
+STEPS = 60  # with each filling, at most
 REMEMBERED = 20  # steps whose curvature is known
 DECREASE = 1e-4  # of what the slope promises, for a step to be taken
 DOUBT = 1e-9  # of the sum: how well blocks are solved
 SHORTEST = 0.01  # fraction of a step below which the search ends
-LEAST_GAIN = 1e-4  # of the sum, over the last five steps
 
 
 Look = Callable[[Array], Majorant | None]
@@ -93,28 +93,27 @@ def polished(
     moves: Array,
     allowed: float,
     progress: Progress | None,
-    fills: Sequence[float] = LAST_FILLS,
 ) -> Array:
     """Moves from these on that make the sum least, within so much work."""
     memory: Memory = []
-    for at, fill in enumerate(fills):
+    for at, (fill, gain) in enumerate(zip(LAST_FILLS, LAST_GAINS, strict=True)):
         if progress is not None:
-            progress("choosing splits", at / len(fills))
+            progress("choosing splits", at / len(LAST_FILLS))
 
         def look(point: Array, fill: float = fill) -> Majorant | None:
             return None if total.work > allowed else total.majorant(free, weights, point, fill, settled)
 
-        moves = _descent(look, moves, memory)
+        moves = _descent(look, moves, memory, gain)
     return moves
 
 
-def _descent(look: Look, moves: Array, memory: Memory) -> Array:
-    """Where quasi-Newton steps end; `memory` has earlier ones."""
+def _descent(look: Look, moves: Array, memory: Memory, gain: float) -> Array:
+    """Where quasi-Newton steps end, five of which gain less than that; `memory` has earlier ones."""
     seen = look(moves)
     values: list[float] = []
     while seen is not None and len(values) < STEPS:
         values.append(seen.value)
-        if len(values) > 5 and values[-6] - values[-1] < LEAST_GAIN * values[-1]:
+        if len(values) > 5 and values[-6] - values[-1] < gain * values[-1]:
             break
         step = _quasi_newton(seen, memory)
         length, there = _taken(look, seen, moves, step)

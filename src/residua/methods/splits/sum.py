@@ -16,7 +16,7 @@ from residua._arrays import Array
 from residua._limits import FILLED_WORK, HELD_WORK
 from residua.decompose import Attributes, BlockTerms
 from residua.linalg.matrices import VANISHING, Measure, project
-from residua.methods.splits.blocks import Pattern, patterns
+from residua.methods.splits.blocks import Alike, Pattern, patterns
 from residua.methods.splits.free import FreeTables, Key
 from residua.solve.slopes import Slopes, few_steps, slopes_of
 
@@ -134,6 +134,8 @@ class BlockSum:
             for same, shares, uses in point.distinct(pattern) if pattern.uses else ():
                 root = point.stack(pattern, shares, uses)
                 start = self._starts.get((pattern.key, same[0]))
+                if start is not None and pattern.alike is not None:
+                    start = pattern.alike.gathered(start)
                 yield pattern, [pattern.blocks[at] for at in same], pattern.scales[same], root, start
 
     def attribute_weights(self) -> dict[int, Array]:
@@ -150,13 +152,23 @@ class BlockSum:
         return {attribute: own / own.sum() for attribute, own in found.items()}
 
     def solve(
-        self, name: object, rows: Array, gap: float = INNER_GAP, solver: Solver = slopes_of
+        self,
+        name: object,
+        rows: Array,
+        gap: float = INNER_GAP,
+        solver: Solver = slopes_of,
+        alike: Alike | None = None,
     ) -> tuple[float, Array]:
-        """T and H with M = H H', shape (cells, rank); starts from the last solution of this name."""
-        found = solver(rows, self._starts.get(name), gap)
-        self._starts[name] = found.weights
+        """T and H with M = H H', (cells, rank), from rows over cells or one of each class of `alike` ones."""
+        start = self._starts.get(name)
+        if alike is None:
+            found = solver(rows, start, gap)
+            self._starts[name], half = found.weights, found.half
+        else:
+            found = solver(rows, None if start is None else alike.gathered(start), gap)
+            self._starts[name], half = alike.spread(found.weights), alike.spread(found.half)
         self.work += found.work
-        return found.root, found.half
+        return found.root, half
 
 
 class _Point:
@@ -295,7 +307,8 @@ class _Point:
                 if not len(stack):
                     continue
                 gap = _gap(stack, self.fill)
-                value, half = self.whole.solve((pattern.key, same[0]), stack, gap, self.solver)
+                name = (pattern.key, same[0])
+                value, half = self.whole.solve(name, stack, gap, self.solver, pattern.alike)
                 by_share = self._spread(inner, shares, uses, half, whole * times)
             total += whole * times * value
             for piece, (root, slope) in zip(common, shared, strict=True):
