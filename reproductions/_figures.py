@@ -12,7 +12,9 @@ from _comparison import Comparison
 from threadpoolctl import threadpool_limits
 
 import residua as rs
+from residua.methods.effort import Account
 from residua.methods.registry import methods_for
+from residua.methods.smasher import smasher
 
 GAP = 1e-4
 
@@ -45,10 +47,13 @@ class Printed:
     qs: str | None
 
 
-def ideal(work: rs.Workload, method: str) -> Ideal:
+def ideal(work: rs.Workload, method: str, effort: str = "normal") -> Ideal:
     """The figures of one method before rounding to integers, on one BLAS thread."""
     with threadpool_limits(limits=1, user_api="blas"):
-        draft = methods_for("gaussian")[method](work, GAP, None)
+        if method == "smasher":  # the one whose search an account ends
+            draft = smasher(work, GAP, None, Account.of(effort))
+        else:
+            draft = methods_for("gaussian")[method](work, GAP, None)
     if draft.value is None:
         raise ValueError(f"method {method!r} does not state its total variance")
     gap = draft.value / draft.lower_bound - 1 if draft.lower_bound > 0 else math.inf
