@@ -56,12 +56,12 @@ def test_scaled_columns_come_nearer_to_the_optimum() -> None:
 def test_columns_are_scaled_within_the_row_space(rank: int) -> None:
     root = np.random.default_rng(rank).standard_normal((rank, 40))
     seen = bracket(root, np.full(40, 1 / 40))
-    found = _levelled(root, np.linalg.qr(root.T)[0], seen)
-    assert np.max(np.sum(found.rows**2, axis=0)) == pytest.approx(1, abs=1e-14)
-    inverse = np.linalg.pinv(found.rows)
-    np.testing.assert_allclose(root @ inverse @ found.rows, root, atol=1e-9)
-    assert float(np.sum((root @ inverse) ** 2)) == pytest.approx(found.upper, rel=1e-9)
-    assert seen.lower <= found.upper <= seen.upper
+    rows, upper = _levelled(root, np.linalg.qr(root.T)[0], seen)
+    assert np.max(np.sum(rows**2, axis=0)) == pytest.approx(1, abs=1e-14)
+    inverse = np.linalg.pinv(rows)
+    np.testing.assert_allclose(root @ inverse @ rows, root, atol=1e-9)
+    assert float(np.sum((root @ inverse) ** 2)) == pytest.approx(upper, rel=1e-9)
+    assert seen.lower <= upper <= seen.upper
 
 
 @pytest.mark.parametrize("precise", [False, True])
