@@ -141,9 +141,8 @@ def decomposed(rows: Array) -> tuple[Array, Array, Array]:
 class Listed:
     """A pair with any rows. `right` is V with the pair's own coordinates as two axes, (a, b, rank).
 
-    `squares` are those of l, `shared` is `U' S` and `rest` the gram of what U leaves of S; `left` is what the
-    pair leaves of shared coordinates, `slopes` has the slopes at several nodes added up, for the first and
-    the second attribute.
+    `squares` are those of l, `shared` is `U' S` and `rest` the gram of what U leaves of S; `slopes` has the
+    slopes at several nodes added up, for the first and the second attribute.
     """
 
     squares: Array
@@ -163,11 +162,6 @@ class Listed:
         rest = shared - left @ turned  # of rows that have no part of their own
         wide = right.T.reshape(one.width, two.width, len(values))
         return cls(values**2, turned, wide, rest.T @ rest)
-
-    def left(self, point: float) -> tuple[Array, Array]:
-        """`S' D S` and `S' D^2 S` with `D = s / (l^2 + s)`."""
-        damped = (point / (self.squares + point))[:, None] * self.shared
-        return self.shared.T @ damped + self.rest, damped.T @ damped + self.rest
 
     def slopes(self, nodes: Sequence[Node]) -> tuple[Slopes, Slopes]:
         """The root among own coordinates is `V inner V'`, between those and shared ones `V mixed`."""
@@ -264,6 +258,46 @@ class Product:
 
 Leaf = Listed | Product
 """A pair of attributes."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Stack:
+    """Listed pairs of one shape: the arrays of all, with one more axis in front."""
+
+    squares: Array
+    shared: Array
+    rest: Array
+
+    @classmethod
+    def of(cls, leaves: Sequence[Listed]) -> "Stack":
+        """These pairs in their order."""
+        names = ("squares", "shared", "rest")
+        return cls(*(np.stack([getattr(leaf, name) for leaf in leaves]) for name in names))
+
+    def left(self, point: float) -> tuple[Array, Array]:
+        """`S' D S` and `S' D^2 S` of each with `D = s / (l^2 + s)`."""
+        damped = (point / (self.squares + point))[..., None] * self.shared
+        return self.shared.mT @ damped + self.rest, damped.mT @ damped + self.rest
+
+
+class Leaves:
+    """What all pairs leave of shared coordinates; small matrices of one shape are multiplied at once."""
+
+    def __init__(self, leaves: Sequence[Leaf]) -> None:
+        self._products = [(at, leaf) for at, leaf in enumerate(leaves) if isinstance(leaf, Product)]
+        by_shape: dict[tuple[int, ...], dict[int, Listed]] = {}
+        for at, leaf in enumerate(leaves):
+            if isinstance(leaf, Listed):
+                by_shape.setdefault(leaf.shared.shape, {})[at] = leaf
+        self._stacks = [(tuple(own), Stack.of(list(own.values()))) for own in by_shape.values()]
+
+    def left(self, point: float) -> tuple[list[Array], list[Array]]:
+        """`S' D S` and `S' D^2 S` of every pair, in their order, with `D = s / (l^2 + s)`."""
+        found = {at: leaf.left(point) for at, leaf in self._products}
+        for numbers, stack in self._stacks:
+            found |= zip(numbers, zip(*stack.left(point), strict=True), strict=True)
+        once, twice = zip(*(found[at] for at in sorted(found)), strict=True) if found else ((), ())
+        return list(once), list(twice)
 
 
 def _partial(

@@ -15,6 +15,7 @@ from residua.bounds.leaves import (
     EXCESS,
     Axis,
     Leaf,
+    Leaves,
     Listed,
     Node,
     Nodes,
@@ -82,6 +83,7 @@ class Evaluation:
         structure = problem.structure
         self.axes, self.layout = axes, problem.layout
         self._leaves = [problem.leaf(number, axes) for number in range(len(problem.pairs))]
+        self._left = Leaves(self._leaves).left
         self._uses = structure.uses()
         own = [leaf.squares for leaf in self._leaves]
         self._squares = np.concatenate([np.zeros(0), *own])  # of all pairs, and how often each occurs
@@ -98,9 +100,7 @@ class Evaluation:
 
     def _at(self, point: float) -> float:
         """The trace of `A (A + s)^-1`, never more than it is (claim B-007); remembers the inverse."""
-        left = [leaf.left(point) for leaf in self._leaves]
-        once = self._singles.plus(self.layout.of_pairs([each[0] for each in left]))
-        twice = self._singles.plus(self.layout.of_pairs([each[1] for each in left]))
+        once, twice = (self._singles.plus(self.layout.of_pairs(each)) for each in self._left(point))
         total = float(self._counts @ (self._squares / (self._squares + point)))
         inverses = []
         for count, one, two in zip(self.layout.multiplicities, once.parts, twice.parts, strict=True):
@@ -115,7 +115,7 @@ class Evaluation:
 
     def _chosen_nodes(self) -> Nodes:
         """Points from below all roots that matter to above all roots."""
-        pairs = self.layout.of_pairs([leaf.left(HUGE)[0] for leaf in self._leaves])
+        pairs = self.layout.of_pairs(self._left(HUGE)[0])
         whole = self._singles.plus(pairs)
         found = [
             (count, np.maximum(np.linalg.eigvalsh(part), 0.0))

@@ -231,7 +231,7 @@ def weighted_roles(total: BlockSum) -> list[int]:
 LAST_FILL = 3e-5  # of the plan itself: what keeps every direction measurable
 SMALL_BLOCK = 20_000  # entries of the rows of a block that is solved in milliseconds
 LARGE_GAP = 1e-4  # to which others are
-FIRST_GAP = 1e-3  # the same of a first plan, which may be good enough
+FIRST_GAP = 3e-3  # the same of a first plan, which may be good enough; one look at a block reaches it
 LEAST_BOUND, GAP_SHARE = 1e-6, 1e-3  # gains of the last step to a bound: relative, and of the gap
 HOPEFUL = 0.15  # the same for a sum with much filling, of which less may be as close as that
 

@@ -53,9 +53,8 @@ NEGLIGIBLE = Fraction(1, 2**32)  # of a budget: noise that is wider by so little
 EVEN_BITS = 10
 LEAST_VARIANCE = 1.0
 WIDEST_NOISE = 2.0**56  # standard deviation that 64 bits hold with room for the counts
-UNNOTICED = 1e-9  # relative difference of costs that is not looked for
 ROUNDING = 1e-3  # relative difference of costs that rounding to integers may make
-FEW_BLOCKS = 64  # of which less than that is looked for
+SOUGHT = {16: 1e-9, 64: 2e-4}  # by numbers of blocks: part of the costs that is worth a longer proof
 
 
 def integer_strategy(ideal: Strategy, spans: Spans, allowed: Fraction, units: Sequence[int] = ()) -> Strategy:
@@ -369,7 +368,8 @@ def _may_save(strategy: Strategy) -> bool:
     costs = [column_costs(strategy.law, shape.matrix) for shape in strategy.shapes]
     level = np.array([float(own.min() / own.max()) for own in costs])
     least = sum(float(np.sum(layer.costs * level[layer.shapes].prod(axis=1))) for layer in strategy.layers)
-    return least < (1 - (UNNOTICED if blocks <= FEW_BLOCKS else ROUNDING)) * strategy.cost()
+    sought = next((part for few, part in SOUGHT.items() if blocks <= few), ROUNDING)
+    return least < (1 - sought) * strategy.cost()
 
 
 def record_cost(strategy: Strategy, person: Person) -> float:

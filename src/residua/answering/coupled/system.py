@@ -134,6 +134,9 @@ class Component:
     @cached_property
     def unseen(self) -> Array | None:
         """Orthonormal basis of the shared directions that nobody measures, (dimension, k); None if none."""
+        whole = [each for each in self.blocks if all(shape.whole_rank for shape in each.block_class.shapes)]
+        if {residual for block in whole for residual in block.shared} == self.places.keys():
+            return None
         with threads_for(self.dimension):
             known = self._sum(lambda each: _gram(each.known), [1.0] * len(self.blocks))
             if _surely_regular(known):
