@@ -1,12 +1,17 @@
 """Independent rows with a given gram, and pseudo-inverses, against exact and dense twins."""
 
+import ast
+import os
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 from flint import acb_mat, arb_mat, ctx, fmpq, fmpq_mat
 from numpy.typing import NDArray
 
 from residua.linalg.grams import inverse_gram
-from residua.linalg.matrices import _pivoted_row_space, _plain_row_space, independent_rows, pseudo_inverse
+from residua.linalg.matrices import _plain_row_space, independent_rows, pivoted_qr, pseudo_inverse
 from residua.linalg.spans import apart
 
 Array = NDArray[np.float64]
@@ -146,7 +151,9 @@ def test_the_space_of_rows_without_pivoting_is_that_of_pivoting(seed: int) -> No
     rows = rng.integers(0, 2, (columns + 5, rank)) @ rng.integers(-1, 2, (rank, columns)).astype(float)
     rows = rows[np.linalg.norm(rows, axis=1) > 0]
     unit = rows / np.linalg.norm(rows, axis=1, keepdims=True)
-    plain, pivoted = _plain_row_space(unit), _pivoted_row_space(unit)
+    basis, triangle, _ = pivoted_qr(unit.T)
+    pivoted = basis[:, np.abs(np.diagonal(triangle)) > 1e-11 * abs(triangle[0, 0])]
+    plain = _plain_row_space(unit)
     assert plain is not None
     assert plain.shape == pivoted.shape
     np.testing.assert_allclose(plain @ plain.T, pivoted @ pivoted.T, atol=1e-10)
@@ -159,3 +166,35 @@ def test_rows_that_are_almost_dependent_are_left_to_pivoting() -> None:
     unit = near / np.linalg.norm(near, axis=1, keepdims=True)
     assert _plain_row_space(unit) is None
     assert _plain_row_space(unit[:5]).shape == (8, 5)
+
+
+LOADED_WITHIN = """
+import numpy
+from threadpoolctl import ThreadpoolController
+from residua.linalg import matrices
+
+def threads():
+    return sorted(each["num_threads"] for each in ThreadpoolController().info())
+
+matrices.processors = lambda: 3
+found = [threads()]
+with matrices.threads_for(0):
+    import scipy.linalg
+    for rows in (5, 5_000):
+        with matrices.threads_for(rows):
+            found.append(threads())
+        found.append(threads())
+found.append(threads())
+print(found)
+"""
+
+
+def test_a_blas_that_is_loaded_within_an_outer_limit_keeps_to_it_and_is_given_back() -> None:
+    command = [sys.executable, "-c", LOADED_WITHIN]
+    environment = {**os.environ, "OPENBLAS_NUM_THREADS": "2"}  # what SciPy's begins with
+    told = subprocess.run(command, env=environment, check=True, capture_output=True, text=True).stdout
+    before, inner, between, large, after, ended = ast.literal_eval(told)
+    assert set(before) == {2}
+    assert set(inner) == set(between) == set(after) == {1}
+    assert set(large) == {3}
+    assert set(ended) == {2}

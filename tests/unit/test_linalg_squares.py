@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from residua.linalg.matrices import join, spread, sum_out
+from residua.linalg.grams import sum_out
+from residua.linalg.matrices import join, spread
 
 Array = NDArray[np.float64]
 

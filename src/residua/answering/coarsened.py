@@ -30,7 +30,8 @@ from residua.answering.protocol import (
 )
 from residua.errors import Infeasible
 from residua.linalg.classes import Classes
-from residua.linalg.matrices import mean_first, pivoted_qr
+from residua.linalg.matrices import pivoted_qr
+from residua.linalg.spans import mean_first
 from residua.workload import Combined, Explicit, Factor, Queries, Table, TableRun
 from residua.workload.tables import without_totals
 from residua.workload.views import Merged, Order, View, cells_of_classes, coarse_table

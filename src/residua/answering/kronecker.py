@@ -27,7 +27,8 @@ from residua.answering.blocks import (
 from residua.answering.independent.parts import tied
 from residua.answering.protocol import Answerer, Estimates, not_in_span
 from residua.errors import WorkloadError
-from residua.linalg.matrices import along_axes, join, sum_out
+from residua.linalg.grams import sum_out
+from residua.linalg.matrices import along_axes, join
 from residua.workload import Factor, Table, Total
 from residua.workload.tables import TIMES
 

@@ -1,6 +1,7 @@
-"""Gram matrices: roots of those that are surely of full rank, inverses, whether two are the same."""
+"""Gram matrices: roots where the rank is surely full, inverses, sums over axes, which are the same."""
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -80,3 +81,21 @@ def jacobi_svd(matrix: Array) -> tuple[Array, Array, Array]:
     if failed:
         raise np.linalg.LinAlgError("the Jacobi rotations of a singular value decomposition did not end")
     return np.asarray(left), np.asarray(scales * (stretch[0] / stretch[1])), np.asarray(right.T)
+
+
+def sum_out(square: Array, sizes: Sequence[int], keep: Sequence[int]) -> Array:
+    """`E square E'`, where E sums out the axes of `sizes` not in `keep` and puts the others in that order."""
+    width = len(sizes)
+    gone = [axis for axis in range(width) if axis not in keep]
+    tensor = square.reshape((*sizes, *sizes)).sum(axis=(*gone, *(width + axis for axis in gone)))
+    left = [axis for axis in range(width) if axis in keep]
+    order = [left.index(axis) for axis in keep]
+    tensor = tensor.transpose((*order, *(len(order) + axis for axis in order)))
+    cells = int(np.prod([sizes[axis] for axis in keep], dtype=np.int64))
+    return np.asarray(tensor.reshape(cells, cells))
+
+
+def unchanged_by_swap(rows: Array, size: int) -> bool:
+    """Whether every row over the cells of two attributes of one size stays as it is when they are swapped."""
+    swapped = rows.reshape(-1, size, size).transpose(0, 2, 1).reshape(rows.shape)
+    return bool(np.abs(swapped - rows).max(initial=0.0) <= SAME * np.abs(rows).max(initial=0.0))

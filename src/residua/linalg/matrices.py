@@ -4,9 +4,10 @@ import math
 import os
 import sys
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
+from contextvars import ContextVar
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from itertools import combinations
 from typing import Any
 
@@ -20,11 +21,34 @@ SMALL_TRIANGLE = 64  # rows up to which halving a triangle gains nothing
 SAME = 1e-9  # relative difference of entries, or of grams, that is rounding
 
 
+@dataclass(slots=True)
+class _Outermost:
+    """What ends with the outermost `threads_for` that is open, and whether it knows of SciPy."""
+
+    ending: ExitStack
+    scipy: bool
+
+
+_OUTERMOST: ContextVar[_Outermost | None] = ContextVar("_OUTERMOST", default=None)
+
+
 @contextmanager
 def threads_for(rows: int) -> Iterator[None]:
-    """Within it, BLAS uses one thread for matrices of up to 2,000 rows, otherwise every processor."""
-    controller = _controller("scipy.linalg" in sys.modules)  # which brings a BLAS of its own
-    with controller.limit(limits=1 if rows <= LARGE else processors(), user_api="blas"):
+    """Within it, BLAS uses one thread for matrices of up to 2,000 rows, otherwise every processor.
+
+    SciPy brings a BLAS of its own. Where it is loaded within an outer one, it keeps to one thread to the end
+    of that: a BLAS that is given its threads back has them wait busily for a while, each time.
+    """
+    scipy = "scipy.linalg" in sys.modules
+    limit = partial(_controller(scipy).limit, user_api="blas")
+    with ExitStack() as own:
+        if (outer := _OUTERMOST.get()) is None:
+            outer = _Outermost(own, scipy)
+            own.callback(_OUTERMOST.reset, _OUTERMOST.set(outer))
+        elif scipy and not outer.scipy:
+            outer.scipy = True
+            outer.ending.enter_context(limit(limits=1))
+        own.enter_context(limit(limits=1 if rows <= LARGE else processors()))
         yield
 
 
@@ -111,11 +135,8 @@ def pivoted_qr(matrix: Array, mode: str = "economic") -> tuple[Any, ...]:
 
 
 def _row_space(rows: Array) -> Array:
-    quick = _plain_row_space(rows)
-    return _pivoted_row_space(rows) if quick is None else quick
-
-
-def _pivoted_row_space(rows: Array) -> Array:
+    if (quick := _plain_row_space(rows)) is not None:
+        return quick
     basis, triangle, _ = pivoted_qr(rows.T)
     pivots = np.abs(np.diagonal(triangle))
     return np.asarray(basis[:, pivots > RANK_RATIO * pivots[0]])
@@ -249,18 +270,6 @@ def subsets_of(items: Sequence[int], least: int = 0) -> Iterator[tuple[int, ...]
         yield from combinations(items, size)
 
 
-def sum_out(square: Array, sizes: Sequence[int], keep: Sequence[int]) -> Array:
-    """`E square E'`, where E sums out the axes of `sizes` not in `keep` and puts the others in that order."""
-    width = len(sizes)
-    gone = [axis for axis in range(width) if axis not in keep]
-    tensor = square.reshape((*sizes, *sizes)).sum(axis=(*gone, *(width + axis for axis in gone)))
-    left = [axis for axis in range(width) if axis in keep]
-    order = [left.index(axis) for axis in keep]
-    tensor = tensor.transpose((*order, *(len(order) + axis for axis in order)))
-    cells = int(np.prod([sizes[axis] for axis in keep], dtype=np.int64))
-    return np.asarray(tensor.reshape(cells, cells))
-
-
 def spread(rows: Array, sizes: Sequence[int], places: Sequence[int], width: Sequence[int]) -> Array:
     """Rows over attributes of `sizes` as rows over more: `rows E`, with E summing out the others.
 
@@ -272,17 +281,6 @@ def spread(rows: Array, sizes: Sequence[int], places: Sequence[int], width: Sequ
     shape = [width[axis] if axis in places else 1 for axis in range(len(width))]
     tensor = np.broadcast_to(tensor.reshape(len(rows), *shape), (len(rows), *width))
     return np.ascontiguousarray(tensor).reshape(len(rows), math.prod(width))
-
-
-def unchanged_by_swap(rows: Array, size: int) -> bool:
-    """Whether every row over the cells of two attributes of one size stays as it is when they are swapped."""
-    swapped = rows.reshape(-1, size, size).transpose(0, 2, 1).reshape(rows.shape)
-    return bool(np.abs(swapped - rows).max(initial=0.0) <= SAME * np.abs(rows).max(initial=0.0))
-
-
-def mean_first(size: int) -> Array:
-    """An orthonormal basis of the functions of so many cells as columns, the constant one first."""
-    return np.asarray(np.linalg.qr(np.column_stack([np.ones(size), np.eye(size)[:, 1:]]))[0])
 
 
 def join(matrices: Iterable[Array]) -> Array:

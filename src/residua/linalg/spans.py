@@ -1,4 +1,4 @@
-"""Which rows span what all of them do."""
+"""Which rows span what all of them do, and a basis of all functions of cells."""
 
 import numpy as np
 
@@ -28,3 +28,8 @@ def apart(rows: Array, most: int) -> Indices:
         basis = np.concatenate([basis, more[:, far]], axis=1)
         found.append(start + np.sort(order[far]))
     return np.concatenate([*found, np.zeros(0, dtype=np.intp)])
+
+
+def mean_first(size: int) -> Array:
+    """An orthonormal basis of the functions of so many cells as columns, the constant one first."""
+    return np.asarray(np.linalg.qr(np.column_stack([np.ones(size), np.eye(size)[:, 1:]]))[0])

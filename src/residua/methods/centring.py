@@ -5,7 +5,8 @@ from collections.abc import Container, Mapping, Sequence
 import numpy as np
 
 from residua._arrays import Array
-from residua.linalg.matrices import Measure, mean_first
+from residua.linalg.matrices import Measure
+from residua.linalg.spans import mean_first
 
 LARGEST_WEIGHT = 64  # of the whole numbers that weights are rounded to
 LARGEST_FINE = 4_096  # the same where all cells are measured

@@ -18,7 +18,7 @@ from residua._arrays import Array
 from residua._limits import DENSE_CELLS, PLAIN_BLOCKS, PLAIN_CELLS, PLAIN_WAYS, SAME_TABLES
 from residua.answering.blocks import Placed, Shape
 from residua.kernel.cost import OWN
-from residua.linalg.matrices import mean_first
+from residua.linalg.spans import mean_first
 from residua.strategy.build import of_blocks
 from residua.strategy.strategy import Strategy
 from residua.workload import Identity, Queries, Table, Total, Workload

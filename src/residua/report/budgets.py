@@ -14,7 +14,8 @@ import numpy as np
 from residua._arrays import Array, Subsets
 from residua.accuracy.summaries import together
 from residua.answering.blocks import Shape, block_classes
-from residua.linalg.matrices import distinct_rows, mean_first
+from residua.linalg.matrices import distinct_rows
+from residua.linalg.spans import mean_first
 from residua.privacy import Budget, budget_from_manifest
 from residua.privacy.conversions import exact_text
 from residua.report.contents import BudgetPoint, Share, SourcePlan

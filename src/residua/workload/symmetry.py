@@ -19,7 +19,8 @@ import numpy as np
 
 from residua._arrays import Integers, Subsets
 from residua._limits import EXCHANGED_SUBSETS, SYMMETRY_ENTRIES
-from residua.linalg.matrices import distinct_rows, unchanged_by_swap
+from residua.linalg.grams import unchanged_by_swap
+from residua.linalg.matrices import distinct_rows
 from residua.schema import Schema
 from residua.workload.queries import Queries
 from residua.workload.tables import Table, TableRun

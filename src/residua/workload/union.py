@@ -15,8 +15,8 @@ from residua._manifests import stash
 from residua._notebook import MOST, shown
 from residua._text import hint, visible
 from residua.errors import Infeasible, SchemaError, WorkloadError
-from residua.linalg.grams import sure_root
-from residua.linalg.matrices import independent_rows, join, spread, sum_out
+from residua.linalg.grams import sum_out, sure_root
+from residua.linalg.matrices import independent_rows, join, spread
 from residua.schema import Number, Schema
 from residua.workload.manifests import parts_from_manifest
 from residua.workload.queries import Queries, identity, spelled

@@ -13,7 +13,8 @@ import numpy as np
 
 from residua._arrays import Array
 from residua.decompose import Attributes, Source
-from residua.linalg.matrices import Measure, project, unchanged_by_swap
+from residua.linalg.grams import unchanged_by_swap
+from residua.linalg.matrices import Measure, project
 from residua.workload import Table
 from residua.workload.tables import choices
 
