@@ -16,7 +16,7 @@ from residua.solve.active import FAINT, nearest
 from residua.solve.cells import solve_cells
 
 STEPS = 50  # at most; short of them the bound is far below the optimum after a long step, and misleads
-SMALL = 2e6  # rank^2 * cells up to which the optimum itself takes milliseconds
+SMALL, SMALLEST = 2e6, 1e5  # rank^2 * cells up to which the optimum is found itself, of few queries or many
 FLOPS = 12.0  # of one step, in units of the size cubed: a product, and a decomposition
 
 
@@ -36,7 +36,8 @@ def slopes_of(rows: Array, start: Array | None, gap: float, most: int | None = N
     With `most`, after at most so many steps, however far that is from it.
     """
     count, cells = rows.shape
-    if most is None and float(min(count, cells)) ** 2 * cells <= SMALL:
+    few = 4 * count < 3 * cells  # queries: they leave many weights zero, which such steps take long to find
+    if most is None and float(min(count, cells)) ** 2 * cells <= (SMALL if few else SMALLEST):
         return _optimal(rows, start, gap)
     used = np.einsum("ki,ki->i", rows, rows) > 0
     weights = used / used.sum() if start is None else np.where(used, np.maximum(start, 1e-9 / cells), 0.0)
