@@ -36,7 +36,7 @@ def slopes_of(rows: Array, start: Array | None, gap: float, most: int | None = N
     With `most`, after at most so many steps, however far that is from it.
     """
     count, cells = rows.shape
-    few = 4 * count < 3 * cells  # queries: they leave many weights zero, which such steps take long to find
+    few = 10 * count < 9 * cells  # queries: they leave many weights zero, which such steps take long to find
     if most is None and float(min(count, cells)) ** 2 * cells <= (SMALL if few else SMALLEST):
         return _optimal(rows, start, gap)
     used = np.einsum("ki,ki->i", rows, rows) > 0
