@@ -28,16 +28,11 @@ def columns(
     """Aligned lines, `head` first; columns in `left` start at the left, the others end at the right."""
     lines = [[visible(cell) for cell in line] for line in (head, *rows)]
     widths = [max(len(line[at]) for line in lines) for at in range(len(head))]
-    return [
-        (
-            indent
-            + gap.join(
-                cell.ljust(width) if at in left else cell.rjust(width)
-                for at, (cell, width) in enumerate(zip(line, widths, strict=True))
-            )
-        ).rstrip()
-        for line in lines
-    ]
+    sides = [str.ljust if at in left else str.rjust for at in range(len(head))]
+    padded = (
+        [pad(cell, width) for pad, cell, width in zip(sides, row, widths, strict=True)] for row in lines
+    )
+    return [(indent + gap.join(cells)).rstrip() for cells in padded]
 
 
 def runs(labels: Iterable[Label]) -> list[tuple[Label, int]]:

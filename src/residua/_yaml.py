@@ -36,13 +36,9 @@ def parse(text: str) -> tuple[Any, Any]:
     kind = _loader()
     try:
         _refuse_large(kind, text)
-        loader = kind(text)
-        try:
-            root = loader.get_single_node()
-            _refuse_keys(root)
-            return None if root is None else loader.construct_document(root), root
-        finally:
-            loader.dispose()
+        root = yaml.compose(text, Loader=kind)
+        _refuse_keys(root)
+        return None if root is None else kind("").construct_document(root), root
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None) or getattr(error, "context_mark", None)
         line = None if mark is None else mark.line + 1
@@ -111,33 +107,26 @@ def _refuse_large(kind: Any, text: str) -> None:
     known: dict[str | None, int] = {}  # parts of each anchor
     opened: list[tuple[str | None, int, int]] = []  # anchor, line, and parts before it
     parts = 0
-    loader = kind(text)
-    try:
-        while loader.check_event():
-            event = loader.get_event()
-            line = event.start_mark.line + 1
-            if isinstance(event, yaml.AliasEvent):
-                for anchor, its_line, _ in opened:
-                    if anchor == event.anchor:
-                        raise Unreadable("an alias that contains itself", its_line)
-                parts += known.get(event.anchor, 0)  # what is not known is refused by the parser
-            elif isinstance(event, yaml.ScalarEvent):
-                parts += 1
-                if event.anchor is not None:
-                    known[event.anchor] = 1
-            elif isinstance(event, yaml.CollectionStartEvent):
-                opened.append((event.anchor, line, parts))
-                parts += 1
-            elif isinstance(event, yaml.CollectionEndEvent):
-                anchor, _, before = opened.pop()
-                if anchor is not None:
-                    known[anchor] = parts - before
-            if len(opened) > MOST_NESTED:
-                raise Unreadable(f"lists and mappings are nested more than {MOST_NESTED} deep", line)
-            if parts > most:
-                raise Unreadable(f"its aliases stand for more than {most:,} parts; use fewer of them", line)
-    finally:
-        loader.dispose()
+    for event in yaml.parse(text, Loader=kind):
+        line = event.start_mark.line + 1
+        if isinstance(event, yaml.AliasEvent):
+            for anchor, its_line, _ in opened:
+                if anchor == event.anchor:
+                    raise Unreadable("an alias that contains itself", its_line)
+            parts += known.get(event.anchor, 0)  # what is not known is refused by the parser
+        elif isinstance(event, yaml.ScalarEvent):
+            parts += 1
+            known[event.anchor] = 1
+        elif isinstance(event, yaml.CollectionStartEvent):
+            opened.append((event.anchor, line, parts))
+            parts += 1
+        elif isinstance(event, yaml.CollectionEndEvent):
+            anchor, _, before = opened.pop()
+            known[anchor] = parts - before
+        if len(opened) > MOST_NESTED:
+            raise Unreadable(f"lists and mappings are nested more than {MOST_NESTED} deep", line)
+        if parts > most:
+            raise Unreadable(f"its aliases stand for more than {most:,} parts; use fewer of them", line)
 
 
 def _refuse_keys(node: Any) -> None:

@@ -67,10 +67,9 @@ def save_attributes(path: str | os.PathLike[str], attributes: Mapping[str, Attri
     """Write the attributes to a YAML file, whole or not at all."""
     import yaml
 
-    dumper = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
     style: dict[str, Any] = {"sort_keys": False, "allow_unicode": True, "default_flow_style": None}
-    text = yaml.dump(fields_from_attributes(attributes), Dumper=dumper, width=100, **style)
-    write_text(path, text)
+    style["Dumper"] = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
+    write_text(path, yaml.dump(fields_from_attributes(attributes), width=100, **style))
 
 
 def fields_from_attributes(attributes: Mapping[str, Attribute]) -> dict[str, Any]:
@@ -208,15 +207,10 @@ def _read_number(kind: str, constraints: Mapping[str, Any], additions: Mapping[s
     low, high = _range(constraints, "a quantity with a step")
     bins = additions.get("bins")
     _require(bins is None or isinstance(bins, list), f"residua.bins should be a list, not {short(bins)}")
-    return Number(
-        _number(low),
-        _number(high),
-        step=_number(additions["step"]),
-        bins=None if bins is None else [_number(edge) for edge in bins],
-        missing=additions.get("missing", False) is True,
-        degree=additions.get("degree", 1),
-        outside=additions.get("outside", "clip"),
-    )
+    own = {key: additions[key] for key in ("degree", "outside") if key in additions}
+    edges = None if bins is None else [_number(edge) for edge in bins]
+    missing, step = additions.get("missing") is True, _number(additions["step"])
+    return Number(_number(low), _number(high), step=step, bins=edges, missing=missing, **own)
 
 
 def _range(constraints: Mapping[str, Any], what: str) -> tuple[Any, Any]:

@@ -300,15 +300,9 @@ def attribute_from_manifest(manifest: Mapping[str, Any], arrays: Arrays | None =
             return Date(text(manifest, "low"), text(manifest, "high"), by=by, outside=outside)
         case "number":
             edges = [Decimal(edge) for edge in texts(manifest, "edges")]
-            bins = edges[1:-1] or None
-            parts: dict[str, Any] = {"bins": bins, "missing": flag(manifest, "missing"), "outside": outside}
-            return Number(
-                edges[0],
-                edges[-1],
-                step=Decimal(text(manifest, "step")),
-                degree=whole(manifest, "degree"),
-                **parts,
-            )
+            own: dict[str, Any] = {"missing": flag(manifest, "missing"), "outside": outside}
+            own |= {"step": Decimal(text(manifest, "step")), "degree": whole(manifest, "degree")}
+            return Number(edges[0], edges[-1], bins=edges[1:-1] or None, **own)
         case "hierarchy" if "nodes" in manifest:
             return Hierarchy.from_arrays(manifest, arrays or {})
         case "hierarchy":

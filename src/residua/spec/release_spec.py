@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from residua.spec.models import TableEntry
 
 AS_NEEDED = 1e-3  # a plan without a budget of its own meets its targets by no more than this
+AS_WRITTEN = ("targets", "relax", "method", "objective", "effort", "over", "renew")  # to `plan` as they are
 
 TO_CONFIRM = "CONFIRM"
 """What a drafted spec has in place of facts that a person must supply."""
@@ -81,22 +82,9 @@ class Spec:
 
     def plan(self, progress: Progress | None = None, interrupt: str = "stop") -> Plan:
         """The plan for these tables at this privacy; Ctrl-C stops it, or ends it with the best so far."""
+        own: dict[str, Any] = {name: getattr(self, name) for name in ("guess", "unit", *AS_WRITTEN)}
         try:
-            return plan(
-                self.workload,
-                self.budget,
-                targets=self.targets,
-                guess=self.guess,
-                relax=self.relax,
-                unit=self.unit,
-                method=self.method,
-                objective=self.objective,
-                effort=self.effort,
-                over=self.over,
-                renew=self.renew,
-                progress=progress,
-                interrupt=interrupt,
-            )
+            return plan(self.workload, self.budget, progress=progress, interrupt=interrupt, **own)
         except (BudgetError, SchemaError, WorkloadError, Infeasible) as error:
             place, words = self._place_of(error), str(error)
             if place == ("targets",):
@@ -143,12 +131,8 @@ def load_spec(path: str | os.PathLike[str]) -> Spec:
         schema=schema,
         workload=_workload(document, written.tables, schema),
         budget=written.privacy.budget(),
-        targets=written.targets,
         guess=guess_of(written.guess, folder),
-        relax=written.relax,
         unit=written.privacy.unit.unit(),
-        method=written.method,
-        objective=written.objective,
         answers_file=folder / (written.output.answers or f"{stem}-answers.csv"),
         release_file=folder / (written.output.release or f"{stem}.release"),
         plan_file=None if written.output.plan is None else folder / written.output.plan,
@@ -156,10 +140,8 @@ def load_spec(path: str | os.PathLike[str]) -> Spec:
         ledger=None if written.ledger is None else _place(folder, written.ledger),
         data=None if written.data is None else folder / written.data,
         reading=written.reading.model_dump(),
-        effort=written.effort,
-        over=written.over,
-        renew=written.renew,
         stream_file=folder / (written.output.stream or f"{stem}.stream"),
+        **{name: getattr(written, name) for name in AS_WRITTEN},
     )
 
 
@@ -168,20 +150,13 @@ def _place(folder: Path, ledger: str) -> str:
     return ledger if "://" in ledger else str(folder / ledger)
 
 
-def unconfirmed(value: object) -> Iterator[Place]:
+def unconfirmed(value: object, place: Place = ()) -> Iterator[Place]:
     """The places of a drafted spec, or of a part of one, that still lack a fact."""
-    return (place for place, each in _scalars(value, ()) if each == TO_CONFIRM)
-
-
-def _scalars(value: object, place: Place) -> Iterator[tuple[Place, object]]:
-    if isinstance(value, dict):
-        for key, inner in value.items():
-            yield from _scalars(inner, (*place, str(key)))
-    elif isinstance(value, list):
-        for number, inner in enumerate(value):
-            yield from _scalars(inner, (*place, number))
-    else:
-        yield place, value
+    if value == TO_CONFIRM:
+        yield place
+    named = ((str(key), inner) for key, inner in value.items()) if isinstance(value, dict) else ()
+    for step, inner in enumerate(value) if isinstance(value, list) else named:
+        yield from unconfirmed(inner, (*place, step))
 
 
 def _schema(document: Document, written: object) -> Schema:
