@@ -119,10 +119,8 @@ class Explicit(Queries):
     def to_manifest(self, arrays: dict[str, AnyArray]) -> dict[str, Any]:
         weights, matrix = storable(self.weights, arrays), storable(self.values, arrays)
         manifest = {"kind": self.kind, "sizes": list(self.sizes), "matrix": matrix, "weights": weights}
-        if self.family is not None:
-            manifest["family"] = self.family
-        words = {"labels": self.labels, "adds": self.adds}
-        return manifest | {name: list(each) for name, each in words.items() if each is not None}
+        words = {"family": self.family, "labels": self.labels, "adds": self.adds}
+        return manifest | {name: storable(own, arrays) for name, own in words.items() if own is not None}
 
     @classmethod
     def from_manifest(cls, manifest: Manifest, arrays: Arrays) -> "Explicit":

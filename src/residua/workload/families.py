@@ -82,15 +82,11 @@ def buckets(*groups: object) -> Family:
     >>> buckets(18, 65).bind(Integer(0, 99)).count
     3
     """
-    if len(groups) == 1 and isinstance(groups[0], Mapping):
-        named = groups[0]
-        return _grouped(_label_groups(tuple(named.values())), tuple(map(str, named)))
-    if (
-        len(groups) == 1
-        and isinstance(groups[0], list)
-        and (all(map(_is_cut, groups[0])) or all(map(_is_group, groups[0])))
-    ):
-        groups = tuple(groups[0])
+    only = groups[0] if len(groups) == 1 else None
+    if isinstance(only, Mapping):
+        return _grouped(_label_groups(tuple(only.values())), tuple(map(str, only)))
+    if isinstance(only, list) and (all(map(_is_cut, only)) or all(map(_is_group, only))):
+        groups = tuple(only)
     if groups and all(map(_is_cut, groups)):
         return _cut(_cuts(groups))
     return _grouped(_label_groups(groups), None)

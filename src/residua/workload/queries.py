@@ -249,12 +249,9 @@ class Identity(SizedQueries):
 
     __slots__ = ()
     kind = "identity"
-    invariant = circulant = parts = True
+    invariant = circulant = independent = parts = True
 
     def gram(self, *, weighted: bool = True) -> Array:
-        return np.eye(self.size)
-
-    def root(self) -> Array:
         return np.eye(self.size)
 
     def rows_at(self, indices: AnyArray) -> Array:
@@ -278,14 +275,11 @@ class Total(SizedQueries):
 
     __slots__ = ()
     kind = "total"
-    invariant = circulant = True
+    invariant = circulant = independent = True
     count = 1
 
     def gram(self, *, weighted: bool = True) -> Array:
         return np.ones((self.size, self.size))
-
-    def root(self) -> Array:
-        return np.ones((1, self.size))
 
     def rows_at(self, indices: AnyArray) -> Array:
         return np.ones((len(indices), self.size))

@@ -48,6 +48,10 @@ class Factor:
         attributes = [schema.attributes[attribute] for attribute in self.attributes]
         return self.queries.describe(index, names, attributes)
 
+    def descriptions(self, schema: Schema) -> list[str]:
+        """Words for every query in order."""
+        return [self.describe(index, schema) for index in range(self.queries.count)]
+
 
 @dataclass(frozen=True, slots=True)
 class Table:
@@ -133,11 +137,7 @@ class Table:
 
     def descriptions(self, schema: Schema) -> Iterator[str]:
         """Words for every query in order; each factor's are made once, not once per product."""
-        words = [
-            [factor.describe(index, schema) for index in range(factor.queries.count)]
-            for factor in self.factors
-        ]
-        return (_joined(parts) for parts in product(*words))
+        return map(_joined, product(*(factor.descriptions(schema) for factor in self.factors)))
 
 
 def times_words(adds: Iterable[str]) -> str:

@@ -8,7 +8,7 @@ import datetime
 import math
 import operator
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -165,13 +165,13 @@ class _Expression:
         if kind in _NUMBERS:
             return self._each(lambda value: _NUMBERS[kind](self._number(value)), node.this)
         if kind in _PARTS_OF:
-            return self._part(_PARTS_OF[kind], node.this)
+            return self._of_days(PARTS, _PARTS_OF[kind], node.this)
         if isinstance(node, exp.Extract):
-            return self._part(str(node.this.this).lower(), node.expression)
+            return self._of_days(PARTS, str(node.this.this), node.expression)
         if isinstance(node, exp.TimestampTrunc | exp.DateTrunc):
-            return self._start(str(node.args["unit"].this).lower(), node.this)
+            return self._of_days(STARTS, str(node.args["unit"].this).partition("(")[0], node.this)
         if isinstance(node, exp.Anonymous) and str(node.this).lower() in ("date_part", "datepart"):
-            return self._part(str(node.expressions[0].this).lower(), node.expressions[1])
+            return self._of_days(PARTS, str(node.expressions[0].this), node.expressions[1])
         if isinstance(node, exp.Coalesce):
             return self._zip(lambda one, other: other if one is None else one, node.this, *node.expressions)
         if isinstance(node, exp.Cast):
@@ -239,20 +239,12 @@ class _Expression:
             ]
         raise Unfit(f"{quoted(node)}: columns are cast to whole numbers, numbers, text or days")
 
-    def _part(self, part: str, node: exp.Expression) -> Values:
-        if part not in PARTS:
-            raise Unfit(f"there is no part {part!r} of a day; there are {', '.join(PARTS)}")
-        self._refuse_finer(part)
-        return self._each(lambda day: PARTS[part](day), node)
-
-    def _start(self, unit: str, node: exp.Expression) -> Values:
-        unit = unit.partition("(")[0]
-        if unit not in STARTS:
-            raise Unfit(f"days are not cut to {unit!r}; there are {', '.join(STARTS)}")
-        self._refuse_finer(unit)
-        return self._each(lambda day: STARTS[unit](day), node)
-
-    def _refuse_finer(self, unit: str) -> None:
+    def _of_days(self, known: Mapping[str, Callable[..., Any]], named: str, node: exp.Expression) -> Values:
+        """The parts of days, or the days on which their units start, whichever are known."""
+        unit = named.lower()
+        if unit not in known:
+            wrong = "there is no part {!r} of a day" if known is PARTS else "days are not cut to {!r}"
+            raise Unfit(f"{wrong.format(unit)}; there are {', '.join(known)}")
         if not isinstance(self.attribute, Date):
             raise Unfit(
                 f"attribute {self.name!r} holds no dates; declare it as rs.Date to ask for its {unit}"
@@ -262,6 +254,7 @@ class _Expression:
                 f"attribute {self.name!r} has a cell a {self.attribute.by}, which is coarser than a {unit}; "
                 f"ask for {' or '.join(STEPS[: len(self.attribute.levels)])}"
             )
+        return self._each(known[unit], node)
 
 
 def _both(node: exp.Expression) -> tuple[exp.Expression, exp.Expression]:

@@ -246,13 +246,9 @@ def _single(columns: Columns, node: exp.Expression) -> tuple[str, tuple[Flags, F
             return column, missing(column, _counted(columns, column))
         case exp.Column():
             column = columns.named(node, SUPPORTED)
-            attribute = _counted(columns, column)
-            if (
-                isinstance(attribute, Categorical)
-                and attribute.type == "boolean"
-                and True in attribute.values
-            ):
-                return column, among(column, attribute, [True])
+            match _counted(columns, column):
+                case Categorical(type="boolean", values=labels) as own if True in labels:
+                    return column, among(column, own, [True])
             raise Unfit(f"attribute {column!r} is not a condition by itself; compare it with a constant")
     raise Unfit(f"{quoted(node)} is not supported in a condition; {SUPPORTED}")
 

@@ -46,26 +46,20 @@ class Grouper:
     def grouped(self, node: exp.Expression) -> Factor:
         """What an expression of GROUP BY, PARTITION BY or ORDER BY groups by."""
         node = bare(node)
-        if isinstance(node, exp.Column) and not node.table and node.name.casefold() in self.aliases:
-            meant = self.aliases[node.name.casefold()]
-            if self.columns.find(node.name) and shown(meant) != shown(node):
-                raise self.columns.refusal(
-                    node,
-                    f"{short(node.name)} is a column and also the alias of something else; rename the alias",
-                )
-            return self.expression(meant)
-        return self.expression(node)
+        plain = isinstance(node, exp.Column) and not node.table
+        meant = self.aliases.get(node.name.casefold(), node) if plain else node
+        if meant is not node and self.columns.find(node.name) and shown(meant) != shown(node):
+            twice = "is a column and also the alias of something else; rename the alias"
+            raise self.columns.refusal(node, f"{short(node.name)} {twice}")
+        return self.expression(meant)
 
     def expression(self, node: exp.Expression) -> Factor:
         """What a column or a CASE groups by."""
         node = bare(node)
         if isinstance(node, exp.Case | exp.If):
             return _case(self.columns, node)
-        if (
-            not isinstance(node, exp.Column)
-            and node.find(exp.Column)
-            and not node.find(exp.AggFunc, exp.Predicate)
-        ):
+        computed = node.find(exp.Column) and not node.find(exp.AggFunc, exp.Predicate)
+        if computed and not isinstance(node, exp.Column):
             return _computed(self.columns.schema, *cellwise(self.columns, node))
         name, schema = self.columns.named(node, SUPPORTED), self.columns.schema
         with self.columns.source.placing(node, WorkloadError):
@@ -147,10 +141,8 @@ def _computed(schema: Schema, name: str, values: Values) -> Factor:
     texts = ["NULL" if value is None else str(value) for value in values]
     classes = np.array([numbers.setdefault(text, len(numbers)) for text in texts], dtype=np.int64)
     position, level = schema.resolve(name)
-    return Factor(
-        (position,),
-        Partition(classes if level is None else classes[schema.classes(name)], None, tuple(numbers)),
-    )
+    own = classes if level is None else classes[schema.classes(name)]
+    return Factor((position,), Partition(own, None, tuple(numbers)))
 
 
 def _case(columns: Columns, node: exp.Expression) -> Factor:
@@ -260,7 +252,7 @@ def _restricted(schema: Schema, member: Factor, mask: Flags) -> tuple[Queries, I
     rows = queries.matrix() * mask
     kept = np.flatnonzero(rows.any(axis=1))
     within = wording.cells(schema.names[member.attributes[0]], attribute, chosen.tolist())
-    words = _words(schema, member)
+    words = member.descriptions(schema)
     labels = tuple(f"{words[at]} and {within}" for at in kept.tolist())
     weights = None if queries.weights is None else queries.weights[kept]
     adds = None if queries.adds is None else tuple(queries.adds[at] for at in kept.tolist())
@@ -288,11 +280,9 @@ def _narrowed(attribute: Attribute, queries: Partition, mask: Flags) -> Partitio
 
 def _narrowed_label(attribute: Attribute, queries: Partition, mask: Flags, at: int, label: str) -> str:
     left = np.flatnonzero(mask & (queries.classes == at))
-    label = f" ({label})"
-    runs = _run_labels(attribute, left) if left.size else None
-    if runs is not None:
-        return runs[-1] + label
-    return f"{{{', '.join(attribute.label(cell) for cell in left.tolist())}}}{label}"
+    runs = _run_labels(attribute, left)
+    cells = runs[-1] if runs else f"{{{', '.join(attribute.label(cell) for cell in left.tolist())}}}"
+    return f"{cells} ({label})"
 
 
 def _run_labels(attribute: Attribute, chosen: Indices) -> tuple[str, ...] | None:
@@ -325,7 +315,7 @@ def _joint(schema: Schema, selection: Region, members: Sequence[Factor]) -> tupl
     mask = selection.mask.transpose([selection.attributes.index(at) for at in attributes])
     inner = [each.over(finer) for each, finer in zip(own, partitions, strict=True)]
     rows = np.repeat(rows, cells // rows.shape[1], axis=1) * spread_over(mask, inner).reshape(-1)
-    words = product(*(_words(schema, member) for member in members))
+    words = product(*(member.descriptions(schema) for member in members))
     texts = [" and ".join([*each, selection.text]) for each in words]
     kept = np.flatnonzero(rows.any(axis=1))
     labels = tuple(texts[at] for at in kept.tolist())
@@ -340,10 +330,6 @@ def _over(queries: Queries, partitions: Classes) -> Array:
     found = coarsened(queries, [partitions])
     assert found is not None
     return found.matrix()
-
-
-def _words(schema: Schema, member: Factor) -> list[str]:
-    return [member.describe(at, schema) for at in range(member.queries.count)]
 
 
 def _refuse_large(entries: int, what: str) -> None:

@@ -281,25 +281,19 @@ class People(Scope):
 
     def _score(self, members: list[Factor], position: int, rows: Array, power: int) -> None:
         """Put scores among the members of a table: in the group of their attribute, or as one more."""
-        shape, name = (rows.shape[1],), self.columns.schema.names[position]
-        word = moment_words(power, name) if len(rows) == 1 else f"quantile of {name}"
-        title = "linear" if len(rows) > 1 else moment(power).word
-        for at, member in enumerate(members):
-            if member.attributes == (position,):
-                if len(rows) > 1:
-                    raise WorkloadError(
-                        f"quantiles of {name!r} by itself say nothing; group by another column"
-                    )
-                rows, count = member.queries.matrix() * rows[0], member.queries.count
-                words = tuple(
-                    f"{member.describe(each, self.columns.schema)} and {word}" for each in range(count)
-                )
-                adds = (power_words(power, name),) * count
-                members[at] = Factor((position,), Explicit(shape, rows, _weights(rows), words, title, adds))
-                return
-        weights = _weights(rows) if len(rows) == 1 else None
-        labels, adds = (word,) * len(rows), (power_words(power, name),) * len(rows)
-        members.append(Factor((position,), Explicit(shape, rows, weights, labels, title, adds)))
+        shape, name, single = (rows.shape[1],), self.columns.schema.names[position], len(rows) == 1
+        word = moment_words(power, name) if single else f"quantile of {name}"
+        title = moment(power).word if single else "linear"
+        words = [word] * len(rows)
+        place = next((at for at, own in enumerate(members) if own.attributes == (position,)), len(members))
+        if place < len(members):
+            if not single:
+                raise WorkloadError(f"quantiles of {name!r} by itself say nothing; group by another column")
+            rows = members[place].queries.matrix() * rows[0]
+            words = [f"{each} and {word}" for each in members[place].descriptions(self.columns.schema)]
+        weights, adds = _weights(rows) if single else None, (power_words(power, name),) * len(rows)
+        queries = Explicit(shape, rows, weights, tuple(words), title, adds)
+        members[place : place + 1] = [Factor((position,), queries)]
 
     def _labels(self, place: int, asked: Factor) -> Labels:
         """The label of each row in a column that is grouped by, or in a coarser level of it."""

@@ -88,11 +88,11 @@ class Source:
             key for token in sqlglot.tokenize(again, read=DIALECT) if (key := _key(token)) not in _OPTIONAL
         ]
         if not exactly:
+            names = (TokenType.VAR, TokenType.IDENTIFIER)
+            known = {word.strip("'").upper() for word in words} | SPELT_OTHERWISE
             written = [
-                token for token in written if token.token_type in (TokenType.VAR, TokenType.IDENTIFIER)
+                each for each in written if each.token_type in names and each.text.upper() not in known
             ]
-            known = {word.strip("'").upper() for word in words}
-            written = [token for token in written if token.text.upper() not in known | SPELT_OTHERWISE]
         lost = Counter(map(_key, written)) - Counter(words)
         if lost:
             # One of several equal words may be any of them, so a word that is gone altogether says more.

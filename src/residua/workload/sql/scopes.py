@@ -203,14 +203,10 @@ class Scope(ABC):
         node = bare(node)
         match node:
             case exp.Not():
-                true, false = self._truth(node.this)
-                return false, true
-            case exp.And():
+                return self._truth(node.this)[::-1]
+            case exp.And() | exp.Or():
                 (a, b), (c, d) = self._truth(node.this), self._truth(node.expression)
-                return a & c, b | d
-            case exp.Or():
-                (a, b), (c, d) = self._truth(node.this), self._truth(node.expression)
-                return a | c, b & d
+                return (a & c, b | d) if isinstance(node, exp.And) else (a | c, b & d)
             case exp.In():
                 values = [self._single(each) for each in node.expressions]
                 return among_values(self._values(node.this), values)

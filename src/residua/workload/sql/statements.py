@@ -95,19 +95,17 @@ def _counted(source: Source, tree: exp.Expression, items: Sequence[exp.Expressio
         place = found[1] if found else tree
         raise source.refusal(place, f"SELECT needs COUNT(*) once; {STATEMENTS}")
     (item,) = found
+    count = item
     if isinstance(item, exp.Window):
         if not isinstance(item.this, exp.Sum):
             raise source.refusal(item, f"{quoted(item)} is not supported; {CUMULATIVE}")
         source.allow_only(item.this, ("this",), f"here; {CUMULATIVE}")
-    _check_count(source, item.this.this if isinstance(item, exp.Window) else item)
+        count = item.this.this
+    if not isinstance(count, exp.Count) or not isinstance(count.this, exp.Star):
+        raise source.refusal(count, f"{quoted(count)} is not supported; only COUNT(*) is; {CUMULATIVE}")
+    source.allow_only(count, ("this", "big_int"), "in COUNT")
+    source.allow_only(count.this, (), "in COUNT(*)")
     return item
-
-
-def _check_count(source: Source, node: exp.Expression) -> None:
-    if not isinstance(node, exp.Count) or not isinstance(node.this, exp.Star):
-        raise source.refusal(node, f"{quoted(node)} is not supported; only COUNT(*) is; {CUMULATIVE}")
-    source.allow_only(node, ("this", "big_int"), "in COUNT")
-    source.allow_only(node.this, (), "in COUNT(*)")
 
 
 def _check_selected(
