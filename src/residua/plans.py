@@ -256,11 +256,12 @@ class Plan(Foresees):
         elif self.objective != "total_variance":  # it changes by the factor by which variances do
             own = self.certificate.lower_bound * (1 + self.certificate.gap)
             value = own * (value / self.released.total_variance)
+        certificate = certified(value, lower, self.certificate.scope, self.objective)
         return replace(
             self,
             budget=budget,
             strategy=strategy,
-            certificate=certified(value, lower, self.certificate.scope, self.objective, everywhere),
+            certificate=replace(certificate, everywhere=everywhere),
             ideal=self.ideal.scaled(factor),
             released=released,
             targets=targets,

@@ -213,21 +213,15 @@ class Certificate:
         return cls(number(record, "lower_bound"), gap, scope, objective, everywhere)
 
 
-def certified(
-    value: float,
-    lower: float,
-    scope: Scope,
-    objective: str = "total_variance",
-    everywhere: float | None = None,
-) -> Certificate:
-    """The certificate of a plan whose objective has this value and these lower bounds.
+def certified(value: float, lower: float, scope: Scope, objective: str = "total_variance") -> Certificate:
+    """The certificate of a plan whose objective has this value and this lower bound.
 
     A plan may be below the bound of its blocks, which adds up their costs, where the kernel proves that they
     cost less together; the bound then says no more than that adding up is no better.
     """
     lower = min(lower, value) if scope == "this block structure" else lower
     gap = value / lower - 1 if lower > 0 else math.inf
-    return Certificate(lower, 0.0 if -ROUNDING < gap < 0 else gap, scope, objective, everywhere)
+    return Certificate(lower, 0.0 if -ROUNDING < gap < 0 else gap, scope, objective)
 
 
 def percent_up(fraction: float) -> str:

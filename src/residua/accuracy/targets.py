@@ -17,7 +17,7 @@ from residua._arrays import AnyArray, Array, Arrays, Manifest
 from residua._limits import LISTED_TABLES
 from residua._manifests import checked_array, entry, fetch, number, text
 from residua._text import hint, short
-from residua.errors import BudgetError, FileFormatError, WorkloadError
+from residua.errors import BudgetError, FileFormatError, WorkloadError, retold
 from residua.linalg.matrices import join
 from residua.methods.draft import Caps
 from residua.strategy.strategy import Strategy
@@ -158,19 +158,15 @@ def half_width(amount: ArrayLike, level: float = 0.95) -> Target:
     return Target("half_width", _numbers(amount, "a half-width"), float(level))
 
 
-def target_of(given: object, who: str) -> Target:
+def target_of(given: Any, who: str) -> Target:
     """The target that was given: itself, or a bare number or array of variances."""
-    try:
-        return given if isinstance(given, Target) else Target("variance", _numbers(given, "a variance"))
-    except BudgetError as error:
-        raise BudgetError(f"{who}: {error}") from None
+    with retold(BudgetError, BudgetError, f"{who}: "):
+        return given if isinstance(given, Target) else variance(given)
 
 
 def _numbers(given: Any, what: str) -> Array:
-    try:
+    with retold(ValueError, BudgetError, f"a target is {what}, not {short(given)}: "):
         array = np.asarray(given)
-    except ValueError as error:
-        raise BudgetError(f"a target is {what}, not {short(given)}: {error}") from error
     if array.dtype.kind not in "iuf":
         raise BudgetError(
             f"a target is {what} such as 25, rs.stddev(5) or rs.half_width(10), not {short(given)}"
@@ -196,10 +192,8 @@ class TargetParts:
     def with_free(self) -> tuple[Workload, Caps]:
         """Everything that is planned: tables without a target get caps that are far above all others."""
         cap = FREE * max(float(np.max(each)) for each in self.caps)
-        return Workload(self.work.schema, (*self.work.parts, *self.free)), (
-            *self.caps,
-            *[cap] * len(self.free),
-        )
+        work = Workload(self.work.schema, (*self.work.parts, *self.free))
+        return work, (*self.caps, *[cap] * len(self.free))
 
 
 def asked_of(work: Workload, targets: Targets) -> TargetParts:

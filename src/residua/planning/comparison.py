@@ -113,16 +113,11 @@ def compare_max_records(
     """
     most = unit.max_records
     tried = [*takewhile(most.__gt__, (2**at for at in count())), most] if bounds is None else bounds
-    plans = {
-        f"at most {own}": plan(work, budget, unit=replace(unit, max_records=own, max_per=_below(unit, own)))
-        for own in tried
-    }
+    plans = {}
+    for own in tried:
+        caps = {name: cap for name, cap in unit.max_per.items() if cap < own}  # others would say nothing
+        plans[f"at most {own}"] = plan(work, budget, unit=replace(unit, max_records=own, max_per=caps))
     return compare(**plans)
-
-
-def _below(unit: Unit, most: int) -> dict[str, int]:
-    """The caps that say something where so many records are counted."""
-    return {name: own for name, own in unit.max_per.items() if own < most}
 
 
 def _refuse_incomparable(plans: Sequence[Plan]) -> None:

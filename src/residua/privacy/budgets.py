@@ -16,7 +16,7 @@ import numpy as np
 
 from residua._arrays import Array
 from residua._manifests import text
-from residua.errors import BudgetError, FileFormatError, WorkloadError, asks_for
+from residua.errors import BudgetError, FileFormatError, WorkloadError, asks_for, retold
 from residua.privacy.conversions import (
     NoiseLaw,
     Number,
@@ -203,13 +203,12 @@ BUILDERS: Mapping[str, Callable[..., Budget]] = {
 
 def budget_from_manifest(record: Mapping[str, Any]) -> Budget:
     """The budget that `Budget.to_manifest` wrote; an edited or foreign one is a FileFormatError."""
-    try:
+    kinds = (TypeError, BudgetError, FileFormatError)  # other amounts, or such as cannot be
+    with retold(kinds, FileFormatError, "this is not the record of a budget: "):
         build = BUILDERS.get(text(record, "definition"))
         if build is None:
             raise FileFormatError(f"there are {', '.join(BUILDERS)}")
         return build(**{name: text(record, name) for name in record if name != "definition"})
-    except (TypeError, BudgetError, FileFormatError) as error:  # other amounts, or such as cannot be
-        raise FileFormatError(f"this is not the record of a budget: {error}") from error
 
 
 def noise_law(name: object) -> NoiseLaw:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
-from residua.errors import BudgetError, FileFormatError, asks_for
+from residua.errors import BudgetError, FileFormatError, asks_for, retold
 from residua.privacy.conversions import (
     Figure,
     Number,
@@ -153,8 +153,7 @@ class Privacy:
     def from_manifest(cls, record: Mapping[str, Any]) -> "Privacy":
         """The statement that `to_manifest` wrote; an edited or foreign one is a FileFormatError."""
         builders = {"cost": cls.from_cost, "rho": cls.from_rho, "pure_epsilon": cls.from_pure_epsilon}
-        try:
+        kinds = (KeyError, ValueError)  # BudgetError and FileFormatError are ValueErrors
+        with retold(kinds, FileFormatError, "this is not the record of a privacy statement: "):
             [figure] = record.keys() - {"unit"}
             return builders[figure](record[figure], Unit.from_manifest(record["unit"]))
-        except (KeyError, ValueError) as error:  # BudgetError and FileFormatError are ValueErrors
-            raise FileFormatError(f"this is not the record of a privacy statement: {error}") from error

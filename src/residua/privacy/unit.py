@@ -11,10 +11,10 @@ from typing import Any, Literal, Protocol
 
 import numpy as np
 
-from residua._arrays import Integers
+from residua._arrays import Integers, settle
 from residua._manifests import submanifest, text, whole
 from residua._text import short
-from residua.errors import BudgetError, FileFormatError, SchemaError
+from residua.errors import BudgetError, FileFormatError, SchemaError, retold
 from residua.privacy.conversions import NoiseLaw
 from residua.schema import Schema
 
@@ -92,9 +92,7 @@ class Unit:
             raise BudgetError(f"id is the name of a column, such as 'person_id', not {short(self.id)}")
         self._check_patterns(per)
         limits = {name: int(per[name]) for name in sorted(per)}
-        settled = {"max_records": int(self.max_records), "max_per": limits, "one_per": None}  # max_per has it
-        for name, value in settled.items():
-            object.__setattr__(self, name, value)
+        settle(self, max_records=int(self.max_records), max_per=limits, one_per=None)  # max_per has it
 
     def _check_patterns(self, per: Mapping[str, int]) -> None:
         if self.id is None and (per or self.missing_id != "error"):
@@ -218,7 +216,8 @@ class Unit:
     @classmethod
     def from_manifest(cls, record: Mapping[str, Any]) -> "Unit":
         """The unit that `to_manifest` wrote; an edited or foreign one is a FileFormatError."""
-        try:
+        kinds = (BudgetError, FileFormatError)
+        with retold(kinds, FileFormatError, "this is not the record of a unit of privacy: "):
             known: dict[str, Any] = {"neighbours": text(record, "neighbours")}
             if "id" in record:
                 per = submanifest(record, "max_per")
@@ -228,8 +227,6 @@ class Unit:
             if record.keys() != found.to_manifest().keys():
                 raise BudgetError("it says more than this version knows")
             return found
-        except (BudgetError, FileFormatError) as error:
-            raise FileFormatError(f"this is not the record of a unit of privacy: {error}") from error
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -291,17 +291,12 @@ def _read_arrow(array: Any, where: str) -> Column:
 
     kinds = pa.types
     kind = array.type
-    if kinds.is_dictionary(kind):
-        if not is_text(kind.value_type):
-            return _read_arrow(array.cast(kind.value_type), where)
-        return _from_dictionary(array) or _read_mixed(_bytes(array.cast(kind.value_type)), where)
+    if kinds.is_dictionary(kind) and not is_text(kind.value_type):
+        return _read_arrow(array.cast(kind.value_type), where)
     if kinds.is_boolean(kind) or kinds.is_integer(kind) or kinds.is_floating(kind):
         return _from_numbers(array)
-    if is_text(kind):
-        # string views and binary cannot all be dictionary-encoded or searched, large strings can
-        text = _to_text(array)
-        found = None if text is None else _from_dictionary(text.dictionary_encode())
-        return found or _read_mixed(_bytes(array), where)
+    if kinds.is_dictionary(kind) or is_text(kind):
+        return _from_text(array) or _read_mixed(_bytes(array), where)
     if kinds.is_decimal(kind):
         return _read_arrow(array.cast(pa.string()), where)
     if kinds.is_null(kind):
@@ -327,22 +322,12 @@ def is_text(kind: Any) -> bool:
     return name.partition("[")[0] in ("string", "binary")
 
 
-def _to_text(array: Any) -> Any:
-    """The array as one of text, or None where that shows that some bytes are not UTF-8."""
-    import pyarrow as pa
-
-    try:
-        known = pa.types.is_string(array.type) or pa.types.is_large_string(array.type)
-        return array if known else array.cast(pa.large_string())
-    except pa.ArrowInvalid:
-        return None
-
-
 def _bytes(array: Any) -> Any:
     """The values of an array of text or bytes, as they are."""
     import pyarrow as pa
 
-    return array.cast(pa.large_binary()).to_pylist()
+    plain = array.cast(array.type.value_type) if pa.types.is_dictionary(array.type) else array
+    return plain.cast(pa.large_binary()).to_pylist()
 
 
 def _from_numbers(array: Any) -> Numbers:
@@ -356,13 +341,17 @@ def _from_numbers(array: Any) -> Numbers:
     return Numbers(values.astype(np.float64, copy=False) if values.dtype.kind == "f" else values, nulls)
 
 
-def _from_dictionary(array: Any) -> Text | None:
-    """The text of a dictionary-encoded array, or None where some of it is not UTF-8."""
+def _from_text(array: Any) -> Text | None:
+    """The values of an array of text or bytes, dictionary-encoded or not; None where some are not UTF-8."""
     import pyarrow as pa
 
-    if isinstance(array, pa.ChunkedArray):
-        array = one_chunk(array.unify_dictionaries())
     try:
+        if not pa.types.is_dictionary(array.type):
+            # string views and binary cannot all be dictionary-encoded or searched, large strings can
+            plain = str(array.type) in ("string", "large_string")
+            array = (array if plain else array.cast(pa.large_string())).dictionary_encode()
+        if isinstance(array, pa.ChunkedArray):
+            array = one_chunk(array.unify_dictionaries())
         distinct = array.dictionary.cast(pa.large_string())
         distinct.validate(full=True)  # text in Arrow need not be what it says
     except pa.ArrowInvalid:
