@@ -17,14 +17,7 @@ from residua._limits import LISTED_VARIANCES, READABLE
 from residua._manifests import positive, submanifest, text, texts
 from residua._notebook import MOST, shown
 from residua._text import columns, counted, visible
-from residua.accuracy.figures import (
-    MOST_LINES,
-    Certificate,
-    Figures,
-    Fitness,
-    certified,
-    totals_of,
-)
+from residua.accuracy.figures import MOST_LINES, Certificate, Figures, Fitness, certified, totals_of
 from residua.accuracy.guesses import FORESEEN, FORESEEN_HEAD, Foresees, Guess
 from residua.accuracy.summaries import TableSummary, rows_of, summary_of
 from residua.errors import BudgetError, FileFormatError, Infeasible, NotInSpan, ResiduaError, WorkloadError

@@ -144,12 +144,7 @@ def plan_screen(found: Plan, others: dict[str, Plan], guess: Guess | None = None
     yield f"What other budgets would buy (standard deviation of each {noun})"
     head = ("budget", "", f"epsilon at delta {DELTA}", "typical", "largest")
     rows = [
-        (
-            words,
-            amount_of(each.budget),
-            f"{each.privacy.epsilon(DELTA):.4g}",
-            *map(figure, overall(each)),
-        )
+        (words, amount_of(each.budget), f"{each.privacy.epsilon(DELTA):.4g}", *map(figure, overall(each)))
         for words, each in others.items()
     ]
     yield from columns(head, rows, left=(0, 1))

@@ -60,8 +60,7 @@ def answer(
     ] = None,
     level: options.Level = 0.95,
     output: Annotated[
-        Path | None,
-        options.output("Write all rows to this .csv, .parquet, .xlsx, .html or .md file."),
+        Path | None, options.output("Write all rows to this .csv, .parquet, .xlsx, .html or .md file.")
     ] = None,
     by: Annotated[
         str | None, typer.Option("--by", help="With -o: a folder with a part for each, such as place.state.")

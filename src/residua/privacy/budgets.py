@@ -17,14 +17,7 @@ import numpy as np
 from residua._arrays import Array
 from residua._manifests import text
 from residua.errors import BudgetError, FileFormatError, WorkloadError, asks_for, retold
-from residua.privacy.conversions import (
-    NoiseLaw,
-    Number,
-    amount_for,
-    exact_text,
-    positive,
-    probability,
-)
+from residua.privacy.conversions import NoiseLaw, Number, amount_for, exact_text, positive, probability
 from residua.privacy.statement import Privacy
 from residua.privacy.unit import Unit
 

@@ -6,16 +6,7 @@ import numpy as np
 
 from residua._arrays import Arrays, Manifest
 from residua._limits import TABLE_ATTRIBUTES
-from residua._manifests import (
-    checked_array,
-    fetch,
-    number,
-    optional,
-    submanifests,
-    text,
-    whole,
-    wholes,
-)
+from residua._manifests import checked_array, fetch, number, optional, submanifests, text, whole, wholes
 from residua.errors import FileFormatError, WorkloadError, retold
 from residua.linalg.classes import Classes
 from residua.schema import Attribute, Schema

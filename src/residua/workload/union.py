@@ -20,15 +20,7 @@ from residua.linalg.matrices import independent_rows, join, spread
 from residua.schema import Number, Schema
 from residua.workload.manifests import parts_from_manifest
 from residua.workload.queries import Queries, identity, spelled
-from residua.workload.tables import (
-    Factor,
-    Table,
-    TableRun,
-    bound,
-    checked_weight,
-    table_name,
-    without_totals,
-)
+from residua.workload.tables import Factor, Table, TableRun, bound, checked_weight, table_name, without_totals
 
 _SHOWN = 3
 _SUGGESTED = 2000

@@ -13,15 +13,7 @@ from residua.workload.families import prefix
 from residua.workload.queries import Identity
 from residua.workload.sql.conditions import restrictions
 from residua.workload.sql.factors import Grouper, factors, finest
-from residua.workload.sql.reading import (
-    STATEMENTS,
-    Columns,
-    Source,
-    bare,
-    quoted,
-    refuse_joins,
-    shown,
-)
+from residua.workload.sql.reading import STATEMENTS, Columns, Source, bare, quoted, refuse_joins, shown
 from residua.workload.sql.selecting import Relation, answered, functions, listed, plain
 from residua.workload.tables import Factor, Table, bound, checked_weight, table_name
 from residua.workload.union import Workload
