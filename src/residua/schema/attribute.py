@@ -3,7 +3,7 @@
 import math
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -191,8 +191,48 @@ class Attribute(ABC):
         """The cells of an array of booleans, integers or float64, with marks for the misses."""
 
     def _cells_of_text(self, distinct: Any, *, nearest: bool) -> Cells:
-        """The cells of an Arrow array of large strings, with marks for the misses; numbers are read."""
-        return cells_of_number_text(distinct, lambda values: self._cells_of_numbers(values, nearest=nearest))
+        """The cells of an Arrow array of large strings, with marks for the misses; numbers are read.
+
+        Spaces around the digits, a sign and a fraction of zeros are read; '1_000', '0x10', 'nan' and 'inf'
+        are no numbers.
+        """
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        cells = np.full(len(distinct), OUTSIDE, dtype=np.int32)
+        text = pc.utf8_trim_whitespace(distinct)
+        is_whole = _matches(text, _WHOLE)
+        if is_whole.any():
+            digits = pc.replace_substring_regex(text.filter(pa.array(is_whole)), r"^\+|\.0*$", "")
+            cells[is_whole] = self._cells_of_numbers(digits.cast(pa.int64()).to_numpy(), nearest=nearest)
+        rest = np.flatnonzero(~is_whole)
+        if len(rest):
+            rest = rest[_matches(text.take(pa.array(rest)), _NUMBER)]
+            cells[rest] = self._cells_of_other_numbers(text.take(pa.array(rest)), nearest=nearest)
+        return cells
+
+    def _cells_of_other_numbers(self, text: Any, *, nearest: bool) -> Cells:
+        """Cells of numbers that are no short integers: read as float64, and as integers where that cannot
+        tell neighbours apart."""
+        import pyarrow as pa
+
+        floats = text.cast(pa.float64()).to_numpy().copy()
+        short: dict[int, int] = {}
+        for row in np.flatnonzero(np.abs(floats) >= 2.0**53).tolist():
+            spelt = _INTEGER.fullmatch(text[row].as_py())
+            if spelt is None:  # no integer, or one too long for float64
+                continue
+            value = int(spelt["digits"]) * (-1 if spelt["sign"] == "-" else 1)
+            if -(2**63) <= value < 2**63:
+                short[row] = value
+            elif float(floats[row]) > value:  # Python compares these exactly, numpy does not
+                # Rounded down, a number stays on its side of every float64, and of every edge.
+                floats[row] = np.nextafter(floats[row], -np.inf)
+        cells = self._cells_of_numbers(floats, nearest=nearest)
+        if short:
+            integers = np.array(list(short.values()), dtype=np.int64)
+            cells[list(short)] = self._cells_of_numbers(integers, nearest=nearest)
+        return cells
 
     def _inner_labels_to_suggest(self) -> tuple[str, ...]:
         return ()
@@ -314,55 +354,6 @@ def cells_of_words(distinct: Any, keys: Sequence[str], cells: Sequence[int]) -> 
     position = pc.index_in(distinct, value_set=pa.array(keys, type=pa.large_string()))
     padded = np.append(np.array(cells, dtype=np.int32), np.int32(OUTSIDE))
     return np.asarray(padded[position.fill_null(-1).to_numpy(zero_copy_only=False)])
-
-
-def cells_of_number_text(
-    distinct: Any, locate: Callable[[AnyArray], Cells], others: Callable[[Any], Cells] | None = None
-) -> Cells:
-    """Cells of numbers written as text: `locate` codes the integers, exactly, and then the other numbers.
-
-    With `others`, that codes the other numbers, of which it gets the texts.
-
-    Spaces around the digits, a sign and a fraction of zeros are read; '1_000', '0x10', 'nan' and 'inf' are no
-    numbers.
-    """
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    cells = np.full(len(distinct), OUTSIDE, dtype=np.int32)
-    text = pc.utf8_trim_whitespace(distinct)
-    is_whole = _matches(text, _WHOLE)
-    if is_whole.any():
-        digits = pc.replace_substring_regex(text.filter(pa.array(is_whole)), r"^\+|\.0*$", "")
-        cells[is_whole] = locate(digits.cast(pa.int64()).to_numpy())
-    rest = np.flatnonzero(~is_whole)
-    if len(rest):
-        rest = rest[_matches(text.take(pa.array(rest)), _NUMBER)]
-        left = text.take(pa.array(rest))
-        cells[rest] = _cells_of_other_numbers(left, locate) if others is None else others(left)
-    return cells
-
-
-def _cells_of_other_numbers(text: Any, locate: Callable[[AnyArray], Cells]) -> Cells:
-    """Cells of other numbers: read as float64, and as integers where that cannot tell neighbours apart."""
-    import pyarrow as pa
-
-    floats = text.cast(pa.float64()).to_numpy().copy()
-    short: dict[int, int] = {}
-    for row in np.flatnonzero(np.abs(floats) >= 2.0**53).tolist():
-        spelt = _INTEGER.fullmatch(text[row].as_py())
-        if spelt is None:  # no integer, or one too long for float64
-            continue
-        value = int(spelt["digits"]) * (-1 if spelt["sign"] == "-" else 1)
-        if -(2**63) <= value < 2**63:
-            short[row] = value
-        elif float(floats[row]) > value:  # Python compares these exactly, numpy does not
-            # Rounded down, a number stays on its side of every float64, and of every edge.
-            floats[row] = np.nextafter(floats[row], -np.inf)
-    cells = locate(floats)
-    if short:
-        cells[list(short)] = locate(np.array(list(short.values()), dtype=np.int64))
-    return cells
 
 
 def _matches(text: Any, pattern: str) -> Flags:

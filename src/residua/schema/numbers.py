@@ -23,16 +23,7 @@ import numpy as np
 from residua._arrays import AnyArray, Array, Flags, Indices, Integers, settle
 from residua._text import short
 from residua.errors import SchemaError
-from residua.schema.attribute import (
-    ABOVE,
-    BELOW,
-    MISSING,
-    OUTSIDE,
-    Attribute,
-    Cells,
-    Policy,
-    cells_of_number_text,
-)
+from residua.schema.attribute import ABOVE, BELOW, MISSING, OUTSIDE, Attribute, Cells, Policy
 from residua.schema.attributes import Binned, check_policy
 from residua.schema.columns import Column
 
@@ -197,16 +188,11 @@ class Number(Attribute):
         codes[rows] = self._exactly([Decimal(repr(value)) for value in found.tolist()])[inverse]
         return self._beyond(codes, floats, nearest)
 
-    def _cells_of_text(self, distinct: Any, *, nearest: bool) -> Cells:
-        def others(texts: Any) -> Cells:
-            floats = texts.cast("float64").to_numpy(zero_copy_only=False)
-            codes, rows = self._coded(floats)
-            codes[rows] = self._exactly([Decimal(texts[at].as_py()) for at in rows.tolist()])
-            return self._beyond(codes, floats, nearest)
-
-        return cells_of_number_text(
-            distinct, lambda values: self._cells_of_numbers(values, nearest=nearest), others
-        )
+    def _cells_of_other_numbers(self, text: Any, *, nearest: bool) -> Cells:
+        floats = text.cast("float64").to_numpy(zero_copy_only=False)
+        codes, rows = self._coded(floats)
+        codes[rows] = self._exactly([Decimal(text[at].as_py()) for at in rows.tolist()])
+        return self._beyond(codes, floats, nearest)
 
     def _coded(self, values: Array) -> tuple[Cells, Indices]:
         """Codes of numbers of which floats are known, and the rows that floats cannot decide.
