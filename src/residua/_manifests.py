@@ -123,9 +123,8 @@ def array_of(arrays: Arrays, name: str, kinds: str, shape: Sequence[int | None])
 
 def checked_array(found: AnyArray, what: str, kinds: str, shape: Sequence[int | None]) -> AnyArray:
     """The array, if it has this shape and one of these kinds of numbers; b, i, u or f, as numpy says."""
-    fits = len(shape) == found.ndim and all(
-        asked in (None, length) for asked, length in zip(shape, found.shape, strict=True)
-    )
+    lengths = zip(shape, found.shape, strict=True)
+    fits = len(shape) == found.ndim and all(asked in (None, length) for asked, length in lengths)
     if not fits or found.dtype.kind not in kinds:
         raise FileFormatError(f"the array {what} of {found.dtype} {found.shape} is not what it should be")
     return found

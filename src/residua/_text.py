@@ -28,10 +28,8 @@ def columns(
     """Aligned lines, `head` first; columns in `left` start at the left, the others end at the right."""
     lines = [[visible(cell) for cell in line] for line in (head, *rows)]
     widths = [max(len(line[at]) for line in lines) for at in range(len(head))]
-    sides = [str.ljust if at in left else str.rjust for at in range(len(head))]
-    padded = (
-        [pad(cell, width) for pad, cell, width in zip(sides, row, widths, strict=True)] for row in lines
-    )
+    pads = [str.ljust if at in left else str.rjust for at in range(len(head))]
+    padded = ([pad(cell, width) for pad, cell, width in zip(pads, row, widths, strict=True)] for row in lines)
     return [(indent + gap.join(cells)).rstrip() for cells in padded]
 
 

@@ -55,9 +55,7 @@ def _published(work: rs.Workload) -> Iterator[str]:
     sizes = ", ".join(f"{name} ({size})" for name, size in zip(schema.names, schema.sizes, strict=True))
     yield f"   Attributes and their cells: {sizes}"
     yield ""
-    rows = [
-        (group.name, f"{group.count}", group.describe(group.count // 3, schema)) for group in work.groups()
-    ]
+    rows = [(own.name, f"{own.count}", own.describe(own.count // 3, schema)) for own in work.groups()]
     yield from _table(("table", "numbers", "one of them"), rows, left=(0, 2))
 
 
@@ -66,16 +64,13 @@ def _errors(plan: rs.Plan) -> Iterator[str]:
     plans = [plan.rescale(level) for level in LEVELS]
     rhos = [f"{float(each.privacy.rho):g}" for each in plans]
     epsilons = [f"{each.privacy.epsilon(DELTA):.2f}" for each in plans]
-    rows = [
-        (tables[0].name, *(f"{table.rmse:.1f}" for table in tables))
-        for tables in zip(*(each.summary() for each in plans), strict=True)
-    ]
-    rows.append(("all numbers together", *(f"{each.rmse:.1f}" for each in plans)))
-    gap = ("", *[""] * len(plans))
-    privacy = (f"privacy: epsilon at delta {DELTA}", *epsilons)
-    error = ("error: standard deviation", *[""] * len(plans))
-    indented = [(f"  {row[0]}", *row[1:]) for row in rows]
-    yield from _table(("privacy: rho of zCDP", *rhos), [privacy, gap, error, *indented], left=(0,))
+    empty = [""] * len(plans)
+    rows = [(f"privacy: epsilon at delta {DELTA}", *epsilons)]
+    rows += [("", *empty), ("error: standard deviation", *empty)]
+    for tables in zip(*(each.summary() for each in plans), strict=True):
+        rows.append((f"  {tables[0].name}", *(f"{table.rmse:.1f}" for table in tables)))
+    rows.append(("  all numbers together", *(f"{each.rmse:.1f}" for each in plans)))
+    yield from _table(("privacy: rho of zCDP", *rhos), rows, left=(0,))
     widest = plans[SHOWN].summary(plan.workload.select("Counties"))[0].max_stddev
     yield ""
     yield f"   Read: at rho = {rhos[SHOWN]}, each county's population will be published within"
@@ -85,9 +80,8 @@ def _errors(plan: rs.Plan) -> Iterator[str]:
 def _certificate(plan: rs.Plan) -> Iterator[str]:
     yield from _heading("3. Could another mechanism do better?")
     proof = plan.certificate
-    whom = (
-        "linear unbiased Gaussian mechanism" if proof.scope == "all mechanisms" else "choice on these blocks"
-    )
+    everybody = proof.scope == "all mechanisms"
+    whom = "linear unbiased Gaussian mechanism" if everybody else "choice on these blocks"
     all_of_them = f"sum of the {plan.workload.count} variances at rho = {float(plan.privacy.rho):g}"
     proved = (f"proved: no {whom} is below", f"{proof.lower_bound:,.1f}")
     yield from _table((all_of_them, f"{plan.total_variance:,.1f}"), [proved], left=(0,))

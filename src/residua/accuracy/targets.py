@@ -324,9 +324,8 @@ def weighted_caps(work: Workload) -> Caps:
 
 def ratios_of(asked: TargetParts, strategy: Strategy) -> list[float]:
     """For each part the largest ratio of a variance to what is allowed."""
-    return [
-        largest_ratio(strategy, part, cap) for part, cap in zip(asked.work.parts, asked.caps, strict=True)
-    ]
+    pairs = zip(asked.work.parts, asked.caps, strict=True)
+    return [largest_ratio(strategy, part, cap) for part, cap in pairs]
 
 
 def largest_ratio(strategy: Strategy, part: Table | TableRun, cap: float | Array) -> float:

@@ -195,24 +195,14 @@ def _show(ledger: Ledger, as_json: bool, per_period: int | None = None) -> None:
     spent = spent_when(ledger)
     coming = schedule(ledger, per_period) if per_period else []
     if as_json:
+        own = ("currency", "total", "spent", "remaining", "periods", "disjoint")
         fields = ("id", "time", "state", "amount", "plan_hash", "release_hash", "note", "periods")
-        show_json(
-            {
-                "path": ledger.name,
-                "dataset": ledger.dataset,
-                "budget": ledger.budget.to_manifest(),
-                "unit": ledger.unit.to_manifest(),
-                "currency": ledger.currency,
-                "total": ledger.total,
-                "spent": ledger.spent,
-                "remaining": ledger.remaining,
-                "periods": ledger.periods,
-                "disjoint": ledger.disjoint,
-                "by_period": dict(spent),
-                "schedule": dict(coming),
-                "entries": [{name: getattr(entry, name) for name in fields} for entry in entries],
-            }
-        )
+        document: dict[str, Any] = {"path": ledger.name, "dataset": ledger.dataset}
+        document |= {"budget": ledger.budget.to_manifest(), "unit": ledger.unit.to_manifest()}
+        document |= {name: getattr(ledger, name) for name in own}
+        document |= {"by_period": dict(spent), "schedule": dict(coming)}
+        document["entries"] = [{name: getattr(entry, name) for name in fields} for entry in entries]
+        show_json(document)
         return
     show(ledger.describe().splitlines())
     if entries:

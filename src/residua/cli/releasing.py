@@ -52,9 +52,8 @@ def release(
     payer = None if simulate is not None else payer_of(asked, ledger)
     kept = plan or (asked.plan_file if asked.plan_file is not None and asked.plan_file.exists() else None)
     new_plan = asked.plan_file if kept is None else None
-    targets = [asked.release_file, asked.answers_file]
     check_table_file(asked.answers_file)
-    targets += [] if new_plan is None else [new_plan]
+    targets = [asked.release_file, asked.answers_file, *([] if new_plan is None else [new_plan])]
     refuse_to_replace(targets, force, _inputs(asked, records, payer, kept))
     with progress_bar() as progress:
         chosen = asked.plan(progress) if kept is None else saved_plan(asked, kept)
@@ -81,12 +80,8 @@ def release(
 
 def _inputs(asked: Spec, records: Path, payer: Ledger | None, kept: Path | None) -> list[Path]:
     """The files that are read, which no output may replace."""
-    others = [None if payer is None else payer.path, kept]
-    return [
-        asked.path,
-        *find_files(records, asked.reading.get("table")),
-        *(path for path in others if isinstance(path, Path)),
-    ]
+    others = [None if payer is None else payer.path, kept, *find_files(records, asked.reading.get("table"))]
+    return [asked.path, *(path for path in others if isinstance(path, Path))]
 
 
 def _room(asked: Spec, plan: Plan, note: str) -> int:

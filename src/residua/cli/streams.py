@@ -170,8 +170,7 @@ def _show(asked: Spec, stream: Stream, as_json: bool) -> None:
     lines = [f"Stream {asked.stream_file} over {stream.over}: {len(done)} of {len(every)} periods measured."]
     if done:
         lines.append(f"Measured: {done[0]} to {done[-1]}." if len(done) > 1 else f"Measured: {done[0]}.")
-    lines.append(
-        "Finished." if stream.next is None else f"Next: residua stream measure {asked.path} {stream.next}"
-    )
+    following = f"Next: residua stream measure {asked.path} {stream.next}"
+    lines.append("Finished." if stream.next is None else following)
     lines = lines if stream.ledger else [SIMULATED, *lines]
     tell({**facts, "measured": done, "next": stream.next, "plan": stream.plan.hash}, lines, as_json)

@@ -37,10 +37,8 @@ class Comparison:
         errors, counts = self._errors, self.plans[0].workload.counts
         rows = [("method", "rmse" if counts else "weighted rmse", "of best", "max stddev", "gap", "privacy")]
         for name, error, own in zip(self.names, errors, self.plans, strict=True):
-            largest = f"{math.sqrt(own.max_variance):.6g}"
-            rows.append(
-                (name, f"{error:.6g}", f"{error / min(errors):.3f}", largest, _gap(own), repr(own.budget))
-            )
+            ratio, largest = f"{error / min(errors):.3f}", f"{math.sqrt(own.max_variance):.6g}"
+            rows.append((name, f"{error:.6g}", ratio, largest, _gap(own), repr(own.budget)))
         return rows
 
     def __str__(self) -> str:
@@ -86,9 +84,7 @@ def compare(*plans: Plan, **named: Plan) -> Comparison:
     found = (*plans, *named.values())
     _refuse_incomparable(found)
     names = [visible(name) for name in (*(plan.method for plan in plans), *named)]
-    own = (
-        name if names.count(name) == 1 else f"{name} ({place})" for place, name in enumerate(names, start=1)
-    )
+    own = (name if names.count(name) == 1 else f"{name} ({at})" for at, name in enumerate(names, start=1))
     return Comparison(found, tuple(own))
 
 

@@ -97,15 +97,14 @@ def total_draft(request: Request, budget: Budget, method: str) -> Draft:
     """The draft of a method."""
 
     def drafting(work: Workload) -> Draft:
+        gap, progress = request.gap, request.progress
         if request.over is not None:
-            return instalments(
-                work, request.over, request.gap, request.progress, request.account, request.renew
-            )
+            return instalments(work, request.over, gap, progress, request.account, request.renew)
         if method == "auto" and budget.law == "gaussian":
-            return auto(work, request.gap, request.progress, request.account, apart=request.person.simple)
+            return auto(work, gap, progress, request.account, apart=request.person.simple)
         if method == "dense" and not request.person.simple:
-            return dense(work, request.gap, request.progress, apart=False)
-        return methods_for(budget.law)[method](work, request.gap, request.progress)
+            return dense(work, gap, progress, apart=False)
+        return methods_for(budget.law)[method](work, gap, progress)
 
     work = request.work
     return coarsened_draft(drafting, work, budget.law) if request.tied else drafting(work)

@@ -37,10 +37,8 @@ def check_policy(who: str, outside: object, *, numeric: bool) -> None:
     """Nothing, or the SchemaError for a policy that does not exist or that the kind cannot follow."""
     policies = get_args(Policy)
     if outside not in policies:
-        near = hint(outside, policies)
-        raise SchemaError(
-            f"{who}: outside={outside!r} is not a policy{near}; use one of {', '.join(map(repr, policies))}"
-        )
+        near = f"{hint(outside, policies)}; use one of {', '.join(map(repr, policies))}"
+        raise SchemaError(f"{who}: outside={outside!r} is not a policy{near}")
     if outside == "clip" and not numeric:
         raise SchemaError(
             f"{who}: outside='clip' needs numbers, labels have no nearest cell; use 'drop' or 'other'"

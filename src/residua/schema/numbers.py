@@ -141,11 +141,8 @@ class Number(Attribute):
 
     @property
     def counted(self) -> Attribute | None:
-        if not self.binned:
-            return None
-        return Binned(
-            *map(float, self.edges[:-1]), above=True, outside="missing" if self.missing else "error"
-        )
+        outside: Policy = "missing" if self.missing else "error"
+        return Binned(*map(float, self.edges[:-1]), above=True, outside=outside) if self.binned else None
 
     @property
     def counted_by(self) -> Integers:

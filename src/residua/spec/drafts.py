@@ -79,10 +79,8 @@ class FieldDraft:
             ends = {end: given.get(end, TO_CONFIRM) for end in ("minimum", "maximum")}
             return cls({**field, "constraints": {**given, **ends}})
         if kind == "number":
-            bounded = {"minimum", "maximum"} <= {*given}
-            return cls(
-                {**field, "residua": {**({"step": TO_CONFIRM} if bounded else {}), "bins": TO_CONFIRM}}
-            )
+            step = {"step": TO_CONFIRM} if {"minimum", "maximum"} <= {*given} else {}
+            return cls({**field, "residua": {**step, "bins": TO_CONFIRM}})
         return cls({**field, "type": "string", "constraints": {**given, "enum": TO_CONFIRM}})
 
 

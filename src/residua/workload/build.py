@@ -262,10 +262,8 @@ def _ways(ways: int | Iterable[int], attributes: int) -> tuple[int, ...]:
         if each > attributes:
             raise WorkloadError(f"there are no {each}-way tables on {attributes} attributes")
         if math.comb(attributes, each) > MOST_TABLES:
-            tables = spelled(math.comb(attributes, each))
-            raise WorkloadError(
-                f"all {each}-way tables on {attributes} attributes are {tables}, which is too many"
-            )
+            tables = f"all {each}-way tables on {attributes} attributes"
+            raise WorkloadError(f"{tables} are {spelled(math.comb(attributes, each))}, which is too many")
     return several
 
 

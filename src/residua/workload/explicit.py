@@ -76,9 +76,8 @@ class Explicit(Queries):
     def by_adds(self) -> "Mapping[str, Explicit]":
         if self.adds is None or len(set(self.adds)) == 1:
             return {"" if self.adds is None else self.adds[0]: self}
-        return {
-            each: self.take(np.flatnonzero(np.array(self.adds) == each)) for each in dict.fromkeys(self.adds)
-        }
+        adds = np.array(self.adds)
+        return {each: self.take(np.flatnonzero(adds == each)) for each in dict.fromkeys(self.adds)}
 
     def take(self, rows: Indices) -> "Explicit":
         """The queries at these places."""
@@ -209,9 +208,8 @@ class Combined(Queries):
         adds: Labels = None,
     ) -> "Combined":
         """The queries with these rows over the product of the classes, joined where rows agree."""
-        fewer, tensor = coarsest(
-            partitions, values.reshape(len(values), *(own.count for own in partitions)), first=1
-        )
+        counts = [own.count for own in partitions]
+        fewer, tensor = coarsest(partitions, values.reshape(len(values), *counts), first=1)
         rows = tensor.reshape(len(values), -1)
         return cls(fewer, Explicit(tensor.shape[1:], rows, weights, labels, adds=adds))
 

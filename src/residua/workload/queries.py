@@ -201,9 +201,8 @@ class Queries(ABC):
     def _shaped(self, values: ArrayLike, *shape: int) -> Array:
         array = np.asarray(values, dtype=np.float64)
         if array.shape[-len(shape) :] != shape:
-            raise WorkloadError(
-                f"{self!r} needs arrays of shape (..., {', '.join(map(str, shape))}), not {array.shape}"
-            )
+            needed = ", ".join(map(str, shape))
+            raise WorkloadError(f"{self!r} needs arrays of shape (..., {needed}), not {array.shape}")
         return array
 
     def __repr__(self) -> str:

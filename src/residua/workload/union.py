@@ -140,9 +140,7 @@ class Workload:
 
     def _repr_html_(self) -> str:
         groups = islice(self.groups(), MOST)
-        rows = (
-            (each.name, each.title or "total", spelled(each.count), f"{each.weight:g}") for each in groups
-        )
+        rows = ((own.name, own.title or "total", spelled(own.count), f"{own.weight:g}") for own in groups)
         head = ("table", "queries asked", "numbers", "weight")
         return shown(repr(self).partition(":")[0], head, rows, left=2, more=self.tables - MOST)
 
@@ -289,9 +287,8 @@ def gram_over(factors: Sequence[Factor], attributes: Sequence[int], sizes: Seque
     rest = [attribute for attribute in attributes if attribute not in asked]
     size_of = dict(zip(attributes, sizes, strict=True))
     order = [*asked, *rest]
-    square = join(
-        [*(factor.queries.gram() for factor in factors), *(np.ones((size_of[at],) * 2) for at in rest)]
-    )
+    ones = (np.ones((size_of[at],) * 2) for at in rest)
+    square = join([*(factor.queries.gram() for factor in factors), *ones])
     return sum_out(square, [size_of[at] for at in order], [order.index(at) for at in attributes])
 
 

@@ -169,9 +169,8 @@ class View:
             return None
         partitions, schema = self.partitions, self.schema(part.schema)
         if part.joint is None:
-            own = {
-                at: coarse_factor(Factor((at,), part.queries_of(at)), partitions) for at in part.attributes
-            }
+            used = [factor for factor in part.factors if factor is not None]
+            own = {factor.attributes[0]: coarse_factor(factor, partitions) for factor in used}
             if any(factor is None for factor in own.values()):
                 return None
             return replace(part, schema=schema, factors=tuple(own.get(at) for at in range(len(schema))))

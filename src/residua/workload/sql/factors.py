@@ -27,6 +27,7 @@ from residua.workload.sql.reading import Columns, Source, aliases_of, bare, item
 from residua.workload.tables import Factor, bound, times_words
 from residua.workload.views import cells_of_classes, classes_of, coarsened
 
+UNGROUPED = "is selected but not in GROUP BY; add it there or leave it out"
 SUPPORTED = "groups are columns, expressions of one column, and CASE .. END on one column"
 
 
@@ -303,9 +304,8 @@ def _joint(schema: Schema, selection: Region, members: Sequence[Factor]) -> tupl
     grouped = [member.attributes[0] for member in members]
     attributes = (*grouped, *(at for at in selection.attributes if at not in grouped))
     own = [selection.partitions[selection.attributes.index(at)] for at in attributes]
-    asked = [
-        common_refinement([each, classes_of(m.queries, 0)]) for each, m in zip(own, members, strict=False)
-    ]
+    pairs = zip(own, members, strict=False)
+    asked = [common_refinement([each, classes_of(member.queries, 0)]) for each, member in pairs]
     partitions = [*asked, *own[len(asked) :]]
     cells, count = cells_of_classes(partitions), math.prod(member.queries.count for member in members)
     _refuse_large(

@@ -127,9 +127,8 @@ def joined(values: Array, *terms: tuple[Figure, Array]) -> Figure:
     for figure, factors in terms:
         if figure.slopes.nnz:
             factors = np.where(np.isfinite(factors), factors, 0.0)
-            total = total + sparse.diags_array(np.broadcast_to(factors, len(values))) @ _padded(
-                figure.slopes, width
-            )
+            diagonal = sparse.diags_array(np.broadcast_to(factors, len(values)))
+            total = total + diagonal @ _padded(figure.slopes, width)
     return Figure(np.asarray(values), sparse.csr_array(total))
 
 

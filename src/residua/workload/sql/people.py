@@ -18,7 +18,7 @@ from residua.workload.queries import Identity, Queries
 from residua.workload.sql.cells import values_of
 from residua.workload.sql.comparing import Unfit, number_of
 from residua.workload.sql.conditions import constant, restrictions
-from residua.workload.sql.factors import Grouper, as_case, finest, pieces
+from residua.workload.sql.factors import UNGROUPED, Grouper, as_case, finest, pieces
 from residua.workload.sql.figures import AskedTables, Column, Crossing, Figure, Labels, joined
 from residua.workload.sql.reading import bare, quoted, shown
 from residua.workload.sql.scopes import Scope
@@ -63,9 +63,7 @@ class People(Scope):
             return self._labels(owners.index(factor.attributes), factor)
         if factor in self.every:  # of another grouping set
             return Labels.of([None] * self.rows)
-        raise self.refusal(
-            node, f"{quoted(node)} is selected but not in GROUP BY; add it there or leave it out"
-        )
+        raise self.refusal(node, f"{quoted(node)} {UNGROUPED}")
 
     def aggregate(self, node: exp.Expression) -> Column | None:
         with self.source.placing(node, Unfit):
@@ -164,9 +162,8 @@ class People(Scope):
                 upto, result = self._total(condition), others
             else:
                 own = branch.this if node.this is None else exp.EQ(this=node.this, expression=branch.this)
-                reached = (
-                    own.copy() if reached is None else exp.Or(this=reached, expression=exp.paren(own.copy()))
-                )
+                also = exp.paren(own.copy())
+                reached = own.copy() if reached is None else exp.Or(this=reached, expression=also)
                 upto, result = self._total(_and(condition, reached)), branch.args["true"]
             here = joined(upto.values - before.values, (upto, unit), (before, -unit))
             before = upto
@@ -218,10 +215,8 @@ class People(Scope):
         found = self._covariance(both, left, right, condition)
         if isinstance(node, exp.CovarPop):
             return found
-        spread = self._covariance(both, left, left, condition).times(
-            self._covariance(both, right, right, condition)
-        )
-        return found.over(spread.mapped(np.sqrt, lambda x: 0.5 / np.sqrt(x)))
+        one, two = (self._covariance(both, own, own, condition) for own in (left, right))
+        return found.over(one.times(two).mapped(np.sqrt, lambda x: 0.5 / np.sqrt(x)))
 
     def _quantile(self, node: exp.Expression, condition: exp.Expression | None) -> Crossing:
         """Where cumulative counts reach their part of the total."""
@@ -260,10 +255,8 @@ class People(Scope):
         if condition is None and width == 1 and np.array_equal(groups, self.groups):
             return found
         places = {group: at for at, group in enumerate(self.groups.tolist())}
-        owners = np.array(
-            [places[group // width] * width + group % width for group in groups.tolist()], np.intp
-        )
-        return found.summed(owners, self.rows * width)
+        owners = [places[group // width] * width + group % width for group in groups.tolist()]
+        return found.summed(np.array(owners, np.intp), self.rows * width)
 
     def _table(self, condition: exp.Expression | None, scores: Sequence[Scores]) -> tuple[Table, Indices]:
         """The table of an aggregate, and the number of the group (and score) that each of its rows is of."""
@@ -320,10 +313,9 @@ def _groups(members: Sequence[Factor], made: Sequence[Any]) -> Indices:
     found: list[Any] = [np.zeros(int(np.prod(shape)), dtype=np.intp)] * len(members)
     for piece, rows in zip(made, places, strict=True):
         own = [sizes[at] for at in piece.members]
-        for at, inner in zip(
-            piece.members, np.unravel_index(piece.kept[rows], own) if own else (), strict=True
-        ):
-            found[at] = inner
+        inner = np.unravel_index(piece.kept[rows], own) if own else ()
+        for at, each in zip(piece.members, inner, strict=True):
+            found[at] = each
     if not members:
         return np.zeros(1, dtype=np.intp)
     return np.asarray(np.ravel_multi_index(tuple(found), sizes), dtype=np.intp)

@@ -80,19 +80,14 @@ class Source:
 
         Functions have several spellings, so of statements with many only names and constants are checked.
         """
-        written = [
-            token for token in sqlglot.tokenize(self.text, read=DIALECT) if _key(token) not in _OPTIONAL
-        ]
         again = " ; ".join(shown(tree.transform(_day_as_written)) for tree in trees)
-        words = [
-            key for token in sqlglot.tokenize(again, read=DIALECT) if (key := _key(token)) not in _OPTIONAL
-        ]
+        both = (sqlglot.tokenize(text, read=DIALECT) for text in (self.text, again))
+        written, read = ([token for token in each if _key(token) not in _OPTIONAL] for each in both)
+        words = [*map(_key, read)]
         if not exactly:
             names = (TokenType.VAR, TokenType.IDENTIFIER)
             known = {word.strip("'").upper() for word in words} | SPELT_OTHERWISE
-            written = [
-                each for each in written if each.token_type in names and each.text.upper() not in known
-            ]
+            written = [own for own in written if own.token_type in names and own.text.upper() not in known]
         lost = Counter(map(_key, written)) - Counter(words)
         if lost:
             # One of several equal words may be any of them, so a word that is gone altogether says more.

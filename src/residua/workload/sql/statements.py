@@ -12,7 +12,7 @@ from residua.schema import Schema
 from residua.workload.families import prefix
 from residua.workload.queries import Identity
 from residua.workload.sql.conditions import restrictions
-from residua.workload.sql.factors import Grouper, factors, finest
+from residua.workload.sql.factors import UNGROUPED, Grouper, factors, finest
 from residua.workload.sql.reading import STATEMENTS, Columns, Source, bare, quoted, refuse_joins, shown
 from residua.workload.sql.selecting import Relation, answered, functions, listed, plain
 from residua.workload.tables import Factor, Table, bound, checked_weight, table_name
@@ -109,9 +109,7 @@ def _check_selected(
         if isinstance(bare(item), exp.Star):
             raise grouper.columns.refusal(item, f"* is not supported; name the columns; {STATEMENTS}")
         if grouper.expression(item) not in known:
-            raise grouper.columns.refusal(
-                item, f"{quoted(item)} is selected but not in GROUP BY; add it there or leave it out"
-            )
+            raise grouper.columns.refusal(item, f"{quoted(item)} {UNGROUPED}")
 
 
 def _cumulative(
