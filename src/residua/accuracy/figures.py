@@ -326,16 +326,14 @@ class Fitness:
             text(each, "name"): Target.from_manifest(entry(each, "target"), arrays)
             for each in _rows(record, "targets", ("name", "target"))
         }
-        met = tuple(
-            MetTarget(
-                text(each, "name"),
-                Target.from_manifest(entry(each, "target"), arrays),
-                whole(each, "queries", least=1),
-                number(each, "ratio"),
-                number(each, "share"),
+
+        def line(each: Manifest) -> MetTarget:
+            figures = whole(each, "queries", least=1), number(each, "ratio"), number(each, "share")
+            return MetTarget(
+                text(each, "name"), Target.from_manifest(entry(each, "target"), arrays), *figures
             )
-            for each in _rows(record, "met", ("name", "target", "queries", "ratio", "share"))
-        )
+
+        met = tuple(map(line, _rows(record, "met", ("name", "target", "queries", "ratio", "share"))))
         single = flag(record, "single")
         if single and "" not in named:
             raise FileFormatError("targets that are not there cannot be met")

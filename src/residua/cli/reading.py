@@ -94,7 +94,7 @@ def answer(
     found = Release.load(file)
     if book and sql is None:
         rule = _rule(reliability), unreliable
-        made = _crosstabs(found, of, rows, across, margins=margins, level=level, rule=rule, title=title)
+        made = _crosstabs(found, of, rows, across, rule, margins=margins, level=level, title=title)
         show_crosstabs(found, made, output, formulas=formulas, as_json=as_json)
         return
     if sql is not None and "query" not in (asked := found.sql(sql, level=level)).column_names:
@@ -132,27 +132,14 @@ def _rule(text: str | None) -> Rule:
 
 
 def _crosstabs(
-    found: Release,
-    of: str | None,
-    rows: str | None,
-    across: str | None,
-    *,
-    margins: bool,
-    level: float,
-    rule: tuple[Rule, str],
-    title: str | None,
+    found: Release, of: str | None, rows: str | None, across: str | None, rule: tuple[Rule, str], **own: Any
 ) -> list[Crosstab]:
-    """The table that was asked for, or those that were published, with rows and columns."""
-    names = found.plan.schema.names
+    """The table that was asked for with its `own` settings, or those that were published, at their level."""
     if rows is None:
         groups = _wanted(found, of, None).groups()
-        return list(published(found, groups, Intervals(level), Reliability(*rule), found.facts()))
-    down, top = (_names(each, names) for each in (rows, across or ""))
-    return [
-        found.crosstab(
-            down, top, margins=margins, level=level, reliability=rule[0], unreliable=rule[1], title=title
-        )
-    ]
+        return list(published(found, groups, Intervals(own["level"]), Reliability(*rule), found.facts()))
+    down, top = (_names(each, found.plan.schema.names) for each in (rows, across or ""))
+    return [found.crosstab(down, top, reliability=rule[0], unreliable=rule[1], **own)]
 
 
 def _names(text: str, known: Sequence[str]) -> list[str]:

@@ -110,18 +110,10 @@ def plan(
     refuse_contradictions(budget, targets, objective, relax or refine)
     if budget is not None:
         unit.allowance(budget)  # a budget that no noise can meet is refused before any work
-    asked = work.without_totals()  # they ask nothing of their attribute
-    request = Request(
-        asked,
-        Person.of(unit, work.schema),
-        method,
-        gap,
-        Account.of(effort),
-        progress,
-        work.schema.units,
-        None if over is None else time_attribute(work.schema, over),
-        renew,
-    )
+    asked, schema = work.without_totals(), work.schema  # totals ask nothing of their attribute
+    person, account = Person.of(unit, schema), Account.of(effort)
+    time = None if over is None else time_attribute(schema, over)
+    request = Request(asked, person, method, gap, account, progress, schema.units, time, renew)
     refuse_instalments(request, budget, plain=targets is None and objective == "total_variance")
 
     def made(request: Request = request) -> Plan:

@@ -14,6 +14,7 @@ from residua.schema.attribute import ABOVE, BELOW, OUTSIDE, Attribute, Cells, Po
 from residua.schema.attributes import check_policy, policy_text
 
 Step = Literal["year", "quarter", "month", "day"]
+Day = str | datetime.date
 STEPS: tuple[Step, ...] = get_args(Step)
 MONTHS = {"year": 12, "quarter": 3, "month": 1}
 
@@ -41,14 +42,7 @@ class Date(Attribute):
     by: Step
     outside: Policy
 
-    def __init__(
-        self,
-        low: str | datetime.date,
-        high: str | datetime.date,
-        *,
-        by: Step = "day",
-        outside: Policy = "error",
-    ) -> None:
+    def __init__(self, low: Day, high: Day, *, by: Step = "day", outside: Policy = "error") -> None:
         who = f"Date({low!s}, {high!s})"
         if by not in STEPS:
             raise SchemaError(
@@ -138,7 +132,7 @@ class Date(Attribute):
         return cells
 
 
-def _day(who: str, value: str | datetime.date) -> datetime.date:
+def _day(who: str, value: Day) -> datetime.date:
     """The day that somebody wrote as an end of a range."""
     if isinstance(value, datetime.datetime):
         return value.date()

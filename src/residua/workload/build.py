@@ -93,8 +93,10 @@ def all_tables(
     for chosen in (family, numeric, categorical):
         if chosen is not None and not isinstance(chosen, Family):
             raise _no_family(chosen, "all_tables")
+    runs = (_subsets(positions, each) for each in several)
     if family is not None and family.arity == 2:
-        return _joint_tables(schema, several, named, family, numeric or categorical, name)
+        joint = _joint_queries(schema, several, named, family, numeric or categorical)
+        return Workload(schema, tuple(TableRun(schema, subsets, joint=joint, name=name) for subsets in runs))
     factors: list[Factor | None] = [None] * len(schema.names)
     for position, attribute in zip(positions, named, strict=True) if any(several) else ():
         kind, own = ("numeric", numeric) if schema[attribute].numeric else ("categorical", categorical)
@@ -102,7 +104,6 @@ def all_tables(
         if chosen is None:
             raise WorkloadError(f"attribute {attribute!r} has no family; give family= or {kind}=")
         factors[position] = _factor(schema, (attribute,), chosen, "all_tables")
-    runs = (_subsets(positions, each) for each in several)
     return Workload(schema, tuple(TableRun(schema, subsets, tuple(factors), name=name) for subsets in runs))
 
 
@@ -283,21 +284,16 @@ def _subsets(positions: Sequence[int], ways: int) -> Subsets:
     return np.fromiter(flat, dtype=np.int32, count=tables * ways).reshape(tables, ways)
 
 
-def _joint_tables(
-    schema: Schema,
-    several: tuple[int, ...],
-    names: Sequence[str],
-    family: Family,
-    other: Family | None,
-    name: str | None,
-) -> Workload:
+def _joint_queries(
+    schema: Schema, several: tuple[int, ...], names: Sequence[str], family: Family, other: Family | None
+) -> tuple[Queries, ...]:
+    """The queries of a family on two attributes for each pair of names; refused where tables are no pairs."""
     if other is not None:
         raise WorkloadError(f"all_tables: {family!r} is on pairs of attributes; it leaves none for {other!r}")
     if any(each != 2 for each in several):
         raise WorkloadError(
             f"all_tables: {family!r} is on pairs of attributes, so ways must be 2, not {several}"
         )
-    subsets = _subsets([schema.resolve(each)[0] for each in names], 2)
     sizes = {each: schema[each].size if each in schema else each for each in names}
     found: dict[tuple[int | str, ...], Queries] = {}  # equal sizes share one object; a level has its own
     joint = []
@@ -306,4 +302,4 @@ def _joint_tables(
         if key not in found:
             found[key] = bound(family, schema, pair)
         joint.append(found[key])
-    return Workload(schema, tuple(TableRun(schema, subsets, joint=tuple(joint), name=name) for _ in several))
+    return tuple(joint)
