@@ -139,8 +139,7 @@ class Plan(Foresees):
 
         Under `replace_one`, what replacing a record of that cell by any other leaves.
         """
-        left = unspent(self.strategy, self.schema.sizes, self._person)[1]
-        return left * float(self.unit.factor)
+        return unspent(self.strategy, self.schema.sizes, self._person)[1] * float(self.unit.factor)
 
     def free_variances(self, work: Workload) -> Array:
         """Variance at which each query could be measured besides, alone, for nothing; inf where it cannot."""

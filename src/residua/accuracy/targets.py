@@ -316,8 +316,7 @@ def weighted_caps(work: Workload) -> Caps:
     def cap(part: Table | TableRun) -> float | Array:
         if isinstance(part, TableRun) or all(factor.queries.weights is None for factor in part.factors):
             return 1.0 / part.weight
-        own = join(each.every_weight[None] for each in part.families)[0]
-        return np.asarray(1.0 / (part.weight * own))
+        return np.asarray(1.0 / (part.weight * join(each.every_weight[None] for each in part.families)[0]))
 
     return tuple(map(cap, work.parts))
 

@@ -161,8 +161,7 @@ def show_crosstabs(
         raise DataError("no table here has a number for each combination of cells; name some: --rows age")
     if output is not None:
         _write_crosstabs(found, tables, output, formulas=formulas)
-        written = f"Wrote {counted(len(tables), 'table', 'tables')} to {output}"
-        tell({"tables": output}, [written], as_json)
+        tell({"tables": output}, [f"Wrote {counted(len(tables), 'table', 'tables')} to {output}"], as_json)
     elif as_json:
         show_json([{"title": each.title, "cells": each.to_arrow().to_pylist()} for each in tables])
     else:

@@ -159,8 +159,7 @@ def _show_rows(
     """Show or write what a statement beyond plain counts gives."""
     if output is not None:
         write_rows(output, asked, ["simulated"] * found.simulated, formulas=formulas)
-        written = f"Wrote {counted(len(asked), 'row', 'rows')} to {output}"
-        tell({"answers": output}, [written], as_json)
+        tell({"answers": output}, [f"Wrote {counted(len(asked), 'row', 'rows')} to {output}"], as_json)
     elif as_json:
         show_json({"simulated": found.simulated, "level": level, "answers": asked.to_pylist()})
     else:

@@ -225,8 +225,7 @@ def _for_targets(
     A budget that cannot meet them is refused, unless `relax` allows all targets the same factor.
     """
     asked = asked_of(request.work, targets)
-    inner = INNER * request.gap
-    draft = targets_draft(request.method, *asked.with_free(), inner, request.progress, refine)
+    draft = targets_draft(request.method, *asked.with_free(), INNER * request.gap, request.progress, refine)
     own = _record_cost(request, draft)
     _refuse_extremes(own)
     if budget is None:
@@ -234,8 +233,7 @@ def _for_targets(
     else:
         strategy = _rounded(request, draft, request.unit.allowance(budget))
     cost = float(request.unit.allowance(budget) * request.unit.factor)
-    least = draft.lower_bound * request.person.alike**2
-    fitness = fitness_of(asked, strategy, draft.prices, cost, least)
+    fitness = fitness_of(asked, strategy, draft.prices, cost, draft.lower_bound * request.person.alike**2)
     if fitness.factor > 1 and not relax:
         raise _too_small(budget, fitness)
     floor = partial(floor_of_mean, *asked.with_free(), draft.prices)
@@ -262,8 +260,7 @@ def _for_loss(request: Request, budget: Budget, loss: Loss) -> Plan:
     draft = loss_draft(request.method, work, loss, inner, request.progress, float(allowed), account)
     strategy = _rounded(request, draft, allowed)
     named = {name: work.select(name) for name in work.names}
-    means = [totals_of(strategy, own)[1] / own.count for own in named.values()]
-    value = loss_at(loss, list(named), means)
+    value = loss_at(loss, list(named), [totals_of(strategy, own)[1] / own.count for own in named.values()])
     floor = partial(floor_of_loss, work, loss, draft.prices[0], value)
     return _finished(request, budget, draft, strategy, "loss", value, floor)
 
@@ -372,8 +369,7 @@ def _cheapest(request: Request, draft: Draft, own: float, asked: TargetParts) ->
     allowed = Fraction(own)
     strategy = _rounded(request, draft, allowed)
     for _ in range(SETTLING):
-        worst = Fraction(max(ratios_of(asked, strategy)))
-        needed = allowed * worst * MARGIN * request.unit.factor
+        needed = allowed * Fraction(max(ratios_of(asked, strategy))) * MARGIN * request.unit.factor
         budget = privacy_cost(text_above(needed, DIGITS))
         allowed = request.unit.record_cost(budget)
         strategy = rebudgeted(strategy, allowed, request.person)

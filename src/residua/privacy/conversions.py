@@ -109,8 +109,7 @@ def _quotient(number: Fraction, digits: int) -> Decimal:
 
 def _decimal_text(decimal: Decimal) -> str:
     """Plain digits for everyday sizes, a power of ten beyond them."""
-    everyday = not decimal or -7 <= decimal.adjusted() <= 15
-    return f"{decimal:f}" if everyday else str(decimal)
+    return f"{decimal:f}" if not decimal or -7 <= decimal.adjusted() <= 15 else str(decimal)
 
 
 _PRECISIONS = (64, 128, 256, 512, 1024, 2048, 4096)

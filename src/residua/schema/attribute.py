@@ -137,8 +137,7 @@ class Attribute(ABC):
         self.check_size()
         where = "" if column is None else f"column {column!r}: "
         read = read_column(values, where)
-        cells = self._locate(read, nearest=self.outside == "clip")
-        return self._settle(cells, read, (where, "", first_row))
+        return self._settle(self._locate(read, nearest=self.outside == "clip"), read, (where, "", first_row))
 
     def encode_codes(self, codes: AnyArray, *, column: str | None = None, first_row: int = 0) -> Cells:
         """The cells for values that are cell numbers already, checked; -1 for a record to drop."""
@@ -359,8 +358,7 @@ def cells_of_words(distinct: Any, keys: Sequence[str], cells: Sequence[int]) -> 
 def _matches(text: Any, pattern: str) -> Flags:
     import pyarrow.compute as pc
 
-    found = pc.match_substring_regex(text, pattern).fill_null(False)
-    return np.asarray(found.to_numpy(zero_copy_only=False))
+    return np.asarray(pc.match_substring_regex(text, pattern).fill_null(False).to_numpy(zero_copy_only=False))
 
 
 def whole_number_keys(labels: Iterable[str]) -> tuple[list[int], list[int]]:

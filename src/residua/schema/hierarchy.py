@@ -208,8 +208,7 @@ class Hierarchy(Attribute):
         import pyarrow as pa
         import pyarrow.compute as pc
 
-        pairs = zip(self._names, self._nodes, strict=True)
-        parts = [names.take(pa.array(own)) for names, own in pairs]
+        parts = [names.take(pa.array(own)) for names, own in zip(self._names, self._nodes, strict=True)]
         slash = pa.scalar("/", pa.large_string())
         return pc.binary_join_element_wise(*parts, slash) if len(parts) > 1 else parts[0]
 
@@ -228,8 +227,7 @@ class Hierarchy(Attribute):
         found = pc.index_in(distinct, value_set=self._leaves())
         if found.null_count and len(self.levels) > 1:
             found = pc.coalesce(found, pc.index_in(distinct, value_set=self._paths()))
-        cells = found.fill_null(OUTSIDE).to_numpy(zero_copy_only=False)
-        return np.asarray(cells, dtype=np.int32).copy()
+        return np.asarray(found.fill_null(OUTSIDE).to_numpy(zero_copy_only=False), dtype=np.int32).copy()
 
     def _check_labels(self, who: str) -> None:
         """Nothing, or the SchemaError for nodes that share a text: names with a /, or one like `(other)`."""

@@ -86,8 +86,7 @@ def _width(path: Path, delimiter: str, encoding: str) -> int:
     """How many columns the header has; 0 where this cannot be its delimiter."""
     try:
         with opened(path, encoding) as file:
-            rows = csv.reader(file, delimiter=delimiter, strict=True)
-            return next((len(row) for row in rows if row), 0)
+            return next((len(row) for row in csv.reader(file, delimiter=delimiter, strict=True) if row), 0)
     except csv.Error:
         return 0
     except (OSError, UnicodeError) as error:

@@ -159,8 +159,7 @@ class PrivacyPart(Part):
         """The budget that is written here, if one is."""
         if self.definition is None:
             return None
-        amounts = [getattr(self, name) for name in AMOUNTS[self.definition]]
-        return BUILDERS[self.definition](*amounts)
+        return BUILDERS[self.definition](*[getattr(self, name) for name in AMOUNTS[self.definition]])
 
 
 def _table_file(value: str) -> str:
@@ -266,8 +265,7 @@ def _shown(given: object) -> str:
 
 def _keys_at(place: Place) -> list[str]:
     """The keys that the mapping at a place takes."""
-    names = (step for step in place if isinstance(step, str))
-    model = _PARTS[".".join(names)]
+    model = _PARTS[".".join(step for step in place if isinstance(step, str))]
     return [field.alias or name for name, field in model.model_fields.items()]
 
 

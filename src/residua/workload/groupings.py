@@ -89,8 +89,7 @@ class Partition(Queries):
         return class_sums(self._vectors(x), self.classes, -1)
 
     def quadratic(self, covariance: ArrayLike) -> Array:
-        by_class = summed_square(self._squares(covariance), self.classes)
-        return np.diagonal(by_class, axis1=-2, axis2=-1).copy()
+        return np.diagonal(summed_square(self._squares(covariance), self.classes), axis1=-2, axis2=-1).copy()
 
     def phrase(self, index: int, names: Sequence[str], attributes: Sequence[Attribute]) -> str:
         """`place.county = Autauga`, `age in 18..64` or `sex in {F, M}`."""

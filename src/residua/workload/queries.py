@@ -182,8 +182,7 @@ class Queries(ABC):
 
     def trace(self, covariance: ArrayLike, *, weighted: bool = False) -> Array:
         """Sum of the queries' variances, from `(..., cells, cells)` to `(...)`; plain unless `weighted`."""
-        P = self._squares(covariance)
-        return np.asarray(np.einsum("ij,...ij->...", self.gram(weighted=weighted), P))
+        return np.asarray(np.einsum("ij,...ij->...", self.gram(weighted=weighted), self._squares(covariance)))
 
     def describe(self, index: SupportsIndex, names: Sequence[str], attributes: Sequence[Attribute]) -> str:
         """Words for one query, such as `age <= 17`; empty for a query that asks nothing of the cell."""

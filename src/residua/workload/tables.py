@@ -320,8 +320,7 @@ class TableRun:
 
     def _names(self) -> list[str]:
         """What tables call the attributes, by position in the schema."""
-        factors = self.factors or (None,) * len(self.schema)
-        pairs = zip(self.schema.names, factors, strict=True)
+        pairs = zip(self.schema.names, self.factors or (None,) * len(self.schema), strict=True)
         return [name if own is None else own.names(self.schema)[0] for name, own in pairs]
 
 

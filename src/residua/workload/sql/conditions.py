@@ -85,8 +85,7 @@ def restrictions(columns: Columns, where: exp.Expression) -> list[Region]:
     pieces: list[Region] = []
     for linked in _linked(found):
         whole = _joined(columns, where, [found[at] for at in linked], every=True).region()
-        tied = len(whole.attributes) > 1
-        text = " AND ".join(_spelt(*parts[at]) for at in linked) if tied else ""
+        text = " AND ".join(_spelt(*parts[at]) for at in linked) if len(whole.attributes) > 1 else ""
         pieces += _apart(replace(whole, text=textwrap.shorten(text, LONGEST, placeholder=" ...")))
     if not all(piece.mask.any() for piece in pieces):
         raise columns.refusal(where, "no cell of the schema meets this WHERE; all counts are zero")
@@ -109,8 +108,7 @@ def _chain(whole: exp.Expression, inverted: bool, *, every: bool) -> list[tuple[
 
 
 def _spelt(node: exp.Expression, negated: bool) -> str:
-    joined = isinstance(node, exp.And | exp.Or)
-    inside = f"({shown(node)})" if joined else shown(node)
+    inside = f"({shown(node)})" if isinstance(node, exp.And | exp.Or) else shown(node)
     return f"NOT {inside}" if negated else inside
 
 

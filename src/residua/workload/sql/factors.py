@@ -243,8 +243,7 @@ def _restricted(schema: Schema, member: Factor, mask: Flags) -> tuple[Queries, I
     if isinstance(queries, Identity):
         return compressed(np.where(mask, np.arange(mask.size), -1), None), chosen
     if isinstance(queries, Partition):
-        left = np.unique(queries.classes[mask & (queries.classes >= 0)])
-        return _narrowed(attribute, queries, mask), left
+        return _narrowed(attribute, queries, mask), np.unique(queries.classes[mask & (queries.classes >= 0)])
     _refuse_large(queries.count * mask.size, f"{queries!r} with a condition")
     if isinstance(queries, Prefix):
         members = np.zeros((chosen.size, mask.size), dtype=np.bool_)

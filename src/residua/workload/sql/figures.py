@@ -88,8 +88,7 @@ class Crossing:
     @property
     def values(self) -> Array:
         """The least number at which the cumulative count reaches its part."""
-        curves = self.figure.values.reshape(-1, len(self.numbers))
-        return first_crossing(curves, self.numbers, self.smooth)
+        return first_crossing(self.figure.values.reshape(-1, len(self.numbers)), self.numbers, self.smooth)
 
     def take(self, rows: Indices) -> "Crossing":
         """The quantiles at some rows."""
@@ -174,8 +173,7 @@ class AskedTables:
             slopes = sparse.csr_array(
                 (np.ones(table.count), (places, start + places)), (table.count, start + table.count)
             )
-            values = self.answers(Workload(self.schema, (table,)))
-            self.known[table.factors] = Figure(values, slopes)
+            self.known[table.factors] = Figure(self.answers(Workload(self.schema, (table,))), slopes)
         return self.known[table.factors]
 
     @property

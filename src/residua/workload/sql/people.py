@@ -109,8 +109,7 @@ class People(Scope):
     def _powers(self, node: exp.Expression) -> dict[str, int]:
         """How often each column is a factor of a product."""
         if isinstance(node := bare(node), exp.Mul):
-            found = Counter(self._powers(node.this)) + Counter(self._powers(node.expression))
-            return dict(found)
+            return dict(Counter(self._powers(node.this)) + Counter(self._powers(node.expression)))
         return {self.columns.named(node, ONE_COLUMN): 1}
 
     def _moment(self, powers: Mapping[str, int], times: int, condition: exp.Expression | None) -> Figure:
@@ -291,8 +290,7 @@ class People(Scope):
     def _labels(self, place: int, asked: Factor) -> Labels:
         """The label of each row in a column that is grouped by, or in a coarser level of it."""
         member = self.members[place]
-        sizes = [each.queries.count for each in self.members]
-        rows = np.unravel_index(self.groups, sizes)[place]
+        rows = np.unravel_index(self.groups, [each.queries.count for each in self.members])[place]
         if asked is not member and asked != member:
             first = np.unique(classes_of(member.queries, 0).classes, return_index=True)[1]
             rows = classes_of(asked.queries, 0).classes[first][rows]

@@ -159,8 +159,7 @@ class Scope(ABC):
             return what.summed(owners, count).take(owners)
         ranks = self.ranks(order)
         if isinstance(inner, exp.Sum | exp.Count):
-            reach = (owners[:, None] == owners) & (ranks[:, None] >= ranks)
-            first, second = np.nonzero(reach)
+            first, second = np.nonzero((owners[:, None] == owners) & (ranks[:, None] >= ranks))
             return what.take(second).summed(first, self.rows)
         return self._neighbour(inner, what, owners, ranks)
 

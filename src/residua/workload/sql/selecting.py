@@ -113,8 +113,7 @@ class Reader:
         self.source.require(isinstance(tree, exp.Select), tree, kind)
         refuse_joins(self.source, tree)
         self.source.allow_only(tree, PARTS, f"here; {STATEMENTS}")
-        scopes = self._scopes(tree, known)
-        found = [self._selected(scope, tree) for scope in scopes]
+        found = [self._selected(scope, tree) for scope in self._scopes(tree, known)]
         whole = _below([each for each, _ in found])
         keys = [stacked(columns) for columns in zip(*(each for _, each in found), strict=True)]
         return self._cut(_sorted(whole, keys, tree.args.get("order")), tree)
@@ -180,8 +179,7 @@ class Reader:
         """Rows of another statement, those that WHERE leaves, in groups if they are grouped."""
         where, group = tree.args.get("where"), tree.args.get("group")
         if where is not None:
-            kept = np.flatnonzero(rows.mask(where.this))
-            rows = Rows(self, rows.relation.take(kept), rows.known)
+            rows = Rows(self, rows.relation.take(np.flatnonzero(rows.mask(where.this))), rows.known)
         items = items_of(tree)
         if group is None and not any(_aggregates(item) for item in items):
             return rows
@@ -282,8 +280,7 @@ class Named(Scope):
         self.source, self.rows, self.subquery = scope.source, scope.rows, scope.subquery
 
     def leaf(self, node: exp.Expression) -> Column | None:
-        plain = isinstance(node, exp.Column) and not node.table
-        found = self.selected.column(node.name) if plain else None
+        found = self.selected.column(node.name) if isinstance(node, exp.Column) and not node.table else None
         return self.inner.leaf(node) if found is None else found
 
     def aggregate(self, node: exp.Expression) -> Column | None:

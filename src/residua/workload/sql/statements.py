@@ -84,8 +84,7 @@ def _counted(source: Source, tree: exp.Expression, items: Sequence[exp.Expressio
     """The one item of SELECT that counts."""
     found = [item for item in items if isinstance(item, exp.Count | exp.Window)]
     if len(found) != 1:
-        place = found[1] if found else tree
-        raise source.refusal(place, f"SELECT needs COUNT(*) once; {STATEMENTS}")
+        raise source.refusal(found[1] if found else tree, f"SELECT needs COUNT(*) once; {STATEMENTS}")
     (item,) = found
     count = item
     if isinstance(item, exp.Window):
