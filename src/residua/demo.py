@@ -150,17 +150,11 @@ def _against_truth(release: rs.Release, people: Path) -> Iterator[str]:
     histogram = np.bincount(cells, minlength=work.schema.cells).reshape(work.schema.sizes)
     truth = {group.name: exact_answers(group, histogram) for group in work.groups()}
     answers = release.answers(work.select("Counties")).to_pylist()
-    rows = [
-        (
-            row["place"],
-            f"{row['value']:,.1f}",
-            f"{row['stddev']:.1f}",
-            f"{row['lower']:,.0f} to {row['upper']:,.0f}",
-            f"{true:,.0f}",
-            f"{row['value'] - true:+.1f}",
-        )
-        for row, true in zip(answers, truth["Counties"].tolist(), strict=True)
-    ]
+    rows = []
+    for row, true in zip(answers, truth["Counties"].tolist(), strict=True):
+        value, stddev, off = f"{row['value']:,.1f}", f"{row['stddev']:.1f}", f"{row['value'] - true:+.1f}"
+        interval = f"{row['lower']:,.0f} to {row['upper']:,.0f}"
+        rows.append((row["place"], value, stddev, interval, f"{true:,.0f}", off))
     yield from _table(("county", "published", "stddev", "95% interval", "truth", "off by"), rows, left=(0,))
     whole = release.answers()
     true = np.concatenate([truth[group.name] for group in work.groups()])

@@ -284,16 +284,10 @@ class Fitness:
     def describe(self, scope: Scope) -> Iterator[str]:
         """Lines for people; `scope` is the certificate's."""
         head = ("target", "asked", "numbers", "largest / asked", f"{LAXER:.0%} more variance saves")
-        rows = [
-            (
-                line.name,
-                line.target.describe(),
-                spelled(line.queries),
-                f"{line.ratio:.4f}",
-                f"up to {line.saving():.2%}" if line.binds else "nothing",
-            )
-            for line in self.met[:MOST_LINES]
-        ]
+        rows = []
+        for line in self.met[:MOST_LINES]:
+            asked, saves = line.target.describe(), f"up to {line.saving():.2%}" if line.binds else "nothing"
+            rows.append((line.name, asked, spelled(line.queries), f"{line.ratio:.4f}", saves))
         yield from columns(head, rows, left=(0, 1), indent="")
         if len(self.met) > MOST_LINES:
             yield f"... and {counted(len(self.met) - MOST_LINES, 'more target', 'more targets')}"
@@ -308,16 +302,11 @@ class Fitness:
     def to_manifest(self, arrays: dict[str, AnyArray]) -> dict[str, Any]:
         """The targets and how they are met, as JSON can hold them."""
         single, named = _by_name(self.targets)
-        return {
-            "single": single,
-            "targets": [[name, target.to_manifest(arrays)] for name, target in named.items()],
-            "met": [
-                [line.name, line.target.to_manifest(arrays), line.queries, line.ratio, line.share]
-                for line in self.met
-            ],
-            "needed": self.needed,
-            "least": self.least,
-        }
+        asked = [[name, target.to_manifest(arrays)] for name, target in named.items()]
+        met = [
+            [own.name, own.target.to_manifest(arrays), own.queries, own.ratio, own.share] for own in self.met
+        ]
+        return {"single": single, "targets": asked, "met": met, "needed": self.needed, "least": self.least}
 
     @classmethod
     def from_manifest(cls, record: Manifest, arrays: Arrays, work: Workload) -> "Fitness":

@@ -76,14 +76,8 @@ def create(
       residua budget create budget.db --zcdp 1 --dataset births --periods month --disjoint
     """
     total = _total(rho, mu, pair, epsilon, cost)
-    ledger = Ledger.create(
-        path,
-        total,
-        dataset=dataset,
-        unit=Unit(max_records, neighbours, id=id_, missing_id=missing_id),
-        periods=periods,
-        disjoint=disjoint,
-    )
+    unit = Unit(max_records, neighbours, id=id_, missing_id=missing_id)
+    ledger = Ledger.create(path, total, dataset=dataset, unit=unit, periods=periods, disjoint=disjoint)
     _show(ledger, as_json)
 
 
@@ -141,12 +135,10 @@ def check(
     loaded = {file: _loaded(file) for file in releases}
     readable = {file: one for file, one in loaded.items() if isinstance(one, _Loaded)}
     findings = dict(zip(readable, ledger.check(readable.values()), strict=True))
-    rows = [
-        (str(file), findings[file].state, findings[file].words)
-        if file in findings
-        else (str(file), "unreadable", str(one))
-        for file, one in loaded.items()
-    ]
+    rows = []
+    for file, one in loaded.items():
+        own = findings.get(file)
+        rows.append((str(file), "unreadable", str(one)) if own is None else (str(file), own.state, own.words))
     listed = [{"path": file, "state": state, "why": words} for file, state, words in rows]
     document = {"path": ledger.name, "dataset": ledger.dataset, "releases": listed}
     tell(document, _checked(ledger, rows, list(findings.values())), as_json)
@@ -207,18 +199,10 @@ def _show(ledger: Ledger, as_json: bool, per_period: int | None = None) -> None:
     show(ledger.describe().splitlines())
     if entries:
         head = ("entry", "time", ledger.currency, "state", "plan", "note", "period")
-        rows = [
-            (
-                str(entry.id),
-                entry.time,
-                text_above(entry.amount),
-                entry.state,
-                entry.plan_hash[:12],
-                entry.note,
-                spoken(entry.periods),
-            )
-            for entry in entries
-        ]
+        rows = []
+        for entry in entries:
+            number, amount, period = str(entry.id), text_above(entry.amount), spoken(entry.periods)
+            rows.append((number, entry.time, amount, entry.state, entry.plan_hash[:12], entry.note, period))
         used = len(head) if any(entry.periods for entry in entries) else len(head) - 1
         show(["", *columns(head[:used], [row[:used] for row in rows], left=(1, 3, 4, 5, 6))])
     if spent:

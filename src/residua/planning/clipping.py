@@ -58,15 +58,11 @@ class Clipping:
         return min(self.tried, key=lambda each: each.rmse)
 
     def __str__(self) -> str:
-        rows = [
-            [
-                f"{each.low:,.9g} to {each.high:,.9g}",
-                f"{each.clipped:.2%}",
-                *(f"{value:,.4g}" for value in (each.bias, each.stddev, each.rmse)),
-                "best" if each == self.best else "",
-            ]
-            for each in self.tried
-        ]
+        rows = []
+        for each in self.tried:
+            errors = (f"{value:,.4g}" for value in (each.bias, each.stddev, each.rmse))
+            bounds, best = f"{each.low:,.9g} to {each.high:,.9g}", "best" if each == self.best else ""
+            rows.append([bounds, f"{each.clipped:.2%}", *errors, best])
         head = [f"a sum over {self.records:,} records", "clipped", "bias", "noise", "error", ""]
         return "\n".join(columns(head, rows))
 

@@ -109,19 +109,12 @@ class Draft:
     def text(self, folder: Path) -> str:
         """The spec as YAML, to be kept in a folder."""
         fields = [line for column in self.columns for line in column.lines()]
-        ways = min(2, len(self.columns))
         data = "" if self.data is None else f"data: {flow(os.path.relpath(self.data, folder))}\n"
         if self.data is not None and self.reading:
             data += f"reading: {flow(dict(self.reading))}\n"
         template = files("residua.spec").joinpath("draft.yaml").read_text(encoding="utf-8")
-        return template.format(
-            heading=self.heading,
-            confirm=TO_CONFIRM,
-            fields="\n".join(fields),
-            ways=ways,
-            max_records=self.max_records,
-            data=data,
-        )
+        own = {"heading": self.heading, "confirm": TO_CONFIRM, "max_records": self.max_records}
+        return template.format(fields="\n".join(fields), ways=min(2, len(self.columns)), data=data, **own)
 
 
 def draft_of(path: Path, dialect: Dialect | None, *, read_values: bool) -> Draft:

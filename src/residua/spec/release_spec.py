@@ -199,15 +199,11 @@ def _unweighted(entry: "TableEntry", schema: Schema) -> Workload:
             return levels(schema, entry.levels, asked, name=entry.name)
         return table(schema, asked, name=entry.name)
     if entry.all is not None:
-        return all_tables(
-            schema,
+        ways, kinds = (
             entry.all.numbers(len(chosen)),
-            entry.family,
-            numeric=entry.numeric,
-            categorical=entry.categorical,
-            attributes=chosen,
-            name=entry.name,
+            {"numeric": entry.numeric, "categorical": entry.categorical},
         )
+        return all_tables(schema, ways, entry.family, attributes=chosen, name=entry.name, **kinds)
     if entry.marginals is not None:
         return marginals(schema, entry.marginals.numbers(len(chosen)), attributes=chosen, name=entry.name)
     return sql(schema, entry.sql or "", name=entry.name)

@@ -154,16 +154,11 @@ place.county x sex (identity x identity)
     own = schema[attribute].levels
     if not own:
         raise WorkloadError(f"attribute {attribute!r} has no levels; a Hierarchy and a Date have them")
-    tables = [
-        table(
-            schema,
-            {(f"{attribute}.{level}",): identity, **dict(_entries(spec))},
-            name=None if name is None else f"{name} by {level}",
-            weight=weight,
-            where=where,
-        )
-        for level in own
-    ]
+    tables = []
+    for level in own:
+        asked = {(f"{attribute}.{level}",): identity, **dict(_entries(spec))}
+        title = None if name is None else f"{name} by {level}"
+        tables.append(table(schema, asked, name=title, weight=weight, where=where))
     return sum(tables[1:], tables[0])
 
 

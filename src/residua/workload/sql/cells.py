@@ -19,7 +19,7 @@ from residua._text import hint
 from residua.errors import SchemaError
 from residua.schema import Attribute, Binned, Categorical, Date, Integer
 from residua.schema.dates import STEPS
-from residua.workload.sql.comparing import Unfit, Value
+from residua.workload.sql.comparing import Unfit, Value, number_of
 from residua.workload.sql.reading import Columns, bare, quoted
 
 Values = list[Any]
@@ -173,7 +173,7 @@ class _Expression:
         if isinstance(node, exp.Anonymous) and str(node.this).lower() in ("date_part", "datepart"):
             return self._of_days(PARTS, str(node.expressions[0].this), node.expressions[1])
         if isinstance(node, exp.Coalesce):
-            return self._zip(lambda one, other: other if one is None else one, node.this, *node.expressions)
+            return self._each(lambda one, other: other if one is None else one, node.this, *node.expressions)
         if isinstance(node, exp.Cast):
             return self._cast(node)
         return self._composed(node)
@@ -182,27 +182,25 @@ class _Expression:
         """Arithmetic, and parts of texts."""
         match node:
             case exp.Add() | exp.Sub() | exp.Mul() | exp.Div() | exp.IntDiv() | exp.Mod():
-                return self._zip(lambda one, other: self._arithmetic(node, one, other), *_both(node))
+                return self._each(lambda one, other: self._arithmetic(node, one, other), *_both(node))
             case exp.Left():
-                return self._zip(lambda text, size: str(text)[: int(size)], *_both(node))
+                return self._each(lambda text, size: str(text)[: int(size)], *_both(node))
             case exp.Right():
-                return self._zip(lambda text, size: str(text)[-int(size) :], *_both(node))
+                return self._each(lambda text, size: str(text)[-int(size) :], *_both(node))
             case exp.DPipe():
-                return self._zip(lambda one, other: str(one) + str(other), *_both(node))
+                return self._each(lambda one, other: str(one) + str(other), *_both(node))
             case exp.Concat():
-                return self._zip(lambda *parts: "".join(map(str, parts)), *node.expressions)
+                return self._each(lambda *parts: "".join(map(str, parts)), *node.expressions)
             case exp.Round():
                 digits = node.args.get("decimals") or exp.Literal.number(0)
-                return self._zip(lambda value, to: round(self._number(value), int(to)), node.this, digits)
+                return self._each(lambda value, to: round(self._number(value), int(to)), node.this, digits)
             case exp.Substring():
                 length = node.args.get("length") or exp.Literal.number(10**6)
-                return self._zip(_substring, node.this, node.args["start"], length)
+                return self._each(_substring, node.this, node.args["start"], length)
         raise Unfit(f"{unknown_function(node)}; {SUPPORTED}")
 
-    def _each(self, function: Callable[[Any], Any], node: exp.Expression) -> Values:
-        return [None if value is None else function(value) for value in self.of(node)]
-
-    def _zip(self, function: Callable[..., Any], *nodes: exp.Expression) -> Values:
+    def _each(self, function: Callable[..., Any], *nodes: exp.Expression) -> Values:
+        """The function of the values of some expressions, where all of them have one."""
         total = isinstance(nodes[0].parent, exp.Coalesce)
         rows = zip(*map(self.of, nodes), strict=True)
         return [None if None in row and not total else function(*row) for row in rows]
@@ -273,7 +271,4 @@ def _substring(text: Any, start: Any, length: Any) -> str:
 def _literal(node: exp.Expression) -> Any:
     if isinstance(node, exp.Null):
         return None
-    if isinstance(node, exp.Boolean) or node.is_string:
-        return node.this
-    text = str(node.this)
-    return int(text) if text.isdecimal() else float(text)
+    return node.this if isinstance(node, exp.Boolean) or node.is_string else number_of(str(node.this))

@@ -177,9 +177,7 @@ def as_case(node: exp.Expression) -> exp.Expression:
 
 
 def _result_label(columns: Columns, node: exp.Expression | None) -> str:
-    if node is None or isinstance(bare(node), exp.Null):
-        return "NULL"
-    return str(constant(columns, node))
+    return "NULL" if node is None or isinstance(bare(node), exp.Null) else str(constant(columns, node))
 
 
 @dataclass(frozen=True, slots=True, eq=False)

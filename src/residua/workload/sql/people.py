@@ -119,7 +119,9 @@ class People(Scope):
             attribute = self.columns.schema[name]
             condition = self._present(name, condition)
             if power * times or (isinstance(attribute, Number) and attribute.missing):
-                scores.append(self._scores(name, power * times))
+                with retold(WorkloadError, Unfit):
+                    rows = cell_numbers(name, attribute, power=power * times)[None]
+                scores.append((self.columns.schema.resolve(name)[0], rows, power * times))
         return self._total(condition, scores)
 
     def _present(self, name: str, condition: exp.Expression | None) -> exp.Expression | None:
@@ -238,13 +240,6 @@ class People(Scope):
         with retold(WorkloadError, Unfit):
             rows, points, between = quantile_rows(name, self.columns.schema[name], [q], smooth=smooth)
         return Crossing(self._total(condition, [(position, rows, 0)]), points, between)
-
-    def _scores(self, name: str, power: int) -> Scores:
-        """What each cell of a column counts as, to a power."""
-        position, _ = self.columns.schema.resolve(name)
-        with retold(WorkloadError, Unfit):
-            rows = cell_numbers(name, self.columns.schema[name], power=power)[None]
-        return position, rows, power
 
     def _total(self, condition: exp.Expression | None, scores: Sequence[Scores] = ()) -> Figure:
         """Counts, or sums of scores, of those in each group who meet a condition."""
