@@ -317,10 +317,9 @@ class Fitness:
         }
 
         def line(each: Manifest) -> MetTarget:
+            target = Target.from_manifest(entry(each, "target"), arrays)
             figures = whole(each, "queries", least=1), number(each, "ratio"), number(each, "share")
-            return MetTarget(
-                text(each, "name"), Target.from_manifest(entry(each, "target"), arrays), *figures
-            )
+            return MetTarget(text(each, "name"), target, *figures)
 
         met = tuple(map(line, _rows(record, "met", ("name", "target", "queries", "ratio", "share"))))
         single = flag(record, "single")

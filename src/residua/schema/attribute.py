@@ -211,8 +211,7 @@ class Attribute(ABC):
         return cells
 
     def _cells_of_other_numbers(self, text: Any, *, nearest: bool) -> Cells:
-        """Cells of numbers that are no short integers: read as float64, and as integers where that cannot
-        tell neighbours apart."""
+        """Cells of other numbers: as float64, and as integers where that cannot tell neighbours apart."""
         import pyarrow as pa
 
         floats = text.cast(pa.float64()).to_numpy().copy()
@@ -269,30 +268,25 @@ class Attribute(ABC):
             cells[cells == ABOVE] = self.codes - 1
             missed = cells < 0
         if missed.any():
-            also = " and cannot be clipped" * (self.outside == "clip")
-            where, what, first_row = source
-            source = (where, f"{what}{self!r}", first_row)
-            raise _refusal(np.flatnonzero(missed), column, source, also, self._remedies())
+            raise self._refusal(np.flatnonzero(missed), column, source)
         return cells
+
+    def _refusal(self, rows: Indices, column: Column, source: tuple[str, str, int]) -> DataError:
+        """The error that quotes the first missed values with their rows and counts all of them."""
+        where, what, first_row = source
+        count = "1 value is" if len(rows) == 1 else f"{len(rows)} values are"
+        also = " and cannot be clipped" * (self.outside == "clip")
+        first = ", the first ones" if len(rows) > _SHOWN else ""
+        shown = ", ".join(f"{column.show(row)} at row {row + first_row}" for row in rows[:_SHOWN].tolist())
+        return DataError(
+            f"{where}{count} outside {what}{self!r}{also}{first}: {shown} (rows count from 0); "
+            f"mend the data, or declare {self._remedies()}"
+        )
 
     def _remedies(self) -> str:
         """What to declare so that values outside are no error."""
         clips = self.numeric and self.outside != "clip"
         return "outside='drop', 'clip' or 'other'" if clips else "outside='drop' or 'other'"
-
-
-def _refusal(
-    rows: Indices, column: Column, source: tuple[str, str, int], also: str, remedy: str
-) -> DataError:
-    """The error that quotes the first missed values with their rows and counts all of them."""
-    where, fits, first_row = source
-    count = "1 value is" if len(rows) == 1 else f"{len(rows)} values are"
-    first = ", the first ones" if len(rows) > _SHOWN else ""
-    shown = ", ".join(f"{column.show(row)} at row {row + first_row}" for row in rows[:_SHOWN].tolist())
-    return DataError(
-        f"{where}{count} outside {fits}{also}{first}: {shown} (rows count from 0); "
-        f"mend the data, or declare {remedy}"
-    )
 
 
 def cells_in_range(values: AnyArray, low: int, high: int, *, nearest: bool) -> Cells:

@@ -130,15 +130,11 @@ class PrivacyPart(Part):
     cost: Fraction | None = None
     unit: UnitPart = UnitPart()
 
-    @field_validator("rho", "mu", "epsilon", "cost", mode="before")
+    @field_validator("rho", "mu", "epsilon", "delta", "cost", mode="before")
     @classmethod
-    def _positive(cls, value: Any, info: ValidationInfo) -> Fraction:
-        return positive(value, info.field_name or "the amount")
-
-    @field_validator("delta", mode="before")
-    @classmethod
-    def _probability(cls, value: Any) -> Fraction:
-        return probability(value, "delta")
+    def _amount(cls, value: Any, info: ValidationInfo) -> Fraction:
+        read = probability if info.field_name == "delta" else positive
+        return read(value, info.field_name or "the amount")
 
     @model_validator(mode="after")
     def _its_amounts(self) -> Self:

@@ -125,7 +125,9 @@ def load_spec(path: str | os.PathLike[str]) -> Spec:
     except ValidationError as error:
         raise document.refusal(*problem_of(error)) from None
     schema = _schema(document, written.schema_)
-    folder, stem = document.path.parent, document.path.stem
+    folder, stem, ledger = document.path.parent, document.path.stem, written.ledger
+    if ledger is not None and "://" not in ledger:  # an address stays as it is
+        ledger = str(folder / ledger)
     return Spec(
         document=document,
         schema=schema,
@@ -137,17 +139,12 @@ def load_spec(path: str | os.PathLike[str]) -> Spec:
         release_file=folder / (written.output.release or f"{stem}.release"),
         plan_file=None if written.output.plan is None else folder / written.output.plan,
         level=written.output.level,
-        ledger=None if written.ledger is None else _place(folder, written.ledger),
+        ledger=ledger,
         data=None if written.data is None else folder / written.data,
         reading=written.reading.model_dump(),
         stream_file=folder / (written.output.stream or f"{stem}.stream"),
         **{name: getattr(written, name) for name in AS_WRITTEN},
     )
-
-
-def _place(folder: Path, ledger: str) -> str:
-    """Where a ledger is: an address as it is, a path from the folder of the spec."""
-    return ledger if "://" in ledger else str(folder / ledger)
 
 
 def unconfirmed(value: object, place: Place = ()) -> Iterator[Place]:
@@ -199,10 +196,8 @@ def _unweighted(entry: "TableEntry", schema: Schema) -> Workload:
             return levels(schema, entry.levels, asked, name=entry.name)
         return table(schema, asked, name=entry.name)
     if entry.all is not None:
-        ways, kinds = (
-            entry.all.numbers(len(chosen)),
-            {"numeric": entry.numeric, "categorical": entry.categorical},
-        )
+        ways = entry.all.numbers(len(chosen))
+        kinds = {"numeric": entry.numeric, "categorical": entry.categorical}
         return all_tables(schema, ways, entry.family, attributes=chosen, name=entry.name, **kinds)
     if entry.marginals is not None:
         return marginals(schema, entry.marginals.numbers(len(chosen)), attributes=chosen, name=entry.name)

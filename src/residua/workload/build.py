@@ -202,13 +202,9 @@ def _countable(schema: Schema) -> list[str]:
 
 def _entries(spec: Spec | None) -> list[tuple[tuple[str, ...], Families]]:
     """Pairs of names and a family; a plain list of names means identity."""
-    if spec is None:
-        return []
-    if isinstance(spec, str):
-        return [((spec,), identity)]
     if isinstance(spec, Mapping):
         return [(key if isinstance(key, tuple) else (key,), family) for key, family in spec.items()]
-    return [((name,), identity) for name in spec]
+    return [((name,), identity) for name in listed_names(() if spec is None else spec)]
 
 
 def _factor(schema: Schema, names: tuple[str, ...], family: Families, title: str) -> Factor:

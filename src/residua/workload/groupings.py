@@ -91,15 +91,18 @@ class Partition(Queries):
     def quadratic(self, covariance: ArrayLike) -> Array:
         return np.diagonal(summed_square(self._squares(covariance), self.classes), axis1=-2, axis2=-1).copy()
 
+    def labels_on(self, attribute: Attribute) -> tuple[str, ...] | None:
+        """What its classes are called on an attribute: their own labels, or the nodes of its level."""
+        if self.labels is None and self.level is not None:
+            return attribute.level_labels(self.level)
+        return self.labels
+
     def phrase(self, index: int, names: Sequence[str], attributes: Sequence[Attribute]) -> str:
         """`place.county = Autauga`, `age in 18..64` or `sex in {F, M}`."""
-        attribute = attributes[0]
-        if self.level is not None:
-            nodes = attribute.level_labels(self.level) if self.labels is None else self.labels
-            return f"{names[0]}.{self.level} = {nodes[index]}"
-        if self.labels is not None:
-            return f"{names[0]} in {self.labels[index]}"
-        return wording.cells(names[0], attribute, np.flatnonzero(self.classes == index).tolist())
+        if (labels := self.labels_on(attributes[0])) is None:
+            return wording.cells(names[0], attributes[0], np.flatnonzero(self.classes == index).tolist())
+        sign = " in" if self.level is None else f".{self.level} ="
+        return f"{names[0]}{sign} {labels[index]}"
 
     @classmethod
     def from_manifest(cls, manifest: Manifest, arrays: Arrays) -> "Queries":

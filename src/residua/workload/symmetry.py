@@ -116,9 +116,8 @@ class _Exchange:
 
     def allowed(self, one: int, two: int) -> bool:
         """Whether the same tables are asked for after the two attributes, of one role, change places."""
-        return self._tables_stay(one, two) and all(
-            self._run_stays(run, complete, one, two) for run, complete in self._runs
-        )
+        stay = (self._run_stays(run, complete, one, two) for run, complete in self._runs)
+        return self._tables_stay(one, two) and all(stay)
 
     def _add(self, table: Table, mark: object) -> None:
         factors = frozenset((self._ordered(f.attributes, f.queries), f.queries) for f in table.factors)

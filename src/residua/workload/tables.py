@@ -364,9 +364,7 @@ def bound(family: Family, schema: Schema, names: Sequence[str]) -> Queries:
     """The queries of a family on the cells that names mean: of attributes, of their levels or bins."""
     if family.of_values:
         own = [schema[name] for name in names]
-        queries = family.bind(*own, names=names)
-        by_level = any(schema.resolve(name)[1] for name in names)
-        return at_levels(queries, schema, names, own) if by_level else queries
+        return at_levels(family.bind(*own, names=names), schema, names, own)
     with retold(SchemaError, WorkloadError, f"{family!r} counts by cells: "):
         seen = [schema.counted(name) for name in names]
         queries = family.bind(*seen, names=names)

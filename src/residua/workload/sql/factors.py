@@ -259,9 +259,7 @@ def _restricted(schema: Schema, member: Factor, mask: Flags) -> tuple[Queries, I
 
 def _narrowed(attribute: Attribute, queries: Partition, mask: Flags) -> Partition:
     """The classes within the mask; a label says which cells it is about where it has lost some."""
-    level, labels = queries.level, queries.labels
-    if level is not None and labels is None:
-        labels = attribute.level_labels(level)
+    level, labels = queries.level, queries.labels_on(attribute)
     if labels is not None:
         inside = np.where(mask, queries.classes, -1)
         left, all_of = (

@@ -10,11 +10,11 @@ from sqlglot import exp
 
 from residua._arrays import Array, Indices
 from residua.errors import WorkloadError, retold
-from residua.schema import Attribute, Number
+from residua.schema import Number
 from residua.workload.explicit import Explicit
 from residua.workload.groupings import Partition
 from residua.workload.moments import cell_numbers, moment, moment_words, power_words, quantile_rows
-from residua.workload.queries import Identity, Queries
+from residua.workload.queries import Identity
 from residua.workload.sql.cells import values_of
 from residua.workload.sql.comparing import Unfit, number_of
 from residua.workload.sql.conditions import constant, restrictions
@@ -24,6 +24,9 @@ from residua.workload.sql.reading import bare, quoted, shown
 from residua.workload.sql.scopes import Scope
 from residua.workload.tables import Factor, Table, table_name
 from residua.workload.views import classes_of
+
+Powers = Mapping[str, int]
+"""How often each column is a factor of a product."""
 
 Scores = tuple[int, Array, int]
 """An attribute, rows of numbers for its cells, (rows, cells), and which power of its number they are."""
@@ -112,7 +115,7 @@ class People(Scope):
             return dict(Counter(self._powers(node.this)) + Counter(self._powers(node.expression)))
         return {self.columns.named(node, ONE_COLUMN): 1}
 
-    def _moment(self, powers: Mapping[str, int], times: int, condition: exp.Expression | None) -> Figure:
+    def _moment(self, powers: Powers, times: int, condition: exp.Expression | None) -> Figure:
         """The sum of a product of columns to a power, over those who have a value in each of them."""
         scores = []
         for name, power in powers.items():
@@ -193,19 +196,14 @@ class People(Scope):
         return squared.mapped(np.sqrt, lambda x: 0.5 / np.sqrt(x))
 
     def _covariance(
-        self,
-        both: Mapping[str, int],
-        left: Mapping[str, int],
-        right: Mapping[str, int],
-        condition: exp.Expression | None,
+        self, both: Powers, left: Powers, right: Powers, condition: exp.Expression | None
     ) -> Figure:
         """The mean of a product less the product of the means, over those who have all of the columns."""
         every = dict.fromkeys([*both, *left, *right], 0)
         count = self._moment(every, 1, condition)
         product = dict(Counter(left) + Counter(right))
-        one, two, joint = (
-            self._moment({**every, **powers}, 1, condition).over(count) for powers in (left, right, product)
-        )
+        each = ({**every, **powers} for powers in (left, right, product))
+        one, two, joint = (self._moment(powers, 1, condition).over(count) for powers in each)
         values = joint.values - one.values * two.values
         return joined(values, (joint, np.ones(self.rows)), (one, -two.values), (two, -one.values))
 
@@ -293,8 +291,10 @@ class People(Scope):
         if isinstance(asked.queries, Identity):
             known, ordered = values_of(attribute), attribute.numeric
         else:
-            known, ordered = _typed(_texts(attribute, asked.queries)), False
-        values = [_plain(known[row]) for row in rows.tolist()]
+            assert isinstance(asked.queries, Partition)
+            known, ordered = _typed(asked.queries.labels_on(attribute) or ()), False
+        plain = [each if each is None or isinstance(each, int | str) else str(each) for each in known]
+        values = [plain[row] for row in rows.tolist()]
         return Labels(values, rows.astype(np.float64)) if ordered else Labels.of(values)
 
 
@@ -325,20 +325,7 @@ def _and(one: exp.Expression | None, other: exp.Expression | None) -> exp.Expres
     return exp.And(this=exp.paren(one.copy()), expression=exp.paren(other.copy()))
 
 
-def _texts(attribute: Attribute, queries: Queries) -> Sequence[str]:
-    """The names of groups of cells."""
-    assert isinstance(queries, Partition)
-    if queries.labels is not None:
-        return queries.labels
-    assert queries.level is not None
-    return attribute.level_labels(queries.level)
-
-
 def _typed(labels: Sequence[str]) -> list[Any]:
     """Labels as whole numbers where all of them are; 'NULL' is none."""
     whole = all(label.lstrip("-").isdecimal() for label in labels if label != "NULL")
     return [None if label == "NULL" else int(label) if whole else label for label in labels]
-
-
-def _plain(value: Any) -> Any:
-    return value if value is None or isinstance(value, int | str) else str(value)
