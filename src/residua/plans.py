@@ -80,6 +80,11 @@ class Plan(Foresees):
     """What a file of format 1 holds of this plan, which its hash is of; None for any other plan."""
 
     @property
+    def schema(self) -> Schema:
+        """The schema of the data that the plan can measure."""
+        return self.workload.schema
+
+    @property
     def _person(self) -> Person:
         return Person.of(self.unit, self.schema)
 

@@ -159,8 +159,8 @@ class Foresees:
 
     @property
     def schema(self) -> Schema:
-        """The schema of the data that the plan can measure."""
-        return self.workload.schema
+        """The schema of its tables."""
+        raise NotImplementedError
 
     def variances(self, work: Workload) -> Array:
         """Variances of answers."""

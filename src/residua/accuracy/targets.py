@@ -17,7 +17,7 @@ from residua._arrays import AnyArray, Array, Arrays, Manifest
 from residua._limits import LISTED_TABLES
 from residua._manifests import checked_array, entry, fetch, number, text
 from residua._text import hint, short
-from residua.errors import BudgetError, FileFormatError, WorkloadError, retold
+from residua.errors import BudgetError, FileFormatError, WorkloadError
 from residua.linalg.matrices import join
 from residua.methods.draft import Caps
 from residua.strategy.strategy import Strategy
@@ -160,13 +160,17 @@ def half_width(amount: ArrayLike, level: float = 0.95) -> Target:
 
 def target_of(given: Any, who: str) -> Target:
     """The target that was given: itself, or a bare number or array of variances."""
-    with retold(BudgetError, BudgetError, f"{who}: "):
+    try:
         return given if isinstance(given, Target) else variance(given)
+    except BudgetError as error:
+        raise BudgetError(f"{who}: {error}") from None
 
 
 def _numbers(given: Any, what: str) -> Array:
-    with retold(ValueError, BudgetError, f"a target is {what}, not {short(given)}: "):
+    try:
         array = np.asarray(given)
+    except ValueError as error:
+        raise BudgetError(f"a target is {what}, not {short(given)}: {error}") from error
     if array.dtype.kind not in "iuf":
         raise BudgetError(
             f"a target is {what} such as 25, rs.stddev(5) or rs.half_width(10), not {short(given)}"

@@ -11,7 +11,7 @@ from typing import Any, Literal, Protocol
 
 import numpy as np
 
-from residua._arrays import Integers, settle
+from residua._arrays import Integers
 from residua._manifests import submanifest, text, whole
 from residua._text import short
 from residua.errors import BudgetError, FileFormatError, SchemaError, retold
@@ -92,7 +92,9 @@ class Unit:
             raise BudgetError(f"id is the name of a column, such as 'person_id', not {short(self.id)}")
         self._check_patterns(per)
         limits = {name: int(per[name]) for name in sorted(per)}
-        settle(self, max_records=int(self.max_records), max_per=limits, one_per=None)  # max_per has it
+        settled = {"max_records": int(self.max_records), "max_per": limits, "one_per": None}  # max_per has it
+        for name, value in settled.items():
+            object.__setattr__(self, name, value)
 
     def _check_patterns(self, per: Mapping[str, int]) -> None:
         if self.id is None and (per or self.missing_id != "error"):

@@ -10,7 +10,7 @@ from typing import TypeGuard, overload
 
 import numpy as np
 
-from residua._arrays import Flags, Indices, Subsets, settle
+from residua._arrays import Flags, Indices, Subsets
 from residua._limits import MATRIX_ENTRIES, SPLIT_WAYS, TABLE_ATTRIBUTES
 from residua._text import listing, short
 from residua.errors import Infeasible, SchemaError, WorkloadError, retold
@@ -229,14 +229,16 @@ class TableRun:
     name: str | None = None
 
     def __post_init__(self) -> None:
-        settle(self, subsets=np.array(self.subsets, dtype=np.int32))
+        subsets = np.array(self.subsets, dtype=np.int32)
+        subsets.flags.writeable = False
+        object.__setattr__(self, "subsets", subsets)
         if self.joint is None:
             used = self.attributes
             for attribute in used:
                 self.queries_of(attribute)
             # Without what no table uses, tables that are equal are also saved equally.
             kept = (factor if at in used else None for at, factor in enumerate(self.factors))
-            settle(self, factors=tuple(kept))
+            object.__setattr__(self, "factors", tuple(kept))
         elif len(self.joint) != len(self):
             raise WorkloadError(f"{len(self)} tables have {len(self.joint)} families")
 
