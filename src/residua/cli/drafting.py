@@ -14,15 +14,7 @@ from residua.cli.output import refuse_to_replace, tell
 from residua.engines.sources import CSV
 from residua.spec import TO_CONFIRM, Document, read_document
 from residua.spec.dialects import Dialect
-from residua.spec.drafts import (
-    ColumnDraft,
-    Draft,
-    bins_between,
-    dialect_of_file,
-    draft_of,
-    quantity,
-    quantity_lines,
-)
+from residua.spec.drafts import ColumnDraft, Draft, bins_between, dialect_of_file, draft_of, quantity_lines
 
 LOOKED = "This looked at the data: ranges, bins and labels that are not public must be changed."
 
@@ -75,7 +67,7 @@ def _column(document: Document, name: str, entry: Mapping[Any, Any]) -> ColumnDr
             to_sum = ""
             if isinstance(low, int | float) and isinstance(high, int | float) and low < high:
                 bins = bins_between(low, high)
-                to_sum = quantity_lines(*quantity(np.array([low, high], dtype=np.float64)))
+                to_sum = quantity_lines(np.array([low, high], dtype=np.float64))
             cells = f"residua: {{bins: {bins}, above: true}}"
             return ColumnDraft(name, "number", cells, "choose the bins", to_sum=to_sum)
         case "string" | "datetime":

@@ -194,8 +194,8 @@ def _from_type(name: str, kind: Any) -> ColumnDraft:
         return ColumnDraft(name, "integer", cells, "the smallest and the largest value that can be")
     if pa.types.is_floating(kind) or pa.types.is_decimal(kind):
         remark = "the edges of the bins, such as [0, 10000, 25000]; 'above: true' opens the last one"
-        instead = quantity_lines(TO_CONFIRM, TO_CONFIRM, TO_CONFIRM)
-        return ColumnDraft(name, "number", f"residua: {{bins: {TO_CONFIRM}}}", remark, to_sum=instead)
+        cells = f"residua: {{bins: {TO_CONFIRM}}}"
+        return ColumnDraft(name, "number", cells, remark, to_sum=quantity_lines())
     if pa.types.is_date(kind) or pa.types.is_timestamp(kind):
         ends = f"constraints: {{minimum: {TO_CONFIRM}, maximum: {TO_CONFIRM}}}\nresidua: {{by: month}}"
         return ColumnDraft(name, "date", ends, "the first and the last day that can be; by day, month, ...")
@@ -203,8 +203,9 @@ def _from_type(name: str, kind: Any) -> ColumnDraft:
     return ColumnDraft(name, "string", f"constraints: {{enum: {TO_CONFIRM}}}", remark)
 
 
-def quantity_lines(low: str, high: str, step: str, *, missing: bool = False) -> str:
-    """The lines of a column whose values are added up."""
+def quantity_lines(values: Array | None = None, *, missing: bool = False) -> str:
+    """The lines of a column whose values are added up; to be confirmed where none are known."""
+    low, high, step = (TO_CONFIRM,) * 3 if values is None else quantity(values)
     gaps = ", missing: true" * missing
     return f"constraints: {{minimum: {low}, maximum: {high}}}\nresidua: {{step: {step}{gaps}}}"
 
@@ -242,7 +243,7 @@ def _from_values(name: str, column: "pyarrow.ChunkedArray") -> ColumnDraft:
             constraints, read = f"{{minimum: {low}, maximum: {high}}}", "this range"
         else:
             additions, read = [f"bins: {bins_by_quantiles(numbers)}", "above: true"], "these bins"
-            to_sum = quantity_lines(*quantity(numbers), missing=gaps)
+            to_sum = quantity_lines(numbers, missing=gaps)
     additions += ["outside: missing"] * gaps
     cells = [f"constraints: {constraints}"] * bool(constraints)
     cells += [f"residua: {{{', '.join(additions)}}}"] * bool(additions)

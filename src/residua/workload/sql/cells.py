@@ -110,16 +110,14 @@ def among_values(values: Values, constants: Sequence[Value]) -> tuple[Flags, Fla
     return _masks(values, lambda value: _text_of_day(value) in constants)
 
 
-def like_values(values: Values, pattern: str, *, cased: bool) -> tuple[Flags, Flags]:
-    """Where the text of a value matches a pattern of LIKE, and where it does not."""
+def like_values(values: Values, node: exp.Expression, pattern: str) -> tuple[Flags, Flags]:
+    """Where LIKE, ILIKE or STARTS_WITH is true of the text of a value, and where it is false."""
+    if isinstance(node, exp.StartsWith):
+        return _masks(values, lambda value: str(value).startswith(pattern))
     words = (".*" if part == "%" else "." if part == "_" else re.escape(part) for part in pattern)
-    fits = re.compile("".join(words), re.DOTALL | (0 if cased else re.IGNORECASE))
-    return _masks(values, lambda value: fits.fullmatch(str(value)) is not None)
-
-
-def starting_values(values: Values, start: str) -> tuple[Flags, Flags]:
-    """Where the text of a value begins like this, and where it does not."""
-    return _masks(values, lambda value: str(value).startswith(start))
+    fits = re.compile("".join(words), re.DOTALL | (0 if isinstance(node, exp.Like) else re.IGNORECASE))
+    found = _masks(values, lambda value: fits.fullmatch(str(value)) is not None)
+    return found[::-1] if node.args.get("negate") else found
 
 
 def _masks(values: Values, holds: Callable[[Any], bool]) -> tuple[Flags, Flags]:

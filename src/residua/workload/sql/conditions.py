@@ -17,15 +17,7 @@ from residua._limits import CELL_CLASSES
 from residua.errors import SchemaError, retold
 from residua.linalg.classes import Classes, coarsest, common_refinement, spread_over
 from residua.schema import Attribute, Categorical
-from residua.workload.sql.cells import (
-    SIGN_OF,
-    Values,
-    among_values,
-    cellwise,
-    compared_values,
-    like_values,
-    starting_values,
-)
+from residua.workload.sql.cells import SIGN_OF, Values, among_values, cellwise, compared_values, like_values
 from residua.workload.sql.comparing import Unfit, Value, among, compared, missing, number_of
 from residua.workload.sql.reading import Columns, bare, day_in, quoted, shown
 from residua.workload.views import cells_of_classes
@@ -231,14 +223,9 @@ def _single(columns: Columns, node: exp.Expression) -> tuple[str, tuple[Flags, F
             low = subject.compared(">=", constant(columns, node.args["low"]))
             high = subject.compared("<=", constant(columns, node.args["high"]))
             return subject.column, (low[0] & high[0], low[1] | high[1])
-        case exp.Like() | exp.ILike():
+        case exp.Like() | exp.ILike() | exp.StartsWith():
             column, texts = cellwise(columns, node.this)
-            pattern = str(constant(columns, node.expression))
-            true, false = like_values(texts, pattern, cased=isinstance(node, exp.Like))
-            return column, (false, true) if node.args.get("negate") else (true, false)
-        case exp.StartsWith():
-            column, texts = cellwise(columns, node.this)
-            return column, starting_values(texts, str(constant(columns, node.expression)))
+            return column, like_values(texts, node, str(constant(columns, node.expression)))
         case exp.Is() if isinstance(node.expression, exp.Null):
             column = columns.named(node.this, SUPPORTED)
             return column, missing(column, _counted(columns, column))

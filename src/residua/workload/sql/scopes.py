@@ -214,9 +214,7 @@ class Scope(ABC):
                 high = self._compared(node.this, "<=", node.args["high"])
                 return low[0] & high[0], low[1] | high[1]
             case exp.Like() | exp.ILike():
-                cased = isinstance(node, exp.Like)
-                found = like_values(self._values(node.this), str(self._single(node.expression)), cased=cased)
-                return found[::-1] if node.args.get("negate") else found
+                return like_values(self._values(node.this), node, str(self._single(node.expression)))
             case exp.Is() if isinstance(node.expression, exp.Null):
                 none = np.array([value is None for value in self._values(node.this)], dtype=np.bool_)
                 return none, ~none
