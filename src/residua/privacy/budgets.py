@@ -259,9 +259,7 @@ def bound_divisor(law: NoiseLaw, allowed: Fraction) -> float:
 
     With Laplace noise of epsilon in all, no cell of the privacy matrix exceeds `2 sinh^2(epsilon / 2)`.
     """
-    if law == "gaussian":
-        return float(allowed)
-    return 2.0 * math.sinh(min(float(allowed) / 2, 350.0)) ** 2
+    return float(allowed) if law == "gaussian" else 2.0 * math.sinh(min(float(allowed) / 2, 350.0)) ** 2
 
 
 def checked_level(level: float) -> float:

@@ -247,9 +247,12 @@ class Identity(SizedQueries):
 
     __slots__ = ()
     kind = "identity"
-    invariant = circulant = independent = parts = True
+    invariant = circulant = parts = True
 
     def gram(self, *, weighted: bool = True) -> Array:
+        return np.eye(self.size)
+
+    def root(self) -> Array:
         return np.eye(self.size)
 
     def rows_at(self, indices: AnyArray) -> Array:

@@ -172,9 +172,7 @@ class _Expression:
             return self._of_days(PARTS, str(node.expressions[0].this), node.expressions[1])
         if isinstance(node, exp.Coalesce):
             return self._each(lambda one, other: other if one is None else one, node.this, *node.expressions)
-        if isinstance(node, exp.Cast):
-            return self._cast(node)
-        return self._composed(node)
+        return self._cast(node) if isinstance(node, exp.Cast) else self._composed(node)
 
     def _composed(self, node: exp.Expression) -> Values:
         """Arithmetic, and parts of texts."""
