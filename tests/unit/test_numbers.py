@@ -152,6 +152,14 @@ def test_a_number_comes_back_from_its_manifest_and_reads_as_it_is_written(number
     assert len(set(number.labels())) == number.size
 
 
+@pytest.mark.parametrize("edges", [[], ["1"], ["low", "high"]])
+def test_a_forged_manifest_of_a_number_without_bounds_is_refused_as_a_file(edges):
+    manifest = rs.Schema(x=rs.Number(0, 10, step=1)).to_manifest()
+    manifest["attributes"][0]["edges"] = edges
+    with pytest.raises(rs.FileFormatError, match="the record of a number"):
+        rs.Schema.from_manifest(manifest)
+
+
 SCHEMA = rs.Schema(
     sex=rs.Categorical("F", "M"),
     age=rs.Integer(10, 14),

@@ -289,6 +289,7 @@ def test_missing_values_are_left_out_of_sums_and_found_by_is_null():
         ("SELECT MEDIAN(age) FROM t", 2),
         ("SELECT SUM(CASE WHEN age < 3 THEN 10 ELSE 1 END) FROM t", 22),
         ("SELECT COUNT(*) FROM t WHERE COALESCE(age, 7) = 7", 1),
+        ("SELECT COUNT(*) FROM t WHERE COALESCE(NULL, age, 7) = 7", 1),
     ]:
         assert release.sql(text)["value"].to_pylist() == pytest.approx([expected], abs=0.05), text
 

@@ -5,7 +5,7 @@ import math
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from decimal import Decimal
+from decimal import Decimal, InvalidOperation
 from pathlib import Path
 from typing import Any, Self
 
@@ -16,7 +16,7 @@ from residua._arrays import AnyArray, Arrays, Integers, settle
 from residua._manifests import flag, listed, submanifests, text, texts, whole
 from residua._notebook import MOST, shown
 from residua._text import hint, listing, short
-from residua.errors import DataError, FileFormatError, SchemaError
+from residua.errors import DataError, FileFormatError, SchemaError, retold
 from residua.schema import files
 from residua.schema.attribute import Attribute
 from residua.schema.attributes import Binned, Categorical, Integer
@@ -299,7 +299,10 @@ def attribute_from_manifest(manifest: Mapping[str, Any], arrays: Arrays | None =
             by: Any = text(manifest, "by")
             return Date(text(manifest, "low"), text(manifest, "high"), by=by, outside=outside)
         case "number":
-            edges = [Decimal(edge) for edge in texts(manifest, "edges")]
+            with retold(InvalidOperation, FileFormatError, "the record of a number has other edges: "):
+                edges = [Decimal(edge) for edge in texts(manifest, "edges")]
+            if len(edges) < 2:
+                raise FileFormatError("the record of a number lacks its bounds")
             own: dict[str, Any] = {"missing": flag(manifest, "missing"), "outside": outside}
             own |= {"step": Decimal(text(manifest, "step")), "degree": whole(manifest, "degree")}
             return Number(edges[0], edges[-1], bins=edges[1:-1] or None, **own)

@@ -19,7 +19,7 @@ from residua._text import hint
 from residua.errors import SchemaError
 from residua.schema import Attribute, Binned, Categorical, Date, Integer
 from residua.schema.dates import STEPS
-from residua.workload.sql.comparing import Unfit, Value, number_of
+from residua.workload.sql.comparing import Unfit, Value
 from residua.workload.sql.reading import Columns, bare, quoted
 
 Values = list[Any]
@@ -171,7 +171,7 @@ class _Expression:
         if isinstance(node, exp.Anonymous) and str(node.this).lower() in ("date_part", "datepart"):
             return self._of_days(PARTS, str(node.expressions[0].this), node.expressions[1])
         if isinstance(node, exp.Coalesce):
-            return self._each(lambda one, other: other if one is None else one, node.this, *node.expressions)
+            return self._each(_first_known, node.this, *node.expressions)
         return self._cast(node) if isinstance(node, exp.Cast) else self._composed(node)
 
     def _composed(self, node: exp.Expression) -> Values:
@@ -264,7 +264,14 @@ def _substring(text: Any, start: Any, length: Any) -> str:
     return str(text)[first : first + int(length)]
 
 
+def _first_known(*values: Any) -> Any:
+    return next((value for value in values if value is not None), None)
+
+
 def _literal(node: exp.Expression) -> Any:
     if isinstance(node, exp.Null):
         return None
-    return node.this if isinstance(node, exp.Boolean) or node.is_string else number_of(str(node.this))
+    if isinstance(node, exp.Boolean) or node.is_string:
+        return node.this
+    text = str(node.this)
+    return int(text) if text.isdecimal() else float(text)  # infinite where it is too large
