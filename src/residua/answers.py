@@ -3,9 +3,8 @@
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
-from functools import lru_cache
 from itertools import islice, product
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
@@ -20,42 +19,33 @@ from residua.workload.groupings import Partition
 from residua.workload.queries import Queries
 from residua.workload.tables import ALL, AND
 
-
-class Slices(Protocol):
-    """Numbers of the rows of a table, of which some are asked for at a time; arrays are such."""
-
-    def __getitem__(self, rows: slice, /) -> Array: ...
-
-
-def in_slices(compute: Callable[[slice], Sequence[Array]], width: int, figures: int) -> list[Slices]:
-    """So many figures, from a function of some places, of which each has `width` rows.
-
-    >>> import numpy as np
-    >>> (one,) = in_slices(lambda some: [np.arange(some.start * 3, some.stop * 3)], 3, 1)
-    >>> one[2:7].tolist()
-    [2, 3, 4, 5, 6]
-    """
-
-    @lru_cache(maxsize=1)  # one figure after the other is asked for the same rows
-    def found(start: int, stop: int) -> Sequence[Array]:
-        some = slice(start // width, -(-stop // width))
-        first = some.start * width
-        return [each[start - first : stop - first] for each in compute(some)]
-
-    return [_Figure(found, number) for number in range(figures)]
-
-
-class _Figure:
-    def __init__(self, found: Callable[[int, int], Sequence[Array]], number: int) -> None:
-        self._found, self._number = found, number
-
-    def __getitem__(self, rows: slice, /) -> Array:
-        return self._found(rows.start, rows.stop)[self._number]
-
-
 if TYPE_CHECKING:
     import pandas
     import pyarrow
+
+FiguresOf = Callable[[slice], Sequence[Array]]
+"""Gives the figures of some rows of a table, an array (rows,) for each."""
+
+
+def held(figures: Sequence[Array]) -> FiguresOf:
+    """Figures of all rows, of which some are asked for at a time."""
+    return lambda rows: [own[rows] for own in figures]
+
+
+def by_place(compute: FiguresOf, width: int) -> FiguresOf:
+    """Figures that are computed for some places at a time, of which each has `width` rows.
+
+    >>> (one,) = by_place(lambda some: [np.arange(some.start * 3, some.stop * 3)], 3)(slice(2, 7))
+    >>> one.tolist()
+    [2, 3, 4, 5, 6]
+    """
+
+    def figures(rows: slice) -> list[Array]:
+        some = slice(rows.start // width, -(-rows.stop // width))
+        first = some.start * width
+        return [own[rows.start - first : rows.stop - first] for own in compute(some)]
+
+    return figures
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -107,10 +97,10 @@ def _printed(figure: Any) -> str:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Answers:
-    """Answers of tables, one after the other: each table with an array (count,) for each of the figures."""
+    """Answers of tables, one after the other: each table with what gives its figures."""
 
     schema: Schema
-    tables: Iterable[tuple[Table, Sequence[Slices]]]
+    tables: Iterable[tuple[Table, FiguresOf]]
     figures: Sequence[str]
     notes: Mapping[str, str]
 
@@ -243,12 +233,12 @@ class _Waiting:
         """Whether there is no room for a further row."""
         return self._filled == ROWS_AT_ONCE
 
-    def add(self, group: Table, start: int, figures: Sequence[Slices]) -> int:
+    def add(self, group: Table, start: int, figures: FiguresOf) -> int:
         """Take rows of a table from `start` on as far as there is room; how many."""
         rows = range(start, min(group.count, start + ROWS_AT_ONCE - self._filled))
         to = slice(self._filled, self._filled + len(rows))
-        for column, own in zip(self.figures, figures, strict=True):
-            column[to] = own[rows.start : rows.stop]
+        for column, own in zip(self.figures, figures(slice(rows.start, rows.stop)), strict=True):
+            column[to] = own
         self.parts.append(_Rows(group, rows))
         self._filled = to.stop
         return len(rows)

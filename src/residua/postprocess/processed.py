@@ -17,7 +17,7 @@ from residua._files import Target
 from residua._limits import MOST_ANSWERS, SIMULATED_CELLS
 from residua.answering.blocks import Measured
 from residua.answering.protocol import Estimates, Estimator, TableParts
-from residua.answers import Answers, Cells
+from residua.answers import Answers, Cells, held
 from residua.errors import DataError, Infeasible, NotInSpan, WorkloadError
 from residua.plans import Plan
 from residua.postprocess.basis import Basis
@@ -140,7 +140,7 @@ class Processed:
         return self._answers(work).batches()
 
     def _answers(self, work: Workload | None) -> Answers:
-        tables = ((group, self._figures_of(group)) for group in self._workload(work).groups())
+        tables = ((group, held(self._figures_of(group))) for group in self._workload(work).groups())
         return Answers(self.plan.schema, tables, FIGURES, self.metadata)
 
     @property

@@ -17,7 +17,7 @@ from residua._manifests import submanifest
 from residua._notebook import shown
 from residua.accuracy.reliability import Reliability, Rule
 from residua.answering.protocol import Estimates, Estimator
-from residua.answers import Answers, Slices, in_slices
+from residua.answers import Answers, FiguresOf, by_place, held
 from residua.errors import DataError, FileFormatError, ResiduaError, WorkloadError
 from residua.plans import Content, Plan
 from residua.privacy.budgets import interval_margin
@@ -155,7 +155,7 @@ class Release(Asks, Relates, Compares, Derives, Tabulates):
         facts = {"residua.facts": self.told} if self.told else {}
         return {"residua.simulated": str(self.simulated).lower()} | facts
 
-    def _tables(self, work: Workload, level: float) -> Iterator[tuple[Table, Sequence[Slices]]]:
+    def _tables(self, work: Workload, level: float) -> Iterator[tuple[Table, FiguresOf]]:
         """Each table with its figures; tables that differ in names only are answered some at a time."""
         if isinstance(self.measurements, MeasuredParts):
             yield from ((group, self._in_slices(group, level)) for group in work.groups())
@@ -164,18 +164,17 @@ class Release(Asks, Relates, Compares, Derives, Tabulates):
             groups = run if isinstance(run, TableRun) else (run,)
             variances = self.plan.strategy.answerer.variances_by_table(run)
             for group, values, own in zip(groups, self._values_of_part(run), variances, strict=True):
-                yield group, self._with_interval(values, own, level)
+                yield group, held(self._with_interval(values, own, level))
 
-    def _in_slices(self, group: Table, level: float) -> Sequence[Slices]:
+    def _in_slices(self, group: Table, level: float) -> FiguresOf:
         """The figures of a table, computed some places at a time as they are asked for, where that can be."""
         with self.plan.naming():
             self.plan.strategy.total(group, weighted=False)  # refuses what the measurements do not support
             found = self._estimator.sliced(group)
         if found is None:
-            return self._figures_of(group, level)
+            return held(self._figures_of(group, level))
         places, some = found
-        width = group.count // places
-        return in_slices(lambda which: self._with_interval(*some(which), level), width, len(FIGURES))
+        return by_place(lambda which: self._with_interval(*some(which), level), group.count // places)
 
     def _figures_of(self, group: Table, level: float) -> tuple[Array, ...]:
         """Values, standard deviations, and both ends of the intervals of one table, shape (count,) each."""
