@@ -189,9 +189,7 @@ def test_any_covariance_gives_the_table_of_a_quadratic_programme():
     sizes, generator = (4, 3), np.random.default_rng(2)
     error, target = any_error(sizes, 3), centred(generator.normal(0, 4, sizes))
     fixed = np.full((1, *sizes), 1.0)
-    problem = Splitting(
-        [Stack(np.array([[0, 1]], np.int32), fixed)], [None], {(0, 1): target}, {(0, 1): error}
-    )
+    problem = Splitting([Stack(np.array([[0, 1]], np.int32), fixed)], None, {(0, 1): target}, {(0, 1): error})
     ours = problem.solve(1e-10)[0][0]
     x, matrix = cp.Variable(sizes), precision(error, sizes)
     away = cp.vec(x, order="C") - (fixed[0] + target).reshape(-1)

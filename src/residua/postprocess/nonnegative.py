@@ -9,7 +9,7 @@ Why not all at once, in the one joint covariance? Cutting off negative noise in 
 them up, and the cheapest way up is a larger total: it would end many standard errors too high.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Sequence
 
 import numpy as np
 
@@ -18,7 +18,7 @@ from residua.errors import WorkloadError
 from residua.linalg.matrices import subsets_of, threads_for
 from residua.postprocess.facts import Facts, margin_of
 from residua.postprocess.margins import with_margins, with_total
-from residua.postprocess.pieces import PieceErrors, Stack, TableSet, as_subsets, centred, spread
+from residua.postprocess.pieces import PieceErrors, Stack, TableSet, alike, as_subsets, centred, spread
 from residua.postprocess.splitting import Splitting
 
 STIFFNESS = 10.0  # of margins against the tables above them, where they must give way
@@ -49,10 +49,15 @@ class _Walk:
         self.solved: dict[Subset, Array] = {}
 
     def solve(self) -> TableSet:
-        self._total()
-        for attribute in self.tables.subsets(1):
-            self._one_way(attribute)
-        for several in self._classes(self.tables.subsets(2)):
+        for subset in self.tables.places:
+            known = self.facts.margin(subset)
+            if known is not None and len(subset) <= 2:
+                self._settle(subset, known)
+        if () not in self.solved:
+            self._settle((), np.maximum(self.pieces[()], 0.0))
+        for subset in self._unsolved(1):
+            self._one_way(subset)
+        for several in alike({subset: self.pieces[subset] for subset in self._unsolved(2)}, self.errors):
             self._two_way(several)
         for ways in range(3, self.tables.ways + 1):
             self._together(self.tables.subsets(ways), least=2)
@@ -60,9 +65,8 @@ class _Walk:
             self._together([row for stack in self.tables.stacks for row in stack.rows()], least=1)
         return self.tables.with_tables(self.solved)
 
-    def _total(self) -> None:
-        known = self.facts.margin(())
-        self._settle((), np.maximum(self.pieces[()], 0.0) if known is None else known)
+    def _unsolved(self, ways: int) -> list[Subset]:
+        return [subset for subset in self.tables.subsets(ways) if subset not in self.solved]
 
     def _settle(self, subset: Subset, cells: Array) -> None:
         """Take a table as solved."""
@@ -70,48 +74,30 @@ class _Walk:
         self.pieces[subset] = centred(cells)
 
     def _one_way(self, subset: Subset) -> None:
-        known = self.facts.margin(subset)
-        if known is not None:
-            self._settle(subset, known)
-            return
-        (stack,) = self._stacks([subset])
-        cells, mask = stack.cells[0], self.facts.cells(subset, stack.sizes)
-        if not self.errors[subset].even:
-            cells = self._local(stack, {subset})[0]
-        result = np.zeros_like(cells)
-        total = np.asarray(self.solved[()]).reshape(1)
-        result[mask] = with_total(cells[mask][None], total)[0]
+        (cells,) = self._local([subset])
+        mask, result = self.facts.cells(subset, cells.shape), np.zeros_like(cells)
+        result[mask] = with_total(cells[mask][None], self.solved[()].reshape(1))[0]
         self._settle(subset, result)
 
-    def _classes(self, subsets: Iterable[Subset]) -> list[list[Subset]]:
-        """Tables that are not known, by shape and covariance; known ones are settled."""
-        classes: dict[object, list[Subset]] = {}
-        for subset in subsets:
-            known = self.facts.margin(subset)
-            if known is not None:
-                self._settle(subset, known)
-            else:
-                key = (self.pieces[subset].shape, self.errors[subset].covariance_class)
-                classes.setdefault(key, []).append(subset)
-        return list(classes.values())
-
     def _two_way(self, several: list[Subset]) -> None:
-        (stack,) = self._stacks(several)
-        cells = stack.cells
-        if not self.errors[several[0]].even:
-            cells = self._local(stack, set(several))
-        rows = np.stack([self.solved[subset[:1]] for subset in several])
-        columns = np.stack([self.solved[subset[1:]] for subset in several])
-        for subset, found in zip(several, with_margins(cells, rows, columns), strict=True):
+        rows, columns = (
+            np.stack([self.solved[subset[at : at + 1]] for subset in several]) for at in range(2)
+        )
+        made = with_margins(self._local(several), rows, columns)
+        for subset, found in zip(several, made, strict=True):
             self._settle(subset, found)
 
-    def _local(self, stack: Stack, free: set[Subset]) -> Array:
-        """Tables that move in their own piece only, all with the same covariance but for a factor."""
-        fixed = self._stacks(stack.rows(), free)
-        noise = np.sqrt(min(self.errors[subset].variance for subset in free))
-        targets = {subset: self.pieces[subset] for subset in free}
-        errors = {subset: self.errors[subset] for subset in free}
-        return Splitting(fixed, [None], targets, errors).solve(NEAR * float(noise))[0]
+    def _local(self, several: list[Subset]) -> Array:
+        """Tables that move in their own piece only, all with the same covariance but for a factor.
+
+        Where that is even they are left as they are: the nearest with given margins are found at once.
+        """
+        if self.errors[several[0]].even:
+            return self._stacks(several)[0].cells
+        fixed = self._stacks(several, several)
+        noise = np.sqrt(min(self.errors[subset].variance for subset in several))
+        targets = {subset: self.pieces[subset] for subset in several}
+        return Splitting(fixed, None, targets, self.errors).solve(NEAR * float(noise))[0]
 
     def _together(self, subsets: Sequence[Subset], least: int) -> None:
         """Solve tables that share margins; pieces on at least so many attributes move."""
@@ -120,28 +106,21 @@ class _Walk:
         below = {part for part, subset in every if len(part) < len(subset)}
         targets = {part: self.pieces[part] for part in sorted(parts, key=lambda part: (len(part), part))}
         fixed = self._stacks(subsets, parts)
-        allowed = [
-            np.stack([self.facts.cells(row, stack.sizes) for row in stack.rows()])
-            if self.facts.allowed
-            else None
-            for stack in fixed
-        ]
+        masks = ([self.facts.cells(row, stack.sizes) for row in stack.rows()] for stack in fixed)
+        allowed = [np.stack(own) for own in masks] if self.facts.allowed else None
         stiffness = dict.fromkeys(parts & below, STIFFNESS)
-        problem = Splitting(fixed, allowed, targets, {part: self.errors[part] for part in targets}, stiffness)
+        problem = Splitting(fixed, allowed, targets, self.errors, stiffness)
         for number, (stack, made) in enumerate(zip(fixed, problem.solve(TOGETHER), strict=True)):
-            cells, mask = np.maximum(made, 0.0), allowed[number]
-            for row, table in zip(
-                stack.rows(), cells if mask is None else np.where(mask, cells, 0.0), strict=True
-            ):
+            for row, table in zip(stack.rows(), problem.cut(number, made), strict=True):
                 for part in subsets_of(row, least):
                     self._settle(part, margin_of(table, row, part))
 
-    def _stacks(self, subsets: Sequence[Subset], without: set[Subset] | None = None) -> list[Stack]:
+    def _stacks(self, subsets: Sequence[Subset], without: Collection[Subset] = ()) -> list[Stack]:
         """Tables made of the present pieces, but for those in `without`, stacked by shape."""
         classes: dict[tuple[int, ...], list[Subset]] = {}
         for subset in subsets:
             classes.setdefault(self.pieces[subset].shape, []).append(subset)
-        return [self._stack(rows, sizes, without or set()) for sizes, rows in classes.items()]
+        return [self._stack(rows, sizes, {*without}) for sizes, rows in classes.items()]
 
     def _stack(self, rows: list[Subset], sizes: tuple[int, ...], without: set[Subset]) -> Stack:
         subsets, cells = as_subsets(rows), np.zeros((len(rows), *sizes))

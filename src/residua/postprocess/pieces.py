@@ -261,8 +261,10 @@ class PieceError:
         """Variance along each product of eigenvectors, shape (sizes...); zero where nothing is measured."""
         result = np.full((1,) * len(sizes), self.scale)
         for places, square in self.squares:
+            # A square's cells are in the order of its attributes, which need not be ascending.
+            values = square.values.reshape(square.sizes).transpose(np.argsort(places))
             shape = [sizes[axis] if axis in places else 1 for axis in range(len(sizes))]
-            result = result * square.values.reshape(shape)
+            result = result * values.reshape(shape)
         return np.asarray(np.broadcast_to(result, tuple(sizes)))
 
     def weights(self, sizes: Sequence[int]) -> Array:
@@ -283,18 +285,24 @@ class PieceError:
         return () if self.even else tuple((places, id(square)) for places, square in self.squares)
 
 
-class PieceErrors:
+def alike(pieces: Mapping[Subset, Array], errors: Mapping[Subset, PieceError]) -> list[list[Subset]]:
+    """Subsets whose pieces have one shape, and covariances that differ by a factor, together."""
+    classes: dict[object, list[Subset]] = {}
+    for subset, own in pieces.items():
+        classes.setdefault((own.shape, errors[subset].covariance_class), []).append(subset)
+    return list(classes.values())
+
+
+class PieceErrors(dict[Subset, PieceError]):
     """Finds the covariance of the piece on any subset of attributes, each distinct one worked out once."""
 
     def __init__(self, strategy: Strategy, schema: Schema) -> None:
         self._strategy, self._schema = strategy, schema
         self._squares: dict[object, Square] = {}
-        self._known: dict[Subset, PieceError] = {}
 
-    def __getitem__(self, subset: Subset) -> PieceError:
-        if subset not in self._known:
-            self._known[subset] = self._found(subset)
-        return self._known[subset]
+    def __missing__(self, subset: Subset) -> PieceError:
+        self[subset] = self._found(subset)
+        return self[subset]
 
     def _found(self, subset: Subset) -> PieceError:
         factored = self._strategy.answerer.factored(subset)

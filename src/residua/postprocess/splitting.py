@@ -12,6 +12,7 @@ its true covariance, on the non-negative tables with the estimated total (claim 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 
 import numpy as np
 
@@ -27,6 +28,7 @@ from residua.postprocess.pieces import (
     Squares,
     Stack,
     TableSet,
+    alike,
     piece,
     spread,
     turned,
@@ -104,6 +106,7 @@ class _Link:
     piece_class: int
     tables: Integers
     pieces: Integers
+    cells: float  # that one cell of a piece is spread over
 
 
 @dataclass(eq=False)
@@ -115,29 +118,28 @@ class Splitting:
     """
 
     fixed: Sequence[Stack]
-    allowed: Sequence[Flags | None]
+    allowed: Sequence[Flags] | None
     targets: Mapping[Subset, Array]
     errors: Mapping[Subset, PieceError]
     stiffness: Mapping[Subset, float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self._place: dict[Subset, tuple[int, int]] = {}
-        members: dict[object, list[Subset]] = {}
-        for subset, target in self.targets.items():
-            members.setdefault((target.shape, self.errors[subset].covariance_class), []).append(subset)
-        for number, subsets in enumerate(members.values()):
+        classes = alike(self.targets, self.errors)
+        for number, subsets in enumerate(classes):
             self._place.update({subset: (number, at) for at, subset in enumerate(subsets)})
         self._links = [list(self._links_of(stack)) for stack in self.fixed]
-        self._classes = [self._class(number, subsets) for number, subsets in enumerate(members.values())]
+        self._classes = [self._class(number, subsets) for number, subsets in enumerate(classes)]
 
     def _links_of(self, stack: Stack) -> Iterator[_Link]:
         for places in subsets_of(range(stack.ways)):
             rows = [tuple(row) for row in stack.subsets[:, places].tolist()]
+            cells = math.prod(size for at, size in enumerate(stack.sizes) if at not in places)
             met = [(table, *self._place[row]) for table, row in enumerate(rows) if row in self._place]
             for piece_class in sorted({piece_class for _, piece_class, _ in met}):
                 mine = [(table, at) for table, number, at in met if number == piece_class]
                 tables, pieces = np.array(mine, dtype=np.int64).T
-                yield _Link(places, piece_class, tables, pieces)
+                yield _Link(places, piece_class, tables, pieces, cells)
 
     def _class(self, number: int, subsets: list[Subset]) -> _PieceClass:
         targets = np.stack([self.targets[subset] for subset in subsets])
@@ -147,11 +149,9 @@ class Splitting:
         weights = np.stack([error.weights(sizes) for error in errors])
         weights *= stiff.reshape(-1, *(1,) * len(sizes))
         share = np.zeros(len(subsets))
-        for stack, links in zip(self.fixed, self._links, strict=True):
-            for link in links:
-                if link.piece_class == number:
-                    others = np.prod([s for at, s in enumerate(stack.sizes) if at not in link.places])
-                    np.add.at(share, link.pieces, 1.0 / others)
+        for link in chain.from_iterable(self._links):
+            if link.piece_class == number:
+                np.add.at(share, link.pieces, 1.0 / link.cells)
         return _PieceClass(
             errors[0], weights * errors[0].rotated(targets), weights, share.reshape(-1, *(1,) * len(sizes))
         )
@@ -167,12 +167,12 @@ class Splitting:
             return self._made(self._pieces(tables, pull))
 
         pull = float(np.median([np.median(own.weights / own.share) for own in self._classes]))
-        return alternated(self._made(pieces), made, self._cut, pull, tolerance, BALANCE_UNTIL)[0]
+        return alternated(self._made(pieces), made, self.cut, pull, tolerance, BALANCE_UNTIL)[0]
 
-    def _cut(self, number: int, table: Array) -> Array:
-        allowed = self.allowed[number]
+    def cut(self, number: int, table: Array) -> Array:
+        """The tables of a stack, zero where they were negative or a cell must be zero."""
         cut = np.maximum(table, 0.0)
-        return cut if allowed is None else np.where(allowed, cut, 0.0)
+        return cut if self.allowed is None else np.where(self.allowed[number], cut, 0.0)
 
     def _made(self, pieces: Sequence[Array]) -> list[Array]:
         """Tables from pieces."""
@@ -194,8 +194,8 @@ class Splitting:
         for stack, links, table in zip(self.fixed, self._links, tables, strict=True):
             free = table - stack.cells
             for link in links:
-                others = np.prod([s for at, s in enumerate(stack.sizes) if at not in link.places])
-                np.add.at(sums[link.piece_class], link.pieces, piece(free[link.tables], link.places) / others)
+                part = piece(free[link.tables], link.places) / link.cells
+                np.add.at(sums[link.piece_class], link.pieces, part)
         return [
             piece_class.nearest(total, pull) for piece_class, total in zip(self._classes, sums, strict=True)
         ]
@@ -258,13 +258,7 @@ def _squares(factors: Sequence[Placed], subset: Subset) -> Squares:
 def _projected(cells: Array, squares: Squares, noise: float, total: Array) -> Array:
     """Alternating directions, as in `splitting`, between the quadratic and the tables with this total."""
     sizes = cells.shape[1:]
-    weights = np.ones((1,) * len(sizes)) / noise
-    for places, square in squares:
-        # A square's cells are in the order of its attributes, which need not be ascending.
-        order = np.argsort(places)
-        values = square.values.reshape(square.sizes).transpose(order) if len(places) > 1 else square.values
-        weights = weights * values.reshape([sizes[at] if at in places else 1 for at in range(len(sizes))])
-    weights = np.broadcast_to(weights, sizes)[None]
+    weights = PieceError(1 / noise, squares).variances(sizes)[None]
     goal = weights * turned(cells, squares)
     pull = float(np.exp(np.mean(np.log(weights))))
     tolerance = NEAR / math.sqrt(float(weights.max()))
