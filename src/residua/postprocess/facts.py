@@ -3,6 +3,7 @@
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import reduce
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -93,10 +94,8 @@ def impossible(work: Workload) -> Fact:
         raise WorkloadError(f"what is impossible is given by a workload, such as rs.sql(...), not {work!r}")
     tables = []
     for group in work.groups():
-        cells = np.ones((), dtype=bool)
-        for factor in group.factors:
-            cells = np.multiply.outer(cells, asked_at_all(factor.queries, group.name))
-        tables.append(_ascending(group, cells))
+        cells = (asked_at_all(factor.queries, group.name) for factor in group.factors)
+        tables.append(_ascending(group, reduce(np.multiply.outer, cells, np.ones((), dtype=bool))))
     return Fact(work.schema, tuple(tables), True, _words(work), tuple(work.groups()))
 
 

@@ -8,6 +8,7 @@ import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import reduce
 from types import ModuleType
 from typing import Any
 
@@ -33,7 +34,8 @@ class Observation:
 
     Its numbers are independent with standard deviation `stddev`. Where every direction of the piece is
     equally uncertain nothing is turned: the squared distance is the same in any coordinates (claim P-108).
-    `error` is None for a known table, which is observed cell by cell.
+    `error` is None for a known table, which is observed cell by cell. As mbi calls it, an observation is a
+    query: from a factor to the numbers observed.
     """
 
     subset: Subset
@@ -45,23 +47,30 @@ class Observation:
 
     def of(self, marginal: Any, arrays: Any = np) -> Any:
         """The numbers observed of a marginal, shape (numbers,); `arrays` is the package that it is of."""
-        if self.error is None:
-            return marginal.reshape(-1)
         for axis, mean in enumerate(self.means):
             shape = [-1 if at == axis else 1 for at in range(marginal.ndim)]
             marginal = marginal - arrays.asarray(mean.reshape(shape)) * marginal.sum(axis=axis, keepdims=True)
-        if self.seen is None or self.scales is None:
+        if self.error is None or self.seen is None or self.scales is None:
             return marginal.reshape(-1)
         turned = self.error.rotated(marginal[None], arrays=arrays).reshape(-1)
         return turned[np.flatnonzero(self.seen)] / arrays.asarray(self.scales)
+
+    def __call__(self, factor: Any) -> Any:
+        import jax.numpy as jnp
+
+        return self.of(factor.datavector(flatten=False), jnp)
+
+    def op_norm_sq(self) -> float:
+        """A bound on the squared norm of the query, which sets the first step of the fit."""
+        centring = (np.eye(len(mean)) - np.outer(mean, np.ones(len(mean))) for mean in self.means)
+        bound = math.prod(float(np.linalg.norm(each, 2)) ** 2 for each in centring)
+        return bound if self.scales is None else bound / float(self.scales.min()) ** 2
 
 
 def observations(tables: TableSet, errors: PieceErrors, facts: Facts) -> list[Observation]:
     """What is observed of every marginal that was measured, the total aside."""
     found = []
-    for subset in sorted(tables.places, key=lambda part: (len(part), part)):
-        if not subset:
-            continue
+    for subset in sorted(filter(None, tables.places), key=lambda part: (len(part), part)):
         sizes = tables.marginal(subset).shape
         if facts.margin(subset) is not None:
             found.append(Observation(subset, (), None, None, None, KNOWN))
@@ -94,25 +103,6 @@ def load_mbi() -> ModuleType:
     return mbi  # type: ignore[no-any-return]  # mbi has no types
 
 
-@dataclass(frozen=True, eq=False)
-class Query:
-    """An observation as mbi calls it: from a factor to the numbers observed."""
-
-    observation: Observation
-
-    def __call__(self, factor: Any) -> Any:
-        import jax.numpy as jnp
-
-        return self.observation.of(factor.datavector(flatten=False), jnp)
-
-    def op_norm_sq(self) -> float:
-        """A bound on the squared norm of the query, which sets the first step of the fit."""
-        seen = self.observation
-        centring = (np.eye(len(mean)) - np.outer(mean, np.ones(len(mean))) for mean in seen.means)
-        bound = math.prod(float(np.linalg.norm(each, 2)) ** 2 for each in centring)
-        return bound if seen.scales is None else bound / float(seen.scales.min()) ** 2
-
-
 class Graphical:
     """A model structure: attributes, tables, what is observed of them, and how rows are made."""
 
@@ -128,11 +118,9 @@ class Graphical:
         self.mbi = load_mbi()
         self.attributes = tuple(sorted({at for subset in tables.places for at in subset}))
         self.names = [schema.names[at] for at in self.attributes]
-        self.schema, self.oracle, self.iterations = schema, oracle, iterations
-        sizes = [schema.sizes[at] for at in self.attributes]
-        self.domain = self.mbi.Domain(self.names, sizes)
+        self.schema, self.observed, self.oracle, self.iterations = schema, observed, oracle, iterations
+        self.domain = self.mbi.Domain(self.names, [schema.sizes[at] for at in self.attributes])
         self.largest = [row for stack in tables.stacks for row in stack.rows() if row]
-        self.queries = [(each, Query(each)) for each in observed]
         self.constraints = [
             self.mbi.Constraint(self.domain.project(self._named(subset)), invalid=np.argwhere(~mask))
             for subset, mask in allowed
@@ -154,7 +142,8 @@ class Graphical:
         if size <= MODEL_MEGABYTES:
             return
         kept: list[Subset] = []
-        for subset in sorted(self.largest[:TRIED], key=self._cells):
+        sizes = self.schema.sizes
+        for subset in sorted(self.largest[:TRIED], key=lambda each: math.prod(sizes[at] for at in each)):
             if self.megabytes([*kept, subset]) <= MODEL_MEGABYTES:
                 kept.append(subset)
         left = [subset for subset in self.largest if subset not in kept]
@@ -167,9 +156,6 @@ class Graphical:
             "(tables=rs.table(...) + ... chooses them); or with oracle='approximate', a mixture of products"
         )
 
-    def _cells(self, subset: Subset) -> int:
-        return math.prod(self.schema.sizes[at] for at in subset)
-
     def fit(self, tables: TableSet, start: TableSet, total: float) -> Any:
         """The model that is nearest to what is observed of these tables, with this many records.
 
@@ -178,9 +164,9 @@ class Graphical:
         with _wide():
             measured = [
                 self.mbi.LinearMeasurement(
-                    seen.of(tables.marginal(seen.subset)), self._named(seen.subset), seen.stddev, query
+                    seen.of(tables.marginal(seen.subset)), self._named(seen.subset), seen.stddev, seen
                 )
-                for seen, query in self.queries
+                for seen in self.observed
             ]
             return self._estimator().estimate(
                 self.domain,
@@ -216,11 +202,8 @@ class Graphical:
             if len(roots) == len(subset):
                 values = excess[subset]
                 joined = {at: min(roots) if root in roots else root for at, root in joined.items()}
-            new = [at for at in subset if at in unsaid]
-            unsaid -= set(new)
-            values = values + _added(
-                subset, {at: margins[at] if at in new else 0 * margins[at] for at in subset}
-            )
+            values = values + _added(subset, {at: margins[at] * (at in unsaid) for at in subset})
+            unsaid -= {*subset}
             name = self._named(subset)
             arrays[name] = self.mbi.Factor(self.domain.project(name), jnp.asarray(values))
         return self.mbi.CliqueVector(self.domain, list(arrays), arrays)
@@ -248,16 +231,13 @@ class Graphical:
                 with _seeded(seed):
                     data = model.synthetic_data(rows).to_dict()
                 return np.column_stack([np.asarray(data[name], dtype=np.int64) for name in self.names])
-            products = {name: np.asarray(model.products[name], np.float64) for name in self.names}
-            return _from_mixture([products[name] for name in self.names], rows, seed)
+            products = [np.asarray(model.products[name], np.float64) for name in self.names]
+            return _from_mixture(products, rows, seed)
 
 
 def _added(subset: Subset, vectors: Mapping[int, Array]) -> Array:
     """Sums of one entry of each attribute's vector, shape (sizes...)."""
-    result: Array = np.zeros(())
-    for at in subset:
-        result = np.add.outer(result, vectors[at])
-    return result
+    return reduce(np.add.outer, (vectors[at] for at in subset), np.zeros(()))
 
 
 def _from_mixture(products: Sequence[Array], rows: int, seed: int) -> Integers:
@@ -272,13 +252,11 @@ def _from_mixture(products: Sequence[Array], rows: int, seed: int) -> Integers:
     return np.column_stack(columns).astype(np.int64)
 
 
-@contextmanager
-def _wide() -> Iterator[None]:
+def _wide() -> Any:
     """Within it JAX computes in 64 bits: counts of many records need them."""
     import jax
 
-    with jax.enable_x64(True):
-        yield
+    return jax.enable_x64(True)
 
 
 @contextmanager
