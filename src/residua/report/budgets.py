@@ -13,7 +13,7 @@ import numpy as np
 
 from residua._arrays import Array, Subsets
 from residua.accuracy.summaries import together
-from residua.answering.blocks import Shape, block_classes
+from residua.answering.blocks import Blocks, Shape, block_classes
 from residua.linalg.matrices import distinct_rows
 from residua.linalg.spans import mean_first
 from residua.privacy import Budget, budget_from_manifest
@@ -62,7 +62,7 @@ def at_budget(plan: PlanKind, factor: Fraction) -> PlanKind:
 
 def largest_of(plan: SourcePlan) -> float:
     """Largest standard deviation of any number, or nan where there are too many tables to go through."""
-    return math.sqrt(plan.max_variance) if plan.workload.tables <= MOST_SEARCHED else math.nan
+    return math.sqrt(plan.released.max_variance) if plan.workload.tables <= MOST_SEARCHED else math.nan
 
 
 def overall(plan: SourcePlan) -> tuple[float, float]:
@@ -72,7 +72,7 @@ def overall(plan: SourcePlan) -> tuple[float, float]:
     """
     work = plan.workload
     if work.counts:
-        return plan.rmse, largest_of(plan)
+        return plan.released.rmse, largest_of(plan)
     return together(plan.summary(Workload(work.schema, tuple(islice(work.groups(), MOST_SEARCHED)))))
 
 
@@ -126,7 +126,7 @@ def shares_of(plan: SourcePlan) -> tuple[Share, ...]:
     whole = math.fsum(float(costs.sum()) for _, costs in runs)
     every = np.sort(np.concatenate([costs for _, costs in runs]))
     least = float(every[-MOST_SHARES]) if len(every) > MOST_SHARES else 0.0
-    named, rest = _divided(runs, max(least, NEGLIGIBLE * whole), whole, plan.schema.names)
+    named, rest = _divided(runs, max(least, NEGLIGIBLE * whole), whole, plan.workload.schema.names)
     return (*sorted(named, key=lambda share: -share.fraction), *rest)
 
 
@@ -134,25 +134,26 @@ def _costs(strategy: Strategy) -> Iterator[_Run]:
     """The cost of each block, shared out among the subsets of its attributes that it asks about."""
     found: dict[int, list[_Run]] = {}
     for domain in range(len(strategy.domains)):
-        blocks = strategy.blocks(domain)
-        for layer in blocks.layers:
-            if layer.within is not None:  # of which a record is in one, and in the mean
-                costs = np.array([layer.costs.mean()])
-                found.setdefault(layer.subsets.shape[1], []).append((layer.subsets[:1], costs))
-                continue
-            if blocks.centred(layer):
-                found.setdefault(layer.subsets.shape[1], []).append((layer.subsets, layer.costs))
-                continue
+        for run in _asked(strategy.blocks(domain)):
+            found.setdefault(run[0].shape[1], []).append(run)
+    for ways in sorted(found):
+        subsets, weights = map(np.concatenate, zip(*found[ways], strict=True))
+        first, inverse = distinct_rows(subsets.astype(np.int64))
+        yield subsets[first], np.asarray(np.bincount(inverse, weights=weights), dtype=np.float64)
+
+
+def _asked(blocks: Blocks) -> Iterator[_Run]:
+    """The subsets that blocks ask about, and what they spend on them; the same may come again."""
+    for layer in blocks.layers:
+        if layer.within is not None:  # of which a record is in one, and in the mean
+            yield layer.subsets[:1], np.array([layer.costs.mean()])
+        elif blocks.centred(layer):
+            yield layer.subsets, layer.costs
+        else:
             for rows in block_classes(blocks.measures, layer):
                 shapes = [blocks.shapes[at] for at in layer.shapes[rows[0]].tolist()]
                 for asked, fraction in _energies(shapes, layer.layout):
-                    own = layer.subsets[rows][:, sorted(asked)]
-                    found.setdefault(len(asked), []).append((own, layer.costs[rows] * fraction))
-    for ways in sorted(found):
-        subsets = np.concatenate([subsets for subsets, _ in found[ways]])
-        first, inverse = distinct_rows(subsets.astype(np.int64))
-        costs = np.bincount(inverse, weights=np.concatenate([costs for _, costs in found[ways]]))
-        yield subsets[first], np.asarray(costs, dtype=np.float64)
+                    yield layer.subsets[rows][:, sorted(asked)], layer.costs[rows] * fraction
 
 
 def _energies(

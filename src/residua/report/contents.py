@@ -16,7 +16,6 @@ from residua.accuracy.reliability import Reliability
 from residua.accuracy.summaries import TableSummary
 from residua.privacy import Budget, Privacy
 from residua.report.grid import Grid
-from residua.schema import Schema
 from residua.strategy.strategy import Strategy
 from residua.workload import Workload
 
@@ -33,8 +32,6 @@ class SourcePlan(Protocol):
     @property
     def workload(self) -> Workload: ...
     @property
-    def schema(self) -> Schema: ...
-    @property
     def budget(self) -> Budget: ...
     @property
     def method(self) -> str: ...
@@ -45,11 +42,7 @@ class SourcePlan(Protocol):
     @property
     def ideal(self) -> Figures: ...
     @property
-    def rmse(self) -> float: ...
-    @property
-    def total_variance(self) -> float: ...
-    @property
-    def max_variance(self) -> float: ...
+    def released(self) -> Figures: ...
     @property
     def privacy(self) -> Privacy: ...
     @property
@@ -188,8 +181,10 @@ class Contents:
     method: str
     measured: tuple[str, ...]
     history: Facts
-    identity: Mapping[str, str]
-    """Hashes and versions."""
+    hashes: Mapping[str, str]
+    """Of the plan, and of the release."""
+    program: str
+    """What wrote the report, and its version."""
     foreseen: tuple[Foreseen, ...] = ()
     """Errors of percentages, means and medians at guessed sizes, where a guess was given."""
     reliability: Reliability = NO_RULE

@@ -112,13 +112,12 @@ def _contents(plan: SourcePlan, release: SourceRelease | None, level: float, tit
         # What was measured cannot be measured again at another budget.
         points=() if before else points_of(plan, first),
         shares=shares_of(plan),
-        attributes=tuple(_attributes(plan.schema)),
+        attributes=tuple(_attributes(work.schema)),
         method=plan.method,
         measured=tuple(described(plan.strategy)),
         history=() if release is None else _history(release.audit),
-        identity={"plan": plan.hash}
-        | ({} if release is None else {"release": release.hash})
-        | {"report written by": f"residua {__version__}"},
+        hashes={"plan": plan.hash} | ({} if release is None else {"release": release.hash}),
+        program=f"residua {__version__}",
     )
 
 
@@ -126,7 +125,7 @@ def _goal(plan: SourcePlan) -> Goal:
     proof = plan.certificate
     words = OBJECTIVE_WORDS.get(proof.objective, proof.objective)
     if proof.objective == "total_variance":
-        return Goal(words, plan.total_variance, plan.ideal.total_variance, proof)
+        return Goal(words, plan.released.total_variance, plan.ideal.total_variance, proof)
     achieved = proof.lower_bound * (1 + proof.gap) if proof.lower_bound > 0 else math.nan
     return Goal(words, achieved, math.nan, proof)
 
@@ -146,14 +145,14 @@ def _sheets(
             return None
 
     for group in groups:
-        work = Workload(plan.schema, (group,))
+        work = Workload(plan.workload.schema, (group,))
         (summary,) = plan.summary(work)
         numbers = _numbers(plan, release, group, room, level) if group.listable else None
-        grid = grid_of(group, plan.schema) if numbers is not None and group.count <= room else None
+        grid = grid_of(group, plan.workload.schema) if numbers is not None and group.count <= room else None
         sides = () if grid is None else (grid.beside, grid.below, grid.corner)
         yield Sheet(
             group.name,
-            asked_words(group, plan.schema),
+            asked_words(group, plan.workload.schema),
             group.count,
             summary.lines(),
             numbers,
@@ -166,10 +165,10 @@ def _sheets(
 def _numbers(
     plan: SourcePlan, release: SourceRelease | None, group: Table, room: int, level: float
 ) -> Numbers:
-    work = Workload(plan.schema, (group,))
+    work = Workload(plan.workload.schema, (group,))
     if release is None:
         stddev = np.sqrt(plan.variances(work)[:room])
-        return Numbers(tuple(islice(group.descriptions(plan.schema), room)), stddev)
+        return Numbers(tuple(islice(group.descriptions(plan.workload.schema), room)), stddev)
     rows = release.answers(work, level=level).slice(0, room)
     value, stddev, lower, upper = (
         rows[name].to_numpy().astype(np.float64) for name in ("value", "stddev", "lower", "upper")

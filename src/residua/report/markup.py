@@ -37,12 +37,9 @@ def table(
 
     With `links`, the name of each row leads to a place.
     """
-    classes = [' class="left"' if at in left else "" for at in range(len(head))]
+    classes = [' class="left"' if at in (0, *left) else "" for at in range(len(head))]
     heads = "".join(
-        f'<th scope="col" class="left">{text(cell)}</th>'
-        if at == 0 or at in left
-        else f'<th scope="col">{text(cell)}</th>'
-        for at, cell in enumerate(head)
+        f'<th scope="col"{own}>{text(cell)}</th>' for own, cell in zip(classes, head, strict=True)
     )
     names = (f'<a href="{link}">{{}}</a>' for link in links) if links else repeat("{}")
     body = "\n".join(

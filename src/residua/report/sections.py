@@ -12,30 +12,12 @@ from residua import _files
 from residua._text import counted
 from residua.errors import FileFormatError
 from residua.report import markup as html
+from residua.report import words as say
 from residua.report.budgets import DELTA
 from residua.report.charts import pictures_of, themed
 from residua.report.contents import Contents
 from residua.report.crosstabs import tables_section
 from residua.report.promises import certificate, foreseen, targets
-from residua.report.words import (
-    APPROXIMATE,
-    FALSE_ALARMS,
-    definitions,
-    detection_limit,
-    example,
-    figure,
-    headline,
-    level_text,
-    meaning,
-    methods_paragraph,
-    near_text,
-    noise_words,
-    other_budgets,
-    percent,
-    percent_above,
-    reading,
-    share_words,
-)
 
 Pictures = Mapping[str, str]
 """SVG texts by name."""
@@ -54,11 +36,8 @@ def sections_of(contents: Contents, pictures: Pictures) -> Iterator[tuple[str, s
         yield "foreseen", "Percentages, means and medians", foreseen(contents)
     if not done:
         yield tables
-    yield (
-        "privacy",
-        "What was spent" if done and not contents.simulated else "What would be spent",
-        _privacy(contents),
-    )
+    spent = "What was spent" if done and not contents.simulated else "What would be spent"
+    yield "privacy", spent, _privacy(contents)
     if contents.points:
         yield "budget", "Error against budget", _budget(contents, pictures)
     yield "shares", "Where the budget went" if done else "Where the budget goes", _shares(contents, pictures)
@@ -75,14 +54,11 @@ UNFOLDED = ("tables", "short", "methods")
 
 
 def _short(contents: Contents) -> str:
-    privacy, level = contents.privacy, level_text(contents.level)
-    definition, spent = headline(contents)
-    largest = (
-        ""
-        if math.isnan(contents.max_stddev)
-        else f"\u00b1 {figure(contents.margin * contents.max_stddev)} for the least certain one"
-    )
-    gap = contents.goal.certificate.gap
+    privacy, level = contents.privacy, say.level_text(contents.level)
+    definition, spent = say.headline(contents)
+    largest, gap = "", contents.goal.certificate.gap
+    if not math.isnan(contents.max_stddev):
+        largest = f"; \u00b1 {say.figure(contents.margin * contents.max_stddev)} for the least certain one"
     cards = [
         (
             "Privacy spent" if contents.released and not contents.simulated else "Privacy to be spent",
@@ -92,37 +68,32 @@ def _short(contents: Contents) -> str:
         ("Limits the effect of", privacy.unit.describe(), "on all tables together"),
         (
             "Chance of detecting it",
-            f"at most {percent_above(detection_limit(privacy, FALSE_ALARMS))}",
-            f"by any test with {percent_above(FALSE_ALARMS)} false alarms; it is "
-            f"{percent_above(FALSE_ALARMS)} without the tables",
+            f"at most {say.percent_above(say.detection_limit(privacy, say.FALSE_ALARMS))}",
+            f"by any test with {say.percent_above(say.FALSE_ALARMS)} false alarms; it is "
+            f"{say.percent_above(say.FALSE_ALARMS)} without the tables",
         ),
     ]
     if not math.isnan(contents.rmse):
         cards += [
             (
                 f"Typical error of a {contents.noun}",
-                figure(contents.rmse),
+                say.figure(contents.rmse),
                 f"standard deviation, root mean square over all {contents.noun}s",
             ),
             (
                 f"Interval that holds the truth with probability {level}",
-                f"\u00b1 {figure(contents.margin * contents.rmse)}",
-                f"for a typical {contents.noun}; {largest}" if largest else f"for a typical {contents.noun}",
+                f"\u00b1 {say.figure(contents.margin * contents.rmse)}",
+                f"for a typical {contents.noun}{largest}",
             ),
         ]
     if math.isfinite(gap):
-        cards.append(
-            (
-                "Above the best possible",
-                near_text(gap),
-                f"in {contents.goal.words}; proved, see below for whom",
-            )
-        )
+        whose = f"in {contents.goal.words}; proved, see below for whom"
+        cards.append(("Above the best possible", say.near_text(gap), whose))
     return html.facts(cards)
 
 
 def _privacy(contents: Contents) -> str:
-    unit, noise = contents.privacy.unit, noise_words(contents.privacy)
+    unit, noise = contents.privacy.unit, say.noise_words(contents.privacy)
     tense = "was added to what was measured" if contents.released else "will be added to what is measured"
     changed = "been added or left out" if unit.neighbours == "add_remove" else "been different"
     whose = "any one record" if unit.noun == "record" else f"one {unit.noun}'s records"
@@ -137,7 +108,7 @@ def _privacy(contents: Contents) -> str:
     words = [
         f"Random noise {tense}: {noise}. {limits} the effect of {unit.describe()}: had {whose} "
         f"{changed}, the tables would have looked almost the same.{each}",
-        meaning(contents),
+        say.meaning(contents),
         "This is differential privacy (DP). The table states it in every definition that is proved; the "
         "figures are no separate costs but the same noise seen in different ways, and smaller is more "
         "private.",
@@ -145,31 +116,20 @@ def _privacy(contents: Contents) -> str:
     proved = html.table(
         "What is proved about the same noise, in each definition; figures are rounded up",
         ("definition", "figure", "note"),
-        definitions(contents.privacy),
+        say.definitions(contents.privacy),
         left=(1, 2),
     )
-    return "\n".join(
-        [
-            html.paragraphs(words),
-            proved,
-            html.paragraphs([f"The budget was given as {contents.spent}. {extra}"]),
-        ]
-    )
+    given = html.paragraphs([f"The budget was given as {contents.spent}. {extra}"])
+    return f"{html.paragraphs(words)}\n{proved}\n{given}"
 
 
 def _error(contents: Contents) -> str:
-    level = level_text(contents.level)
+    level = say.level_text(contents.level)
     rows = [
-        (
-            line.name,
-            sheet.asked,
-            f"{line.queries:,}",
-            figure(line.rmse),
-            figure(line.max_stddev),
-            figure(contents.margin * line.max_stddev),
-        )
+        (line.name, sheet.asked, f"{line.queries:,}", *map(say.figure, errors))
         for sheet in contents.sheets
         for line in sheet.lines
+        for errors in [(line.rmse, line.max_stddev, contents.margin * line.max_stddev)]
     ]
     places = [at for at, sheet in enumerate(contents.sheets, 1) for _ in sheet.lines]
     listed = html.table(
@@ -181,29 +141,19 @@ def _error(contents: Contents) -> str:
         tall=len(rows) > 15,
         links=[f"#t-{place}" for place in places],
     )
-    said, more = example(contents), contents.tables - len(contents.sheets)
-    return "\n".join(
-        [
-            html.paragraphs(reading(contents)),
-            f'<p class="example">{html.text(said)}</p>' if said else "",
-            listed,
-            html.paragraphs([f"There are {more:,} more tables than are listed here."] if more else []),
-        ]
-    )
+    said, more = say.example(contents), contents.tables - len(contents.sheets)
+    aloud = f'<p class="example">{html.text(said)}</p>' if said else ""
+    rest = html.paragraphs([f"There are {more:,} more tables than are listed here."] if more else [])
+    return "\n".join([html.paragraphs(say.reading(contents)), aloud, listed, rest])
 
 
 def _budget(contents: Contents, pictures: Pictures) -> str:
-    given = headline(contents)[0] == APPROXIMATE  # then the amount says epsilon, and the picture rho
+    given = say.headline(contents)[0] == say.APPROXIMATE  # then the amount says epsilon, and the picture rho
     other = "rho" if given else f"epsilon at delta {DELTA}"
     rows = [
-        (
-            point.words,
-            point.amount,
-            figure(point.cost if given else point.epsilon),
-            figure(point.rmse),
-            figure(point.max_stddev),
-        )
+        (point.words, point.amount, *map(say.figure, (spent, point.rmse, point.max_stddev)))
         for point in contents.points
+        for spent in [point.cost if given else point.epsilon]
     ]
     caption = (
         "The vertical dashed line is this plan. Of all numbers, of the least certain one, and of the first "
@@ -216,11 +166,11 @@ def _budget(contents: Contents, pictures: Pictures) -> str:
         rows,
         left=(1,),
     )
-    return f'{html.paragraphs([other_budgets(contents)])}\n<div class="side">{seen}{table}</div>'
+    return f'{html.paragraphs([say.other_budgets(contents)])}\n<div class="side">{seen}{table}</div>'
 
 
 def _shares(contents: Contents, pictures: Pictures) -> str:
-    rows = [(share_words(share), percent(share.fraction)) for share in contents.shares]
+    rows = [(say.share_words(share), say.percent(share.fraction)) for share in contents.shares]
     words = [
         "The plan measures sets of attributes; a table is put together from what was measured of its own "
         "attributes and of every smaller set of them. What many tables need, or what sums of many cells "
@@ -246,7 +196,7 @@ def _drawn(contents: Contents, pictures: Pictures) -> dict[int, str]:
     for number, sheet in enumerate(contents.sheets, start=1):
         name = f"table-{number}"
         if name in pictures and sheet.grid is not None:
-            interval = f"{level_text(contents.level)} interval"
+            interval = f"{say.level_text(contents.level)} interval"
             caption = f"By {', '.join(sheet.grid.row_names)}. The line at the end of a bar is the {interval}."
             found[number] = _picture(
                 pictures, name, f"Numbers of table {sheet.name} with their intervals", caption
@@ -262,20 +212,15 @@ def _methods(contents: Contents) -> str:
         words = "A draft for a publication; the report on the release will have the final one:"
     return (
         f"{html.paragraphs([words])}\n"
-        f'<blockquote id="methods-text">{html.text(methods_paragraph(contents))}</blockquote>\n'
+        f'<blockquote id="methods-text">{html.text(say.methods_paragraph(contents))}</blockquote>\n'
         '<p><button type="button" id="copy" hidden>Copy</button></p>'
     )
 
 
 def _history(contents: Contents) -> str:
-    facts = [*contents.history]
-    facts += [("method", "auto: chosen by the program" if contents.method == "auto" else contents.method)]
-    facts += [("measures", "; ".join(contents.measured))]
-    facts += [
-        (f"hash of the {name}", value)
-        for name, value in contents.identity.items()
-        if name in ("plan", "release")
-    ]
+    method = "auto: chosen by the program" if contents.method == "auto" else contents.method
+    hashes = [(f"hash of the {name}", value) for name, value in contents.hashes.items()]
+    facts = [*contents.history, ("method", method), ("measures", "; ".join(contents.measured)), *hashes]
     policies = html.table(
         "The attributes, as they were declared before any data was touched",
         ("attribute", "values", "cells", "what becomes of other values"),
@@ -307,7 +252,7 @@ def page_of(contents: Contents, pictures: Pictures) -> str:
         f"<title>{html.text(contents.title)}</title>\n<style>\n{_asset('style.css')}</style>\n</head>\n<body>\n"
         f"<header><h1>{html.text(contents.title)}</h1>\n{_subtitle(contents)}</header>\n"
         f'<nav aria-label="Contents"><ul>{links}</ul></nav>\n<main>\n{body}\n</main>\n'
-        f"<footer>{html.text(contents.identity['report written by'].capitalize())} wrote this page. It is "
+        f"<footer>{html.text(contents.program.capitalize())} wrote this page. It is "
         f"one file and loads nothing from anywhere.</footer>\n<script>{script}</script>\n</body>\n</html>\n"
     )
 
@@ -329,11 +274,11 @@ def _subtitle(contents: Contents) -> str:
         words = f"What {tables} with {numbers} would cost in privacy, and how wrong each number would be."
         return f'<p class="soft">{words} No data was touched.</p>\n'
     time = dict(contents.history).get("measured", "")
-    _, spent = headline(contents)
+    _, spent = say.headline(contents)
     known = f"Privacy {'to be ' * contents.simulated}spent: {spent}."
     if not math.isnan(contents.rmse):
-        within = f"within {figure(contents.margin * contents.rmse)} of the truth"
-        level = level_text(contents.level)
+        within = f"within {say.figure(contents.margin * contents.rmse)} of the truth"
+        level = say.level_text(contents.level)
         known += f" {contents.noun.capitalize()}s are typically {within}, with probability {level}."
     line = f'<p class="soft">{tables} with {numbers}, measured {html.text(time)}. {html.text(known)}</p>\n'
     if contents.simulated:

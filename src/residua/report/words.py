@@ -248,15 +248,13 @@ def methods_paragraph(contents: Contents) -> str:
     if math.isfinite(proof.gap):
         near = f"{near_text(proof.gap)} above a proved lower bound for {SCOPES[proof.scope]}"
         nearness = f" The {goal.words} of the {what} is {near}."
-    program = contents.identity["report written by"]
+    program = contents.program
     if contents.method != "auto":
         program += f", method \u201c{contents.method}\u201d"
     history = dict(contents.history)
     times = "twice" if "combined from" in history else "once"
     times = "in instalments, each period once," if "instalments of one plan" in history else times
-    hashes = ", ".join(
-        f"{name} {contents.identity[name]}" for name in ("plan", "release") if name in contents.identity
-    )
+    hashes = ", ".join(f"{name} {own}" for name, own in contents.hashes.items())
     warning = "Simulated, not for publication. " if contents.simulated else ""
     return (
         f"{warning}{tables} with {numbers} {'were' if done else 'will be'} published under differential "
