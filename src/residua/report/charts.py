@@ -23,6 +23,7 @@ MOST_LINES = 40  # of one picture
 APART = 0.2  # in logarithms: lines that are nearer to each other cannot be told apart
 DASHES = [[1, 0], [6, 4], [2, 3], [10, 4, 2, 4], [12, 3], [4, 2, 1, 2]]
 INK, SOFT, LINE, PAPER = "#1c2128", "#59636e", "#d1d9e0", "#ffffff"
+SQUARES = {"symbolType": "square", "symbolOpacity": 1}
 SERIES = ("#0a5fb4", "#b4530a", "#1a7f37", "#8250df", "#59636e", "#a40e64")
 VARIABLES = {
     INK: "--ink",
@@ -64,8 +65,7 @@ def is_readable(grid: Grid) -> bool:
 
 def budget_chart(contents: Contents) -> Any:
     """Errors against the budget, one line for each that the others leave room for, named at its end."""
-    import altair as alt
-
+    alt = _altair()
     points, middle = contents.points, contents.points[len(contents.points) // 2]
     curves = {f"all {contents.noun}s": [point.rmse for point in points]}
     if not math.isnan(middle.max_stddev):
@@ -113,8 +113,7 @@ def budget_chart(contents: Contents) -> Any:
 
 def shares_chart(contents: Contents) -> Any:
     """The share of the privacy that each set of attributes took."""
-    import altair as alt
-
+    alt = _altair()
     rows = [{"of": short_label(share_words(share)), "share": share.fraction} for share in contents.shares]
     base = alt.Chart(alt.Data(values=rows)).encode(
         y=alt.Y("of:N", sort=None, title=None, axis=alt.Axis(labelLimit=190)),
@@ -128,8 +127,7 @@ def shares_chart(contents: Contents) -> Any:
 
 def table_chart(numbers: Numbers, grid: Grid, level: float, units: Mapping[str, Flags] | None = None) -> Any:
     """The numbers of one table with their intervals, on one axis for each unit."""
-    import altair as alt
-
+    alt = _altair()
     if not units or len(units) == 1:
         return _bars(numbers, grid, level, range(len(grid.columns)), "published number")
     parts = [
@@ -140,29 +138,22 @@ def table_chart(numbers: Numbers, grid: Grid, level: float, units: Mapping[str, 
 
 
 def _bars(numbers: Numbers, grid: Grid, level: float, columns: Sequence[int], title: str) -> Any:
-    import altair as alt
-
+    alt = _altair()
     values, lower, upper = numbers.values, numbers.lower, numbers.upper
     if values is None or lower is None or upper is None:
         raise ValueError("only published numbers are drawn")
     series = [short_label(", ".join(grid.columns[at])) for at in columns]
-    rows = [
-        {
-            "label": short_label(", ".join(label)),
-            "series": of,
-            "value": float(values[place]),
-            "low": float(lower[place]),
-            "high": float(upper[place]),
-        }
-        for label, line in zip(grid.rows, grid.places[:, columns].tolist(), strict=True)
-        for of, place in zip(series, line, strict=True)
-    ]
+    labels = [", ".join(label) for label in grid.rows for _ in series]
+    places = grid.places[:, columns].reshape(-1)
+    figures = [own[places].tolist() for own in (values, lower, upper)]
+    rows = _rows(labels, series * len(grid.rows), figures)
     several = len(series) > 1
     encoding: dict[str, Any] = {"y": alt.Y("label:N", sort=None, title=None, axis=alt.Axis(labelLimit=170))}
     colour: Any = alt.value(SERIES[0])
     if several:
         encoding["yOffset"] = alt.YOffset("series:N", sort=series, scale=alt.Scale(domain=series))
-        colour = alt.Color("series:N", scale=alt.Scale(domain=series, range=list(SERIES)), legend=_legend())
+        legend = alt.Legend(title=None, orient="top", columns=2, columnPadding=24, labelLimit=180, **SQUARES)
+        colour = alt.Color("series:N", scale=alt.Scale(domain=series, range=list(SERIES)), legend=legend)
     base = alt.Chart(alt.Data(values=rows)).encode(**encoding, color=colour)
     words = f"{title}, with {level_text(level)} interval"
     axis = alt.Axis(tickCount=3 if max(map(abs, values.tolist())) >= 1e6 else 5)
@@ -175,18 +166,14 @@ def _bars(numbers: Numbers, grid: Grid, level: float, columns: Sequence[int], ti
     )
 
 
-def _legend() -> Any:
-    import altair as alt
-
-    return alt.Legend(
-        title=None,
-        orient="top",
-        columns=2,
-        columnPadding=24,
-        labelLimit=180,
-        symbolType="square",
-        symbolOpacity=1,
-    )
+def _rows(
+    labels: Sequence[str], series: Sequence[str], figures: Sequence[Sequence[float]]
+) -> list[dict[str, Any]]:
+    """What is drawn: values with both ends of their intervals, by label and series."""
+    return [
+        {"label": short_label(label), "series": short_label(own), "value": value, "low": low, "high": high}
+        for label, own, value, low, high in zip(labels, series, *figures, strict=True)
+    ]
 
 
 def framed(chart: Any) -> Any:
@@ -249,10 +236,8 @@ def interval_plot(
 ) -> Any:
     """A bar for each value with the interval around it; `figures` are values, lower and upper ends."""
     alt = _altair()
-    rows = [
-        {"label": short_label(label), "series": short_label(own), "value": value, "low": low, "high": high}
-        for label, own, value, low, high in list(zip(labels, series, *figures, strict=True))[:MOST_BARS]
-    ]
+    first = slice(MOST_BARS)
+    rows = _rows(labels[first], series[first], [own[first] for own in figures])
     several = len({*series}) > 1
     own: dict[str, Any] = {"y": alt.Y("label:N", sort=None, title=None)}
     if several:
