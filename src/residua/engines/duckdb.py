@@ -173,8 +173,8 @@ class DuckDBEngine(Rereading):
                     for block in self._blocks(progress):
                         tally.add(block)
                     return tally.finish()
-            except _NotUTF8 as found:
-                self.sources[found.number] = found.instead
+            except _ReadAgain:
+                continue
 
     def occurring(self, sets: Sequence[Set], progress: Progress | None = None) -> Iterator[Occurrence]:
         """Exact counts of the cells of each set that occur, in one pass over the data, some at a time."""
@@ -226,7 +226,8 @@ class DuckDBEngine(Rereading):
             except DataError as error:
                 if source.instead is None or is_utf8(source.name):
                     raise
-                raise _NotUTF8(number, source.instead) from error
+                self.sources[number] = source.instead
+                raise _ReadAgain from error
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -238,13 +239,8 @@ class Coded:
     ids: Any = None
 
 
-class _NotUTF8(Exception):
-    """One of the sources is a text file that DuckDB cannot read; another can be read instead of it."""
-
-    def __init__(self, number: int, instead: Source) -> None:
-        super().__init__()
-        self.number = number
-        self.instead = instead
+class _ReadAgain(Exception):
+    """One of the sources is a text file that is not UTF-8, and is read in another way from now on."""
 
 
 def _coded(schema: Schema, source: Source, length: int) -> Generator[Coded]:

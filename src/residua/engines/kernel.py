@@ -166,8 +166,10 @@ class Tally:
                 continue
             while known and known[-1].attributes != attributes[: len(known)]:
                 known.pop()
-            for level in range(len(known), len(attributes)):
-                known.append(self._extend(known, attributes[level], block))
+            for each in attributes[len(known) :]:
+                size, codes = self._sizes[each], block[each]
+                begun = known[-1].with_next(each, size, codes) if known else Beginning((each,), size, codes)
+                known.append(begun)
             if self._shares.keys().isdisjoint(attributes):
                 self._put_each(at, known[-1].places)
             else:
@@ -184,11 +186,6 @@ class Tally:
                 found = [(first + more, left * right) for first, left in found for more, right in own]
         for offset, weight in found:
             self._put(set_, places + offset, weight)
-
-    def _extend(self, known: Sequence[Beginning], attribute: int, block: Block) -> Beginning:
-        """The places in the cells of one attribute more."""
-        size, codes = self._sizes[attribute], block[attribute]
-        return known[-1].with_next(attribute, size, codes) if known else Beginning((attribute,), size, codes)
 
 
 class Occurring(Tally):

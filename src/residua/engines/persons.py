@@ -48,19 +48,24 @@ class Packing:
     fields: tuple[tuple[int, int, int], ...]
 
     @classmethod
-    def of(cls, sizes: Sequence[int]) -> "Packing":
-        """The packing of codes below `sizes`, one attribute after the other."""
+    def of(cls, sizes: Sequence[int], most: int = WORD) -> "Packing":
+        """The packing of codes below `sizes`, one attribute after the other, in `most` bits of each word."""
         fields, word, used = [], 0, 0
         for bits in ((size - 1).bit_length() for size in sizes):
-            if used + bits > WORD:
+            if used + bits > most:
                 word, used = word + 1, 0
             fields.append((word, used, bits))
             used += bits
         return cls(tuple(fields))
 
+    @property
+    def words(self) -> int:
+        """How many words there are."""
+        return self.fields[-1][0] + 1 if self.fields else 0
+
     def packed(self, codes: Block) -> list[Words]:
         """The words of some records, (records,) each."""
-        words: list[Words] = [np.zeros(len(codes[0]), np.uint64) for _ in range(self.fields[-1][0] + 1)]
+        words: list[Words] = [np.zeros(len(codes[0]), np.uint64) for _ in range(self.words)]
         for own, (word, shift, _) in zip(codes, self.fields, strict=True):
             words[word] |= own.astype(np.uint64) << np.uint64(shift)
         return words

@@ -122,9 +122,8 @@ class Sorting:
     def _of_pile(self, parts: Sequence[Sequence[AnyArray]]) -> list[Words]:
         """The packed codes of the records of a pile that are counted."""
         columns = [np.concatenate(each) for each in zip(*parts, strict=True)]
-        many = self._packing.fields[-1][0] + 1
-        words = columns[:many]
-        rows = kept_at_once(self._person, numbered(_as_ids(columns[many:])), words, self._packing)
+        words, ids = columns[: self._packing.words], columns[self._packing.words :]
+        rows = kept_at_once(self._person, numbered(_as_ids(ids)), words, self._packing)
         return [each[rows] for each in words]
 
 

@@ -2,12 +2,14 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import compress, count
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from residua._arrays import AnyArray, Integers
 from residua.engines.kernel import narrowest
+from residua.engines.persons import Packing
 from residua.errors import DataError
 from residua.schema import Attribute, Categorical, Integer, Schema
 
@@ -35,15 +37,10 @@ def fields_of(schema: Schema, types: Sequence[str]) -> list[Field]:
     [Field(column=0, shift=0), Field(column=1, shift=None), Field(column=0, shift=4)]
     """
     packed = [_packs(attribute, kind) for attribute, kind in zip(schema.attributes, types, strict=True)]
-    places: list[Field | None] = []
-    column = used = 0
-    for attribute, packs in zip(schema.attributes, packed, strict=True):
-        if packs and used + _bits(attribute) > BITS:
-            column, used = column + 1, 0
-        places.append(Field(column, used) if packs else None)
-        used += _bits(attribute) if packs else 0
-    after = iter(range(column + any(packed), column + any(packed) + len(packed)))
-    return [place if place is not None else Field(next(after), None) for place in places]
+    # One more code than cells: the mark of a value without one.
+    packing = Packing.of([size + 1 for size in compress(schema.sizes, packed)], BITS)
+    places, after = iter(packing.fields), count(packing.words)
+    return [Field(*next(places)[:2]) if packs else Field(next(after), None) for packs in packed]
 
 
 def packed_columns(schema: Schema, fields: Sequence[Field], columns: Sequence[Any]) -> list[Any]:
@@ -71,8 +68,7 @@ def unpack(schema: Schema, fields: Sequence[Field], table: "pa.Table") -> list[A
         if field.column not in longs:
             longs[field.column] = table.column(field.column).to_numpy()
         kind = narrowest(attribute.size + 1)
-        mask = kind(2 ** _bits(attribute) - 1)
-        code = (longs[field.column] >> field.shift).astype(kind) & mask
+        code = (longs[field.column] >> field.shift).astype(kind) & kind(2 ** attribute.size.bit_length() - 1)
         missed = code == kind(attribute.size)
         if missed.any():
             if attribute.outside != "drop":
@@ -80,11 +76,6 @@ def unpack(schema: Schema, fields: Sequence[Field], table: "pa.Table") -> list[A
             code = np.where(missed, np.int64(-1), code.astype(np.int64))
         codes.append(code)
     return codes
-
-
-def _bits(attribute: Attribute) -> int:
-    """Bits for the codes and one more number, the mark of a value without a cell."""
-    return attribute.size.bit_length()
 
 
 def _packs(attribute: Attribute, kind: str) -> bool:
