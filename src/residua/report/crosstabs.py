@@ -9,6 +9,7 @@ import numpy as np
 
 from residua._arrays import Array
 from residua._text import counted, runs
+from residua.accuracy.reliability import Reliability
 from residua.report.contents import Contents, Numbers, Sheet
 from residua.report.grid import Grid
 from residua.report.markup import attribute, paragraphs, scrolled, text
@@ -69,47 +70,43 @@ def _listed(sheet: Sheet, contents: Contents) -> str:
             f"and be within {figure(contents.margin * float(numbers.stddev[0]))} of the truth with "
             f"probability {level}.</p>"
         )
-    cells = _Cells(contents)
     if sheet.grid is None:
         left = sheet.count - len(numbers.queries)
         more = f"<p>{left:,} more numbers are not listed here; the release answers them all (<code>residua "
-        return scrolled(name, _list(numbers, cells), tall=True) + (
+        return scrolled(name, _list(numbers, contents), tall=True) + (
             f"{more}answer</code>).</p>" if left else ""
         )
     if sheet.grid.parts:
-        return _maps(sheet, sheet.grid, numbers, cells)
-    body = _rows(sheet.grid, range(len(sheet.grid.rows)), numbers, sheet.beside, cells)
-    table = _table(sheet.grid, [*body, *_sums(sheet, cells)], sheet.beside is not None)
+        return _maps(sheet, sheet.grid, numbers, contents)
+    body = _rows(sheet.grid, range(len(sheet.grid.rows)), numbers, sheet.beside, contents)
+    table = _table(sheet.grid, [*body, *_sums(sheet, contents)], sheet.beside is not None)
     return scrolled(name, table, tall=len(sheet.grid.rows) > TALL)
 
 
-class _Cells:
-    """How one number is printed in this report."""
+def _cells(
+    numbers: Numbers, places: Sequence[int], contents: Contents, kind: str = "", heat: Array | None = None
+) -> str:
+    """Cells of some numbers; `heat` shades each, in percent."""
+    chosen, rule = list(places), contents.reliability
+    stddev = numbers.stddev[chosen]
+    halves = [f"\u00b1 {half_width(contents.margin * each)}" for each in stddev.tolist()]
+    if numbers.values is None or numbers.lower is None:
+        return "".join(f"<td{kind}>{half}" for half in halves)
+    values = numbers.values[chosen]
+    unsure = rule.unsure(values, stddev, numbers.lower[chosen]).tolist()
+    shades = [""] * len(chosen) if heat is None else [f" style=--h:{each:.0f}" for each in heat[chosen]]
+    words = [shown(*pair) for pair in zip(values.tolist(), stddev.tolist(), strict=True)]
+    rows = zip(words, halves, unsure, shades, strict=True)
+    return "".join(_cell(*row, kind, rule) for row in rows)
 
-    def __init__(self, contents: Contents) -> None:
-        self.margin, self.rule = contents.margin, contents.reliability
 
-    def of(self, numbers: Numbers, places: Sequence[int], kind: str = "", heat: Array | None = None) -> str:
-        """Cells of some numbers; `heat` shades each, in percent."""
-        if numbers.values is None or numbers.lower is None:
-            return "".join(
-                f"<td{kind}>\u00b1 {half_width(self.margin * float(numbers.stddev[at]))}" for at in places
-            )
-        chosen = list(places)
-        values, stddev = numbers.values[chosen], numbers.stddev[chosen]
-        unsure = self.rule.unsure(values, stddev, numbers.lower[chosen])
-        shades = [""] * len(chosen) if heat is None else [f" style=--h:{each:.0f}" for each in heat[chosen]]
-        rows = zip(values.tolist(), stddev.tolist(), unsure.tolist(), shades, strict=True)
-        return "".join(self._cell(*row, kind) for row in rows)
-
-    def _cell(self, value: float, stddev: float, unsure: bool, shade: str, kind: str) -> str:
-        if unsure and self.rule.suppresses:
-            return f"<td{kind}>{SUPPRESSED}"
-        grey = unsure and self.rule.unreliable == "grey"
-        kind = f' class="grey{" total" * bool(kind)}"' if grey else kind
-        mark = "*" if unsure and not grey else ""
-        error = f"<small>\u00b1 {half_width(self.margin * stddev)}</small>"
-        return f"<td{kind}{shade}>{shown(value, stddev)}{mark}{error}"
+def _cell(number: str, half: str, unsure: bool, shade: str, kind: str, rule: Reliability) -> str:
+    """A number with half the width of its interval below it, flagged where it is unsure."""
+    if unsure and rule.suppresses:
+        return f"<td{kind}>{SUPPRESSED}"
+    grey = unsure and rule.unreliable == "grey"
+    kind = f' class="grey{" total" * bool(kind)}"' if grey else kind
+    return f"<td{kind}{shade}>{number}{'*' * (unsure and not grey)}<small>{half}</small>"
 
 
 def _rows(
@@ -117,25 +114,25 @@ def _rows(
     which: Sequence[int],
     numbers: Numbers,
     beside: Numbers | None,
-    cells: _Cells,
+    contents: Contents,
     heat: Array | None = None,
 ) -> Iterator[str]:
     for at in which:
         names = (
             "".join(f"<th scope=row>{text(word)}" for word in grid.rows[at]) or "<th scope=row>all records"
         )
-        total = "" if beside is None else cells.of(beside, [at], " class=total")
-        yield f"<tr>{names}{cells.of(numbers, grid.places[at].tolist(), heat=heat)}{total}"
+        total = "" if beside is None else _cells(beside, [at], contents, " class=total")
+        yield f"<tr>{names}{_cells(numbers, grid.places[at].tolist(), contents, heat=heat)}{total}"
 
 
-def _sums(sheet: Sheet, cells: _Cells) -> Iterator[str]:
+def _sums(sheet: Sheet, contents: Contents) -> Iterator[str]:
     """The last row: sums of the columns, and of everything."""
     if sheet.below is None or sheet.grid is None:
         return
     width = max(len(sheet.grid.row_names), 1)
-    corner = "" if sheet.corner is None else cells.of(sheet.corner, [0], " class=total")
+    corner = "" if sheet.corner is None else _cells(sheet.corner, [0], contents, " class=total")
     corner = "<td>" if sheet.beside is not None and not corner else corner
-    row = cells.of(sheet.below, range(len(sheet.grid.columns)), " class=total")
+    row = _cells(sheet.below, range(len(sheet.grid.columns)), contents, " class=total")
     yield f"<tr class=sum><th scope=row colspan={width} class=total>Total{row}{corner}"
 
 
@@ -159,27 +156,27 @@ def _heads(grid: Grid, sums: bool) -> Iterator[str]:
         yield f"{corner if level == 0 else ''}{cells}{total if level == 0 else ''}"
 
 
-def _maps(sheet: Sheet, grid: Grid, numbers: Numbers, cells: _Cells) -> str:
+def _maps(sheet: Sheet, grid: Grid, numbers: Numbers, contents: Contents) -> str:
     """One small table for each region, shaded on one scale; the sums follow."""
     values = numbers.values if numbers.values is not None else numbers.stddev
     heat = 100 * np.clip(values, 0, None) / max(float(values.max()), 1e-300)
     tables, start = [], 0
     for region, count in grid.parts:
-        rows = _rows(grid, range(start, start + count), numbers, sheet.beside, cells, heat)
+        rows = _rows(grid, range(start, start + count), numbers, sheet.beside, contents, heat)
         tables.append(
             scrolled(f"{sheet.name}: {region}", _table(grid, list(rows), sheet.beside is not None, region))
         )
         start += count
-    if sums := list(_sums(sheet, cells)):
+    if sums := list(_sums(sheet, contents)):
         everything = _table(grid, sums, sheet.beside is not None, "All together")
         tables.append(scrolled(f"{sheet.name}: all together", everything))
     return f'<div class="maps">{"".join(tables)}</div>'
 
 
-def _list(numbers: Numbers, cells: _Cells) -> str:
+def _list(numbers: Numbers, contents: Contents) -> str:
     """Numbers one below the other, where not all of a table are listed."""
     rows = "\n".join(
-        f"<tr><th scope=row>{text(asked(query))}{cells.of(numbers, [at])}"
+        f"<tr><th scope=row>{text(asked(query))}{_cells(numbers, [at], contents)}"
         for at, query in enumerate(numbers.queries)
     )
     head = "<tr><th scope=col class=left>count of<th scope=col>number"

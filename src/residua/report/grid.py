@@ -87,8 +87,7 @@ def labels_of(factor: Factor, schema: Schema) -> list[str]:
         return list(attribute.labels())
     words = [factor.describe(index, schema) or COUNT for index in range(factor.queries.count)]
     name = schema.names[factor.attributes[0]]
-    level = getattr(factor.queries, "level", None)
-    starts = (f"{name}.{level} = ", f"{name} in ", f"{name} = ", f"{name} ")
+    starts = (f"{name}.{factor.queries.level} = ", f"{name} in ", f"{name} = ", f"{name} ")
     return [_without(word, starts) for word in words] if len(factor.attributes) == 1 else words
 
 
@@ -101,13 +100,9 @@ def _without(word: str, starts: Sequence[str]) -> str:
 
 
 def _names(factors: Sequence[Factor], schema: Schema) -> tuple[str, ...]:
-    return tuple(_name(factor, schema) for factor in factors)
-
-
-def _name(factor: Factor, schema: Schema) -> str:
-    name = " and ".join(schema.names[at] for at in factor.attributes)
-    level = getattr(factor.queries, "level", None)
-    return level if isinstance(level, str) else name
+    """Headings of factors: the level that one asks for, or its attributes."""
+    joined = (" and ".join(schema.names[at] for at in factor.attributes) for factor in factors)
+    return tuple(factor.queries.level or name for factor, name in zip(factors, joined, strict=True))
 
 
 def _labels(factors: Sequence[Factor], schema: Schema) -> Labels:
