@@ -111,11 +111,10 @@ class Tabulates:
 
         Needs the extra `residua[excel]`.
         """
-        rule, made = Reliability(reliability, unreliable), tables
-        if made is None:
-            groups = self.plan.workload.groups()
-            made = published(self, groups, Intervals(level), rule, self.facts())
-        write_workbook(path, made)
+        rule = Reliability(reliability, unreliable)
+        if tables is None:
+            tables = published(self, self.plan.workload.groups(), Intervals(level), rule, self.facts())
+        write_workbook(path, tables)
 
 
 def write_workbook(path: str | os.PathLike[str], tables: Iterable[Crosstab]) -> None:
@@ -148,10 +147,8 @@ def published(
         if not names or counts != sizes or np.prod(sizes) > MOST_CELLS:
             continue
         last = names[-1:] if len(names) > 1 and sizes[-1] <= MOST_COLUMNS else []
-        yield crosstab(
-            source, names[: len(names) - len(last)], last, margins=True, intervals=intervals, rule=rule,
-            title=None, about=about,
-        )  # fmt: skip
+        down = names[: len(names) - len(last)]
+        yield crosstab(source, down, last, intervals=intervals, rule=rule, about=about)
 
 
 def crosstab(
@@ -159,11 +156,11 @@ def crosstab(
     rows: str | Sequence[str],
     columns: str | Sequence[str],
     *,
-    margins: bool,
+    margins: bool = True,
     intervals: Intervals,
     rule: Reliability,
-    title: str | None,
-    about: Sequence[tuple[str, str]] = (),
+    title: str | None = None,
+    about: Sequence[tuple[str, str]],
 ) -> Crosstab:
     """The table on these attributes, with margins over all of the rows and all of the columns."""
     down, across = listed_names(rows), listed_names(columns)
@@ -214,8 +211,7 @@ def _figures(
 
 
 def _labels(schema: Schema, names: Sequence[str], margins: bool) -> tuple[Label, ...]:
-    axes = [schema.counted(name).labels() for name in names]
-    found = tuple(product(*axes))
+    found = tuple(product(*(schema.counted(name).labels() for name in names)))
     return (*found, (TOTAL,) * max(len(names), 1)) if margins else found
 
 

@@ -10,8 +10,9 @@ its error (claim F-003), means have Fieller's intervals (claim F-001). All cost 
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from functools import partial, reduce
 from itertools import combinations_with_replacement
+from operator import add
 
 import numpy as np
 
@@ -181,12 +182,11 @@ def _figures(
     `needed` starts with the count; `function` is of the moments, (groups, monomials) to (groups, figures).
     """
     schema, every = source.plan.schema, dict.fromkeys(names, 0)
-    distinct = list(dict.fromkeys(tuple(sorted({**every, **each}.items())) for each in needed))
-    places = [distinct.index(tuple(sorted({**every, **each}.items()))) for each in needed]
+    monomials = [tuple(sorted((every | {**each}).items())) for each in needed]
+    distinct = list(dict.fromkeys(monomials))
+    places = [*map(distinct.index, monomials)]
     works = [_summed(schema, by, dict(each)) for each in distinct]
-    work = works[0]
-    for each in works[1:]:
-        work = work + each
+    work = reduce(add, works)
     refuse_many(work.count)
     kinds, groups = len(works), works[0].count
     sums = source.values(work).reshape(kinds, groups).T  # (groups, kinds)
@@ -198,15 +198,15 @@ def _figures(
             return function((given / given[:, :1])[:, places])
 
     values = of_sums(sums)  # (groups, figures)
-    slopes = np.zeros((groups * values.shape[1], kinds * groups))
+    slopes = np.zeros((*values.shape, kinds, groups))
+    each = np.arange(groups)
     for kind in range(kinds):
         change = np.zeros_like(sums)
         change[:, kind] = STEP * spread[:, kind]
         with np.errstate(divide="ignore", invalid="ignore"):
             slope = (of_sums(sums + change) - of_sums(sums - change)) / (2 * change[:, kind, None])
-        for group in range(groups):
-            rows = slice(group * values.shape[1], (group + 1) * values.shape[1])
-            slopes[rows, kind * groups + group] = slope[group]
+        slopes[each, :, kind, each] = slope
+    slopes = slopes.reshape(values.size, kinds * groups)
     return values.reshape(-1), np.asarray(slopes @ covariance @ slopes.T)
 
 
