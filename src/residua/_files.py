@@ -49,11 +49,10 @@ _TYPES = {"BOOL": np.bool_, "U8": np.uint8, "I32": np.int32, "I64": np.int64, "F
 
 @dataclass(frozen=True, slots=True)
 class Container:
-    """What a file holds: a JSON-able manifest, arrays by name, and the hash that identifies both."""
+    """What a file holds: a JSON-able manifest, arrays by name, and which format it has."""
 
     manifest: Manifest
     arrays: Arrays
-    digest: str
     version: int
     parts: "Parts | None" = None
 
@@ -250,14 +249,13 @@ def read(path: Target, kind: str) -> Container:
             f"{path} has format version {head.get('version')!r}; this Residua reads "
             f"versions up to {NEWEST}. Use the version that wrote it, or a later one"
         )
-    claimed = head.pop("hash", None)
-    if claimed != _digest(_canonical(head), blob) or not isinstance(head.get("content"), dict):
+    if head.pop("hash", None) != _digest(_canonical(head), blob) or not isinstance(head.get("content"), dict):
         raise FileFormatError(f"{path} was changed after it was written: its hash does not match its content")
     parts = head.get("parts", [])
     if not isinstance(parts, list) or others != [PART.format(at) for at in range(len(parts))]:
         raise FileFormatError(f"{path} was not written by Residua: its parts are not those it lists")
     listed = Parts.of(path, map(str, parts)) if parts else None
-    return Container(head["content"], _arrays(path, blob), str(claimed), head["version"], listed)
+    return Container(head["content"], _arrays(path, blob), head["version"], listed)
 
 
 def _arrays(path: Target, blob: bytes) -> Arrays:
@@ -294,9 +292,8 @@ def _members(path: Target) -> tuple[bytes, bytes, list[str]]:
     with _opened(path) as archive:
         names = archive.namelist()
         others = sorted(name for name in names if name not in (MANIFEST, ARRAYS))
-        if sorted(names) != sorted((MANIFEST, ARRAYS, *others)) or len(set(names)) < len(names):
-            raise FileFormatError(f"{path} was not written by Residua: it holds {names[:9]}")
-        if any(not name.startswith("parts/") for name in others):
+        expected = sorted({MANIFEST, ARRAYS, *others})
+        if sorted(names) != expected or any(not name.startswith("parts/") for name in others):
             raise FileFormatError(f"{path} was not written by Residua: it holds {names[:9]}")
         if any(entry.compress_type != zipfile.ZIP_STORED for entry in archive.infolist()):
             raise FileFormatError(f"{path} was packed again by another program; use the file as it was saved")
@@ -309,14 +306,14 @@ def _opened(path: Target) -> Iterator[zipfile.ZipFile]:
     try:
         with zipfile.ZipFile(path) as archive:
             yield archive
-    except FileNotFoundError as error:
-        raise FileFormatError(f"there is no file {path}") from error
-    except IsADirectoryError as error:
-        raise FileFormatError(f"{path} is a directory") from error
-    except PermissionError as error:
-        raise FileFormatError(f"{path} cannot be read: permission denied") from error
     except (zipfile.BadZipFile, EOFError, RuntimeError, UnicodeDecodeError, OSError) as error:
-        raise FileFormatError(f"{path} is truncated or was not written by Residua ({error})") from error
+        reasons: dict[type[Exception], str] = {
+            FileNotFoundError: f"there is no file {path}",
+            IsADirectoryError: f"{path} is a directory",
+            PermissionError: f"{path} cannot be read: permission denied",
+        }
+        other = f"{path} is truncated or was not written by Residua ({error})"
+        raise FileFormatError(reasons.get(type(error), other)) from error
 
 
 def _canonical(head: Manifest) -> str:
