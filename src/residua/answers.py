@@ -159,15 +159,15 @@ class Answers:
         import pyarrow as pa
 
         parts = waiting.parts
-        ends = np.cumsum([len(part.rows) for part in parts])
-        slices = [slice(end - len(part.rows), end) for part, end in zip(parts, ends.tolist(), strict=True)]
+        ends = np.cumsum([len(some) for _, some in parts])
+        slices = [slice(end - len(some), end) for (_, some), end in zip(parts, ends.tolist(), strict=True)]
         words, cells = _Words(self.schema, int(ends[-1])), {}
         alike: dict[object, list[_Places]] = {}  # those in tables of one shape
-        for part, rows in zip(parts, slices, strict=True):
-            if part.shape not in alike:
-                alike[part.shape] = part.places()
-            places = alike[part.shape]
-            for number, (factor, place) in enumerate(zip(part.table.factors, places, strict=True)):
+        for (table, some), rows in zip(parts, slices, strict=True):
+            shape = tuple(factor.queries.count for factor in table.factors), some
+            if shape not in alike:
+                alike[shape] = _places(*shape)
+            for number, (factor, place) in enumerate(zip(table.factors, alike[shape], strict=True)):
                 words.add(number, rows, factor, place)
                 known = _cells(factor.queries)
                 if known is not None:
@@ -176,7 +176,7 @@ class Answers:
                         cells[at] = np.full(words.count, -1, dtype=_narrow(self.schema.sizes[at]))
                     cells[at][rows] = known[place.queries]
         tables = np.repeat(np.arange(len(parts), dtype=np.int32), np.diff(ends, prepend=0))
-        names = _texts([part.table.name for part in parts])
+        names = _texts([table.name for table, _ in parts])
         found = [pa.DictionaryArray.from_arrays(_numbers(tables), names)]
         nothing: dict[pyarrow.DataType, pyarrow.Array] = {}  # columns of nulls
         for at, name in enumerate(self.schema.names):
@@ -201,30 +201,18 @@ class _Places:
     high: int
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Rows:
-    """Some rows of one table."""
-
-    table: Table
-    rows: range
-
-    @property
-    def shape(self) -> tuple[tuple[int, ...], range]:
-        """What the places depend on: numbers of queries, and which rows."""
-        return tuple(factor.queries.count for factor in self.table.factors), self.rows
-
-    def places(self) -> list[_Places]:
-        """For each factor of the table the place of its query in every row."""
-        counts, rows = self.shape[0], np.arange(self.rows.start, self.rows.stop)
-        found = [rows // math.prod(counts[number + 1 :]) % count for number, count in enumerate(counts)]
-        return [_Places(each, int(each.min()), int(each.max())) for each in found]
+def _places(counts: Sequence[int], some: range) -> list[_Places]:
+    """For each factor of a table, by its number of queries, the place of its query in some rows."""
+    rows = np.arange(some.start, some.stop)
+    found = [rows // math.prod(counts[number + 1 :]) % count for number, count in enumerate(counts)]
+    return [_Places(each, int(each.min()), int(each.max())) for each in found]
 
 
 class _Waiting:
     """Rows that become a batch, and their figures in its columns already."""
 
     def __init__(self, figures: int) -> None:
-        self.parts: list[_Rows] = []
+        self.parts: list[tuple[Table, range]] = []
         self.figures = [np.empty(ROWS_AT_ONCE) for _ in range(figures)]
         self._filled = 0
 
@@ -239,7 +227,7 @@ class _Waiting:
         to = slice(self._filled, self._filled + len(rows))
         for column, own in zip(self.figures, figures(slice(rows.start, rows.stop)), strict=True):
             column[to] = own
-        self.parts.append(_Rows(group, rows))
+        self.parts.append((group, rows))
         self._filled = to.stop
         return len(rows)
 

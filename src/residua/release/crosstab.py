@@ -175,12 +175,9 @@ def crosstab(
     figures = _figures(source, [*down, *across], shape, intervals)
     if margins:
         corner = _figures(source, [], [1, 1], intervals)
-        bottom = _figures(source, across, [1, shape[1]], intervals) if across else corner
-        figures = [np.concatenate(pair) for pair in zip(figures, bottom, strict=True)]
-    if margins and across:
-        right = _figures(source, down, [shape[0], 1], intervals)
-        right = [np.concatenate(pair) for pair in zip(right, corner, strict=True)]
-        figures = [np.concatenate(pair, axis=1) for pair in zip(figures, right, strict=True)]
+        right = [_figures(source, down, [shape[0], 1], intervals)] if across else []
+        below = [_figures(source, across, [1, shape[1]], intervals)] if across else []
+        figures = np.block([[figures, *right], [*below, corner]])
     values, stddev, lower, upper = figures
     name = title or f"Number of records by {', '.join(down)}{' and ' + ', '.join(across) if across else ''}"
     return Crosstab(
@@ -200,14 +197,12 @@ def crosstab(
     )
 
 
-def _figures(
-    source: Answers, names: Sequence[str], shape: Sequence[int], intervals: Intervals
-) -> list[Array]:
-    """Values, standard errors and ends of the intervals of a marginal, each in this shape."""
+def _figures(source: Answers, names: Sequence[str], shape: Sequence[int], intervals: Intervals) -> Array:
+    """Values, standard errors and ends of the intervals of a marginal, each in this shape, stacked."""
     work = table(source.plan.schema, list(names))
     values, stddev = source.values(work), np.sqrt(source.plan.variances(work))
     margin = interval_margin(source.plan.strategy.law, intervals.level) * stddev
-    return [each.reshape(shape) for each in (values, stddev, values - margin, values + margin)]
+    return np.stack([values, stddev, values - margin, values + margin]).reshape(4, *shape)
 
 
 def _labels(schema: Schema, names: Sequence[str], margins: bool) -> tuple[Label, ...]:

@@ -16,16 +16,7 @@ from residua.accuracy.reliability import Reliability
 from residua.errors import NotInSpan
 from residua.privacy.budgets import interval_margin
 from residua.report.budgets import budget_words, overall, points_of, shares_of
-from residua.report.contents import (
-    NO_RULE,
-    Contents,
-    Facts,
-    Goal,
-    Numbers,
-    Sheet,
-    SourcePlan,
-    SourceRelease,
-)
+from residua.report.contents import NO_RULE, Contents, Facts, Goal, Numbers, Sheet, SourcePlan, SourceRelease
 from residua.report.grid import grid_of
 from residua.schema import Schema
 from residua.strategy.words import described
