@@ -10,7 +10,7 @@ import math
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from queue import Full, Queue
 from threading import Thread
@@ -71,22 +71,15 @@ def counting(
     if helpers < 1:
         yield Tally(sizes, sets, shares)
         return
-    workers = Workers(sizes, sets, helpers, shares)
-    try:
+    with closing(Workers(sizes, sets, helpers, shares)) as workers:
         yield workers
-    finally:
-        workers.close()
 
 
 class Workers:
     """A tally of its own and helpers that take over blocks as long as they keep up."""
 
     def __init__(
-        self,
-        sizes: Sequence[int],
-        sets: Sequence[Set],
-        helpers: int,
-        shares: Mapping[int, Shares] = NO_SHARES,
+        self, sizes: Sequence[int], sets: Sequence[Set], helpers: int, shares: Mapping[int, Shares]
     ) -> None:
         self._own = Tally(sizes, sets, shares)
         self._used = sorted({at for each in sets for at in each})

@@ -77,20 +77,19 @@ def header_of(path: Path, delimiter: str, encoding: str | None = None) -> tuple[
     try:
         with opened(path, encoding) as file:
             reader = csv.reader(file, delimiter=delimiter, strict=True)
-            for row in reader:
-                if row:
-                    if encoding is not None:
-                        return row, reader.line_num
-                    names = [_bytes(name).decode(errors="surrogateescape") for name in row]
-                    if any("\0" in name for name in names):
-                        raise DataError(
-                            f"{path} is not UTF-8: zero bytes are between its letters, as in UTF-16; write "
-                            f"it anew, as by iconv -f UTF-16 -t UTF-8 {path}"
-                        )
-                    return names, reader.line_num
+            names = next(filter(None, reader), [])
     except (OSError, UnicodeError, csv.Error) as error:
         raise DataError(f"{path} cannot be read as CSV ({error})") from error
-    raise DataError(f"{path} cannot be read as CSV (it is empty; the first line should name the columns)")
+    if not names:
+        raise DataError(f"{path} cannot be read as CSV (it is empty; the first line should name the columns)")
+    if encoding is None:
+        names = [_bytes(name).decode(errors="surrogateescape") for name in names]
+        if any("\0" in name for name in names):
+            raise DataError(
+                f"{path} is not UTF-8: zero bytes are between its letters, as in UTF-16; write it anew, as "
+                f"by iconv -f UTF-16 -t UTF-8 {path}"
+            )
+    return names, reader.line_num
 
 
 def is_utf8(path: str) -> bool:
