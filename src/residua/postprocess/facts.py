@@ -71,7 +71,8 @@ def known(work: Workload, counts: ArrayLike) -> Fact:
         if levels:
             tables.append((tuple(sorted(group.attributes)), None))
         else:
-            tables.append(_ascending(group, part.reshape([each.queries.cells for each in group.factors])))
+            cells = part.reshape([each.queries.cells for each in group.factors])
+            tables.append(ascending(group.attributes, cells))
     return Fact(work.schema, tuple(tables), False, _words(work), tuple(work.groups()), tuple(parts))
 
 
@@ -95,7 +96,8 @@ def impossible(work: Workload) -> Fact:
     tables = []
     for group in work.groups():
         cells = (asked_at_all(factor.queries, group.name) for factor in group.factors)
-        tables.append(_ascending(group, reduce(np.multiply.outer, cells, np.ones((), dtype=bool))))
+        outer = reduce(np.multiply.outer, cells, np.ones((), dtype=bool))
+        tables.append(ascending(group.attributes, outer))
     return Fact(work.schema, tuple(tables), True, _words(work), tuple(work.groups()))
 
 
@@ -111,9 +113,9 @@ def asked_at_all(queries: Queries, name: str) -> Flags:
     return np.asarray((rows > 0).any(axis=0).reshape(queries.sizes))
 
 
-def _ascending(group: Table, cells: NDArray[np.generic]) -> tuple[Subset, NDArray[np.generic]]:
-    order = np.argsort(group.attributes)
-    return tuple(sorted(group.attributes)), cells.transpose(order)
+def ascending(attributes: Sequence[int], cells: AnyArray) -> tuple[Subset, AnyArray]:
+    """The attributes in increasing order, and cells, (sizes...), in that order too."""
+    return tuple(sorted(attributes)), cells.transpose(np.argsort(attributes))
 
 
 def margin_of(
@@ -161,8 +163,7 @@ class Facts:
                 if cells is None:
                     raise DataError(f"{fact.words}: facts about levels are kept by plans of method 'places'")
                 if fact.impossible:
-                    before = allowed.get(subset, np.ones(cells.shape, dtype=bool))
-                    allowed[subset] = before & ~cells.astype(bool)
+                    allowed[subset] = ~cells.astype(bool) & allowed.get(subset, np.True_)
                 else:
                     counts[subset] = cells.astype(np.float64)
         found = cls(counts, allowed, told(facts, 6))

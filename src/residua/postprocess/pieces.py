@@ -279,17 +279,14 @@ class PieceError:
         # Where all directions are equally uncertain, pieces are uncorrelated in any coordinates.
         return pieces if self.even else turned(pieces, self.squares, back=back, arrays=arrays)
 
-    @property
-    def covariance_class(self) -> object:
-        """Equal for pieces whose covariances differ by a factor."""
-        return () if self.even else tuple((places, id(square)) for places, square in self.squares)
-
 
 def alike(pieces: Mapping[Subset, Array], errors: Mapping[Subset, PieceError]) -> list[list[Subset]]:
     """Subsets whose pieces have one shape, and covariances that differ by a factor, together."""
     classes: dict[object, list[Subset]] = {}
     for subset, own in pieces.items():
-        classes.setdefault((own.shape, errors[subset].covariance_class), []).append(subset)
+        squares = () if errors[subset].even else errors[subset].squares
+        key = (own.shape, *((places, id(square)) for places, square in squares))
+        classes.setdefault(key, []).append(subset)
     return list(classes.values())
 
 

@@ -1,6 +1,6 @@
 """Public facts about places, known totals of nodes and places where nobody can be; plans given facts."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -25,14 +25,14 @@ class PlacedFacts:
     """All facts by places: what is known of nodes, and cells of the others that cannot occur anywhere."""
 
     known: tuple[KnownPlaces, ...]
-    masks: tuple[tuple[Subset, Flags], ...]
+    masks: Mapping[Subset, Flags]
 
     @classmethod
     def of(cls, facts: Sequence[Fact], schema: Schema, place: int) -> "PlacedFacts":
         """The facts; refused where they tie places to cells that cannot occur, or contradict each other."""
         nest = every_level(schema, place)
         known: list[KnownPlaces] = []
-        masks: list[tuple[Subset, Flags]] = []
+        masks: dict[Subset, Flags] = {}
         for fact in facts:
             for number, group in enumerate(fact.groups):
                 if not fact.impossible:
@@ -40,10 +40,10 @@ class PlacedFacts:
                 elif place in group.attributes:
                     known.append(_empty(schema, place, group))
                 else:
-                    cells = fact.tables[number][1]
+                    subset, cells = fact.tables[number]
                     assert cells is not None  # an impossible table has its cells
-                    masks.append((fact.tables[number][0], ~cells.astype(bool)))
-        found = cls(tuple(known), tuple(masks))
+                    masks[subset] = ~cells.astype(bool) & masks.get(subset, np.True_)
+        found = cls(tuple(known), masks)
         found._refuse_contradictions(nest, schema)
         return found
 

@@ -19,10 +19,10 @@ from residua.answering.protocol import Estimator
 from residua.errors import DataError, Infeasible, NotInSpan, WorkloadError
 from residua.linalg.classes import Classes
 from residua.linalg.trees import first_places
-from residua.postprocess.facts import Facts
+from residua.postprocess.facts import Facts, ascending
 from residua.postprocess.margins import WHOLE, controlled, rounded_among, rounded_tables, with_margins
 from residua.postprocess.nonnegative import nonnegative_tables
-from residua.postprocess.pieces import PieceErrors, Stack, TableSet, every_cell
+from residua.postprocess.pieces import PieceErrors, Stack, TableSet, as_subsets, every_cell
 from residua.postprocess.placed_facts import PlacedFacts
 from residua.postprocess.placed_tables import Chain, Layout, Limits, PlacedTables
 from residua.strategy.strategy import Strategy
@@ -149,7 +149,7 @@ class TopDown:
         left = columns.reshape(-1, many, size) - self.layout.nest.tree.plain_up(depth, least)
         goal = rows.reshape(-1, many) - least.sum(axis=2)
         spread = self._spread(depth + 1, subset)
-        shape = self._shape(subset).reshape(many, size)
+        shape = self.shape(subset).reshape(many, size)
         for nodes, parts in _batches(self.layout.nest.tree.starts[depth], len(cells), many * size):
             inside = parts >= 0
             at = np.where(inside, parts, 0)
@@ -172,21 +172,20 @@ class TopDown:
             nest = self.layout.nest
             sized = ((at, self.schema.sizes[at]) for at in subset)
             one = (Factor((at,), Explicit((size,), np.eye(1, size))) for at, size in sized)
-            try:
-                found = self.strategy.variances(
-                    Table("parts", (Factor((self.layout.place,), Partition(nest.classes[depth])), *one))
-                )[np.argsort(nest.ranks[depth])]
-            except NotInSpan:
-                found = np.ones(len(nest.ranks[depth]))
-            self._known_spreads[key] = np.maximum(found / found.mean(), 1e-9)
+            nodes = Factor((self.layout.place,), Partition(nest.classes[depth]))
+            found = self._proportions(Table("parts", (nodes, *one)), np.argsort(nest.ranks[depth]))
+            self._known_spreads[key] = np.maximum(found, 1e-9)
         return self._known_spreads[key]
 
-    def _shape(self, subset: Subset) -> Array:
+    def shape(self, subset: Subset) -> Array:
         """Variances of the nation's cells in proportion, flat; one where they are not known."""
+        return self._proportions(every_cell(self.schema, subset))
+
+    def _proportions(self, group: Table, order: Integers | slice = slice(None)) -> Array:
         try:
-            found = self.strategy.variances(every_cell(self.schema, subset))
+            found = self.strategy.variances(group)[order]
         except NotInSpan:
-            return np.ones(math.prod(self.schema.sizes[at] for at in subset))
+            return np.ones(group.count)
         return np.asarray(found / found.mean())
 
 
@@ -224,9 +223,8 @@ class _Root:
         partly = any(own.least[0].any() and not own.fixed[0][0] for own in self.limits)
         if not self.chain.attributes:
             return np.asarray(total)
-        return (
-            self._by_steps(total, estimate) if partly or not self._joint() else self._at_once(total, estimate)
-        )
+        made = self._by_steps if partly or not self._joint() else self._at_once
+        return made(total, estimate)
 
     def _joint(self) -> bool:
         """Whether the covariance of the whole table is known, and small enough."""
@@ -238,29 +236,25 @@ class _Root:
         return math.prod(self.chain.sizes) <= JOINT_COVARIANCE
 
     def _masks(self) -> dict[Subset, Flags]:
-        found: dict[Subset, Flags] = {}
-        for subset, mask in self.source.facts.masks:
-            if {*subset} & {*self.chain.attributes}:
-                if not {*subset} <= {*self.chain.attributes}:
-                    raise WorkloadError("a fact about impossible cells is on attributes of no table together")
-                found[subset] = found.get(subset, np.ones(mask.shape, dtype=bool)) & mask
+        mine = {*self.chain.attributes}
+        found = {subset: own for subset, own in self.source.facts.masks.items() if mine & {*subset}}
+        if any(not {*subset} <= mine for subset in found):
+            raise WorkloadError("a fact about impossible cells is on attributes of no table together")
         return found
 
     def _at_once(self, total: float, estimate: Array) -> Array:
-        order = np.argsort(self.chain.attributes)
-        subset = tuple(sorted(self.chain.attributes))
         counts: dict[Subset, Array] = {(): np.asarray(total)}
-        for stage, own in enumerate(self.limits):
+        for stage, own in enumerate(self.limits, 1):
             if own.fixed[0][0]:
-                axes = np.argsort(self.chain.attributes[: stage + 1])
-                cells = own.least[0][0].reshape(self.chain.sizes[: stage + 1]).transpose(axes)
-                counts[tuple(sorted(self.chain.attributes[: stage + 1]))] = cells
+                known = own.least[0][0].reshape(self.chain.sizes[:stage])
+                counts.update([ascending(self.chain.attributes[:stage], known)])
         facts = Facts(counts, self._masks(), "")
-        tables = TableSet((Stack(np.array([subset], dtype=np.int32), estimate.transpose(order)[None]),))
+        subset, cells = ascending(self.chain.attributes, estimate)
+        tables = TableSet((Stack(as_subsets([subset]), cells[None]),))
         errors = PieceErrors(self.source.strategy, self.source.schema)
         found = nonnegative_tables(tables, errors, facts)
         found = rounded_tables(found, facts) if self.source.whole else found
-        return np.asarray(found.stacks[0].cells[0].transpose(np.argsort(order)))
+        return found.marginal(self.chain.attributes)
 
     def _by_steps(self, total: float, estimate: Array) -> Array:
         """One attribute more at a time, each cell shared out among its parts."""
@@ -275,7 +269,7 @@ class _Root:
             limits = self.limits[stage]
             closed = ~allowed.any(axis=gone).reshape(-1) | limits.fixed[0][0]
             cells = estimate.sum(axis=gone).reshape(-1)
-            spread = self.source._shape(self.chain.attributes[: stage + 1])
+            spread = self.source.shape(self.chain.attributes[: stage + 1])
             found = shared_among(cells, starts, above, limits.least[0][0], closed, spread)
             above = rounded_among(found, starts, above) if self.source.whole else found
         return above.reshape(sizes)
