@@ -8,18 +8,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from residua._arrays import AnyArray
+from residua.engines import persons
 from residua.engines.kernel import Block
-from residua.engines.persons import (
-    Packing,
-    Words,
-    digits_of,
-    kept_at_once,
-    mixes_of,
-    numbered,
-    piled,
-    piles_for,
-    without_missing,
-)
 from residua.errors import DataError
 from residua.privacy.unit import Person
 from residua.schema.columns import letters_of
@@ -68,26 +58,26 @@ class Columns:
 class Sorting:
     """Records by person: each person's are all in one of several piles, which fit in memory one by one."""
 
-    def __init__(self, person: Person, packing: Packing, records: int, at_once: int) -> None:
+    def __init__(self, person: Person, packing: persons.Packing, records: int, at_once: int) -> None:
         self._person, self._packing, self._at_once = person, packing, at_once
-        self._piles = piles_for(records)
+        self._piles = persons.piles_for(records)
         self._kept, self._sorted = Columns(), Columns()
         self._waiting: list[tuple[pa.Array, list[AnyArray]]] = []
         self._rows, self._kind = 0, None
 
     def add(self, ids: "pa.Array", codes: Block) -> None:
         """Put records where those of the same ids are."""
-        ids, codes, free = without_missing(self._person, ids, codes)
+        ids, codes, free = persons.without_missing(self._person, ids, codes)
         self._keep(self._packing.packed(free))
         if self._kind not in (None, ids.type):
             raise DataError("ids are numbers in one part of the data and text in another; write them alike")
         self._kind = ids.type
-        self._waiting.append((ids, [digits_of(mixes_of(ids)), *self._packing.packed(codes)]))
+        self._waiting.append((ids, [persons.digits_of(persons.mixes_of(ids)), *self._packing.packed(codes)]))
         self._rows += len(ids)
         if self._rows >= self._at_once:
             self._put_away()
 
-    def _keep(self, words: Sequence[Words]) -> None:
+    def _keep(self, words: Sequence[persons.Words]) -> None:
         """Count these records."""
         if len(words[0]):
             self._kept.add(words, [[len(own)] for own in words])
@@ -98,7 +88,7 @@ class Sorting:
 
         ids = pa.chunked_array([own for own, _ in self._waiting]).combine_chunks()
         digits, *words = map(np.concatenate, zip(*(own for _, own in self._waiting), strict=True))
-        order, ends = piled(digits, self._piles)
+        order, ends = persons.piled(digits, self._piles)
         names, cuts = _as_columns(ids.take(pa.array(order)), ends)
         self._sorted.add([*(each[order] for each in words), *names], [ends] * len(words) + cuts)
         self._waiting, self._rows = [], 0
@@ -106,7 +96,7 @@ class Sorting:
     def kept(self, threads: int) -> Columns:
         """The packed codes of all records that are counted."""
         if not len(self._sorted):  # there are fewer than was thought, perhaps
-            self._piles = min(self._piles, piles_for(self._rows))
+            self._piles = min(self._piles, persons.piles_for(self._rows))
         if self._rows:
             self._put_away()
         with ThreadPoolExecutor(threads) as pool:
@@ -119,11 +109,11 @@ class Sorting:
                     self._keep(words)
         return self._kept
 
-    def _of_pile(self, parts: Sequence[Sequence[AnyArray]]) -> list[Words]:
+    def _of_pile(self, parts: Sequence[Sequence[AnyArray]]) -> list[persons.Words]:
         """The packed codes of the records of a pile that are counted."""
         columns = [np.concatenate(each) for each in zip(*parts, strict=True)]
         words, ids = columns[: self._packing.words], columns[self._packing.words :]
-        rows = kept_at_once(self._person, numbered(_as_ids(ids)), words, self._packing)
+        rows = persons.kept_at_once(self._person, persons.numbered(_as_ids(ids)), words, self._packing)
         return [each[rows] for each in words]
 
 
