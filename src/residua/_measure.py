@@ -117,14 +117,13 @@ def measured_into(
     parts = parts_of(plan.strategy)
     refuse_uncounted(plan.strategy, plan.schema.names, partial(counted_at_once, plan.strategy))
     plan.workload.refuse_unreadable()
-    if parts is None:
-        trial = ByteCount()
-        rehearsal(plan, ways.get("note", "")).save(trial)
-        with whole_file(path, trial.size + ROOM_FOR_ENTRY) as stream:
-            release = released(plan, data, source, book, **ways)
-            release.save(stream)
-    else:
-        release = released_in_parts(path, plan, parts, data, source, book, **ways)
+    if parts is not None:
+        return released_in_parts(path, plan, parts, data, source, book, **ways)
+    trial = ByteCount()
+    rehearsal(plan, ways.get("note", "")).save(trial)
+    with whole_file(path, trial.size + ROOM_FOR_ENTRY) as stream:
+        release = released(plan, data, source, book, **ways)
+        release.save(stream)
     return release
 
 
