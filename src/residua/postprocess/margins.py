@@ -10,7 +10,7 @@ table on more attributes adds up to all its margins where such whole numbers are
 without the last attribute and to that attribute's margin, which is always possible.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -160,7 +160,7 @@ def _rounded(subset: Subset, cells: Array, found: dict[Subset, Array], facts: Fa
     if len(subset) == 1:
         return shared_out(cells, mask, int(found[()]))
     if len(subset) > 2 and cells.size <= ROUNDED_CELLS:
-        faces = [(axis, found[subset[:axis] + subset[axis + 1 :]]) for axis in range(len(subset))]
+        faces = [found[subset[:axis] + subset[axis + 1 :]] for axis in range(len(subset))]
         whole = _with_faces(cells, mask, faces)
         if whole is not None:
             return whole
@@ -204,8 +204,6 @@ def controlled(cells: Array, allowed: Flags, rows: Array, columns: Array) -> Arr
     >>> controlled(np.full((2, 2), 0.5), np.ones((2, 2), dtype=bool), np.ones(2), np.ones(2)).sum(axis=0)
     array([1., 1.])
     """
-    from scipy.sparse import vstack
-
     moved = with_margins(cells[None], rows[None], columns[None], allowed[None])[0]
     floor = np.floor(moved + WHOLE)
     share = np.where(moved - floor > WHOLE, moved - floor, 0.0)
@@ -215,7 +213,7 @@ def controlled(cells: Array, allowed: Flags, rows: Array, columns: Array) -> Arr
         return np.asarray(floor)
     # Two margins make a network, whose corners are whole; the corner nearest to the shares is taken.
     places, count = np.divmod(loose, cells.shape[1]), len(loose)
-    parts = vstack([_adding(at, len(own), count) for at, own in zip(places, short, strict=True)])
+    parts = _adding(zip(places, map(len, short), strict=True), count)
     prices = 1.0 - 2.0 * share.reshape(-1)[loose]
     picked = _whole_solution(prices, parts, np.concatenate(short), np.ones(count))
     if picked is None:
@@ -227,24 +225,23 @@ def controlled(cells: Array, allowed: Flags, rows: Array, columns: Array) -> Arr
     return np.asarray(result.reshape(cells.shape))
 
 
-def _with_faces(cells: Array, allowed: Flags, faces: Sequence[tuple[int, Array]]) -> Array | None:
-    """Whole numbers with all these margins, each summing out one axis; None where none are found."""
-    from scipy.sparse import hstack, vstack
+def _with_faces(cells: Array, allowed: Flags, faces: Sequence[Array]) -> Array | None:
+    """Whole numbers with all these margins, one summing out each axis; None where none are found."""
+    from scipy.sparse import hstack
 
     open_cells = np.flatnonzero(allowed)
     indices = np.unravel_index(open_cells, cells.shape)
-    count, blocks = len(open_cells), []
-    for axis, face in faces:
-        kept = [index for at, index in enumerate(indices) if at != axis]
-        blocks.append(_adding(np.ravel_multi_index(kept, face.shape), face.size, count))
-    parts = vstack(blocks)
+    kept = (indices[:axis] + indices[axis + 1 :] for axis in range(cells.ndim))
+    places = (np.ravel_multi_index(own, face.shape) for own, face in zip(kept, faces, strict=True))
+    count = len(open_cells)
+    parts = _adding(zip(places, (face.size for face in faces), strict=True), count)
     floor = np.floor(cells.reshape(-1)[open_cells])
     share = cells.reshape(-1)[open_cells] - floor
     # A cell is its floor, plus one at a price that falls with its share, plus more, minus some.
     found = _whole_solution(
         np.concatenate([1.0 - 2.0 * share, 3.0 - 2.0 * share, 1.0 + 2.0 * share]),
         hstack([parts, parts, -parts]),
-        np.concatenate([face.reshape(-1) for _, face in faces]) - parts @ floor,
+        np.concatenate([face.reshape(-1) for face in faces]) - parts @ floor,
         np.concatenate([np.ones(count), np.full(count, np.inf), floor]),
     )
     if found is None:
@@ -255,11 +252,12 @@ def _with_faces(cells: Array, allowed: Flags, faces: Sequence[tuple[int, Array]]
     return np.asarray(result.reshape(cells.shape))
 
 
-def _adding(places: NDArray[np.integer[Any]], sums: int, count: int) -> Any:
-    """The sparse matrix that adds up the cells of each place, (sums, count)."""
-    from scipy.sparse import csr_array
+def _adding(margins: Iterable[tuple[NDArray[np.integer[Any]], int]], count: int) -> Any:
+    """The sparse matrix that adds up cells to margins, each given by the cells' places and its length."""
+    from scipy.sparse import csr_array, vstack
 
-    return csr_array((np.ones(count), (places, np.arange(count))), shape=(sums, count))
+    ones, cells = np.ones(count), np.arange(count)
+    return vstack([csr_array((ones, (places, cells)), shape=(sums, count)) for places, sums in margins])
 
 
 def _whole_solution(prices: Array, parts: Any, goal: Array, most: Array) -> Array | None:

@@ -4,6 +4,7 @@ Numbers stand in it as people read them, with as many digits as mean something.
 """
 
 import math
+from fractions import Fraction
 from statistics import NormalDist
 
 from residua._text import counted
@@ -109,19 +110,13 @@ def meaning(contents: Contents) -> str:
 
 def definitions(privacy: Privacy) -> list[tuple[str, str, str]]:
     """Every definition that the noise proves: its name, the figure rounded up, and what it is."""
-    rows = []
-    if privacy.pure_epsilon is not None:
-        rows.append(
-            ("pure DP", f"epsilon = {text_above(privacy.pure_epsilon)}", "for every delta, zero included")
-        )
-    rows.append(("zero-concentrated DP", f"rho = {text_above(privacy.rho)}", "adds up over releases"))
-    if privacy.mu is not None and privacy.cost is not None:
-        rows.append(
-            ("Gaussian DP", f"mu = {text_above(privacy.mu)}", "the sharpest; all others here follow from it")
-        )
-        rows.append(
-            ("privacy cost", f"{text_above(privacy.cost)}", "mu squared, twice rho; adds up over releases")
-        )
+    known: list[tuple[str, str, Fraction | float | None, str]] = [
+        ("pure DP", "epsilon = ", privacy.pure_epsilon, "for every delta, zero included"),
+        ("zero-concentrated DP", "rho = ", privacy.rho, "adds up over releases"),
+        ("Gaussian DP", "mu = ", privacy.mu, "the sharpest; all others here follow from it"),
+        ("privacy cost", "", privacy.cost, "mu squared, twice rho; adds up over releases"),
+    ]
+    rows = [(name, of + text_above(own), note) for name, of, own, note in known if own is not None]
     if privacy.pure_epsilon is None:
         rows += [
             (APPROXIMATE, f"epsilon = {text_above(privacy.epsilon(delta))}", f"at delta = {delta}")
