@@ -131,7 +131,7 @@ def shares_of(plan: SourcePlan) -> tuple[Share, ...]:
 
 
 def _costs(strategy: Strategy) -> Iterator[_Run]:
-    """The cost of each block, shared out among the subsets of its attributes that it asks about."""
+    """The cost of each subset that blocks ask about, those of one size together, ascending."""
     found: dict[int, list[_Run]] = {}
     for domain in range(len(strategy.domains)):
         for run in _asked(strategy.blocks(domain)):
@@ -199,7 +199,7 @@ def _divided(
 ) -> tuple[list[Share], list[Share]]:
     """Blocks that are named one by one, as many as there is room for, and the others together."""
     named: list[Share] = []
-    others: dict[int, tuple[int, float]] = {}
+    rest: list[Share] = []
     for subsets, costs in runs:
         chosen = np.flatnonzero(costs >= least)[: MOST_SHARES - len(named)]
         for at in chosen.tolist():
@@ -208,11 +208,6 @@ def _divided(
         left = np.delete(costs, chosen)
         left = left[left > NEGLIGIBLE * whole]
         if len(left):
-            ways = subsets.shape[1]
-            blocks, spent = others.get(ways, (0, 0.0))
-            others[ways] = blocks + len(left), spent + float(left.sum())
-    rest = [
-        Share(f"other sets of {ways} attribute{'s' * (ways != 1)}", blocks, spent / whole)
-        for ways, (blocks, spent) in sorted(others.items())
-    ]
+            words = f"other sets of {subsets.shape[1]} attribute{'s' * (subsets.shape[1] != 1)}"
+            rest.append(Share(words, len(left), float(left.sum()) / whole))
     return named, rest
