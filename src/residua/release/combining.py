@@ -162,8 +162,8 @@ def _refuse_strangers(first: Release, second: Release) -> None:
             "one release has Gaussian noise and one has Laplace noise: their privacy has no common measure "
             "but zCDP; plan both with the same definition of privacy"
         )
-    ours, theirs = _datasets(first.audit), _datasets(second.audit)
-    if (known := {*ours, *theirs} - {None}) and len(known) > 1:
+    known = (_datasets(first.audit) | _datasets(second.audit)) - {None}
+    if len(known) > 1:
         names = " and ".join(repr(name) for name in sorted(map(str, known)))
         raise Infeasible(
             f"the ledgers that paid for these releases are of different datasets, {names}: their numbers are "

@@ -118,11 +118,10 @@ class Printed:
                 f'<th scope="row"{_class(["total"] * (word == TOTAL))}>{text(word)}</th>' for word in words
             ]
             for column, of in enumerate(self.columns):
-                number = self._number(at, column)
+                number, half = self._cell(at, column, errors)
                 grey = self.unsure[at, column] and self.reliability.unreliable == "grey"
                 kind = ["total"] * (TOTAL in label or TOTAL in of) + ["grey"] * bool(grey)
-                below = errors and number != SUPPRESSED
-                error = f'<span class="error">± {self._error(at, column)}</span>' if below else ""
+                error = f'<span class="error">{half}</span>' if half else ""
                 cells.append(f"<td{_class(kind)}>{number}{error}</td>")
             begins = len(label) > 1 and at > 0 and words[0] != ""
             kind = ["sum"] if label[0] == TOTAL else ["group"] * begins
@@ -133,22 +132,16 @@ class Printed:
 
     def _numbers(self, row: int, errors: bool) -> Iterator[str]:
         """The numbers of a row, with their errors."""
-        for column in range(len(self.columns)):
-            number = self._number(row, column)
-            bare = number == SUPPRESSED or not errors
-            yield number if bare else f"{number} ± {self._error(row, column)}"
+        return (" ".join(filter(None, self._cell(row, at, errors))) for at in range(len(self.columns)))
 
-    def _number(self, row: int, column: int) -> str:
-        """A number as it is printed, marked where it is not reliable."""
+    def _cell(self, row: int, column: int, errors: bool) -> tuple[str, str]:
+        """A number as it is printed, marked where it is not reliable, and half the width of its interval."""
         if self.left_out[row, column]:
-            return SUPPRESSED
+            return SUPPRESSED, ""
         mark = "*" if self.unsure[row, column] and self.reliability.unreliable == "mark" else ""
-        return f"{round(float(self.values[row, column])):,}".replace("-", "−") + mark
-
-    def _error(self, row: int, column: int) -> str:
-        """Half the width of its interval."""
+        number = f"{round(float(self.values[row, column])):,}".replace("-", "−") + mark
         half = (self.upper[row, column] - self.lower[row, column]) / 2
-        return f"{half:,.0f}" if half >= 10 else f"{half:.1f}"
+        return number, (f"± {half:,.0f}" if half >= 10 else f"± {half:.1f}") if errors else ""
 
 
 def shown_labels(rows: Sequence[Sequence[str]], at: int) -> list[str]:
