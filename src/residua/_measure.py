@@ -143,7 +143,7 @@ def released_in_parts(
     with whole_file(path, room) as stream, closing(PartsWriter(stream, plan, parts)) as writer:
         paid = noisy_parts(plan, parts, data, source, book, writer.write, **ways)
         audit = _audit(plan, paid, book, ways)
-        return Release(plan, writer.finish(audit, path), audit)
+        return Release(plan, writer.measured(audit, path), audit)
 
 
 def note_release(ledger: Ledger | str | os.PathLike[str] | None, release: Release) -> None:

@@ -110,20 +110,21 @@ class Graphical:
         self,
         schema: Schema,
         tables: TableSet,
-        observed: Sequence[Observation],
-        allowed: Sequence[tuple[Subset, Flags]],
+        errors: PieceErrors,
+        facts: Facts,
         oracle: str,
         iterations: int,
     ) -> None:
         self.mbi = load_mbi()
         self.attributes = tuple(sorted({at for subset in tables.places for at in subset}))
         self.names = [schema.names[at] for at in self.attributes]
-        self.schema, self.observed, self.oracle, self.iterations = schema, observed, oracle, iterations
+        self.schema, self.oracle, self.iterations = schema, oracle, iterations
+        self.observed = observations(tables, errors, facts)
         self.domain = self.mbi.Domain(self.names, [schema.sizes[at] for at in self.attributes])
         self.largest = [row for stack in tables.stacks for row in stack.rows() if row]
         self.constraints = [
             self.mbi.Constraint(self.domain.project(self._named(subset)), invalid=np.argwhere(~mask))
-            for subset, mask in allowed
+            for subset, mask in facts.allowed.items()
             if not mask.all()
         ]
         if oracle == "exact":

@@ -14,7 +14,7 @@ from residua._limits import SYNTHETIC_ROWS
 from residua.answers import write_parquet
 from residua.errors import DataError, Infeasible
 from residua.postprocess.facts import Fact, Facts
-from residua.postprocess.graphical import Graphical, observations
+from residua.postprocess.graphical import Graphical
 from residua.postprocess.pieces import TableSet
 from residua.postprocess.processed import Nearest, Processed, Unbiased
 from residua.schema import Integer, Schema
@@ -112,9 +112,7 @@ def synthetic(
     nearest = Nearest(source, given, replicates)
     estimates = source.tables(tables)
     _refuse_impossible(nearest.facts, estimates, oracle, schema)
-    seen = observations(estimates, nearest.errors, nearest.facts)
-    allowed = list(nearest.facts.allowed.items())
-    graphical = Graphical(schema, estimates, seen, allowed, oracle, iterations)
+    graphical = Graphical(schema, estimates, nearest.errors, nearest.facts, oracle, iterations)
 
     def made(found: TableSet, number: int) -> _Made:
         """The model of unbiased tables, and the rows of the draw of this number."""

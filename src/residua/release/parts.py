@@ -119,12 +119,12 @@ class MeasuredParts:
             raise FileFormatError("its parts say something else of the levels above them than is stored")
 
 
-class PartsWriter:
+class PartsWriter(Writer):
     """Writes parts to a stream as they are measured, and adds up what they say of the levels above."""
 
     def __init__(self, stream: IO[bytes], plan: Plan, strategy: StrategyParts) -> None:
+        super().__init__(stream, "release")
         self.plan, self.strategy = plan, strategy
-        self._writer = Writer(stream, "release")
         self.sums = strategy.places.none()
         self.above: dict[int, AnyArray] = {}
 
@@ -133,20 +133,16 @@ class PartsWriter:
         if part is None:
             self.above = dict(found)
             return
-        self._writer.add({run_name(at): own for at, own in found.items()})
+        self.add({run_name(at): own for at, own in found.items()})
         self.strategy.places.add(self.sums, part, self.strategy.in_units(dict(found)))
 
-    def finish(self, audit: Manifest, path: Target) -> MeasuredParts:
+    def measured(self, audit: Manifest, path: Target) -> MeasuredParts:
         """Write everything else; the measurements, whose parts are read from this path."""
         measured = MeasuredParts(self.strategy, self.above, self.sums, Parts.of(path, ()))
         manifest, arrays = self.plan.content()
         content = {"plan": manifest, "measurements": measured.to_manifest(arrays), "audit": dict(audit)}
-        hashes = self._writer.finish(content, arrays, self.plan.version)
+        hashes = self.finish(content, arrays, self.plan.version)
         return replace(measured, parts=Parts.of(path, hashes))
-
-    def close(self) -> None:
-        """End the file, which is none if it was not finished."""
-        self._writer.close()
 
 
 def rehearsed(plan: Plan, strategy: StrategyParts, audit: Manifest) -> int:
@@ -157,5 +153,5 @@ def rehearsed(plan: Plan, strategy: StrategyParts, audit: Manifest) -> int:
     rest = [at for at in range(len(strategy.runs)) if at not in strategy.divided]
     for part, runs in ((None, rest), (largest, strategy.divided)):
         writer.write(part, {at: np.zeros(strategy.shape(at, part), dtype=np.int64) for at in runs})
-    writer.finish(audit, stream)
+    writer.measured(audit, stream)
     return stream.size + 8 * sum(sizes) + len(sizes) * OVERHEAD * (1 + len(strategy.divided))
