@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
+from functools import cache, partial
 from itertools import islice, product
 from typing import TYPE_CHECKING, Any
 
@@ -162,12 +163,10 @@ class Answers:
         ends = np.cumsum([len(some) for _, some in parts])
         slices = [slice(end - len(some), end) for (_, some), end in zip(parts, ends.tolist(), strict=True)]
         words, cells = _Words(self.schema, int(ends[-1])), {}
-        alike: dict[object, list[_Places]] = {}  # those in tables of one shape
+        places = cache(_places)  # those in tables of one shape
         for (table, some), rows in zip(parts, slices, strict=True):
-            shape = tuple(factor.queries.count for factor in table.factors), some
-            if shape not in alike:
-                alike[shape] = _places(*shape)
-            for number, (factor, place) in enumerate(zip(table.factors, alike[shape], strict=True)):
+            found = places(tuple(factor.queries.count for factor in table.factors), some)
+            for number, (factor, place) in enumerate(zip(table.factors, found, strict=True)):
                 words.add(number, rows, factor, place)
                 known = _cells(factor.queries)
                 if known is not None:
@@ -177,19 +176,16 @@ class Answers:
                     cells[at][rows] = known[place.queries]
         tables = np.repeat(np.arange(len(parts), dtype=np.int32), np.diff(ends, prepend=0))
         names = _texts([table.name for table, _ in parts])
-        found = [pa.DictionaryArray.from_arrays(_numbers(tables), names)]
-        nothing: dict[pyarrow.DataType, pyarrow.Array] = {}  # columns of nulls
+        labels = [pa.DictionaryArray.from_arrays(_numbers(tables), names)]
+        nothing = cache(partial(pa.nulls, words.count))
         for at, name in enumerate(self.schema.names):
             if at in cells:
-                places = _numbers(cells[at], cells[at] >= 0)
-                found.append(pa.DictionaryArray.from_arrays(places, _texts(self.schema[name].labels())))
+                own = _numbers(cells[at], cells[at] >= 0)
+                labels.append(pa.DictionaryArray.from_arrays(own, _texts(self.schema[name].labels())))
             else:
-                kind = columns.field(1 + at).type
-                if kind not in nothing:
-                    nothing[kind] = pa.nulls(words.count, kind)
-                found.append(nothing[kind])
+                labels.append(nothing(columns.field(1 + at).type))
         figures = [_numbers(each[: words.count]) for each in waiting.figures]
-        return pa.RecordBatch.from_arrays([*found, words.joined(), *figures], schema=columns)
+        return pa.RecordBatch.from_arrays([*labels, words.joined(), *figures], schema=columns)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -201,7 +197,7 @@ class _Places:
     high: int
 
 
-def _places(counts: Sequence[int], some: range) -> list[_Places]:
+def _places(counts: tuple[int, ...], some: range) -> list[_Places]:
     """For each factor of a table, by its number of queries, the place of its query in some rows."""
     rows = np.arange(some.start, some.stop)
     found = [rows // math.prod(counts[number + 1 :]) % count for number, count in enumerate(counts)]

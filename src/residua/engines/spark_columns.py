@@ -2,12 +2,13 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 from itertools import compress, count
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from residua._arrays import AnyArray, Integers
+from residua._arrays import AnyArray
 from residua.engines.kernel import narrowest
 from residua.engines.persons import Packing
 from residua.errors import DataError
@@ -59,16 +60,14 @@ def packed_columns(schema: Schema, fields: Sequence[Field], columns: Sequence[An
 
 def unpack(schema: Schema, fields: Sequence[Field], table: "pa.Table") -> list[AnyArray]:
     """The codes of each attribute; -1 marks a record to drop. A DataError where a value is refused."""
-    longs: dict[int, Integers] = {}
+    longs = cache(lambda column: table.column(column).to_numpy())
     codes: list[AnyArray] = []
     for name, attribute, field in zip(schema.names, schema.attributes, fields, strict=True):
         if field.shift is None:
             codes.append(attribute.encode(table.column(field.column), column=name))
             continue
-        if field.column not in longs:
-            longs[field.column] = table.column(field.column).to_numpy()
         kind = narrowest(attribute.size + 1)
-        code = (longs[field.column] >> field.shift).astype(kind) & kind(2 ** attribute.size.bit_length() - 1)
+        code = (longs(field.column) >> field.shift).astype(kind) & kind(2 ** attribute.size.bit_length() - 1)
         missed = code == kind(attribute.size)
         if missed.any():
             if attribute.outside != "drop":

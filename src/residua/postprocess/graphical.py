@@ -67,16 +67,14 @@ class Observation:
         return bound if self.scales is None else bound / float(self.scales.min()) ** 2
 
 
-def observations(tables: TableSet, errors: PieceErrors, facts: Facts) -> list[Observation]:
+def observations(tables: TableSet, errors: PieceErrors, facts: Facts) -> Iterator[Observation]:
     """What is observed of every marginal that was measured, the total aside."""
-    found = []
     for subset in sorted(filter(None, tables.places), key=lambda part: (len(part), part)):
         sizes = tables.marginal(subset).shape
         if facts.margin(subset) is not None:
-            found.append(Observation(subset, (), None, None, None, KNOWN))
+            yield Observation(subset, (), None, None, None, KNOWN)
         elif errors[subset].measured:
-            found.append(_observed(subset, sizes, errors[subset]))
-    return found
+            yield _observed(subset, sizes, errors[subset])
 
 
 def _observed(subset: Subset, sizes: Sequence[int], error: PieceError) -> Observation:
@@ -119,7 +117,7 @@ class Graphical:
         self.attributes = tuple(sorted({at for subset in tables.places for at in subset}))
         self.names = [schema.names[at] for at in self.attributes]
         self.schema, self.oracle, self.iterations = schema, oracle, iterations
-        self.observed = observations(tables, errors, facts)
+        self.observed = list(observations(tables, errors, facts))
         self.domain = self.mbi.Domain(self.names, [schema.sizes[at] for at in self.attributes])
         self.largest = [row for stack in tables.stacks for row in stack.rows() if row]
         self.constraints = [

@@ -241,18 +241,16 @@ def nonnegative_whole(tables: TableSet, strategy: Strategy, facts: Facts) -> Tab
     total = np.maximum(stack.cells.sum() if known is None else known, 0.0).reshape(1)
     _, factors, noise = next(strategy.blocks().each())
     with threads_for(0):
-        cells = _projected(stack.cells, _squares(factors, stack.rows()[0]), noise, total)
+        cells = _projected(stack.cells, tuple(_squares(factors, stack.rows()[0])), noise, total)
     return TableSet((Stack(stack.subsets, cells),))
 
 
-def _squares(factors: Sequence[Placed], subset: Subset) -> Squares:
+def _squares(factors: Sequence[Placed], subset: Subset) -> Iterator[tuple[tuple[int, ...], Square]]:
     """Eigenvectors and eigenvalues of `B'B` of each factor: together, the weights of the joint table."""
-    found = []
     for factor in factors:
         values, vectors = np.linalg.eigh(factor.matrix.T @ factor.matrix)
         places = tuple(subset.index(at) for at in factor.attributes)
-        found.append((places, Square(vectors, np.maximum(values, LOOSE * values[-1]), factor.sizes)))
-    return tuple(found)
+        yield places, Square(vectors, np.maximum(values, LOOSE * values[-1]), factor.sizes)
 
 
 def _projected(cells: Array, squares: Squares, noise: float, total: Array) -> Array:

@@ -10,6 +10,7 @@ margins of one, and those of its parts add up to them.
 
 import math
 from collections.abc import Callable, Iterator, Sequence
+from functools import cache
 
 import numpy as np
 
@@ -40,7 +41,7 @@ class TopDown:
     ) -> None:
         self.strategy, self.schema, self.facts, self.whole = strategy, work.schema, facts, whole
         self.layout = Layout.of(work, place, facts.known)
-        self._known_spreads: dict[tuple[int, Subset], Array] = {}
+        self._spread = cache(self._node_variances)
         self._refuse_unfit()
 
     def _refuse_unfit(self) -> None:
@@ -165,17 +166,14 @@ class TopDown:
             found[at[table][pairs], cell[pairs[0]]] += made[pairs]
         return found.reshape(cells.shape)
 
-    def _spread(self, depth: int, subset: Subset) -> Array:
+    def _node_variances(self, depth: int, subset: Subset) -> Array:
         """Variance of a cell of each node of a level, in the order of the tree; one where it is not known."""
-        key = (depth, subset)
-        if key not in self._known_spreads:
-            nest = self.layout.nest
-            sized = ((at, self.schema.sizes[at]) for at in subset)
-            one = (Factor((at,), Explicit((size,), np.eye(1, size))) for at, size in sized)
-            nodes = Factor((self.layout.place,), Partition(nest.classes[depth]))
-            found = self._proportions(Table("parts", (nodes, *one)), np.argsort(nest.ranks[depth]))
-            self._known_spreads[key] = np.maximum(found, 1e-9)
-        return self._known_spreads[key]
+        nest = self.layout.nest
+        sized = ((at, self.schema.sizes[at]) for at in subset)
+        one = (Factor((at,), Explicit((size,), np.eye(1, size))) for at, size in sized)
+        nodes = Factor((self.layout.place,), Partition(nest.classes[depth]))
+        found = self._proportions(Table("parts", (nodes, *one)), np.argsort(nest.ranks[depth]))
+        return np.maximum(found, 1e-9)
 
     def shape(self, subset: Subset) -> Array:
         """Variances of the nation's cells in proportion, flat; one where they are not known."""

@@ -58,12 +58,12 @@ def scrolled(name: str, inner: str, tall: bool = False) -> str:
     return f'<div class="{kind}" role="region" aria-label={attribute(name)} tabindex="0">{inner}</div>'
 
 
-def facts(pairs: Iterable[Sequence[str]]) -> str:
-    """Names and what is known about them, as cards; a third part is small print."""
-    cells = []
-    for name, value, *small in pairs:
-        print_small = f"<small>{text(small[0])}</small>" if small else ""
-        cells.append(f"<div><dt>{text(name)}</dt><dd>{text(value)}{print_small}</dd></div>")
+def facts(cards: Iterable[tuple[str, str, str]]) -> str:
+    """Names, what is known about them, and small print, as cards."""
+    cells = (
+        f"<div><dt>{text(name)}</dt><dd>{text(value)}<small>{text(small)}</small></dd></div>"
+        for name, value, small in cards
+    )
     return f'<dl class="cards">{"".join(cells)}</dl>'
 
 
