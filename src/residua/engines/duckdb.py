@@ -9,6 +9,8 @@ import os
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
+from functools import partial
+from itertools import zip_longest
 from typing import TYPE_CHECKING, Any, Never
 
 import numpy as np
@@ -245,14 +247,9 @@ class _ReadAgain(Exception):
 
 def _coded(schema: Schema, source: Source, length: int) -> Generator[Coded]:
     """The records of a source, batch by batch; its last column has ids if it has one more than the schema."""
-    in_sql = [
-        code_in_sql(schema, at, column, kind)
-        for at, (column, kind) in enumerate(zip(source.columns, source.types, strict=True))
-        if at < len(schema)
-    ]
-    last = source.columns[len(schema) :]
-    chosen = [sql or column for sql, column in zip(in_sql, source.columns, strict=False)]
-    with closing(_batches(source, [*chosen, *last], length)) as batches:
+    in_sql = [*map(partial(code_in_sql, schema), range(len(schema)), source.columns, source.types)]
+    chosen = [sql or column for sql, column in zip_longest(in_sql, source.columns)]
+    with closing(_batches(source, chosen, length)) as batches:
         for rows, batch in batches:
             codes = [
                 _encoded(schema, at, batch.column(at), rows)
@@ -263,7 +260,8 @@ def _coded(schema: Schema, source: Source, length: int) -> Generator[Coded]:
             known = [each for each in codes if each is not None]
             if len(known) < len(codes):
                 break
-            yield Coded(batch.num_rows, known, batch.column(len(schema)) if last else None)
+            ids = batch.column(len(schema)) if len(chosen) > len(schema) else None
+            yield Coded(batch.num_rows, known, ids)
         else:
             return
     _refuse(schema, source, length)

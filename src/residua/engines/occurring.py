@@ -82,11 +82,8 @@ def _homes(asked: Sequence[Set], shared: set[int]) -> dict[Set, Set]:
     """For each set one that is counted and has its attributes, and no more that are `shared` out."""
     homes: dict[Set, Set] = {}
     for each in sorted(asked, key=len, reverse=True):
-        fits = (
-            home
-            for home in dict.fromkeys(homes.values())
-            if {*home} >= {*each} and shared.isdisjoint({*home} - {*each})
-        )
+        larger = (home for home in dict.fromkeys(homes.values()) if {*home} >= {*each})
+        fits = (home for home in larger if shared.isdisjoint({*home} - {*each}))
         homes[each] = next(fits, each)
     return homes
 

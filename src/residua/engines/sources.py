@@ -218,13 +218,8 @@ def _csv_source(
         at for at, own in zip(places, schema.attributes, strict=False) if own.numeric and not own.levels
     )
     text = PlainText(path, delimiter, len(header), places, reading, frozenset(numbers))
-    plain = Source(
-        os.fspath(path),
-        lambda _: text,
-        tuple(f"c{at}" for at in places),
-        ("CSV",) * len(places),
-        _guess_records(path),
-    )
+    columns, types = tuple(f"c{at}" for at in places), ("CSV",) * len(places)
+    plain = Source(os.fspath(path), lambda _: text, columns, types, _guess_records(path))
     if encoding is not None or any({"\n", "\r"} & set(name) for name in header):
         return plain
     every = ", ".join(f"c{at}: 'VARCHAR'" for at in range(len(header)))

@@ -121,16 +121,9 @@ class SparkEngine(Rereading):
         packed = self._frame.select(*chosen, *columns[len(self._schema) :])
         if self._person is not None:  # all records of a person in one partition, one after the other
             packed = packed.repartition(packed.columns[-1]).sortWithinPartitions(packed.columns[-1])
-        counted = partial(
-            _partial_counts,
-            self._schema.to_manifest(),
-            self._fields,
-            self._derived,
-            [tuple(each) for each in sets],
-            self._person,
-            Occurring if occurring else Tally,
-        )
-        parts = packed.mapInArrow(counted, "place long, low long, high long")
+        asked, kind = [tuple(each) for each in sets], Occurring if occurring else Tally
+        task = (self._schema.to_manifest(), self._fields, self._derived, asked, self._person, kind)
+        parts = packed.mapInArrow(partial(_partial_counts, *task), "place long, low long, high long")
         return parts.groupBy("place").sum("low", "high").toDF("place", "low", "high")
 
     def _checked(self, summed: "pa.Table") -> tuple[Integers, Integers]:

@@ -138,11 +138,8 @@ def place_of(plan: Plan, facts: Sequence[Fact]) -> int | None:
     for fact in facts:
         for group, (_, cells) in zip(fact.groups, fact.tables, strict=True):
             if cells is None:
-                within += [
-                    factor.attributes[0]
-                    for factor in group.factors
-                    if plan.schema.attributes[factor.attributes[0]].levels
-                ]
+                first = (factor.attributes[0] for factor in group.factors)
+                within += [at for at in first if plan.schema.attributes[at].levels]
     if len({*within}) > 1:
         raise DataError(
             "facts about levels are kept of one attribute, that which the plan measures by places"

@@ -236,10 +236,9 @@ def _whole_laplace(variances: Array, generator: np.random.Generator) -> Array:
 class Unbiased:
     """What post-processing starts from: a plan and its least-squares estimates."""
 
-    def __init__(
-        self, plan: Plan, estimator: Estimator, estimates: Estimates, release_hash: str, simulated: bool
-    ) -> None:
-        self.basis, self._estimator = Basis(plan), estimator.of_domain(0)
+    def __init__(self, plan: Plan, estimates: Estimates, release_hash: str, simulated: bool) -> None:
+        self.basis = Basis(plan)
+        self._estimator = plan.strategy.answerer.estimator(estimates).of_domain(0)
         self.release_hash, self.simulated = release_hash, simulated
         parts = estimates.parts or (estimates,)
         own = b"".join(np.ascontiguousarray(cells).tobytes() for part in parts for cells in part.arrays)

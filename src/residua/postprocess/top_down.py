@@ -45,11 +45,8 @@ class TopDown:
         self._refuse_unfit()
 
     def _refuse_unfit(self) -> None:
-        prefixes = [
-            {*chain.attributes[:count]}
-            for chain in self.layout.chains
-            for count in range(len(chain.attributes) + 1)
-        ]
+        chains = [chain.attributes for chain in self.layout.chains]
+        prefixes = [{*each[:count]} for each in chains for count in range(len(each) + 1)]
         for own in self.facts.known:
             if own.others is not None and {*own.others} not in prefixes:
                 names = " x ".join(self.schema.names[at] for at in own.others)
@@ -59,8 +56,7 @@ class TopDown:
                 )
             if self.whole and np.abs(own.cells - np.rint(own.cells)).max(initial=0.0) > WHOLE:
                 raise Infeasible("a known table is not whole, so that nothing whole adds up to it")
-        beside = {at for chain in self.layout.chains for at in chain.attributes}
-        if any(self.schema.units[at] > 1 for at in beside):
+        if any(self.schema.units[at] > 1 for each in chains for at in each):
             raise Infeasible(
                 "tables of places with sums of numbers are not post-processed; plan counts alone"
             )
@@ -74,10 +70,8 @@ class TopDown:
             sizes = [self.schema.sizes[at] for at in every]
             seen = Classes(own)
             classes = {} if seen.trivial else {every.index(self.layout.place): seen}
-            cells = estimator.marginals(np.array([every], dtype=np.int32), sizes, classes)[0]
-            cells = np.moveaxis(
-                cells, [every.index(at) for at in (self.layout.place, *subset)], range(cells.ndim)
-            )
+            cells = estimator.marginals(as_subsets([tuple(every)]), sizes, classes)[0]
+            cells = cells.transpose([every.index(at) for at in (self.layout.place, *subset)])
             renumbered = seen.classes[first_places(own)]  # classes are numbered as they first occur
             return np.asarray(cells[renumbered[np.argsort(self.layout.nest.ranks[depth])]])
 
@@ -87,23 +81,17 @@ class TopDown:
         """All tables, from the nation down."""
         tree, limits = self.layout.nest.tree, self._limits(())
         totals = [self._nation(estimated(0, ()), limits)]
-        for depth in range(self.layout.depth):
-            cells = shared_among(
-                estimated(depth + 1, ()),
-                tree.starts[depth],
-                totals[-1],
-                limits.least[depth + 1][:, 0],
-                limits.fixed[depth + 1],
-                self._spread(depth + 1, ()),
-            )
-            totals.append(rounded_among(cells, tree.starts[depth], totals[-1]) if self.whole else cells)
+        for depth in range(1, self.layout.depth + 1):
+            starts, least, fixed = tree.starts[depth - 1], limits.least[depth][:, 0], limits.fixed[depth]
+            spread = self._spread(depth, ())
+            cells = shared_among(estimated(depth, ()), starts, totals[-1], least, fixed, spread)
+            totals.append(rounded_among(cells, starts, totals[-1]) if self.whole else cells)
         levels = tuple(tuple(self._chain(chain, totals, estimated)) for chain in self.layout.chains)
         return PlacedTables(self.layout, tuple(totals), levels)
 
     def _limits(self, subset: Subset) -> Limits:
-        return Limits.of(
-            self.layout, self.facts.known, subset, math.prod(self.schema.sizes[at] for at in subset)
-        )
+        cells = math.prod(self.schema.sizes[at] for at in subset)
+        return Limits.of(self.layout, self.facts.known, subset, cells)
 
     def _nation(self, cells: Array, limits: Limits) -> Array:
         """The number of records."""
@@ -122,16 +110,9 @@ class TopDown:
             known = estimated(depth + 1, chain.attributes[:kept])
             below = totals[depth + 1]
             for stage in range(kept):
-                gone = tuple(range(stage + 2, 1 + kept))
-                whole = above.sum(axis=tuple(range(stage + 2, above.ndim)))
-                below = self._split(
-                    depth,
-                    chain.attributes[: stage + 1],
-                    below,
-                    np.asarray(known.sum(axis=gone)),
-                    np.asarray(whole),
-                    limits[stage],
-                )
+                later = (own.sum(axis=tuple(range(stage + 2, own.ndim))) for own in (known, above))
+                cells, whole = map(np.asarray, later)
+                below = self._split(depth, chain.attributes[: stage + 1], below, cells, whole, limits[stage])
             above = below
             yield above
 

@@ -314,8 +314,7 @@ class Release(Asks, Relates, Compares, Derives, Tabulates):
     def _unbiased(self) -> "Unbiased":
         from residua.postprocess.processed import Unbiased
 
-        estimator = self.plan.strategy.answerer.estimator(self.estimates)
-        return Unbiased(self.plan, estimator, self.estimates, self.hash, self.simulated)
+        return Unbiased(self.plan, self.estimates, self.hash, self.simulated)
 
     @cached_property
     def hash(self) -> str:

@@ -44,15 +44,10 @@ def points_of(plan: SourcePlan, tables: Sequence[Workload]) -> tuple[BudgetPoint
 
 
 def _point(words: str, plan: SourcePlan, tables: Sequence[Workload]) -> BudgetPoint:
-    privacy = plan.privacy
-    return BudgetPoint(
-        words,
-        amount_of(plan.budget),
-        float(privacy.rho if privacy.pure_epsilon is None else privacy.pure_epsilon),
-        privacy.epsilon(DELTA),
-        *overall(plan),
-        tuple(plan.summary(table)[0].rmse for table in tables),
-    )
+    privacy, amount = plan.privacy, amount_of(plan.budget)
+    cost = float(privacy.rho if privacy.pure_epsilon is None else privacy.pure_epsilon)
+    errors = tuple(plan.summary(table)[0].rmse for table in tables)
+    return BudgetPoint(words, amount, cost, privacy.epsilon(DELTA), *overall(plan), errors)
 
 
 def at_budget(plan: PlanKind, factor: Fraction) -> PlanKind:

@@ -124,7 +124,7 @@ def _goal(plan: SourcePlan) -> Goal:
 def _sheets(
     plan: SourcePlan, release: SourceRelease | None, groups: Sequence[Table], level: float
 ) -> Iterator[Sheet]:
-    room = room_for([group.count for group in groups], MOST_NUMBERS)
+    room, schema = room_for([group.count for group in groups], MOST_NUMBERS), plan.workload.schema
 
     @cache
     def summed(factors: tuple[Factor, ...]) -> Numbers | None:
@@ -136,21 +136,14 @@ def _sheets(
             return None
 
     for group in groups:
-        work = Workload(plan.workload.schema, (group,))
-        (summary,) = plan.summary(work)
+        (summary,) = plan.summary(Workload(schema, (group,)))
+        lines, words = summary.lines(), asked_words(group, schema)
         numbers = _numbers(plan, release, group, room, level) if group.listable else None
-        grid = grid_of(group, plan.workload.schema) if numbers is not None and group.count <= room else None
+        grid = grid_of(group, schema) if numbers is not None and group.count <= room else None
         sides = () if grid is None else (grid.beside, grid.below, grid.corner)
-        yield Sheet(
-            group.name,
-            asked_words(group, plan.workload.schema),
-            group.count,
-            summary.lines(),
-            numbers,
-            group.units() if len(summary.lines()) > 1 else {},
-            grid,
-            *(None if own is None else summed(own.factors) for own in sides),
-        )
+        sums = (None if own is None else summed(own.factors) for own in sides)
+        units = group.units() if len(lines) > 1 else {}
+        yield Sheet(group.name, words, group.count, lines, numbers, units, grid, *sums)
 
 
 def _numbers(
