@@ -105,12 +105,13 @@ def count_marginals(
     groups = list(passes(list(places), sizes, engine.about, engine.cells_at_once, shared))
     for number, group in enumerate(groups):
         tallied = engine.tally([each.attributes for each in group], steps.part(number, len(groups)))
-        for each, counted in zip(group, tallied, strict=True):
+        pairs = list(zip(group, tallied, strict=True))
+        for each, counted in pairs:
             total, unit = int(counted.sum()), prod([units[at] for at in each.attributes])
             first = (total, unit) if first is None else first
             if (total * first[1] - first[0] * unit) % 2**64:
                 raise DataError("the data changed while being counted; count a copy that stands still")
-        yield from _pieces(group, tallied, places, sizes)
+        yield from _pieces(pairs, places, sizes)
     steps.reach(1.0)
 
 
@@ -124,15 +125,12 @@ def counts(engine: Engine, sizes: Sequence[int], subsets: Subsets) -> Integers:
 
 
 def _pieces(
-    group: Sequence[Counted],
-    tallied: Sequence[Integers],
-    places: dict[Set, list[Place]],
-    sizes: Sequence[int],
+    tallied: Iterable[tuple[Counted, Integers]], places: dict[Set, list[Place]], sizes: Sequence[int]
 ) -> Iterator[Piece]:
     """The marginals of one pass, those of a request gathered until they have many cells."""
     open_pieces: dict[int, tuple[list[int], list[Integers]]] = {}
     room = PIECE_CELLS
-    for each, all_counts in zip(group, tallied, strict=True):
+    for each, all_counts in tallied:
         for wanted in each.wanted:
             same = wanted == each.attributes
             summed = all_counts if same else sum_down(all_counts, each.attributes, sizes, wanted)

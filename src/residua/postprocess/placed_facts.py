@@ -95,11 +95,9 @@ def _empty(schema: Schema, place: int, group: Table) -> KnownPlaces:
             f"table {group.name!r} ties places to cells of other attributes; of places it can be said that "
             "nobody is there, and of cells of the others that they occur nowhere"
         )
-    inside = np.ones(schema.sizes[place], dtype=bool)
-    if queries is not None:
-        inside = asked_at_all(queries, group.name)
-    nodes = np.flatnonzero(inside)
-    return KnownPlaces(np.arange(schema.sizes[place]), nodes, None, np.zeros(len(nodes)))
+    every = np.arange(schema.sizes[place])
+    nodes = every if queries is None else np.flatnonzero(asked_at_all(queries, group.name))
+    return KnownPlaces(every, nodes, None, np.zeros(len(nodes)))
 
 
 def known_tables(facts: Sequence[Fact], sets: Sequence[Subset]) -> Iterator[tuple[Table, Array]]:
@@ -124,10 +122,8 @@ def _zeros(group: Table, schema: Schema, sets: Sequence[Subset]) -> Iterator[tup
         cells[factor.attributes[0]] = np.where(inside, np.cumsum(inside) - 1, -1)
     for subset in sets:
         if {*cells} <= {*subset}:
-            factors = (
-                Factor((at,), Partition(cells[at]) if at in cells else Identity(schema.sizes[at]))
-                for at in subset
-            )
+            asked = [Partition(cells[at]) if at in cells else Identity(schema.sizes[at]) for at in subset]
+            factors = (Factor((at,), own) for at, own in zip(subset, asked, strict=True))
             found = Table(group.name, tuple(factors))
             yield found, np.zeros(found.count)
 

@@ -158,10 +158,7 @@ class Splitting:
 
     def solve(self, tolerance: float) -> list[Array]:
         """Tables made of pieces, (tables, sizes...) for each stack, negative by at most the tolerance."""
-        pieces = [
-            piece_class.error.rotated(piece_class.target / piece_class.weights, back=True)
-            for piece_class in self._classes
-        ]
+        pieces = [own.error.rotated(own.target / own.weights, back=True) for own in self._classes]
 
         def made(tables: list[Array], pull: float) -> list[Array]:
             return self._made(self._pieces(tables, pull))
@@ -196,9 +193,7 @@ class Splitting:
             for link in links:
                 part = piece(free[link.tables], link.places) / link.cells
                 np.add.at(sums[link.piece_class], link.pieces, part)
-        return [
-            piece_class.nearest(total, pull) for piece_class, total in zip(self._classes, sums, strict=True)
-        ]
+        return [own.nearest(total, pull) for own, total in zip(self._classes, sums, strict=True)]
 
 
 def tied_attributes(strategy: Strategy) -> Subset | None:

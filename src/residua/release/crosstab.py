@@ -56,12 +56,9 @@ class Crosstab(Printed):
         """
         import pyarrow as pa
 
-        pairs = list(product(self.rows, self.columns))
-        labels = zip(*(tuple(row) + tuple(column) for row, column in pairs), strict=True)
-        found: dict[str, Any] = {
-            name: pa.array(each)
-            for name, each in zip((*self.row_names, *self.column_names), labels, strict=True)
-        }
+        labels = zip(*((*row, *column) for row, column in product(self.rows, self.columns)), strict=True)
+        named = zip((*self.row_names, *self.column_names), labels, strict=True)
+        found: dict[str, Any] = {name: pa.array(own) for name, own in named}
         figures = {"value": self.values, "stddev": self.stddev, "lower": self.lower, "upper": self.upper}
         for name, figure in figures.items():
             found[name] = pa.array(figure.reshape(-1), mask=self.left_out.reshape(-1))

@@ -58,9 +58,7 @@ class MeasuredParts:
                 "this release is in parts and has more numbers than are held at once; ask it for tables, or "
                 "write_answers(folder, by=...) part by part"
             )
-        found = {at: np.empty(self.strategy.shape(at, None), dtype=np.int64) for at in runs}
-        for at, own in self.above.items():
-            found[at] = own
+        found = {at: np.empty(self.strategy.shape(at, None), dtype=np.int64) for at in runs} | {**self.above}
         for number in range(len(self.parts)):
             for at, own in self.part(number).items():
                 found[at][self.strategy.blocks(at, number)] = own

@@ -36,10 +36,8 @@ def tables_section(contents: Contents, figures: Mapping[int, str]) -> str:
         else ""
     )
     rule = [contents.reliability.describe()] if contents.released and contents.reliability.rule else []
-    folded = "\n".join(
-        _folded(number, sheet, contents, figures.get(number, ""))
-        for number, sheet in enumerate(contents.sheets, 1)
-    )
+    numbered = enumerate(contents.sheets, 1)
+    folded = "\n".join(_folded(at, own, contents, figures.get(at, "")) for at, own in numbered)
     return f"{paragraphs([words, *rule])}\n{tools}\n{folded}"
 
 
@@ -78,7 +76,7 @@ def _listed(sheet: Sheet, contents: Contents) -> str:
         )
     if sheet.grid.parts:
         return _maps(sheet, sheet.grid, numbers, contents)
-    body = _rows(sheet.grid, range(len(sheet.grid.rows)), numbers, sheet.beside, contents)
+    body = _rows(sheet, sheet.grid, numbers, range(len(sheet.grid.rows)), contents)
     table = _table(sheet.grid, [*body, *_sums(sheet, contents)], sheet.beside is not None)
     return scrolled(name, table, tall=len(sheet.grid.rows) > TALL)
 
@@ -110,18 +108,13 @@ def _cell(number: str, half: str, unsure: bool, shade: str, kind: str, rule: Rel
 
 
 def _rows(
-    grid: Grid,
-    which: Sequence[int],
-    numbers: Numbers,
-    beside: Numbers | None,
-    contents: Contents,
-    heat: Array | None = None,
+    sheet: Sheet, grid: Grid, numbers: Numbers, which: range, contents: Contents, heat: Array | None = None
 ) -> Iterator[str]:
     for at in which:
         names = (
             "".join(f"<th scope=row>{text(word)}" for word in grid.rows[at]) or "<th scope=row>all records"
         )
-        total = "" if beside is None else _cells(beside, [at], contents, " class=total")
+        total = "" if sheet.beside is None else _cells(sheet.beside, [at], contents, " class=total")
         yield f"<tr>{names}{_cells(numbers, grid.places[at].tolist(), contents, heat=heat)}{total}"
 
 
@@ -162,7 +155,7 @@ def _maps(sheet: Sheet, grid: Grid, numbers: Numbers, contents: Contents) -> str
     heat = 100 * np.clip(values, 0, None) / max(float(values.max()), 1e-300)
     tables, start = [], 0
     for region, count in grid.parts:
-        rows = _rows(grid, range(start, start + count), numbers, sheet.beside, contents, heat)
+        rows = _rows(sheet, grid, numbers, range(start, start + count), contents, heat)
         tables.append(
             scrolled(f"{sheet.name}: {region}", _table(grid, list(rows), sheet.beside is not None, region))
         )
