@@ -98,8 +98,7 @@ def pack(
     blob = _blob(arrays)
     head = {"format": f"residua {kind}", "version": version, "content": manifest}
     head |= {"parts": list(parts)} if parts else {}
-    text = _canonical(head)
-    digest = _digest(text, blob)
+    digest = _digest(_canonical(head), blob)
     signed = json.dumps({**head, "hash": digest}, sort_keys=True, indent=1, ensure_ascii=False)
     return signed.encode(), blob, digest
 
@@ -321,7 +320,5 @@ def _canonical(head: Manifest) -> str:
 
 
 def _digest(text: str, blob: bytes) -> str:
-    mixed = hashlib.sha256()
-    mixed.update(hashlib.sha256(text.encode()).digest())
-    mixed.update(hashlib.sha256(blob).digest())
-    return mixed.hexdigest()
+    parts = (hashlib.sha256(part).digest() for part in (text.encode(), blob))
+    return hashlib.sha256(b"".join(parts)).hexdigest()

@@ -251,12 +251,7 @@ def _coded(schema: Schema, source: Source, length: int) -> Generator[Coded]:
     chosen = [sql or column for sql, column in zip_longest(in_sql, source.columns)]
     with closing(_batches(source, chosen, length)) as batches:
         for rows, batch in batches:
-            codes = [
-                _encoded(schema, at, batch.column(at), rows)
-                if sql is None
-                else _from_sql(schema, at, batch.column(at))
-                for at, sql in enumerate(in_sql)
-            ]
+            codes = [_codes(schema, at, batch.column(at), rows, sql) for at, sql in enumerate(in_sql)]
             known = [each for each in codes if each is not None]
             if len(known) < len(codes):
                 break
@@ -267,15 +262,13 @@ def _coded(schema: Schema, source: Source, length: int) -> Generator[Coded]:
     _refuse(schema, source, length)
 
 
-def _encoded(schema: Schema, at: int, column: "pyarrow.Array", rows: "Rows") -> Codes:
-    """Codes of a column as it is in the data."""
-    with rows.named():
-        return schema.attributes[at].encode(column, column=schema.names[at], first_row=rows.first)
-
-
-def _from_sql(schema: Schema, at: int, column: "pyarrow.Array") -> Codes | None:
-    """Codes that SQL has made; None where there is a value that the policy refuses."""
-    if column.null_count and schema.attributes[at].outside != "drop":
+def _codes(schema: Schema, at: int, column: "pyarrow.Array", rows: "Rows", sql: str | None) -> Codes | None:
+    """Codes of a column, which `sql` may have made; None where that found a value that the policy refuses."""
+    attribute = schema.attributes[at]
+    if sql is None:
+        with rows.named():
+            return attribute.encode(column, column=schema.names[at], first_row=rows.first)
+    if column.null_count and attribute.outside != "drop":
         return None
     codes: Codes = (column.cast("int64").fill_null(-1) if column.null_count else column).to_numpy()
     return codes

@@ -42,9 +42,8 @@ class Occurrences:
         self._sizes, self._piles, self._many = tuple(sizes), piles, int(piles.max()) + 1
         self._homes = _homes(asked, {at for at, unit in enumerate(units) if unit > 1})
         self._sets = list(dict.fromkeys(self._homes.values()))
-        for each in self._sets:
-            if cells_of(each, sizes) >= 2**62:
-                raise Infeasible("a table of places has more cells than 64 bits number; use fewer attributes")
+        if any(cells_of(each, sizes) >= 2**62 for each in self._sets):
+            raise Infeasible("a table of places has more cells than 64 bits number; use fewer attributes")
         self._columns = Columns()
         self._owners: list[int] = []
         steps = Steps(progress, len(self._sets))

@@ -28,12 +28,11 @@ TOGETHER = 1e-8  # records: how far tables are solved together
 
 def nonnegative_tables(tables: TableSet, errors: PieceErrors, facts: Facts) -> TableSet:
     """The nearest non-negative tables that agree with each other and with the facts."""
-    for subset in facts.allowed:
-        if subset not in tables:
-            raise WorkloadError(
-                "a fact about impossible cells is on attributes that are in no table together; publish such "
-                "a table, or leave the fact out"
-            )
+    if any(subset not in tables for subset in facts.allowed):
+        raise WorkloadError(
+            "a fact about impossible cells is on attributes that are in no table together; publish such a "
+            "table, or leave the fact out"
+        )
     with threads_for(0):
         return _Walk(tables, errors, facts).solve()
 

@@ -85,9 +85,8 @@ def _squares(strategy: Strategy, own: Estimator, whole: Estimator) -> Iterator[t
         step = max(1, AGREEMENT_CELLS // math.prod(sizes))
         for start in range(0, len(rows), step):
             some = rows[start : start + step]
-            ours, theirs = (
-                each.of_domain(layer.domain).marginals(layer.subsets[some], sizes) for each in (own, whole)
-            )
+            seen = (each.of_domain(layer.domain) for each in (own, whole))
+            ours, theirs = (each.marginals(layer.subsets[some], sizes) for each in seen)
             cells = (ours - theirs).transpose(0, *(1 + np.array(layer.order, dtype=np.int64)))
             found = along_axes(cells.reshape(len(some), -1), [shape.matrix for shape in shapes])
             rank = math.prod(shape.rank for shape in shapes)

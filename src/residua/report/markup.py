@@ -38,9 +38,8 @@ def table(
     With `links`, the name of each row leads to a place.
     """
     classes = [' class="left"' if at in (0, *left) else "" for at in range(len(head))]
-    heads = "".join(
-        f'<th scope="col"{own}>{text(cell)}</th>' for own, cell in zip(classes, head, strict=True)
-    )
+    pairs = zip(classes, head, strict=True)
+    heads = "".join(f'<th scope="col"{own}>{text(cell)}</th>' for own, cell in pairs)
     names = (f'<a href="{link}">{{}}</a>' for link in links) if links else repeat("{}")
     body = "\n".join(
         f'<tr><th scope="row">{name.format(text(row[0]))}</th>'

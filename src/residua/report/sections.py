@@ -193,14 +193,12 @@ def _picture(pictures: Pictures, name: str, label: str, caption: str) -> str:
 def _drawn(contents: Contents, pictures: Pictures) -> dict[int, str]:
     """Figures of tables by their number."""
     found = {}
+    interval = f"{say.level_text(contents.level)} interval"
     for number, sheet in enumerate(contents.sheets, start=1):
-        name = f"table-{number}"
-        if name in pictures and sheet.grid is not None:
-            interval = f"{say.level_text(contents.level)} interval"
+        if sheet.grid is not None:
+            label = f"Numbers of table {sheet.name} with their intervals"
             caption = f"By {', '.join(sheet.grid.row_names)}. The line at the end of a bar is the {interval}."
-            found[number] = _picture(
-                pictures, name, f"Numbers of table {sheet.name} with their intervals", caption
-            )
+            found[number] = _picture(pictures, f"table-{number}", label, caption)
     return found
 
 
