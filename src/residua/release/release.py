@@ -196,9 +196,7 @@ class Release(Asks, Relates, Compares, Derives, Tabulates):
         if by is None:
             self._answers(work, level).write(path)
         elif isinstance(path, str | os.PathLike):
-            write_parts(
-                path, self._workload(work), by, lambda part, own: self.write_answers(part, own, level=level)
-            )
+            write_parts(path, self._workload(work), by, partial(self.write_answers, level=level))
         else:
             raise WorkloadError("answers in parts are written to a folder; give its path")
 

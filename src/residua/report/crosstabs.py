@@ -156,9 +156,8 @@ def _maps(sheet: Sheet, grid: Grid, numbers: Numbers, contents: Contents) -> str
     tables, start = [], 0
     for region, count in grid.parts:
         rows = _rows(sheet, grid, numbers, range(start, start + count), contents, heat)
-        tables.append(
-            scrolled(f"{sheet.name}: {region}", _table(grid, list(rows), sheet.beside is not None, region))
-        )
+        table = _table(grid, list(rows), sheet.beside is not None, region)
+        tables.append(scrolled(f"{sheet.name}: {region}", table))
         start += count
     if sums := list(_sums(sheet, contents)):
         everything = _table(grid, sums, sheet.beside is not None, "All together")

@@ -209,9 +209,8 @@ def _history(audit: Mapping[str, Any]) -> Facts:
     if "combined" in audit:
         times = " and ".join(_spoken(str(part["time"])) for part in audit["combined"])
         facts.append(("combined from", f"two releases, measured {times}"))
-    facts.append(
-        ("software", f"residua {audit['residua']}, numpy {audit['numpy']}, Python {audit['python']}")
-    )
+    software = f"residua {audit['residua']}, numpy {audit['numpy']}, Python {audit['python']}"
+    facts.append(("software", software))
     return tuple(facts)
 
 

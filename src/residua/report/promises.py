@@ -61,6 +61,5 @@ def foreseen(contents: Contents) -> str:
         "middle one of each table's figures, and the least certain one."
     )
     rows = [each.row() for each in contents.foreseen]
-    return html.paragraphs([words]) + html.table(
-        "At the guessed sizes", FORESEEN_HEAD, rows, tall=len(rows) > 15
-    )
+    listed = html.table("At the guessed sizes", FORESEEN_HEAD, rows, tall=len(rows) > 15)
+    return html.paragraphs([words]) + listed
