@@ -50,7 +50,7 @@ class _Walk:
     def solve(self) -> TableSet:
         for subset in self.tables.places:
             known = self.facts.margin(subset)
-            if known is not None and len(subset) <= 2:
+            if known is not None and len(subset) <= 2:  # larger ones are solved together, below
                 self._settle(subset, known)
         if () not in self.solved:
             self._settle((), np.maximum(self.pieces[()], 0.0))

@@ -161,6 +161,7 @@ class TopDown:
         return self._proportions(every_cell(self.schema, subset))
 
     def _proportions(self, group: Table, order: Integers | slice = slice(None)) -> Array:
+        """Variances of a table's answers, in this order, over their mean; one where they are not known."""
         try:
             found = self.strategy.variances(group)[order]
         except NotInSpan:
