@@ -124,7 +124,7 @@ WORK = rs.all_tables(SCHEMA, (1, 2, 3), rs.prefix) + 2.0 * rs.all_tables(SCHEMA,
 def test_centred_blocks_are_answered_alone():
     blocks = querysmasher(WORK, 1e-4).strategy
     same = coupled(blocks)
-    assert not same.division.coupled
+    assert not same.system.blocks
     for part in WORK.parts:
         assert totals(same, part) == blocks.totals(part)
     groups = list(WORK.groups())
@@ -140,7 +140,7 @@ def test_a_centred_block_that_is_solved_with_others_has_the_same_figures():
     halves = tuple(replace(layer, noise=2 * layer.noise, costs=layer.costs / 2) for layer in blocks.layers)
     twice = replace(blocks, layers=halves + halves)
     assert type(twice.answerer) is Coupled
-    assert not twice.answerer.division.alone
+    assert not twice.answerer.alone.blocks.layers
     assert twice.cost() == pytest.approx(blocks.cost())
     for part in WORK.parts:
         assert twice.totals(part) == pytest.approx(blocks.totals(part))
@@ -221,7 +221,7 @@ def all_pairs(size, count):
 def test_forty_attributes_in_all_pairs_share_361_dimensions():
     strategy = coupled(all_pairs(10, 40))
     assert strategy.system.dimension == 361
-    assert len({found.block_class for found in strategy.division.coupled}) == 3
+    assert len({found.block_class for found in strategy.system.blocks}) == 3
     schema = rs.Schema.of_sizes([10] * 40)
     run = rs.all_tables(schema, 2, rs.prefix).parts[0]
     alike = totals(strategy, run[:3])[0] / 3
@@ -240,7 +240,7 @@ def test_blocks_that_meet_no_other_are_never_multiplied_out(monkeypatch):
         if layer.subsets.shape[1] == 3
     ]
     mixed = coupled(replace(pairs, shapes=pairs.shapes + three.shapes, layers=(*pairs.layers, *layers)))
-    assert [layer.subsets.shape for layer in mixed.division.alone] == [(4, 3)]
+    assert [layer.subsets.shape for layer in mixed.alone.blocks.layers] == [(4, 3)]
     for part in rs.all_tables(schema, (1, 2, 3), rs.prefix).parts:
         listed = sum(float(mixed.variances(group).sum()) for group in part)
         assert totals(mixed, part) == pytest.approx((listed, listed))

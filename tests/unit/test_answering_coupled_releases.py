@@ -263,7 +263,7 @@ def test_a_release_of_blocks_is_combined_with_one_whose_blocks_overlap():
     blocks = rs.plan(three, rs.zcdp(1), method="querysmasher")
     first, second = measured(blocks, 1), measured(planned(rs.zcdp(1)), 2)
     both = rs.combine(first, second)
-    assert both.plan.strategy.answerer.division.alone
+    assert both.plan.strategy.answerer.alone.blocks.layers
     top = rs.marginals(SCHEMA, ways=3)
     assert np.all(both.plan.variances(top) <= blocks.variances(top))
     prefix = rs.all_tables(SCHEMA, 1, rs.prefix)

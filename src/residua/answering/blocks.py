@@ -266,11 +266,6 @@ class Placed:
         """Pseudo-inverse of the Gram matrix."""
         return self.shape.gram_inverse[0]
 
-    @property
-    def projector(self) -> Array | None:
-        """Projector on the row space, None if that is everything."""
-        return self.shape.gram_inverse[1]
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FactorCovariance:

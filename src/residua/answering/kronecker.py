@@ -39,14 +39,13 @@ SPAN_TOLERANCE = 1e-10  # of a query's squared length: what rounding may leave o
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ProductPart:
-    """Some factors of a table with the strategy factors they touch.
+    """Some factors of a table, tied together by the strategy factors that they touch.
 
     `square` is the covariance of the marginal on the table's attributes, in its order. Where there are things
     that no measurement sees, `q whole q'` is a query's squared length over all cells and `q outside q'` that
     of its unseen part.
     """
 
-    strategy: Strategies
     factors: tuple[Factor, ...]
     square: Array
     whole: Array | None = None
@@ -62,16 +61,14 @@ class ProductPart:
                 f"table {name!r} joins attributes that are measured apart in {cells:,} cells, "
                 f"more than {TIED_CELLS:,}; ask about fewer cells, or plan this table with the others"
             )
-        square = _marginal(strategy, [factor.inverse for factor in strategy], order)
-        if all(factor.projector is None for factor in strategy):
-            return cls(strategy, factors, square)
-        widths = [ours.matrix.shape[1] for ours in strategy]
-        seen = [
-            np.eye(width) if ours.projector is None else ours.projector
-            for ours, width in zip(strategy, widths, strict=True)
-        ]
-        whole = math.prod(widths) // cells * np.eye(cells)  # so many cells of ours per cell asked
-        return cls(strategy, factors, square, whole, whole - _marginal(strategy, seen, order))
+        pairs = [factor.shape.gram_inverse for factor in strategy]
+        square = _marginal(strategy, [inverse for inverse, _ in pairs], order)
+        if all(projector is None for _, projector in pairs):
+            return cls(factors, square)
+        seen = [np.eye(len(inverse)) if projector is None else projector for inverse, projector in pairs]
+        each = math.prod(len(inverse) for inverse, _ in pairs) // cells  # cells of ours per cell asked
+        whole = each * np.eye(cells)
+        return cls(factors, square, whole, whole - _marginal(strategy, seen, order))
 
     def variances(self) -> Array:
         """Variance of each product of queries at noise 1, shape (count of each factor...)."""

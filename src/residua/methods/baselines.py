@@ -180,16 +180,15 @@ def _spans(work: Workload, factors: Sequence[Placed]) -> Spans:
     """Integer rows that span what is asked, for factors that do not measure all their cells."""
     spans: dict[int, Integers | None] = {}
     for number, factor in enumerate(factors):
-        if factor.projector is None:
+        if factor.shape.gram_inverse[1] is None:
             continue
-        rank = factor.shape.rank
         asked = {
             f.queries for group in work.groups() for f in group.factors if f.attributes == factor.attributes
         }
         rows = [integer_span(queries) for queries in asked]
         known = [each for each in rows if each is not None]
         whole = len(known) == len(rows) and known
-        spans[number] = independent_integers(np.concatenate(known), rank) if whole else None
+        spans[number] = independent_integers(np.concatenate(known), factor.shape.rank) if whole else None
     return spans
 
 

@@ -38,14 +38,14 @@ class Coupled(Answerer):
 
     def __init__(self, blocks: Blocks) -> None:
         self.blocks, self.measures = blocks, blocks.measures
-        self.division = divided(blocks)
-        self.system = System(blocks.measures, self.division.coupled, blocks.memory)
-        alone = replace(blocks, layers=self.division.alone)
-        self.alone = Independent(alone, tuple(rows for rows, _ in stacked(self.system.residuals)))
+        alone, coupled = divided(blocks)
+        self.system = System(blocks.measures, coupled, blocks.memory)
+        elsewhere = tuple(rows for rows, _ in stacked(self.system.residuals))
+        self.alone = Independent(replace(blocks, layers=alone), elsewhere)
         self.shared = self.system.dimension
 
     def notes(self) -> Iterator[str]:
-        together = f"{len(self.division.coupled):,} of these blocks overlap and are answered together"
+        together = f"{len(self.system.blocks):,} of these blocks overlap and are answered together"
         yield f"{together}; they share {self.shared:,} dimensions"
 
     def variances(self, group: Table) -> Array:
@@ -56,7 +56,7 @@ class Coupled(Answerer):
 
     def summed(self, group: Table, *, weighted: bool) -> float:
         together = self._coupled_sum(group, weighted=weighted)
-        if not self.division.alone and len(self._asked(group)) == 2 ** len(group.attributes):
+        if not self.alone.blocks.layers and len(self._asked(group)) == 2 ** len(group.attributes):
             return together
         return self.alone.summed(group, weighted=weighted) + together
 
@@ -92,7 +92,7 @@ class Coupled(Answerer):
         """Residuals of blocks that stand alone from their own numbers, the others from all together."""
         runs, measured = [], list(measured)
         for number, rows, values in measured:
-            coupled = [block.row for block in self.division.coupled if block.layer == number]
+            coupled = [block.row for block in self.system.blocks if block.layer == number]
             alone = ~np.isin(rows, coupled)
             if alone.any():
                 runs.append((number, rows[alone], values[alone]))

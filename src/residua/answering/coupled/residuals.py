@@ -83,14 +83,6 @@ def part_of(tensor: Array, kept: Sequence[int]) -> Array:
     return tensor[(slice(None), *each)].reshape(len(tensor), -1)
 
 
-def means_of(rows: Array, sizes: Sequence[int], measures: Sequence[Measure]) -> Array:
-    """The mean of each row, (k, cells) to (k,)."""
-    tensor = rows.reshape(len(rows), *sizes)
-    for measure in reversed(measures):
-        tensor = tensor @ measure.vector()
-    return np.asarray(tensor)
-
-
 def dimension(sizes: Sequence[int]) -> int:
     """Dimension of the residual on attributes of these sizes."""
     return math.prod(size - 1 for size in sizes)
@@ -256,16 +248,8 @@ class CoupledBlock:
         return list(map(self.residual, self.block_class.shared))
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Division:
-    """The blocks of a strategy that stand alone, as layers, and those that are coupled."""
-
-    alone: tuple[Layer, ...]
-    coupled: tuple[CoupledBlock, ...]
-
-
-def divided(blocks: Blocks) -> Division:
-    """Which blocks stand alone and which are coupled."""
+def divided(blocks: Blocks) -> tuple[tuple[Layer, ...], tuple[CoupledBlock, ...]]:
+    """The blocks that stand alone, as layers, and those that are coupled."""
     classes = [
         (number, layer, rows, _touched_by(blocks, layer, int(rows[0])))
         for number, layer in enumerate(blocks.layers)
@@ -286,7 +270,7 @@ def divided(blocks: Blocks) -> Division:
         coupled += [_coupled(blocks, number, row, found, counts) for row in rows.tolist()]
     coupled.sort(key=lambda block: (block.layer, block.row))
     chosen = (blocks.layers[at].take(np.sort(np.concatenate(alone[at]))) for at in sorted(alone))
-    return Division(tuple(chosen), tuple(coupled))
+    return tuple(chosen), tuple(coupled)
 
 
 def _touched_by(blocks: Blocks, layer: Layer, row: int) -> frozenset[Places]:

@@ -37,8 +37,9 @@ class System:
         self.components: list[Component] = []
         self.places: dict[Residual, tuple[int, int]] = {}  # of shared residuals among all shared coordinates
         start = 0
-        for together in _tied_together(self.blocks):
-            component = Component(self.measures, together, start, memory)
+        sharing = [block for block in self.blocks if block.shared]
+        for numbers in tied([block.shared for block in sharing]):
+            component = Component(self.measures, [sharing[at] for at in numbers], start, memory)
             self.components.append(component)
             self.places |= component.places
             start = component.stop
@@ -100,12 +101,6 @@ def _apart(rows: int, parts: Sequence[tuple[Indices, Array]]) -> Array:
     return result
 
 
-def _tied_together(blocks: Sequence[CoupledBlock]) -> list[list[CoupledBlock]]:
-    """Blocks that share something, directly or through others; those that share nothing are left out."""
-    sharing = [block for block in blocks if block.shared]
-    return [[sharing[at] for at in numbers] for numbers in tied([block.shared for block in sharing])]
-
-
 class Component:
     """Blocks that are tied together: their shared coordinates, from `start` on, and what is known of them."""
 
@@ -138,7 +133,7 @@ class Component:
         if {residual for block in whole for residual in block.shared} == self.places.keys():
             return None
         with threads_for(self.dimension):
-            known = self._sum(lambda each: _gram(each.known), [1.0] * len(self.blocks))
+            known = self._sum(lambda each: each.known, [1.0] * len(self.blocks))
             if _surely_regular(known):
                 return None
             values, vectors = np.linalg.eigh(known)
@@ -164,7 +159,7 @@ class Component:
     def _covariance(self) -> Array | None:
         """Covariance of the shared coordinates, None where it would not be accurate."""
         with threads_for(self.dimension):
-            information = self._sum(lambda each: _gram(each.spread), [block.noise for block in self.blocks])
+            information = self._sum(lambda each: each.spread, [block.noise for block in self.blocks])
             if self.unseen is not None:
                 filling = float(np.trace(information)) / self.dimension or 1.0
                 information += self.unseen @ self.unseen.T * filling
@@ -192,19 +187,15 @@ class Component:
         with threads_for(self.dimension):
             return _inverse_root(np.concatenate(stack))
 
-    def _sum(self, square: Callable[[Reduced], Array], noise: Sequence[float]) -> Array:
-        """Sum of one square matrix on the shared coordinates of each block, over its noise."""
-        classes = {block.block_class for block in self.blocks}
-        squares = {each: square(each.reduced(self.memory)) for each in classes}
+    def _sum(self, rows: Callable[[Reduced], Array], noise: Sequence[float]) -> Array:
+        """Sum of the grams of rows over the shared coordinates of each block, over its noise."""
+        found = {each: rows(each.reduced(self.memory)) for each in {b.block_class for b in self.blocks}}
+        squares = {each: own.T @ own for each, own in found.items()}
         result = np.zeros((self.dimension, self.dimension))
         for block, variance in zip(self.blocks, noise, strict=True):
             at = self._shared_of(block)
             result[np.ix_(at, at)] += squares[block.block_class] / variance
         return result
-
-
-def _gram(rows: Array) -> Array:
-    return np.asarray(rows.T @ rows)
 
 
 def _surely_regular(square: Array) -> bool:

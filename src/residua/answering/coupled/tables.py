@@ -14,10 +14,10 @@ import numpy as np
 from residua._arrays import Array
 from residua._limits import COVARIANCE_CELLS, KEPT_FIGURES, SCRATCH
 from residua.answering.blocks import Memory, outer
-from residua.answering.coupled.residuals import BlockClass, Places, dimension, means_of, part_of, turned
+from residua.answering.coupled.residuals import BlockClass, Places, dimension, part_of, turned
 from residua.answering.independent.parts import CANCELLED
 from residua.answering.kronecker import ProductPart
-from residua.linalg.matrices import VANISHING, Measure
+from residua.linalg.matrices import VANISHING, Measure, project
 from residua.workload import Factor, Queries
 from residua.workload.union import refuse_wide
 
@@ -73,7 +73,7 @@ class Meeting:
 
     def means(self, factor: int, rows: Array) -> Array:
         """Mean of each row of one family, (rows,)."""
-        return means_of(*self._ascending(factor, rows))
+        return project(*self._ascending(factor, rows), ())[:, 0]
 
     def _ascending(self, factor: int, rows: Array) -> tuple[Array, list[int], list[Measure]]:
         """Rows of one family over its cells with attributes ascending; sizes and measures of those."""
@@ -281,7 +281,7 @@ class MetTable:
             square += variance * own
         pairs = [self.meeting.factors[at] for at in self.touched]
         factors = tuple(Factor(attributes, queries) for queries, attributes in pairs)
-        found = ProductPart((), factors, square).variances()
+        found = ProductPart(factors, square).variances()
         rounding = ROUNDING * len(square) ** 2 * float(np.diagonal(square).max())
         return found if rounding <= CLOSE * float(found.min()) else None
 
