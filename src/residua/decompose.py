@@ -93,6 +93,9 @@ class BlockTerms:
         return self.numbers[key]
 
 
+Run = tuple[Subsets, dict[int, Queries]]
+"""Subsets of attributes, and the queries of each attribute."""
+
 Entry = tuple[Subsets, Integers, Integers, float]
 """Attributes, their sources, the sources averaged over, and the weight, of one subset of a run of tables."""
 
@@ -109,38 +112,45 @@ def gather(
     asked.composite = {attributes: [] for attributes in touched}
     joint: Rows = {}
     for part in parts:
-        factors = part.factors if isinstance(part, Table) or part.joint is None else None
-        if factors is not None and all(len(each.attributes) == 1 for each in factors if each is not None):
-            _split_product(part, roles, asked, runs)
+        run = by_attribute(without_totals(part) if isinstance(part, Table) else part)
+        if run is not None:
+            _split_product(run, part.weight, roles, asked, runs)
         else:
             for group in part:
                 _split_joint(group, roles, asked, joint)
     for others, rows in joint.items():
-        terms = np.array([term for term, _, _ in rows], dtype=np.int64)
-        means = np.array([row for _, row, _ in rows], dtype=np.int64).reshape(len(rows), others)
-        asked.additions.append(Additions(terms, means, np.array([weight for _, _, weight in rows])))
+        terms, means, weights = zip(*rows, strict=True)
+        own = np.array(means, dtype=np.int64).reshape(len(rows), others)
+        asked.additions.append(Additions(np.array(terms, dtype=np.int64), own, np.array(weights)))
     for size in sorted(runs):
         _add_runs(asked, size, runs[size])
     return asked
 
 
+def by_attribute(part: Table | TableRun) -> Run | None:
+    """A part of one-attribute families as a run; None where a family looks at several."""
+    if isinstance(part, TableRun):
+        if part.joint is not None:
+            return None
+        return part.subsets, {at: part.queries_of(at) for at in part.attributes}
+    if any(len(factor.attributes) > 1 for factor in part.factors):
+        return None
+    subsets = np.array([part.attributes], dtype=np.int32).reshape(1, -1)
+    return subsets, {factor.attributes[0]: factor.queries for factor in part.factors}
+
+
 def _split_product(
-    part: Table | TableRun, roles: Sequence[int], asked: BlockTerms, runs: dict[int, list[Entry]]
+    run: Run, weight: float, roles: Sequence[int], asked: BlockTerms, runs: dict[int, list[Entry]]
 ) -> None:
     """Tables of one family an attribute: every subset of their places."""
-    if isinstance(part, Table):
-        families = {factor.attributes[0]: factor.queries for factor in without_totals(part).factors}
-        subsets = np.array([sorted(families)], dtype=np.int32)
-    else:
-        families = {at: part.queries_of(at) for at in part.attributes}
-        subsets = np.sort(part.subsets, axis=1)
+    subsets, families = np.sort(run[0], axis=1), run[1]
     sources = np.zeros(len(roles), dtype=np.int64)
     for at, queries in sorted(families.items()):
         sources[at] = asked.source(Source((queries,), (roles[at],)))
     ways = subsets.shape[1]
     for kept in choices(ways):
         others = [place for place in range(ways) if place not in kept]
-        entry = (subsets[:, kept], sources[subsets[:, kept]], sources[subsets[:, others]], part.weight)
+        entry = (subsets[:, kept], sources[subsets[:, kept]], sources[subsets[:, others]], weight)
         runs.setdefault(len(kept), []).append(entry)
 
 
@@ -158,25 +168,21 @@ def _split_joint(group: Table, roles: Sequence[int], asked: BlockTerms, joint: R
             else:
                 others.append(number)
         key = (attributes, tuple(sorted(placed)))
-        if key not in asked.numbers:
-            asked.numbers[key] = asked.terms
-            asked.composite.setdefault(attributes, []).append((asked.terms, key[1]))
+        term = asked.numbers.setdefault(key, asked.terms)
+        if term == asked.terms:
+            asked.composite.setdefault(attributes, []).append((term, key[1]))
             asked.terms += 1
-        joint.setdefault(len(others), []).append((asked.numbers[key], tuple(others), group.weight))
+        joint.setdefault(len(others), []).append((term, tuple(others), group.weight))
 
 
 def _add_runs(asked: BlockTerms, size: int, entries: Sequence[Entry]) -> None:
     """Number the terms of one size, and sort them into simple and composite blocks."""
     subsets = np.concatenate([entry[0] for entry in entries]).astype(np.int64)
     sources = np.concatenate([entry[1] for entry in entries])
-    if size:
-        base = int(sources.max()) + 1
-        first, term = distinct_rows(subsets * base + sources)
-        subsets, sources = subsets[first], sources[first]
-        block = distinct_rows(subsets)[1]
-    else:
-        subsets, sources = subsets[:1], sources[:1]
-        term, block = np.zeros(sum(len(e[0]) for e in entries), dtype=np.int64), np.zeros(1, dtype=np.int64)
+    base = int(sources.max(initial=0)) + 1
+    first, term = distinct_rows(subsets * base + sources)
+    subsets, sources = subsets[first], sources[first]
+    block = distinct_rows(subsets)[1]
     ends = np.cumsum([len(entry[0]) for entry in entries])[:-1]
     for rows, (_, _, others, weight) in zip(np.split(term, ends), entries, strict=True):
         asked.additions.append(Additions(rows + asked.terms, others, np.full(len(rows), weight)))

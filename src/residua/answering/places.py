@@ -18,7 +18,7 @@ import numpy as np
 
 from residua._arrays import Array, Integers
 from residua.answering.asked_places import Channel, PlaceQueries, nest_of, without_place
-from residua.answering.blocks import Blocks, Layer, Measured, Shape, outer
+from residua.answering.blocks import Blocks, Layer, Measured, Shape
 from residua.answering.independent.answerer import Independent, coefficients, residuals_of
 from residua.answering.independent.parts import Part
 from residua.answering.protocol import Answerer, Estimates, Estimator, TableEstimator, apply_queries
@@ -97,8 +97,8 @@ class Places(Answerer):
         shape = [factor.queries.count for factor in rest.factors]
         grid = np.zeros((places.count, *shape))
         for subset, parts in self.pieces(rest):
-            own = outer(map(self.others.known.listed, parts), [at for part in parts for at in part.places])
-            grid += np.multiply.outer(places.variances(self.channels[subset], group.name), own)
+            own = places.variances(self.channels[subset], group.name)
+            grid += np.multiply.outer(own, self.others.known.grid(parts))
         return np.moveaxis(grid, 0, number).reshape(-1)
 
     def summed(self, group: Table, *, weighted: bool) -> float:

@@ -130,6 +130,16 @@ def _undominated(figures: Array) -> Indices:
     return np.array(chosen, dtype=np.intp)
 
 
+def table_counts(part: Table | TableRun) -> Array:
+    """Number of queries of each table of a part, (tables,)."""
+    if isinstance(part, Table) or part.joint is not None:
+        return np.array([float(each.count) for each in part])
+    counts = np.zeros(len(part.schema))
+    for at in part.attributes:
+        counts[at] = float(part.queries_of(at).count)
+    return np.asarray(counts[part.subsets].prod(axis=1))
+
+
 class _RunTotal:
     """What each attribute of a run contributes, by number of its distinct families."""
 
@@ -158,10 +168,7 @@ class _RunTotal:
         """
         if not self.even():
             return None
-        counts = np.zeros(len(self.known.measures))
-        for at, factor in self.factors.items():
-            counts[at] = float(factor.queries.count)
-        return int(np.argmax(self.found()[1] / counts[self.subsets].prod(axis=1)))
+        return int(np.argmax(self.found()[1] / table_counts(self.tables)))
 
     def even(self) -> bool:
         """Whether all queries of each table have the same variance, every cell being treated alike."""
@@ -263,8 +270,7 @@ class Independent(Answerer):
     def variances(self, group: Table) -> Array:
         grid = np.zeros([factor.queries.count for factor in group.factors])
         for _, noise, parts in self.pieces(group):
-            places = [place for part in parts for place in part.places]
-            grid += noise * outer(map(self.known.listed, parts), places)
+            grid += noise * self.known.grid(parts)
         return grid.reshape(-1)
 
     def variances_by_table(self, part: Table | TableRun) -> Iterator[Array]:

@@ -271,6 +271,10 @@ class PartCache:
         """Variance at noise 1 of each product of queries."""
         return self.of(("listed", part.key), part.variances, np.size)
 
+    def grid(self, parts: Sequence[Part]) -> Array:
+        """Variance at noise 1 of each query of a table that has these parts, (count of each family...)."""
+        return outer(map(self.listed, parts), [place for part in parts for place in part.places])
+
     def summed(self, part: Part, *, weighted: bool) -> float:
         """Sum of the variances at noise 1."""
         return self.of(("summed", weighted, part.key), lambda: part.total(weighted=weighted))

@@ -5,7 +5,7 @@ is `maximise (sum_b sqrt(m_b sum_q u_q h_qb))^2 / sum_q u_q c_q` over u >= 0 (cl
 Newton steps as the dense problems, with sparse products only.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -14,7 +14,7 @@ import numpy as np
 from residua._arrays import Array, Integers
 from residua.methods.draft import Progress
 from residua.methods.scales.query_pieces import Orbits
-from residua.methods.scales.variance_rows import FEW, Listed, Product, TableOrbits
+from residua.methods.scales.variance_rows import FEW, TableOrbits
 from residua.solve.newton import Bracketed, LogLandscape, Search
 from residua.strategy.strategy import Strategy
 
@@ -149,8 +149,7 @@ class _Chosen:
         self.queries: list[tuple[int, int]] = []  # orbit of tables and query, in the order they were added
         self._has: set[tuple[int, int]] = set()
         for orbit, table in tables.others.items():
-            few = range(table.queries) if table.queries <= FEW else _extremes(table)
-            self._add(orbit, few)
+            self._add(orbit, range(table.queries) if table.queries <= FEW else table.extremes())
 
     @property
     def count(self) -> int:
@@ -205,16 +204,3 @@ class _Chosen:
             if (orbit, query) not in self._has:
                 self._has.add((orbit, query))
                 self.queries.append((orbit, query))
-
-
-def _extremes(table: Product | Listed) -> Iterator[int]:
-    """The query that takes most from each block: every block is then asked for by some row."""
-    for place, block in enumerate(table.blocks.tolist()):
-        if block < 0:
-            continue
-        if isinstance(table, Listed):
-            yield int(np.argmax(table.figures[place]))
-            continue
-        bits = np.unravel_index(place, (2,) * len(table.figures))
-        best = [int(np.argmax(figure[bit])) for figure, bit in zip(table.figures, bits, strict=True)]
-        yield int(np.ravel_multi_index(best, [figure.shape[1] for figure in table.figures]))

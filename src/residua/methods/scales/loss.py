@@ -13,6 +13,7 @@ import numpy as np
 
 from residua._arrays import Array
 from residua._limits import LOSS_BLOCKS, LOSS_NAMES
+from residua.answering.independent.answerer import table_counts
 from residua.decompose import decompose
 from residua.errors import Infeasible, NotConverged, WorkloadError
 from residua.linalg.matrices import threads_for
@@ -159,23 +160,9 @@ def _rows_by_name(work: Workload, names: list[str], tables: TableOrbits, orbits:
     owners, blocks, values = tables.means
     shares = np.zeros((len(names), len(tables.many)))
     for part, of in zip(work.parts, tables.of, strict=True):
-        if part.name is not None:
-            counts = _table_counts(part)
-            np.add.at(shares[places[part.name]], of, counts)
-        else:
-            for orbit, group in zip(of.tolist(), part, strict=True):
-                shares[places[group.name], orbit] += float(group.count)
+        rows = np.array([places[name] for name in part.names()])
+        np.add.at(shares, (rows, of), table_counts(part))
     shares /= shares.sum(axis=1, keepdims=True)
     means = np.zeros((len(tables.many), len(orbits.many)))
     np.add.at(means, (owners, blocks), values)
     return np.asarray(shares @ means)
-
-
-def _table_counts(part: Table | TableRun) -> Array:
-    """Number of queries of each table of a part."""
-    if isinstance(part, Table) or part.joint is not None:
-        return np.array([float(each.count) for each in part])
-    counts = np.zeros(len(part.schema))
-    for at in part.attributes:
-        counts[at] = float(part.queries_of(at).count)
-    return np.asarray(counts[part.subsets].prod(axis=1))

@@ -49,7 +49,9 @@ class Priced:
         value = loss(named_variances(names, scale, variances))
         if not known:
             _check(value, variances)
-        return cls(scale, variances, value, _unit(value, variances))
+        variances.value = np.ones(len(names))
+        size = abs(float(value.value))  # of the loss at a plan of this cost, in which the solver gets it
+        return cls(scale, variances, value, size if math.isfinite(size) and size > 0 else 1.0)
 
     def at(self, means: Array) -> float:
         """The loss of these mean variances."""
@@ -68,10 +70,19 @@ class Priced:
     def bound(self, prices: Array, mine: float, total: float) -> float:
         """What no plan is below whose priced variances are at least `total`; `mine` is reached (J-008).
 
-        NotConverged where prices are so far off that the conic solver finds none.
+        That is `total` and the least of loss minus priced variances, over all variances with a loss of at
+        most `mine`: what has a larger loss needs no bound, and without that condition there may be no least
+        value, where prices are off by rounding. NotConverged where they are so far off that the conic solver
+        finds none.
         """
-        rest = _least_rest(self.value, self.variances, prices * self.scale, mine, self.unit)
-        return min(mine, rest + total - SOLVER_ERROR * (abs(mine) + total))
+        cp, loss = cvxpy(), self.value / self.unit
+        priced = prices * self.scale / self.unit @ self.variances
+        rest = cp.Problem(cp.Minimize(loss - priced), [loss <= mine / self.unit + ROOM])
+        try:
+            _solve(rest)
+        except WorkloadError:  # what the loss does not see has a price
+            raise _stopped("no least value") from None
+        return min(mine, self.unit * float(rest.value) + total - SOLVER_ERROR * (abs(mine) + total))
 
 
 def _check(value: Any, variances: Any) -> None:
@@ -105,28 +116,6 @@ def _refuse_falling_anywhere(value: Any, variances: Any) -> None:
                     "the loss falls where a variance grows, so it would ask for noise on purpose; let it "
                     "grow with every variance"
                 )
-
-
-def _unit(value: Any, variances: Any) -> float:
-    """The size of the loss at a plan of this cost, in which the solver gets it; 1 where it has none."""
-    variances.value = np.ones(variances.size)
-    size = abs(float(value.value))
-    return size if math.isfinite(size) and size > 0 else 1.0
-
-
-def _least_rest(value: Any, variances: Any, prices: Array, mine: float, unit: float) -> float:
-    """The least of loss minus priced variances, over all variances with a loss of at most `mine`.
-
-    What has a larger loss needs no bound. Without that condition there may be no least value, where prices
-    are off by rounding.
-    """
-    cp = cvxpy()
-    rest = cp.Problem(cp.Minimize((value - prices @ variances) / unit), [value / unit <= mine / unit + ROOM])
-    try:
-        _solve(rest)
-    except WorkloadError:  # what the loss does not see has a price
-        raise _stopped("no least value") from None
-    return unit * float(rest.value)
 
 
 def _solve(problem: Any) -> None:

@@ -15,26 +15,23 @@ from residua.linalg.matrices import VANISHING, Measure, distinct_rows, independe
 from residua.methods.centring import on_attributes
 from residua.methods.draft import Caps
 from residua.strategy.build import product_span
-from residua.workload import Explicit, Factor, Table, TableRun, Workload
+from residua.workload import Explicit, Factor, Table, Workload
 from residua.workload.symmetry import attribute_orbits, representatives, row_orbits
 from residua.workload.tables import splits
 
 
 def unweighted(work: Workload) -> Workload:
     """The same queries without weights of their own: caps and losses are about plain variances."""
-    return Workload(work.schema, tuple(map(_unweighted, work.parts)))
 
+    def plain(factor: Factor) -> Factor:
+        queries = factor.queries
+        if not isinstance(queries, Explicit) or queries.weights is None:
+            return factor
+        return Factor(factor.attributes, replace(queries, weights=None))
 
-def _unweighted(part: Table | TableRun) -> Table | TableRun:
-    if not isinstance(part, Table) or all(factor.queries.weights is None for factor in part.factors):
-        return part
-    factors = tuple(
-        Factor(factor.attributes, replace(factor.queries, weights=None))
-        if isinstance(factor.queries, Explicit)
-        else factor
-        for factor in part.factors
-    )
-    return replace(part, factors=factors)
+    parts = work.parts
+    own = (replace(p, factors=tuple(map(plain, p.factors))) if isinstance(p, Table) else p for p in parts)
+    return Workload(work.schema, tuple(own))
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -47,42 +47,21 @@ def joined(
 class _View(LogLandscape):
     """The landscape of `-2 log sum_b sqrt(m_b) ||..||_*` at one point."""
 
-    blocks: Sequence[Block]
+    search: "JointSearch"
     sights: Sequence[Sight]
     parts: Array  # each block's part of the sum
-    count: int
     slopes: Array
 
     def bend_times(self, direction: Array) -> Array:
-        pairs = zip(self.sights, _apart(self.blocks, direction, self.count), strict=True)
-        return _together(self.blocks, self.parts, [s.bend_times(own) for s, own in pairs], self.count)
+        pairs = zip(self.sights, self.search.apart(direction), strict=True)
+        return self.search.together(self.parts, [sight.bend_times(own) for sight, own in pairs])
 
     def bend_diagonal(self) -> Array:
         # Rows that share a weight also bend each other; their diagonal alone serves to precondition.
         bends = [sight.bend_diagonal() for sight in self.sights]
-        for bend, block in zip(bends, self.blocks, strict=True):
+        for bend, block in zip(bends, self.search.blocks, strict=True):
             bend[: len(block.rows)] *= block.shares
-        return _together(self.blocks, self.parts, bends, self.count)
-
-
-def _apart(blocks: Sequence[Block], weights: Array, count: int) -> list[Array]:
-    """Weights of queries and cells as those of each block's own rows and cells."""
-    found, start = [], count
-    for block in blocks:
-        stop = start + block.root.shape[1]
-        found.append(np.concatenate([weights[:count][block.owners] * block.shares, weights[start:stop]]))
-        start = stop
-    return found
-
-
-def _together(blocks: Sequence[Block], parts: Array, values: Sequence[Array], count: int) -> Array:
-    """Slopes in each block's own rows and cells as slopes in all weights, each block times its part."""
-    queries, cells = np.zeros(count), []
-    for block, part, value in zip(blocks, parts, values, strict=True):
-        own = part * value[: len(block.rows)] * block.shares
-        queries += np.bincount(block.owners, weights=own, minlength=count)
-        cells.append(part * value[len(block.rows) :])
-    return np.concatenate([queries, *cells])
+        return self.search.together(self.parts, bends)
 
 
 class JointSearch(Search):
@@ -102,25 +81,38 @@ class JointSearch(Search):
         if progress is not None:
             self.progress = lambda looks, _: progress("choosing shapes", min(1.0, looks / 20))
         self.blocks, self.roots, self.count = blocks, np.sqrt(many), count
+        self.pieces = [count, *(block.root.shape[1] for block in blocks)]
+        self.ends = np.cumsum(self.pieces)[:-1]  # of the weights of queries, and of each block's cells
+
+    def apart(self, weights: Array) -> list[Array]:
+        """Weights of queries and cells as those of each block's own rows and cells."""
+        queries, *cells = np.split(weights, self.ends)
+        pairs = zip(self.blocks, cells, strict=True)
+        return [np.concatenate([queries[block.owners] * block.shares, own]) for block, own in pairs]
+
+    def together(self, parts: Array, values: Sequence[Array]) -> Array:
+        """Slopes in each block's own rows and cells as slopes in all weights, each block times its part."""
+        queries, cells = np.zeros(self.count), []
+        for block, part, value in zip(self.blocks, parts, values, strict=True):
+            own = part * value[: len(block.rows)] * block.shares
+            queries += np.bincount(block.owners, weights=own, minlength=self.count)
+            cells.append(part * value[len(block.rows) :])
+        return np.concatenate([queries, *cells])
 
     def run(self, start: Array | None = None) -> None:
         """Search until the gap is reached, from these weights or from equal ones."""
-        cells = [block.root.shape[1] for block in self.blocks]
-        pieces = [self.count, *cells]
-        equal = np.concatenate([np.full(length, 1 / length) for length in pieces])
-        ends = np.cumsum(pieces)[:-1]
+        equal = np.concatenate([np.full(length, 1 / length) for length in self.pieces])
         weights = equal if start is None else start
         for _ in range(FIXED_POINT_STEPS if start is None else 0):
             moved = weights * self.look(weights).slopes
-            weights = np.concatenate([part / part.sum() for part in np.split(moved, ends)])
-        price = np.concatenate([[1.0] * self.count, np.repeat(self.look(weights).parts, cells)])
-        self.newton(weights, price, pieces)
+            weights = np.concatenate([part / part.sum() for part in np.split(moved, self.ends)])
+        price = np.concatenate([[1.0] * self.count, np.repeat(self.look(weights).parts, self.pieces[1:])])
+        self.newton(weights, price, self.pieces)
 
     def look(self, weights: Array) -> _View:
         """The landscape at these weights; the bounds they give are kept if they are the best yet."""
-        own = _apart(self.blocks, weights, self.count)
         sights, proven = [], 0.0
-        for block, root, mine in zip(self.blocks, self.roots, own, strict=True):
+        for block, root, mine in zip(self.blocks, self.roots, self.apart(weights), strict=True):
             u, v = np.split(mine, [len(block.rows)])
             sight = sight_of(block.rows, block.root, u, v)
             proven += root * math.sqrt(sight.lower * float(u.sum()))
@@ -128,20 +120,17 @@ class JointSearch(Search):
         sums = np.array([sight.scales.sum() for sight in sights]) * self.roots
         whole = float(sums.sum())
         parts = sums / whole
-        slopes = _together(self.blocks, parts, [sight.slopes for sight in sights], self.count)
-        ends = self.count + np.cumsum([0] + [block.root.shape[1] for block in self.blocks])[:-1]
-        cost = float(np.maximum.reduceat(slopes, ends).sum())
+        slopes = self.together(parts, [sight.slopes for sight in sights])
+        cost = float(np.maximum.reduceat(slopes, self.ends).sum())
         upper = whole**2 * float(slopes[: self.count].max()) * cost
         reached = upper if all(math.isfinite(sight.upper) for sight in sights) else math.inf
         self.keep(float(proven**2), weights, reached, sights)
-        return _View(self.blocks, sights, parts, self.count, slopes)
+        return _View(self, sights, parts, slopes)
 
     def changes(self) -> list[Array]:
         """For each block the slope of the root of the bound in every entry of its pieces, (rows, cells)."""
         found = []
-        for block, root, own in zip(
-            self.blocks, self.roots, _apart(self.blocks, self.weights, self.count), strict=True
-        ):
+        for block, root, own in zip(self.blocks, self.roots, self.apart(self.weights), strict=True):
             u, v = np.split(own, [len(block.rows)])
             sight = sight_of(block.rows, block.root, u, v)
             # With W = rows root and A = diag(u)^1/2 W diag(v)^1/2 = O D O2', d||A||_* = tr(O' dA O2).
@@ -151,11 +140,8 @@ class JointSearch(Search):
 
     def strategies(self) -> list[Array]:
         """The shape of each orbit of blocks, at cost 1."""
-        found = []
-        for sight in self.best:
-            z = sight.cell_directions
-            found.append(z / math.sqrt(float(np.max(np.sum(z * z, axis=0)))))
-        return found
+        found = [sight.cell_directions for sight in self.best]
+        return [z / math.sqrt(float(np.max(np.sum(z * z, axis=0)))) for z in found]
 
 
 def _shaped(strategy: Strategy, orbits: Orbits, blocks: Sequence[Block], search: JointSearch) -> Draft:
@@ -207,32 +193,28 @@ class Alone:
     queries: dict[Queries, Array]
 
 
-def free_orbits(asked: Capped) -> dict[int, int]:
-    """Orbits of attributes with a family that tells cells apart and none on several, with their sizes."""
-    found: dict[int, int] = {}
+def free_families(asked: Capped) -> dict[int, list[Queries]]:
+    """Families of each orbit of attributes that has one that tells cells apart and none on several."""
+    found: dict[int, dict[Queries, None]] = {}
     tied: set[int] = set()
     for _, table in asked.representatives():
         for factor in table.factors:
             own = asked.orbits.attributes[list(factor.attributes)].tolist()
             if len(own) > 1 or factor.queries.count * factor.queries.cells > JOINT_ENTRIES:
                 tied.update(own)
-            elif not factor.queries.invariant:
-                found[own[0]] = factor.queries.cells
-    return {orbit: size for orbit, size in found.items() if orbit not in tied}
+            else:
+                found.setdefault(own[0], {})[factor.queries] = None
+    free = {orbit: list(own) for orbit, own in found.items() if orbit not in tied}
+    return {orbit: own for orbit, own in free.items() if not all(queries.invariant for queries in own)}
 
 
-def alone_on_attributes(asked: Capped, free: dict[int, int]) -> dict[int, Alone]:
+def alone_on_attributes(asked: Capped) -> dict[int, Alone]:
     """Each free orbit of attributes by itself, every query allowed the same variance."""
-    families: dict[int, dict[Queries, None]] = {orbit: {} for orbit in free}
-    for _, table in asked.representatives():
-        for factor in table.factors:
-            own = families.get(int(asked.orbits.attributes[factor.attributes[0]]))
-            if own is not None:
-                own[factor.queries] = None
-    return {orbit: _alone(list(own), free[orbit]) for orbit, own in families.items()}
+    return {orbit: _alone(families) for orbit, families in free_families(asked).items()}
 
 
-def _alone(families: Sequence[Queries], cells: int) -> Alone:
+def _alone(families: Sequence[Queries]) -> Alone:
+    cells = families[0].cells
     rows = np.concatenate([np.ones((1, cells)), *(queries.matrix() for queries in families)])
     root = independent_rows(rows)
     coefficients = np.linalg.lstsq(root.T, rows.T)[0].T
@@ -241,12 +223,9 @@ def _alone(families: Sequence[Queries], cells: int) -> Alone:
     solution = solve_targets(coefficients, root, targets, START_GAP)
     inverse = pseudo_inverse(solution.strategy)
     mean = inverse @ inverse.sum(axis=0)  # X^+ 1 (claim C-002)
-    ends = 1 + np.cumsum([queries.count for queries in families])[:-1]
-    prices = np.split(solution.query_weights[1:], ends - 1)
-    return Alone(
-        mean / mean.sum(),
-        {queries: _shares(price) for queries, price in zip(families, prices, strict=True)},
-    )
+    prices = np.split(solution.query_weights[1:], np.cumsum([queries.count for queries in families])[:-1])
+    shares = {queries: _shares(price) for queries, price in zip(families, prices, strict=True)}
+    return Alone(mean / mean.sum(), shares)
 
 
 def _shares(prices: Array) -> Array:
@@ -277,11 +256,11 @@ def weighted(asked: Capped, alone: dict[int, Alone]) -> Workload:
 
     parts: list[Table | TableRun] = []
     for part, cap in zip(asked.work.parts, asked.caps, strict=True):
-        if isinstance(cap, np.ndarray) or (isinstance(part, TableRun) and part.joint is not None):
+        if isinstance(cap, np.ndarray):
             parts.append(part)
         elif isinstance(part, Table):
             parts.append(replace(part, factors=tuple(map(changed, part.factors))))
-        else:
+        else:  # of one family for each attribute, or joint ones, which stay
             factors = tuple(None if factor is None else changed(factor) for factor in part.factors)
             parts.append(replace(part, factors=factors))
     return Workload(asked.work.schema, tuple(parts))
@@ -294,10 +273,9 @@ INNER_GAP = 1e-5  # the slope is that of the optimum, and misleads away from it
 
 def best_measures(asked: Capped, progress: Progress | None = None) -> tuple[Measure, ...] | None:
     """Whole-number weights for every attribute; None if there are none to choose, or it takes too long."""
-    free = free_orbits(asked)
-    if not free or not asked.affordable():
+    if not free_families(asked) or not asked.affordable():
         return None
-    search = Centring(asked, free, progress)
+    search = Centring(asked, progress)
     found, _ = asked.gathered(search.measures(np.zeros(search.weights.count)))
     return search.run() if total_work(found.values()) <= CENTRING_WORK else None
 
@@ -305,16 +283,16 @@ def best_measures(asked: Capped, progress: Progress | None = None) -> tuple[Meas
 class Centring:
     """The bound on the cost as a function of the weights of each free orbit of attributes."""
 
-    def __init__(self, asked: Capped, free: dict[int, int], progress: Progress | None) -> None:
-        self.asked, self.free, self.progress = asked, free, progress
-        self.weights = CellWeights(free)
+    def __init__(self, asked: Capped, progress: Progress | None) -> None:
+        self.asked, self.progress = asked, progress
+        self.free = {orbit: families[0].cells for orbit, families in free_families(asked).items()}
+        self.weights = CellWeights(self.free)
         self.start: Array | None = None
         self.steps = 0
 
     def run(self) -> tuple[Measure, ...]:
         """The best weights found, as small whole numbers."""
-
-        alone = alone_on_attributes(self.asked, self.free)
+        alone = alone_on_attributes(self.asked)
         end = self.weights.vector({orbit: own.weights for orbit, own in alone.items()})
         start = min((part * end for part in PARTS), key=lambda x: self.value(x)[0])
         found = quasi_newton(self.value, start, maxiter=OUTER_STEPS, ftol=LEAST_GAIN)
@@ -328,8 +306,7 @@ class Centring:
         found, count = self.asked.gathered(self.measures(x))
         many = np.array([self.asked.orbits.size(key) for key in found])
         search = JointSearch(list(found.values()), many, count, INNER_GAP, None)
-        weights = count + sum(block.root.shape[1] for block in found.values())
-        same = self.start is not None and len(self.start) == weights
+        same = self.start is not None and len(self.start) == sum(search.pieces)
         search.run(self.start if same else None)
         self.start = search.weights
         slopes = {orbit: np.zeros(size) for orbit, size in self.free.items()}

@@ -31,7 +31,7 @@ from residua.methods.scales.single_attribute import (
     Alone,
     alone_on_attributes,
     best_measures,
-    free_orbits,
+    free_families,
     joined,
     part_way,
     weighted,
@@ -125,7 +125,7 @@ class _Problem:
         """
         tables, found = self.shared_out()
         yield self.draft(tables, found, self.mean_bound(tables))
-        alone = alone_on_attributes(self.asked, free_orbits(self.asked))
+        alone = alone_on_attributes(self.asked)
         if not alone or not tables.simple:
             return
         work = weighted(self.asked, alone)
@@ -137,7 +137,7 @@ class _Problem:
 
     def bounded(self, draft: Draft) -> Draft:
         """The draft with a bound for all mechanisms: no largest is below a mean, whatever its weights."""
-        alone = alone_on_attributes(self.asked, free_orbits(self.asked))
+        alone = alone_on_attributes(self.asked)
         works = [self.asked.work, weighted(self.asked, alone)] if alone else [self.asked.work]
         totals = [quick_bound(mean_of(work, self.asked.caps, draft.prices)) for work in works]
         return replace(draft, everywhere=max(totals))
@@ -147,7 +147,7 @@ class _Problem:
 
         Weights of a table's queries are products of those of each attribute's (J-010).
         """
-        alone, work = alone_on_attributes(self.asked, free_orbits(self.asked)), self.asked.work
+        alone, work = alone_on_attributes(self.asked), self.asked.work
         few = work.tables <= WEIGHED_CLASSES and all(table.listable for table in work.groups())
         if not alone or not few or work.count > REWEIGHED_QUERIES or any(map(is_joint, work.parts)):
             return self.bounded(best)
@@ -189,7 +189,7 @@ class _Problem:
 
     def rough_measures(self) -> tuple[Measure, ...]:
         """The weights that centre best where each attribute's shapes come from itself alone."""
-        if not free_orbits(self.asked):
+        if not free_families(self.asked):
             return self.strategy.measures
         return min(self.apart(), key=_cost).strategy.measures
 

@@ -5,7 +5,7 @@ their rows; a table with many queries lists none until they are asked for.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import product
 
@@ -15,7 +15,8 @@ from residua._arrays import Array, Indices, Integers, Subsets
 from residua._limits import SEARCHED_QUERIES
 from residua.answering.blocks import Placed, outer
 from residua.answering.independent.answerer import Independent
-from residua.answering.independent.parts import Part, parts_of
+from residua.answering.independent.parts import parts_of
+from residua.decompose import Run, by_attribute
 from residua.errors import Infeasible
 from residua.methods.draft import Caps
 from residua.methods.scales.query_pieces import Orbits
@@ -24,19 +25,17 @@ from residua.workload import Factor, Predicates, Prefix, Queries, Table, TableRu
 from residua.workload.queries import spelled
 from residua.workload.symmetry import row_orbits
 
-Run = tuple[Subsets, dict[int, Queries]]
-"""Subsets of attributes, and the queries of each attribute."""
-
 ROUNDING = 1e-12  # relative; figures this close are one figure
 FEW = 16  # queries of a table that are all listed at once; more than bind make the search slow
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Product:
-    """A table of one-attribute families under blocks that are products.
+    """A table whose figures are products: `blocks` has orbits of blocks, -1 where nothing is asked.
 
-    `blocks` is (2^families,), orbits of blocks by which families are kept (last family fastest), -1 where
-    nothing is asked; `figures` has for each family (2, queries): squared means and variances at noise 1.
+    Under blocks that are products it is (2^families,), by which families are kept (last family fastest), and
+    `figures` has for each family (2, queries): squared means and variances at noise 1. A table of any
+    families has one array of figures, (blocks, queries): each query's variance at noise 1.
     """
 
     blocks: Integers
@@ -49,7 +48,7 @@ class Product:
 
     def variances(self, noise: Array) -> Array:
         """Variance of each query at these noise variances by orbit of blocks, (queries,)."""
-        tensor = np.where(self.blocks >= 0, noise[self.blocks], 0.0).reshape((2,) * len(self.figures))
+        tensor = np.where(self.blocks >= 0, noise[self.blocks], 0.0).reshape([*map(len, self.figures)])
         for figure in self.figures:
             tensor = np.tensordot(tensor, figure, axes=(0, 0))
         return np.asarray(tensor.reshape(-1))
@@ -60,26 +59,12 @@ class Product:
         columns = [figure[:, place] for figure, place in zip(self.figures, places, strict=True)]
         return outer(columns).reshape(-1)
 
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Listed:
-    """A table of any families: `figures` is (blocks, queries), each query's variance at noise 1."""
-
-    blocks: Integers
-    figures: Array
-
-    @property
-    def queries(self) -> int:
-        """Number of queries."""
-        return int(self.figures.shape[1])
-
-    def variances(self, noise: Array) -> Array:
-        """Variance of each query at these noise variances by orbit of blocks, (queries,)."""
-        return np.asarray(noise[self.blocks] @ self.figures)
-
-    def row(self, query: int) -> Array:
-        """What one query takes from each of `blocks`."""
-        return np.asarray(self.figures[:, query])
+    def extremes(self) -> Iterator[int]:
+        """The query that takes most from each block: every block is then asked for by some row."""
+        for place in np.flatnonzero(self.blocks >= 0).tolist():
+            rows = np.unravel_index(place, [len(figure) for figure in self.figures])
+            best = [int(np.argmax(figure[row])) for figure, row in zip(self.figures, rows, strict=True)]
+            yield int(np.ravel_multi_index(best, [figure.shape[1] for figure in self.figures]))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -106,7 +91,7 @@ class TableOrbits:
     of: tuple[Integers, ...]
     many: Array
     plain: tuple[Plain, ...]
-    others: dict[int, Product | Listed]
+    others: dict[int, Product]
     means: tuple[Integers, Integers, Array]
     simple: bool
 
@@ -137,14 +122,14 @@ class _Builder:
         self.known = self.answerer.known
         self.shape_of = _one_shape_each(strategy, orbits.attributes)
         self.plain: list[Plain] = []
-        self.others: dict[int, Product | Listed] = {}
+        self.others: dict[int, Product] = {}
         self.means: list[tuple[Integers, Integers, Array]] = []
         self.count = 0
 
     def build(self, work: Workload, marks: Sequence[object]) -> TableOrbits:
         of = []
         for part, mark in zip(work.parts, marks, strict=True):
-            if self.shape_of is not None and (run := _run(part)) is not None:
+            if self.shape_of is not None and (run := by_attribute(part)) is not None:
                 of.append(self._run(run, part, whole=mark is None))
             else:
                 of.append(self._one_by_one(part))
@@ -191,18 +176,15 @@ class _Builder:
         rows, sums = [], []
         # Sets of equally many cells have equal figures where all cells are treated alike.
         shown = Prefix(queries.cells) if isinstance(queries, Predicates) and not whole else queries
-        for kept in ((), (0,)):
-            (part,) = parts_of([factor], [kept], measures, measured if kept else [])
-            if self.known.vanishes(part):
-                sums.append(0.0)
+        for kept, mine in (((), []), ((0,), measured)):
+            (part,) = parts_of([factor], [kept], measures, mine)
+            empty = self.known.vanishes(part)
+            sums.append(0.0 if empty else self.known.summed(part, weighted=True) / weight_of(queries))
+            if empty or not self.listing:
                 rows.append(np.zeros(shown.count if self.listing else 0))
-                continue
-            sums.append(self.known.summed(part, weighted=True) / weight_of(queries))
-            if self.listing:
-                (listed,) = parts_of([Factor((at,), shown)], [kept], measures, measured if kept else [])
-                rows.append(self.known.listed(listed))
             else:
-                rows.append(np.zeros(0))
+                (listed,) = parts_of([Factor((at,), shown)], [kept], measures, mine)
+                rows.append(self.known.listed(listed))
         figures = np.stack(rows)
         one_each = self.listing and not whole
         return (figures[:, _undominated(figures)] if one_each else figures), np.array(sums)
@@ -244,12 +226,8 @@ class _Builder:
         self._add_means(np.array([self.count]), numbers[None], np.array(sums)[None] / whole)
         if self.listing:
             _refuse_many(group.count if group.listable else SEARCHED_QUERIES + 1, group)
-            self.others[self.count] = Listed(numbers, np.stack([self._grid(parts) for _, _, parts in pieces]))
-
-    def _grid(self, parts: Sequence[Part]) -> Array:
-        """Variance of each query at noise 1."""
-        places = [place for part in parts for place in part.places]
-        return outer(map(self.known.listed, parts), places).reshape(-1)
+            figures = np.stack([self.known.grid(parts).reshape(-1) for _, _, parts in pieces])
+            self.others[self.count] = Product(numbers, (figures,))
 
     def _add_means(self, numbers: Integers, blocks: Integers, values: Array) -> None:
         alive = (blocks >= 0) & (values > 0)
@@ -260,18 +238,6 @@ class _Builder:
 def weight_of(queries: Queries) -> float:
     """Sum of the weights of its queries."""
     return float(queries.count) if queries.weights is None else float(queries.weights.sum())
-
-
-def _run(part: Table | TableRun) -> Run | None:
-    """A part of one-attribute families as subsets and the queries of each attribute, otherwise None."""
-    if isinstance(part, TableRun):
-        if part.joint is not None:
-            return None
-        return part.subsets, {at: part.queries_of(at) for at in part.attributes}
-    if any(len(factor.attributes) > 1 for factor in part.factors):
-        return None
-    subsets = np.array([part.attributes], dtype=np.int32).reshape(1, -1)
-    return subsets, {factor.attributes[0]: factor.queries for factor in part.factors}
 
 
 def _one_shape_each(strategy: Strategy, orbits: Integers) -> Integers | None:
