@@ -13,16 +13,16 @@ by itself, and figures are sums over R of products: of the places that a query a
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 
 import numpy as np
 
 from residua._arrays import Array, Integers
 from residua.answering.asked_places import Channel, PlaceQueries, nest_of, without_place
-from residua.answering.blocks import Blocks, Layer, Measured, Shape
+from residua.answering.blocks import Blocks, Layer, Measured
 from residua.answering.independent.answerer import Independent, coefficients, residuals_of
 from residua.answering.independent.parts import Part
 from residua.answering.protocol import Answerer, Estimates, Estimator, TableEstimator, apply_queries
-from residua.linalg.matrices import Measure
 from residua.linalg.trees import first_places
 from residua.workload import Queries, Table
 
@@ -37,21 +37,13 @@ class Places(Answerer):
     `levels` has for every layer the block of each place, None where blocks see all places.
     """
 
-    def __init__(
-        self,
-        levels: Sequence[Integers | None],
-        sizes: tuple[int, ...],
-        measures: tuple[Measure, ...],
-        shapes: tuple[Shape, ...],
-        layers: tuple[Layer, ...],
-        whole: bool,
-    ) -> None:
-        self.measures, self.layers = measures, layers
-        (self.place,) = {layer.within for layer in layers if layer.within is not None}
+    def __init__(self, levels: Sequence[Integers | None], blocks: Blocks) -> None:
+        self.measures, self.layers = blocks.measures, blocks.layers
+        (self.place,) = {layer.within for layer in self.layers if layer.within is not None}
         self.nest, self.depths = nest_of(levels)
         self.members = self._rows()
         self.channels = {subset: self.channel(rows) for subset, rows in self.members.items()}
-        self.blocks = Blocks(sizes, measures, shapes, tuple(self._one_each()), whole)
+        self.blocks = replace(blocks, layers=tuple(self._one_each()))
         self.others = Independent(self.blocks)
 
     def _rows(self) -> dict[Subset, list[tuple[int, int]]]:

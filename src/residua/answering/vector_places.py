@@ -11,7 +11,7 @@ import numpy as np
 
 from residua._arrays import Array, Integers
 from residua.answering.asked_places import PlaceQueries, finer, nest_of, without_place
-from residua.answering.blocks import Layer, Measured, Shape, rows_over
+from residua.answering.blocks import Blocks, Measured, rows_over
 from residua.answering.protocol import (
     Answerer,
     Estimates,
@@ -30,18 +30,12 @@ OUTSIDE = 1e-9  # of a query's length: what is more is not in the span
 class VectorPlaces(Answerer):
     """Layers within one attribute, all on the same other attributes; a level may have several."""
 
-    def __init__(
-        self,
-        levels: Sequence[Integers | None],
-        sizes: tuple[int, ...],
-        shapes: tuple[Shape, ...],
-        layers: tuple[Layer, ...],
-    ) -> None:
-        (self.place,) = {layer.within for layer in layers if layer.within is not None}
-        self.others = layers[0].subsets[0].tolist()
-        self.sizes = [sizes[at] for at in self.others]
-        self.layers = layers
-        self.matrices = [shapes[layer.shapes[0, 0]].matrix for layer in layers]
+    def __init__(self, levels: Sequence[Integers | None], blocks: Blocks) -> None:
+        self.layers = blocks.layers
+        (self.place,) = {layer.within for layer in self.layers if layer.within is not None}
+        self.others = self.layers[0].subsets[0].tolist()
+        self.sizes = [blocks.sizes[at] for at in self.others]
+        self.matrices = [blocks.shapes[layer.shapes[0, 0]].matrix for layer in self.layers]
         self.nest, self.depths = nest_of(levels)
         self.members = [
             [at for at, own in enumerate(self.depths) if own == depth]

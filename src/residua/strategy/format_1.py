@@ -23,6 +23,7 @@ from residua.privacy import NoiseLaw
 from residua.privacy.budgets import noise_law
 from residua.strategy.build import Spans, of_blocks, runs_of, seen_by
 from residua.strategy.manifest import (
+    each_of,
     grain_of,
     layer_of,
     measures_of,
@@ -57,16 +58,10 @@ def strategy_of_format_1(manifest: Manifest, arrays: Arrays, sizes: Sequence[int
 
 def _blocks(manifest: Manifest, arrays: Arrays, sizes: Sequence[int]) -> Strategy:
     grain = grain_of(manifest)
-    sizes, measures = measures_of(manifest, "blocks.measure", arrays)
-    shapes = tuple(
-        shape_of(part, array_of(arrays, f"blocks.shape.{number}", "if", (None, None)), grain)
-        for number, part in enumerate(submanifests(manifest, "shapes"))
-    )
-    layers = tuple(
-        layer_of(part, f"blocks.layer.{number}", arrays, grain)
-        for number, part in enumerate(submanifests(manifest, "layers"))
-    )
-    return Strategy((Domain(sizes, measures),), shapes, layers, "gaussian", grain)
+    domain = Domain(*measures_of(manifest, "blocks.measure", arrays))
+    shapes = each_of(shape_of, manifest, "shapes", "blocks.shape", arrays, grain)
+    layers = each_of(layer_of, manifest, "layers", "blocks.layer", arrays, grain)
+    return Strategy((domain,), shapes, layers, "gaussian", grain)
 
 
 def _product(manifest: Manifest, arrays: Arrays, sizes: Sequence[int]) -> Strategy:
@@ -79,8 +74,7 @@ def _product(manifest: Manifest, arrays: Arrays, sizes: Sequence[int]) -> Strate
         else:  # a bare multiple of the number of manifest
             multiplier *= whole({"multiple": round(shape.matrix[0, 0])}, "multiple", least=1)
     law = noise_law(manifest.get("law", "gaussian"))
-    noise = positive(manifest, "noise_variance") / multiplier**2
-    return _of_terms(sizes, [(factors, noise, share_of(manifest, grain))], law, multiplier, grain)
+    return _of_terms(sizes, [(factors, manifest)], law, multiplier, grain)
 
 
 def _nested(manifest: Manifest, arrays: Arrays, sizes: Sequence[int]) -> Strategy:
@@ -94,8 +88,7 @@ def _nested(manifest: Manifest, arrays: Arrays, sizes: Sequence[int]) -> Strateg
         attributes = wholes(part, "attributes", least=0, most=len(chosen) - 1)
         if any(chosen[at] < 0 for at in attributes):
             raise FileFormatError("a term is on an attribute without a matrix")
-        factors = [Placed((at,), shapes[chosen[at]]) for at in attributes]
-        terms.append((factors, positive(part, "noise_variance") / multiplier**2, share_of(part, grain)))
+        terms.append(([Placed((at,), shapes[chosen[at]]) for at in attributes], part))
     return _of_terms(sizes, terms, noise_law(text(manifest, "law")), multiplier, grain)
 
 
@@ -115,30 +108,32 @@ def _union(manifest: Manifest, arrays: Arrays, sizes: Sequence[int]) -> Strategy
             for (attributes, own), name in zip(axes, names, strict=True)
             if name is not None
         ]
-        terms.append((factors, positive(part, "noise_variance") / multiplier**2, share_of(part, grain)))
+        terms.append((factors, part))
     return _of_terms(sizes, terms, noise_law(text(manifest, "law")), multiplier, grain)
 
 
 def _of_terms(
     sizes: Sequence[int],
-    terms: Sequence[tuple[list[Placed], float, int | None]],
+    terms: Sequence[tuple[list[Placed], Manifest]],
     law: NoiseLaw,
     multiplier: int,
     grain: int | None,
 ) -> Strategy:
-    """The strategy of blocks, each with its noise and, where it can be measured, its share in grains."""
-    for factors, _, _ in terms:
+    """The strategy of blocks, each with what tells its noise and, where it can be measured, its share."""
+    noise = [positive(part, "noise_variance") / multiplier**2 for _, part in terms]
+    shares = [share_of(part, grain) or 0 for _, part in terms]
+    blocks = [factors for factors, _ in terms]
+    for factors in blocks:
         attributes = [at for factor in factors for at in factor.attributes]
         if len(set(attributes)) < len(attributes) or not set(attributes) <= set(range(len(sizes))):
             raise FileFormatError("a product has an attribute twice, or one that the schema lacks")
-    strategy = of_blocks(sizes, [(factors, noise) for factors, noise, _ in terms], law)
+    strategy = of_blocks(sizes, list(zip(blocks, noise, strict=True)), law)
     if grain is None:
         return strategy
-    runs = runs_of([factors for factors, _, _ in terms]).values()
-    shares = [_shares(terms[at][2] or 0 for at in run) for run in runs]
+    runs = (_shares(shares[at] for at in run) for run in runs_of(blocks).values())
     layers = tuple(
         replace(layer, shares=own, costs=np.asarray(own * 2.0**-grain), multiplier=multiplier)
-        for layer, own in zip(strategy.layers, shares, strict=True)
+        for layer, own in zip(strategy.layers, runs, strict=True)
     )
     return replace(strategy, layers=layers, grain=grain)
 
@@ -158,11 +153,7 @@ def _sides(manifest: Manifest, arrays: Arrays, sizes: Sequence[int]) -> Strategy
     if max(grains) - min(grains) > FINEST:
         raise FileFormatError("the costs of two sides are too different to be added up")
     parts = [(_in_grains(strategy, max(grains)), view, spans) for strategy, view, spans in parts]
-    query_splits = [
-        query_split_of(part, f"lift.{number}", arrays)
-        for number, part in enumerate(submanifests(manifest, "lifts"))
-    ]
-    return seen_by(parts, query_splits)[0]
+    return seen_by(parts, each_of(query_split_of, manifest, "lifts", "lift", arrays))[0]
 
 
 def _in_grains(strategy: Strategy, grain: int) -> Strategy:

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, TypeVar
 
 import numpy as np
@@ -15,6 +16,7 @@ from residua._manifests import (
     digits,
     entry,
     listed,
+    optional,
     submanifests,
     text,
     whole,
@@ -42,9 +44,7 @@ SUM_TO_ONE = 1e-6  # what rounding may take off a sum of weights
 
 def grain_of(manifest: Manifest) -> int | None:
     """The grain of an integer strategy; None of a real one."""
-    if entry(manifest, "grain") is None:
-        return None
-    return whole(manifest, "grain", least=-LARGEST_GRAIN, most=LARGEST_GRAIN)
+    return optional(partial(whole, least=-LARGEST_GRAIN, most=LARGEST_GRAIN), manifest, "grain")
 
 
 def share_of(manifest: Manifest, grain: int | None) -> int | None:
@@ -74,10 +74,10 @@ def matrix_of(found: AnyArray, sizes: Sequence[int], grain: int | None) -> Array
     return matrix.astype(np.float64)
 
 
-def shape_of(part: Manifest, found: AnyArray, grain: int | None) -> Shape:
+def shape_of(part: Manifest, name: str, arrays: Arrays, grain: int | None) -> Shape:
     """A matrix whose rank is stated."""
     sizes = wholes(part, "sizes", least=1)
-    matrix = matrix_of(found, sizes, grain)
+    matrix = matrix_of(array_of(arrays, name, "if", (None, None)), sizes, grain)
     return Shape(sizes, matrix, whole(part, "rank", least=1, most=min(matrix.shape)))
 
 
@@ -123,10 +123,7 @@ def layer_of(part: Manifest, start: str, arrays: Arrays, grain: int | None) -> L
     noise = array_of(arrays, f"{start}.noise", "f", (len(subsets) if within is None else None,))
     blocks = len(noise)
     if within is not None and len(subsets) == 1:  # the same for all blocks
-        subsets, shapes = (
-            np.broadcast_to(subsets, (blocks, ways)),
-            np.broadcast_to(shapes, (blocks, len(layout))),
-        )
+        subsets, shapes = (np.broadcast_to(own, (blocks, own.shape[1])) for own in (subsets, shapes))
     shares = None if grain is None else array_of(arrays, f"{start}.shares", "i", (blocks,))
     if shares is not None and grain is not None and f"{start}.costs" not in arrays:
         costs = shares * 2.0**-grain
@@ -174,23 +171,23 @@ def _classes(names: Sequence[str], arrays: Arrays) -> tuple[Classes, ...]:
 
 def strategy_from_manifest(manifest: Manifest, arrays: Arrays) -> Strategy:
     """The strategy that a manifest describes; whether its parts fit is for `refuse_unfit` to say."""
-
-    def each(key: str, name: str, read: Callable[[Manifest, str], T]) -> tuple[T, ...]:
-        parts = enumerate(submanifests(manifest, key))
-        return tuple(read(part, f"strategy.{name}.{number}") for number, part in parts)
-
     grain = grain_of(manifest)
-    shapes = each(
-        "shapes", "shape", lambda part, at: shape_of(part, array_of(arrays, at, "if", (None, None)), grain)
-    )
     return Strategy(
-        each("domains", "domain", lambda part, at: _domain_from_manifest(part, at, arrays)),
-        shapes,
-        each("layers", "layer", lambda part, at: layer_of(part, at, arrays, grain)),
+        each_of(_domain_from_manifest, manifest, "domains", "strategy.domain", arrays),
+        each_of(shape_of, manifest, "shapes", "strategy.shape", arrays, grain),
+        each_of(layer_of, manifest, "layers", "strategy.layer", arrays, grain),
         noise_law(text(manifest, "law")),
         grain,
-        each("lifts", "lift", lambda part, at: query_split_of(part, at, arrays)),
+        each_of(query_split_of, manifest, "lifts", "strategy.lift", arrays),
     )
+
+
+def each_of(
+    read: Callable[..., T], manifest: Manifest, key: str, start: str, arrays: Arrays, *grain: int | None
+) -> tuple[T, ...]:
+    """What `read` makes of each of the manifests under a key, and of the arrays named after its number."""
+    parts = enumerate(submanifests(manifest, key))
+    return tuple(read(part, f"{start}.{number}", arrays, *grain) for number, part in parts)
 
 
 def _domain_from_manifest(part: Manifest, start: str, arrays: Arrays) -> Domain:

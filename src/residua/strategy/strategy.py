@@ -44,9 +44,6 @@ from residua.workload import Table, TableRun
 from residua.workload.queries import spelled
 from residua.workload.views import View
 
-Costs = Callable[[int, Integers], tuple[list[Fraction], Integers]]
-"""The distinct costs of some blocks of a layer, all above zero, and which of them each block has."""
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Domain:
@@ -169,12 +166,9 @@ class Strategy:
     @cached_property
     def answerer(self) -> Answerer:
         """How figures and estimates of these blocks are computed."""
-        if self.by_vectors:
-            return VectorPlaces(self.levels(), self.sizes, self.shapes, self.layers)
         if self.nested:
-            return Places(
-                self.levels(), self.sizes, self.measures, self.shapes, self.layers, self.grain is not None
-            )
+            way = VectorPlaces if self.by_vectors else Places
+            return way(self.levels(), replace(self.blocks(), layers=self.layers))
         if not self.coarsened:
             return answerer_for(self.blocks())
         numbers = range(len(self.domains))
@@ -307,42 +301,37 @@ def batches_of(strategy: Strategy) -> list[Measurement]:
         raise Infeasible(
             "only a plan that rs.plan made can be measured; this one describes measurements made before"
         )
-    grain = Fraction(1, 2) ** strategy.grain
     shares = [_shares(layer, strategy.grain) for layer in strategy.layers]
-
-    def costs(number: int, rows: Integers) -> tuple[list[Fraction], Integers]:
-        found, owners = np.unique(shares[number][rows], return_inverse=True)
-        return [share * grain for share in found.tolist()], owners
-
-    return list(measurements_of(strategy, [_whole(shape.matrix) for shape in strategy.shapes], costs))
+    matrices = [_whole(shape.matrix) for shape in strategy.shapes]
+    return list(measurements_of(strategy, matrices, shares, Fraction(1, 2) ** strategy.grain))
 
 
-def stated_costs(strategy: Strategy) -> Costs:
-    """The costs that blocks state, as floats have them."""
-
-    def costs(number: int, rows: Integers) -> tuple[list[Fraction], Integers]:
-        found, owners = np.unique(strategy.layers[number].costs[rows], return_inverse=True)
-        return [Fraction(cost) for cost in found.tolist()], owners
-
-    return costs
+def stated_costs(strategy: Strategy) -> list[AnyArray]:
+    """The costs that the blocks of each layer state, as floats have them."""
+    return [layer.costs for layer in strategy.layers]
 
 
-def measurements_of(strategy: Strategy, matrices: Sequence[Integers], costs: Costs) -> Iterator[Measurement]:
-    """The blocks of a strategy with these matrices as its shapes, and noise that makes them cost so much."""
+def measurements_of(
+    strategy: Strategy, matrices: Sequence[Integers], costs: Sequence[AnyArray], unit: Fraction = Fraction(1)
+) -> Iterator[Measurement]:
+    """The blocks of a strategy with these matrices as its shapes, and noise that makes them cost so much.
+
+    `costs` are those of the blocks of each layer in a unit, all above zero.
+    """
     norms = [matrix_cost(strategy.law, matrix) for matrix in matrices]
     for number, mine in strategy.runs():
         layer = strategy.layers[number]
         numbers = layer.shapes[mine[0]].tolist()
         multiple = layer.multiplier ** cost_power(strategy.law)
         norm = multiple * math.prod(norms[at] for at in numbers)
-        found, owners = costs(number, mine)
+        found, owners = np.unique(costs[number][mine], return_inverse=True)
         yield Measurement(
             layer.subsets[mine][:, layer.order],
             tuple(size for at in numbers for size in strategy.shapes[at].sizes),
             tuple(matrices[at] for at in numbers),
             layer.multiplier,
             strategy.law,
-            tuple(norm / cost for cost in found),
+            tuple(norm / (Fraction(cost) * unit) for cost in found.tolist()),
             owners.astype(np.int64),
             strategy.domains[layer.domain].view.parts,
             layer.within,
