@@ -17,8 +17,16 @@ from residua.errors import Infeasible
 from residua.kernel.measurement import column_costs
 from residua.linalg.grams import inverse_gram
 from residua.methods.draft import Draft
-from residua.methods.hdmm.demand import Bound, lower_bound
-from residua.methods.hdmm.marginals import Weighing, plain_kernels, weighing_of, weighted_strategy
+from residua.methods.hdmm.demand import Bound, lower_bound, product_draft
+from residua.methods.hdmm.marginals import (
+    Move,
+    Weighing,
+    applied,
+    plain_kernels,
+    unions,
+    weighing_of,
+    weighted_strategy,
+)
 from residua.methods.hdmm.marginals import at_cost_one as weights_at_cost_one
 from residua.methods.hdmm.products import Products
 from residua.privacy import NoiseLaw
@@ -105,18 +113,7 @@ def _fixed(
                 f"{BASELINE_CELLS:,}"
             )
         factors.append(Placed((axis,), Shape.of((size,), at_cost_one(matrix(size), law))))
-    return _product(work, law, factors, bound=bound)
-
-
-def _product(
-    work: Workload,
-    law: NoiseLaw,
-    factors: Sequence[Placed],
-    spans: Spans | None = None,
-    bound: Bound | None = None,
-) -> Draft:
-    strategy = of_blocks(work.schema.sizes, [(factors, unit_variance(law))], law)
-    return Draft(strategy, *(bound or lower_bound(work, law)), spans=spans or {})
+    return product_draft(work, law, factors, bound)
 
 
 def at_cost_one(rows: Array, law: NoiseLaw) -> Array:
@@ -173,7 +170,7 @@ def _by_axis(work: Workload, law: NoiseLaw, matrix_for: Callable[[Array], Array]
         tables = np.bincount(asked.families[:, at], asked.weights, minlength=len(axis.grams))
         gram = np.asarray(np.tensordot(tables, np.array(axis.grams), axes=1), dtype=np.float64)
         factors.append(Placed(axis.attributes, Shape.of(axis.sizes, at_cost_one(matrix_for(gram), law))))
-    return _product(work, law, factors, _spans(work, factors))
+    return product_draft(work, law, factors, spans=_spans(work, factors))
 
 
 def _spans(work: Workload, factors: Sequence[Placed]) -> Spans:
@@ -244,38 +241,21 @@ def _merged(problem: Weighing) -> Array:
 
     In each round the moves that would help most are made, those that still help after the ones before.
     """
-    place = {subset: at for at, subset in enumerate(problem.terms)}
-    chosen = problem.asked.astype(np.float64)
-    value = problem.value(chosen)[0]
-    while True:
-        moves = _moves(problem, chosen, place)
-        best = np.argsort(_errors(problem, chosen, moves), kind="stable")[:MOST_MOVES]
-        before, touched = value, set[int]()
-        for first, second, union in moves[best].tolist():
-            if touched & {first, second, union}:
-                continue
-            trial = chosen.copy()
-            trial[[first, second]] = 0.0
-            if union >= 0:
-                trial[union] = 1.0
-            found = problem.value(trial)[0]
-            if found < value:
-                chosen, value = trial, found
-                touched |= {first, second, union}
-        if value >= before:
-            return chosen
+    moved: Array | None = problem.asked.astype(np.float64)
+    while moved is not None:
+        chosen, order = moved, np.flatnonzero(moved).tolist()
+        moves = [*((at, at, -1) for at in order), *unions(problem, order)]  # -1 where no term comes
+        errors = _errors(problem, chosen, np.array(moves, dtype=np.int64))
+        best = np.argsort(errors, kind="stable")[:MOST_MOVES].tolist()
+        moved = applied(problem, chosen, [moves[at] for at in best], _replace)
+    return chosen
 
 
-def _moves(problem: Weighing, chosen: Array, place: dict[tuple[int, ...], int]) -> Integers:
-    """Terms that go, twice the same where it is only one, and the term that comes or -1, (moves, 3)."""
-    order = np.flatnonzero(chosen).tolist()
-    moves = [(at, at, -1) for at in order]
-    for number, at in enumerate(order):
-        for other in order[number + 1 :]:
-            union = place.get(tuple(sorted({*problem.terms[at], *problem.terms[other]})))
-            if union is not None:
-                moves.append((at, other, union))
-    return np.array(moves, dtype=np.int64)
+def _replace(chosen: Array, terms: Move) -> None:
+    """Drop the first two terms for the third, if there is one."""
+    chosen[[*terms[:2]]] = 0.0
+    if terms[2] >= 0:
+        chosen[terms[2]] = 1.0
 
 
 def _errors(problem: Weighing, chosen: Array, moves: Integers) -> Array:

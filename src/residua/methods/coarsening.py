@@ -183,11 +183,9 @@ def _tied_together(groups: Sequence[Table], attributes: Subset) -> list[Ties]:
     reach = [[at for at in attributes if at in group.attributes] for group in groups]
     found = []
     for numbers in tied_together(reach):
-        own, several = (
-            sorted({at for number in numbers for at in reach[number]}),
-            [groups[at] for at in numbers],
-        )
-        found += [Ties(tuple(several), _classes_asked(several, tuple(own)))] if own else []
+        if own := sorted({at for number in numbers for at in reach[number]}):
+            several = tuple(groups[at] for at in numbers)
+            found.append(Ties(several, _classes_asked(several, own)))
     return found
 
 
@@ -225,7 +223,7 @@ def _shared_out(
     return seen_by(parts, query_splits)
 
 
-def _classes_asked(parts: Parts, attributes: Subset) -> dict[int, Classes]:
+def _classes_asked(parts: Parts, attributes: Sequence[int]) -> dict[int, Classes]:
     """Classes of the cells of these attributes that the tables tell apart."""
     found: dict[int, dict[Classes, None]] = {at: {} for at in attributes}
     for part in parts:

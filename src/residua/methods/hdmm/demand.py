@@ -3,18 +3,21 @@
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
 from residua._arrays import Array, Integers, Subset
-from residua.answering.blocks import Shape
+from residua.answering.blocks import Memory, Placed, Shape
 from residua.answering.nested import Half
 from residua.bounds import quick_bound
 from residua.errors import Infeasible
 from residua.linalg.classes import summed_over
-from residua.methods.draft import Scope
+from residua.methods.draft import Draft, Scope
 from residua.privacy import NoiseLaw
-from residua.workload import Combined, Factor, Queries, Table, Workload
+from residua.privacy.budgets import unit_variance
+from residua.strategy.build import Spans, of_blocks
+from residua.workload import Combined, Queries, Table, Workload
 from residua.workload.tables import refuse_wide_tables, splits
 from residua.workload.union import refuse_wide
 
@@ -51,7 +54,7 @@ def demands(work: Workload, kernels: Mapping[int, Kernel]) -> dict[Subset, float
     `kernels` has one entry per attribute in use.
     """
     refuse_wide_tables(work.parts)
-    known: dict[object, float] = {}
+    known = Memory()
     sums: dict[Subset, float] = {}
     for group in work.groups():
         for attributes, amount in asked_by(group, kernels, known):
@@ -59,28 +62,18 @@ def demands(work: Workload, kernels: Mapping[int, Kernel]) -> dict[Subset, float
     return sums
 
 
-def asked_by(
-    group: Table, kernels: Mapping[int, Kernel], known: dict[object, float]
-) -> Iterator[tuple[Subset, float]]:
+def asked_by(group: Table, kernels: Mapping[int, Kernel], known: Memory) -> Iterator[tuple[Subset, float]]:
     """The residuals that one table asks about, and how much; figures of families are kept in `known`."""
     for kept, attributes in splits(group):
         amount = group.weight
         for factor, places in zip(group.factors, kept, strict=True):
-            amount *= _asked(factor, places, kernels, known)
+            own = [kernels[at] for at in factor.attributes]
+            key = (factor.queries, places, tuple(kernel.number for kernel in own))
+            amount *= known.of(key, partial(_trace, factor.queries, places, own))
             if amount == 0.0:
                 break
         if amount > 0.0:
             yield attributes, amount
-
-
-def _asked(
-    factor: Factor, kept: tuple[int, ...], kernels: Mapping[int, Kernel], known: dict[object, float]
-) -> float:
-    own = [kernels[at] for at in factor.attributes]
-    key = (factor.queries, kept, tuple(kernel.number for kernel in own))
-    if key not in known:
-        known[key] = _trace(factor.queries, kept, own)
-    return known[key]
 
 
 def _trace(queries: Queries, kept: tuple[int, ...], own: Sequence[Kernel]) -> float:
@@ -103,11 +96,8 @@ def _trace(queries: Queries, kept: tuple[int, ...], own: Sequence[Kernel]) -> fl
     for axis, square in enumerate(squares):
         moved = np.moveaxis(np.tensordot(moved, square, axes=(1 + axis, 0)), -1, 1 + axis)
     found = float(np.sum(moved * rows))
-    return found if found > VANISHING * float(np.sum(rows * rows)) * _largest(squares) else 0.0
-
-
-def _largest(squares: Sequence[Array]) -> float:
-    return math.prod(float(np.abs(square).max()) for square in squares)
+    largest = math.prod(float(np.abs(square).max()) for square in squares)
+    return found if found > VANISHING * float(np.sum(rows * rows)) * largest else 0.0
 
 
 SAME = 1e-12  # relative difference that is rounding
@@ -202,6 +192,18 @@ Bound = tuple[float, Scope]
 def lower_bound(work: Workload, law: NoiseLaw) -> Bound:
     """A bound at Gaussian cost 1 and for whom it holds; for Laplace noise see claim H-003."""
     return (quick_bound(work, gap=LAPLACE_GAP) if law == "laplace" else quick_bound(work)), scope_of(law)
+
+
+def product_draft(
+    work: Workload,
+    law: NoiseLaw,
+    factors: Sequence[Placed],
+    bound: Bound | None = None,
+    spans: Spans | None = None,
+) -> Draft:
+    """The draft of one block, a product of factors at cost 1; `bound` is what is known of the workload."""
+    strategy = of_blocks(work.schema.sizes, [(factors, unit_variance(law))], law)
+    return Draft(strategy, *(bound or lower_bound(work, law)), spans=spans or {})
 
 
 def scope_of(law: NoiseLaw) -> Scope:

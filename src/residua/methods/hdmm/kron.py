@@ -16,7 +16,7 @@ from residua.answering.blocks import Placed, Shape
 from residua.errors import Infeasible
 from residua.linalg.matrices import along_axes
 from residua.methods.draft import Draft, Progress, best_of
-from residua.methods.hdmm.demand import Bound, Kernel, lower_bound
+from residua.methods.hdmm.demand import Bound, Kernel, lower_bound, product_draft
 from residua.methods.hdmm.marginals import plain_kernels, weighted_terms
 from residua.methods.hdmm.p_identity import Found, opt0
 from residua.methods.hdmm.products import TOTAL, Around, Axis, Products, better_kernel
@@ -139,8 +139,7 @@ def kron(
     asked = Products.of(work)
     found = best_product(asked, law, progress, known)
     spans = class_spans(found) if law == "gaussian" else {}
-    strategy = of_blocks(work.schema.sizes, [(_placed(asked, found), unit_variance(law))], law)
-    return Draft(strategy, *(bound or lower_bound(work, law)), spans=spans)
+    return product_draft(work, law, _placed(asked, found), bound, spans)
 
 
 def class_spans(found: Sequence[Found]) -> dict[int, Integers | None]:
@@ -176,9 +175,7 @@ def joint(
         progress("one strategy for all joint cells", 0.0)
     found = opt0(joint_gram(work), law, times=_by_axes(work))
     shape = Shape.of([sizes[at] for at in work.attributes], found.matrix)
-    placed = [Placed(work.attributes, shape)]
-    strategy = of_blocks(sizes, [(placed, unit_variance(law))], law)
-    return Draft(strategy, *(bound or lower_bound(work, law)))
+    return product_draft(work, law, [Placed(work.attributes, shape)], bound)
 
 
 def _by_axes(work: Workload) -> Callable[[Array], Array] | None:

@@ -7,14 +7,15 @@ With plain cells for every attribute this is the paper's OPT_M.
 """
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import combinations
 from typing import Any
 
 import numpy as np
 
-from residua._arrays import Array, Flags, Integers, Subset
+from residua._arrays import Array, Flags, Subset
 from residua._limits import (
     COUNTED_CELLS,
     COVERING_TERMS,
@@ -23,7 +24,7 @@ from residua._limits import (
     EXCHANGED_PAIRS,
     MARGINAL_TERMS,
 )
-from residua.answering.blocks import Placed
+from residua.answering.blocks import Memory, Placed
 from residua.answering.nested import given, precisions
 from residua.errors import Infeasible
 from residua.linalg.matrices import subsets_of
@@ -50,7 +51,11 @@ CHUNK = 2_000  # exchanges that are looked at together
 NOTHING = 1e-12  # of the largest precision: what rounding leaves of none
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+Move = tuple[int, int, int]
+"""The two terms that go (one, twice, where only one goes) and the one that comes."""
+
+
+@dataclass(frozen=True, eq=False)
 class Weighing:
     """What every term gives every residual at weight 1, (terms, residuals), and the demand of each residual.
 
@@ -63,6 +68,11 @@ class Weighing:
     law: NoiseLaw
     terms: Sequence[Subset]
     asked: Flags
+
+    @cached_property
+    def place(self) -> dict[Subset, int]:
+        """The number of the term on some attributes."""
+        return {term: at for at, term in enumerate(self.terms)}
 
     def value(self, weights: Array) -> tuple[float, Array]:
         """`cost^2 * sum(demand / precision)` whatever the scale of the weights, and its gradient.
@@ -168,10 +178,9 @@ def _exchanged(problem: Weighing, weights: Array) -> Array:
     """The weights after every exchange of terms that helps, each followed by steps downhill."""
     if not isinstance(problem.gives, np.ndarray):
         return weights
-    place = {term: at for at, term in enumerate(problem.terms)}
     value = problem.value(weights)[0]
     for _ in range(MOVES):
-        moved = _best_moves(problem, weights, place)
+        moved = _best_moves(problem, weights)
         if moved is None:
             break
         trial = problem.descended(moved)
@@ -182,9 +191,9 @@ def _exchanged(problem: Weighing, weights: Array) -> Array:
     return weights
 
 
-def _best_moves(problem: Weighing, weights: Array, place: dict[Subset, int]) -> Array | None:
+def _best_moves(problem: Weighing, weights: Array) -> Array | None:
     """The weights with the best exchanges of one or two terms for another made, as long as each helps."""
-    moves = list(_moves(problem, weights, place))
+    moves = list(_moves(problem, weights))
     if not moves:
         return None
     gone = np.array([[old, other] for old, other, _ in moves])
@@ -206,51 +215,58 @@ def _best_moves(problem: Weighing, weights: Array, place: dict[Subset, int]) -> 
                 after.min(axis=1) > NOTHING * precision.max(), (problem.demand / after).sum(axis=1), np.inf
             )
         gains[part] = before - values
-    return _applied(problem, weights, gone, new, gains)
+    best = [moves[at] for at in np.argsort(-gains)[:MOST_AT_ONCE].tolist() if gains[at] > 0]
+    return applied(problem, weights, best, _exchange)
 
 
-def _applied(problem: Weighing, weights: Array, gone: Integers, new: Integers, gains: Array) -> Array | None:
-    """The moves with the largest gains, one after the other, each checked against what the others left."""
-    changed, value = weights.copy(), problem.value(weights)[0]
-    first = value
-    touched: set[int] = set()
-    for at in np.argsort(-gains)[:MOST_AT_ONCE].tolist():
-        moved = {*gone[at].tolist(), int(new[at])}
-        if not gains[at] > 0 or touched & moved:
-            continue
-        trial = changed.copy()
-        old = sorted(moved - {int(new[at])})
-        trial[new[at]] += trial[old].sum()
-        trial[old] = 0.0
-        found = problem.value(trial)[0]
-        if found < value:
-            changed, value = trial, found
-            touched |= moved
-    return changed if value < first else None
+def applied(
+    problem: Weighing, weights: Array, moves: Iterable[Move], move: Callable[[Array, Move], None]
+) -> Array | None:
+    """The weights after moves, each made where it helps after those before; None where none does.
 
-
-def _moves(problem: Weighing, weights: Array, place: dict[Subset, int]) -> Iterator[tuple[int, int, int]]:
-    """Exchanges: a term for one with an attribute more or less, two terms for their union.
-
-    Each is the two terms that go (one, twice, where only one goes) and the one that comes.
+    `move` changes weights in place. No term is moved twice.
     """
+    changed, value, touched = None, problem.value(weights)[0], set[int]()
+    for terms in moves:
+        if touched.isdisjoint(terms):
+            trial = (weights if changed is None else changed).copy()
+            move(trial, terms)
+            found = problem.value(trial)[0]
+            if found < value:
+                changed, value = trial, found
+                touched.update(terms)
+    return changed
+
+
+def _exchange(weights: Array, terms: Move) -> None:
+    """Give the weights of the first two terms to the third."""
+    old = sorted({*terms[:2]} - {terms[2]})
+    weights[terms[2]] += weights[old].sum()
+    weights[old] = 0.0
+
+
+def _moves(problem: Weighing, weights: Array) -> Iterator[Move]:
+    """Exchanges: a term for one with an attribute more or less, two terms for their union."""
     alive = np.flatnonzero(weights > 0).tolist()
     used = sorted({each for subset in problem.terms for each in subset})
     for at in alive:
         subset = set(problem.terms[at])
         for each in used:
-            target = place.get(tuple(sorted(subset ^ {each})))
+            target = problem.place.get(tuple(sorted(subset ^ {each})))
             if target is not None:
                 yield at, at, target
     if len(alive) * len(alive) > 2 * EXCHANGED_PAIRS:
         order = np.argsort(-weights[alive])[: int(math.sqrt(2 * EXCHANGED_PAIRS))]
         alive = [alive[number] for number in order.tolist()]
-    for number, at in enumerate(alive):
-        for other in alive[number + 1 :]:
-            union = tuple(sorted({*problem.terms[at], *problem.terms[other]}))
-            target = place.get(union)
-            if target is not None:
-                yield at, other, target
+    yield from unions(problem, alive)
+
+
+def unions(problem: Weighing, alive: Iterable[int]) -> Iterator[Move]:
+    """Two terms, and the one on the attributes of both, for each two that have such a one."""
+    for at, other in combinations(alive, 2):
+        target = problem.place.get(tuple(sorted({*problem.terms[at], *problem.terms[other]})))
+        if target is not None:
+            yield at, other, target
 
 
 def marginals(work: Workload, law: NoiseLaw, progress: Progress | None = None) -> Draft:
@@ -261,11 +277,9 @@ def marginals(work: Workload, law: NoiseLaw, progress: Progress | None = None) -
 
 def plain_kernels(work: Workload) -> dict[int, Kernel]:
     """Every cell of every attribute in use."""
-    numbers: dict[int, Kernel] = {}
     sizes = {at: work.schema.sizes[at] for at in work.attributes}
-    for size in sorted(set(sizes.values())):
-        numbers[size] = Kernel.of(np.eye(size), -size)
-    return {at: numbers[size] for at, size in sizes.items()}
+    known = {size: Kernel.of(np.eye(size), -size) for size in set(sizes.values())}
+    return {at: known[size] for at, size in sizes.items()}
 
 
 def weighted_terms(
@@ -314,7 +328,7 @@ def _own_terms(
     if whole in demand:
         yield whole
         return
-    asked = [residual for residual, _ in asked_by(group, kernels, {})]
+    asked = [residual for residual, _ in asked_by(group, kernels, Memory())]
     yield from (each for each in asked if not any(set(each) < set(other) for other in asked))
 
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from residua._arrays import Array, Integers, Subset
+from residua.answering.blocks import Memory
 from residua.answering.independent.parts import tied
 from residua.answering.nested import precisions
 from residua.methods.hdmm.demand import Kernel, asked_by
@@ -123,7 +124,7 @@ class Around:
         """What surrounds one attribute in a strategy whose kernels are these."""
         families: dict[Queries, int] = {}
         asked: dict[tuple[Subset, int], float] = {}  # -1 where nothing is asked of the attribute
-        known: dict[object, float] = {}
+        known = Memory()
         for group in work.groups():
             mine = [factor for factor in group.factors if factor.attributes == (at,)]
             number = families.setdefault(mine[0].queries, len(families)) if mine else -1
