@@ -45,6 +45,10 @@ class Channel:
         found = solved(self.nest.tree.cut(self.depth), self.precisions, self.passes, order, known)
         return found[-1][self.nest.ranks[self.depth]]
 
+    def covariances(self, rows: Array) -> Array:
+        """Covariances for noise 1 of the classes of the last level with rows over them, (classes, rows)."""
+        return self.solved([None] * self.depth + [rows.T])
+
 
 def without_place(place: int, group: Table) -> tuple[int, Queries | None, Table]:
     """The position of the factor on the place, its queries, and the table without it."""
@@ -118,12 +122,8 @@ class PlaceQueries:
     def variances(self, channel: Channel, name: str) -> Array:
         """Variance of each query for noise 1, (count,)."""
         if not self.of_nodes:
-            return np.concatenate(
-                [
-                    np.einsum("rc,cr->r", rows, channel.solved(self._last(channel, rows)))
-                    for rows in self.rows(channel.depth, name)
-                ]
-            )
+            some = self.rows(channel.depth, name)
+            return np.concatenate([np.einsum("rc,cr->r", own, channel.covariances(own)) for own in some])
         if self.depths.max() > channel.depth:
             raise finer(name)
         found = np.empty(self.count)
@@ -143,13 +143,8 @@ class PlaceQueries:
         if self.count > other.count:
             return other.covariance(channel, self, name).T
         theirs = np.concatenate(list(other.rows(channel.depth, name)))
-        found = [
-            theirs @ channel.solved(self._last(channel, rows)) for rows in self.rows(channel.depth, name)
-        ]
-        return np.concatenate([each.T for each in found])
-
-    def _last(self, channel: Channel, rows: Array) -> list[Array | None]:
-        return [None] * channel.depth + [rows.T]
+        some = self.rows(channel.depth, name)
+        return np.concatenate([(theirs @ channel.covariances(own)).T for own in some])
 
     def rows(self, depth: int, name: str) -> Iterator[Array]:
         """The queries over the classes of a level, some at a time, (some, classes)."""

@@ -210,8 +210,6 @@ class Coarsened(Answerer):
 
     def asked(self, group: Table) -> TableParts:
         """What a table asks of each part; NotInSpan if it is finer than the classes that are measured."""
-        if not self.query_splits:
-            return TableParts(((0, *self.views[0].group(group)),))
         split = split_by(self.query_splits, group)
         pairs = enumerate((split.fine, split.coarse))
         found = ((at, *self.views[at].group(asked)) for at, asked in pairs if asked is not None)

@@ -137,10 +137,8 @@ class Given(Answerer):
 
     def variances(self, group: Table) -> Array:
         cross = self.cross(group)
-        found = self.own.variances(group) - np.einsum(
-            "qi,ij,qj->q", cross, self.weights, cross, optimize=True
-        )
-        return np.asarray(np.maximum(found, 0.0))
+        less = np.einsum("qi,ij,qj->q", cross, self.weights, cross, optimize=True)
+        return np.asarray(np.maximum(self.own.variances(group) - less, 0.0))
 
     def covariances(self, left: Table, right: Table) -> Array:
         return self.own.covariance(left, right) - self.cross(left) @ self.weights @ self.cross(right).T

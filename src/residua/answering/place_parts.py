@@ -64,10 +64,8 @@ class Division:
     @cached_property
     def ends(self) -> tuple[Integers, ...]:
         """The cuts of every level from `depth` on."""
-        found = [self.cuts]
-        for starts, size in zip(
-            self.nest.tree.starts[self.depth :], self.nest.tree.sizes[self.depth + 1 :], strict=True
-        ):
+        found, tree = [self.cuts], self.nest.tree
+        for starts, size in zip(tree.starts[self.depth :], tree.sizes[self.depth + 1 :], strict=True):
             found.append(np.append(starts, size)[found[-1]])
         return tuple(found)
 
@@ -132,12 +130,8 @@ class PlaceParts:
         for subset, channel in self.source.channels.items():
             levels = range(min(self.division.depth, channel.depth + 1))
             tree = self.source.nest.tree.cut(levels[-1])
-            sides = [
-                own if own is None else own[order]
-                for own, order in zip(
-                    self.source.sides(subset, numbers, levels), self.division._orders, strict=False
-                )
-            ]
+            pairs = zip(self.source.sides(subset, numbers, levels), self.division._orders, strict=False)
+            sides = [None if own is None else own[order] for own, order in pairs]
             precisions = channel.precisions[: len(levels)]
             totals, added = upward(tree, precisions, channel.passes, sides, sums.get(subset))
             found[subset] = downward(tree, channel.passes, totals, added)

@@ -103,8 +103,7 @@ class Places(Answerer):
         )
 
     def covariances(self, left: Table, right: Table) -> Array:
-        found = [(*self.split(each), each) for each in (left, right)]
-        (_, mine, rest), (_, theirs, other) = (each[:3] for each in found)
+        (number, mine, rest), (their_number, theirs, other) = self.split(left), self.split(right)
         ours, yours = PlaceQueries.of(self.nest, mine), PlaceQueries.of(self.nest, theirs)
         known = dict(self.pieces(rest))
         shapes = [[factor.queries.count for factor in each.factors] for each in (rest, other)]
@@ -115,8 +114,8 @@ class Places(Answerer):
                 places = ours.covariance(self.channels[subset], yours, left.name)
                 own = np.multiply.outer(places, rows.reshape((*shapes[0], *shapes[1])))
                 grid += np.moveaxis(own, 1, 1 + len(shapes[0]))
-        grid = np.moveaxis(grid, 1 + len(shapes[0]), 1 + len(shapes[0]) + found[1][0])
-        return np.moveaxis(grid, 0, found[0][0]).reshape(left.count, right.count)
+        grid = np.moveaxis(grid, 1 + len(shapes[0]), 1 + len(shapes[0]) + their_number)
+        return np.moveaxis(grid, 0, number).reshape(left.count, right.count)
 
     def estimates(self, measured: Measured) -> Estimates:
         """Residuals of the classes of each subset's last level: (1, attributes), (1, classes, sizes...)."""

@@ -71,12 +71,8 @@ class VectorPlaces(Answerer):
         beyond = sorted({*rest.attributes} - {*self.others})
         if beyond:
             raise not_in_span(f"table {group.name!r} asks about attributes that are not measured", beyond)
-        return (
-            number,
-            PlaceQueries.of(self.nest, asked),
-            rest,
-            rows_over(rest.factors, self.others, self.sizes),
-        )
+        rows = rows_over(rest.factors, self.others, self.sizes)
+        return number, PlaceQueries.of(self.nest, asked), rest, rows
 
     def coordinates(self, rows: Array, depth: int, name: str) -> Array:
         """Queries on the other attributes in the coordinates of a level, (queries, rank)."""

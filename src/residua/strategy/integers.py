@@ -13,6 +13,7 @@ Each takes as many bits as it needs, up to what fits 64-bit arithmetic (claim I-
 import math
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from functools import partial
 
 import numpy as np
 
@@ -85,21 +86,19 @@ def loose_rows(law: NoiseLaw, shape: Shape, span: Integers | None, bits: int) ->
     full rank on the distinct columns (claim H-005). Else every other direction is measured too (claim I-004).
     """
     matrix, rank, cells = shape.matrix, shape.rank, shape.matrix.shape[1]
-
-    def entries(fit: int) -> Integers:
-        return np.rint(matrix * scale_of(matrix, fit)).astype(np.int64)
-
+    enough = partial(enough_bits, few=FEW_LOOSE_BITS, most=bits)
     if rank < cells and span is not None:
-        basis = short_basis(span)
-        few = FEW_LOOSE_BITS
-        return enough_bits(lambda b: combined_rows(matrix, basis, b), matrix, rank, few=few, most=bits), rank
+        return enough(partial(combined_rows, matrix, short_basis(span)), matrix, rank), rank
     if law == "laplace" or rank < cells:
         columns = matrix.T[np.abs(matrix).max(axis=0) > 0] + 0.0  # which makes every zero a positive one
         if rank == len({column.tobytes() for column in columns}):
-            return enough_bits(entries, matrix, rank, few=FEW_LOOSE_BITS, most=bits), rank
+            return enough(partial(_rounded_entries, matrix), matrix, rank), rank
     whole = _filled(matrix, cells, rank) if rank < cells else matrix
-    rows = enough_bits(lambda b: rounded_rows(whole, b), whole, cells, few=FEW_LOOSE_BITS, most=bits)
-    return rows, cells
+    return enough(partial(rounded_rows, whole), whole, cells), cells
+
+
+def _rounded_entries(matrix: Array, bits: int) -> Integers:
+    return np.rint(matrix * scale_of(matrix, bits)).astype(np.int64)
 
 
 def _filled(matrix: Array, cells: int, rank: int) -> Array:

@@ -62,29 +62,24 @@ def _gathered(
     parts: Sequence[tuple[Strategy, Measured]],
 ) -> tuple[tuple[Shape, ...], tuple[Layer, ...], list[Array]]:
     """Distinct matrices, layers of merged blocks, and the numbers of each layer."""
-    known: dict[object, int] = {}
-    shapes: list[Shape] = []
+    known: dict[object, tuple[int, Shape]] = {}
     runs: dict[tuple[int, Layout, tuple[int, ...]], list[tuple[Subsets, Array, Array]]] = {}
     for strategy, own in parts:
         reduced = [_reduced(shape, whole=strategy.grain is not None) for shape in strategy.shapes]
         for layer_number, rows, values in own:
             layer = strategy.layers[layer_number]
-            used = layer.shapes[rows[0]].tolist()
-            for number in used:
-                if reduced[number][1] not in known:
-                    known[reduced[number][1]] = len(shapes)
-                    shapes.append(reduced[number][0])
-            scale = math.prod(reduced[number][2] for number in used)
-            numbers = tuple(known[reduced[number][1]] for number in used)
+            used = [reduced[number] for number in layer.shapes[rows[0]].tolist()]
+            scale = math.prod(factor for _, _, factor in used)
+            numbers = tuple(known.setdefault(key, (len(known), shape))[0] for shape, key, _ in used)
             run = (layer.subsets[rows], layer.noise[rows] / scale**2, values / scale)
             runs.setdefault((layer.domain, layer.layout, numbers), []).append(run)
-    law = parts[0][0].law
+    law, shapes = parts[0][0].law, tuple(shape for _, shape in known.values())
     norms, layers, found = norms_of(law, shapes), [], []
     for (domain, layout, numbers), same in runs.items():
         subsets, noise, values = _merged(same)
         layers.append(run_layer(law, norms, subsets, layout, numbers, noise, domain))
         found.append(values)
-    return tuple(shapes), tuple(layers), found
+    return shapes, tuple(layers), found
 
 
 def _merged(runs: Sequence[tuple[Subsets, Array, Array]]) -> tuple[Subsets, Array, Array]:
@@ -99,9 +94,7 @@ def _merged(runs: Sequence[tuple[Subsets, Array, Array]]) -> tuple[Subsets, Arra
 
 def _reduced(shape: Shape, *, whole: bool) -> tuple[Shape, object, float]:
     """The shape without a common factor, what identifies it, and that factor."""
-    factor = 1.0
-    if whole:
-        factor = float(np.gcd.reduce(shape.matrix.astype(np.int64), axis=None))
+    factor = float(np.gcd.reduce(shape.matrix.astype(np.int64), axis=None)) if whole else 1.0
     matrix = shape.matrix if factor == 1.0 else shape.matrix / factor
     return replace(shape, matrix=matrix), (shape.sizes, matrix.shape, matrix.tobytes()), factor
 

@@ -34,9 +34,7 @@ class StrategyParts:
 
     def rows(self, run: int) -> int:
         """Numbers of each block of a run."""
-        layer, rows = self.runs[run]
-        shapes = self.strategy.layers[layer].shapes[rows[0]].tolist()
-        return math.prod(len(self.strategy.shapes[at].matrix) for at in shapes)
+        return _rows(self.strategy, *self.runs[run])
 
     def of_cells(self) -> Integers:
         """The part of each place."""
@@ -66,16 +64,14 @@ class StrategyParts:
     def in_units(self, values: dict[int, AnyArray]) -> Numbers:
         """Measured numbers by run, in units of the matrices, as answering has them."""
         layers = self.strategy.layers
-        return self.source.numbers(
-            [
-                (
-                    self.runs[at][0],
-                    self.runs[at][1],
-                    own.astype(np.float64) / layers[self.runs[at][0]].multiplier,
-                )
-                for at, own in values.items()
-            ]
-        )
+        runs = ((*self.runs[at], own.astype(np.float64)) for at, own in values.items())
+        return self.source.numbers([(at, rows, own / layers[at].multiplier) for at, rows, own in runs])
+
+
+def _rows(strategy: Strategy, layer: int, rows: Integers) -> int:
+    """Numbers of each block of a run."""
+    shapes = strategy.layers[layer].shapes[rows[0]].tolist()
+    return math.prod(len(strategy.shapes[at].matrix) for at in shapes)
 
 
 def parts_of(strategy: Strategy, most: int = PART_NUMBERS) -> StrategyParts | None:
@@ -84,10 +80,9 @@ def parts_of(strategy: Strategy, most: int = PART_NUMBERS) -> StrategyParts | No
     if not isinstance(source, Places):
         return None
     numbers = [0] * len(source.nest.tree.sizes)
-    for (layer, rows), depth in ((run, source.depths[run[0]]) for run in strategy.runs()):
-        shapes = strategy.layers[layer].shapes[rows[0]].tolist()
-        own = math.prod(len(strategy.shapes[at].matrix) for at in shapes)
-        numbers[depth] += own * len(rows) // source.nest.tree.sizes[depth]
+    for layer, rows in strategy.runs():
+        depth = source.depths[layer]
+        numbers[depth] += _rows(strategy, layer, rows) * len(rows) // source.nest.tree.sizes[depth]
     division = Division.of(source.nest, numbers, most)
     return None if division is None else StrategyParts(strategy, source, division)
 

@@ -10,6 +10,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from fractions import Fraction
+from functools import partial
 
 import numpy as np
 
@@ -220,14 +221,12 @@ def centred_shape(shape: Shape, span: Integers | None, bits: int, few: int) -> S
     matrix, rank, sizes = shape.matrix, shape.rank, shape.sizes
     if shape.complete and len(sizes) == 1 and span is None and _is_contrast(matrix):
         return Shape(sizes, contrast_rows(sizes[0], few).astype(np.float64), rank)
-    if span is not None:
-        basis = short_basis(span)
-        rows = enough_bits(lambda b: combined_rows(matrix, basis, b), matrix, rank, few=FEW_BITS, most=bits)
-    else:
-        if not shape.complete:
-            matrix = completed(matrix, [np.ones(size) for size in sizes])
-            rank = len(matrix)
-        rows = enough_bits(lambda b: centred_rows(matrix, sizes, b), matrix, rank, few=FEW_BITS, most=bits)
+    if span is None and not shape.complete:
+        matrix = completed(matrix, [np.ones(size) for size in sizes])
+        rank = len(matrix)
+    within = partial(centred_rows, matrix, sizes)
+    rounding = within if span is None else partial(combined_rows, matrix, short_basis(span))
+    rows = enough_bits(rounding, matrix, rank, few=FEW_BITS, most=bits)
     return Shape(sizes, rows.astype(np.float64), rank)
 
 

@@ -146,7 +146,7 @@ class MetTable:
         """Asked residuals in which the table has a part that is not zero."""
         wanted = {at for kept in self.alive for at in kept}
         self.touched = [at for at, (_, own) in enumerate(meeting.factors) if wanted & set(own)]
-        self._sums: dict[bool, tuple[list[float], Array]] = {}
+        self._sums = Memory()
         self._few: list[tuple[list[Array], Array]] | None = None
 
     def _not_empty(self) -> Iterator[Places]:
@@ -231,9 +231,7 @@ class MetTable:
 
         The squared lengths of `R L` and of what all queries need times L are equal.
         """
-        if weighted not in self._sums:
-            self._sums[weighted] = self._summed(weighted)
-        return self._sums[weighted]
+        return self._sums.of(weighted, lambda: self._summed(weighted))
 
     def _summed(self, weighted: bool) -> tuple[list[float], Array]:
         rows = [

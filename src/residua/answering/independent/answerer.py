@@ -210,35 +210,22 @@ class _RunTotal:
 
     def _figures(self, layer: Layer, tables: Indices, kept: Subsets, rows: Integers) -> Array:
         """Sum of the variances at noise 1 of each table in its block, each distinct case worked out once."""
-        if not kept.shape[1]:
-            return np.ones(len(kept))
-        shapes = layer.shapes[rows]
-        if all(len(places) == 1 for places in layer.layout):
-            order = [places[0] for places in layer.layout]
-            columns = [
-                self._distinct(tables, kept[:, [place]], shapes[:, [number]], ((0,),))
-                for number, place in enumerate(order)
-            ]
-            return np.asarray(np.prod(columns, axis=0))
-        return self._distinct(tables, kept, shapes, layer.layout)
+        result = np.ones(len(kept))
+        for places, shapes in zip(layer.layout, layer.shapes[rows].T, strict=True):
+            result *= self._distinct(tables, kept[:, places], shapes)
+        return result
 
-    def _distinct(
-        self,
-        tables: Indices,
-        kept: Subsets,
-        shapes: Integers,
-        layout: tuple[tuple[int, ...], ...],
-    ) -> Array:
-        first, inverse = distinct_rows(np.concatenate([self.families[kept], shapes], axis=1))
+    def _distinct(self, tables: Indices, kept: Subsets, shapes: Integers) -> Array:
+        """The same for one shape of each block, on these attributes."""
+        first, inverse = distinct_rows(np.column_stack([self.families[kept], shapes]))
         values = np.empty(len(first))
         for place, row in enumerate(first.tolist()):
-            attributes = kept[row].tolist()
-            measured = self.known.blocks.placed(layout, attributes, shapes[row].tolist())
+            attributes, number = tuple(kept[row].tolist()), int(shapes[row])
+            measured = [Placed(attributes, self.known.blocks.shapes[number], number)]
             factors = [self.factors[at] for at in attributes]
-            parts = list(parts_of(factors, [(0,)] * len(factors), self.known.measures, measured))
-            for part in parts:
-                self.known.refuse_outside(part, self.tables[int(tables[row])].name, attributes)
-            values[place] = math.prod(self.known.summed(part, weighted=False) for part in parts)
+            (part,) = parts_of(factors, [(0,)] * len(factors), self.known.measures, measured)
+            self.known.refuse_outside(part, self.tables[int(tables[row])].name, attributes)
+            values[place] = self.known.summed(part, weighted=False)
         return np.asarray(values[inverse])
 
 
