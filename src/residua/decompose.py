@@ -78,19 +78,12 @@ class BlockTerms:
     terms: int = 0
     numbers: dict[object, int] = field(default_factory=dict)
 
-    def source(self, source: Source) -> int:
-        """Number of a source."""
-        return self._numbered(source, self.sources)
-
-    def piece(self, source: int, kept: tuple[int, ...]) -> int:
-        """Number of the piece of a source that keeps these places."""
-        return self._numbered((source, kept), self.pieces)
-
-    def _numbered(self, key: Key, known: list[Key]) -> int:
-        if key not in self.numbers:
-            self.numbers[key] = len(known)
+    def number(self, key: Key, known: list[Key]) -> int:
+        """Number of a source, or of a piece, among those that are known, of which it is one then."""
+        number = self.numbers.setdefault(key, len(known))
+        if number == len(known):
             known.append(key)
-        return self.numbers[key]
+        return number
 
 
 Run = tuple[Subsets, dict[int, Queries]]
@@ -146,7 +139,7 @@ def _split_product(
     subsets, families = np.sort(run[0], axis=1), run[1]
     sources = np.zeros(len(roles), dtype=np.int64)
     for at, queries in sorted(families.items()):
-        sources[at] = asked.source(Source((queries,), (roles[at],)))
+        sources[at] = asked.number(Source((queries,), (roles[at],)), asked.sources)
     ways = subsets.shape[1]
     for kept in choices(ways):
         others = [place for place in range(ways) if place not in kept]
@@ -155,16 +148,16 @@ def _split_product(
 
 
 def _split_joint(group: Table, roles: Sequence[int], asked: BlockTerms, joint: Rows) -> None:
-    numbers = [
-        asked.source(Source((factor.queries,), tuple(roles[at] for at in factor.attributes)))
-        for factor in group.factors
-    ]
+    own = (
+        Source((factor.queries,), tuple(roles[at] for at in factor.attributes)) for factor in group.factors
+    )
+    numbers = [asked.number(source, asked.sources) for source in own]
     for chosen, attributes in splits(group):
         placed, others = [], []
         for factor, kept, number in zip(group.factors, chosen, numbers, strict=True):
             if kept:
                 places = tuple(attributes.index(factor.attributes[place]) for place in kept)
-                placed.append((places, asked.piece(number, kept)))
+                placed.append((places, asked.number((number, kept), asked.pieces)))
             else:
                 others.append(number)
         key = (attributes, tuple(sorted(placed)))
@@ -188,7 +181,7 @@ def _add_runs(asked: BlockTerms, size: int, entries: Sequence[Entry]) -> None:
         asked.additions.append(Additions(rows + asked.terms, others, np.full(len(rows), weight)))
     numbers = np.zeros(len(asked.sources), dtype=np.int64)
     for source in occurring(sources):
-        numbers[source] = asked.piece(source, (0,))
+        numbers[source] = asked.number((source, (0,)), asked.pieces)
     pieces = numbers[sources]
     alone = np.bincount(block)[block] == 1
     keep = {attributes for attributes in asked.composite if len(attributes) == size}

@@ -214,12 +214,11 @@ class Blocks:
     @property
     def different(self) -> bool:
         """Whether no two blocks are on the same attributes."""
-        for ways in {layer.subsets.shape[1] for layer in self.layers}:
-            mine = [layer.subsets for layer in self.layers if layer.subsets.shape[1] == ways]
-            subsets = np.concatenate(mine).astype(np.int64)
-            if len(distinct_rows(subsets)[0]) < len(subsets):
-                return False
-        return True
+        by_size: dict[int, list[Subsets]] = {}
+        for layer in self.layers:
+            by_size.setdefault(layer.subsets.shape[1], []).append(layer.subsets)
+        stacks = (np.concatenate(each).astype(np.int64) for each in by_size.values())
+        return all(len(distinct_rows(stack)[0]) == len(stack) for stack in stacks)
 
     @property
     def independent(self) -> bool:
@@ -319,9 +318,6 @@ def _codes(measures: Sequence[Measure], layer: Layer) -> Integers:
 
 def block_classes(measures: Sequence[Measure], layer: Layer) -> Iterator[Integers]:
     """Rows of the blocks of a layer that have equal shapes under equal measures, class by class."""
-    if not layer.layout:
-        yield np.arange(len(layer.noise), dtype=np.int64)
-        return
     first, inverse = distinct_rows(np.concatenate([layer.shapes, _codes(measures, layer)], axis=1))
     for number in range(len(first)):
         yield np.flatnonzero(inverse == number).astype(np.int64)

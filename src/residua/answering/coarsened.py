@@ -30,7 +30,7 @@ from residua.answering.protocol import (
 )
 from residua.errors import Infeasible
 from residua.linalg.classes import Classes
-from residua.linalg.matrices import pivoted_qr
+from residua.linalg.matrices import along_axes, pivoted_qr
 from residua.linalg.spans import mean_first
 from residua.workload import Combined, Explicit, Factor, Queries, Table, TableRun
 from residua.workload.tables import without_totals
@@ -91,10 +91,7 @@ class QuerySplit:
 
     def beyond(self, rows: Array) -> Array:
         """Coordinates of rows that no sum of functions of settled attributes can change, (rows, k)."""
-        tensor = rows.reshape(len(rows), *self.sizes)
-        for axis, size in enumerate(self.sizes, start=1):
-            tensor = np.moveaxis(np.tensordot(tensor, mean_first(size), axes=(axis, 0)), -1, axis)
-        return np.asarray(tensor.reshape(len(rows), -1)[:, self._unsettled])
+        return along_axes(rows, [mean_first(size).T for size in self.sizes])[:, self._unsettled]
 
     @cached_property
     def _unsettled(self) -> Flags:

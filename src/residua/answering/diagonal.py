@@ -166,10 +166,11 @@ class Diagonal(Answerer):
         if not self._fits(group):
             return self.general.variances(group)
         self._refuse_outside(group)
-        tensor = self.form.inverse
-        for axis, basis in reversed(self._pairs):  # the last axis of the tensor that is left, each time
-            squares = (rows_over(axis.asked(group), axis.attributes, axis.sizes) @ basis) ** 2
-            tensor = np.tensordot(squares, tensor, axes=(1, len(self.seen) - 1))
+        squares = [
+            (rows_over(axis.asked(group), axis.attributes, axis.sizes) @ basis) ** 2
+            for axis, basis in self._pairs
+        ]
+        tensor = along_axes(self.form.inverse.reshape(1, -1), squares)
         factors = [factor for axis in self.seen for factor in axis.asked(group)]
         order = [group.factors.index(factor) for factor in factors]
         counts = [factor.queries.count for factor in factors]

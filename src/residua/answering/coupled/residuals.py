@@ -21,7 +21,7 @@ from residua._arrays import Array, Integers
 from residua._limits import MULTIPLIED_CELLS
 from residua.answering.blocks import Blocks, Layer, Memory, Shape, block_classes, whole_growth, whole_project
 from residua.errors import Infeasible
-from residua.linalg.matrices import Measure, join, pseudo_inverse, subsets_of, triangle_inverse
+from residua.linalg.matrices import Measure, along_axes, join, pseudo_inverse, subsets_of, triangle_inverse
 
 Places = tuple[int, ...]
 """Axes of a block or table, ascending; as a residual, those along which something is centred."""
@@ -61,10 +61,7 @@ def turned(rows: Array, sizes: Sequence[int], measures: Sequence[Measure]) -> Ar
     """Rows in all coordinates, (k, cells) to (k, sizes...): along each axis the mean, then the others."""
     if rows.shape[1] <= FEW_CELLS:
         return (rows @ _few_turn(tuple(measures))).reshape(len(rows), *sizes)
-    tensor = rows.reshape(len(rows), *sizes)
-    for axis in reversed(range(len(sizes))):
-        tensor = np.moveaxis(np.tensordot(tensor, _turn(measures[axis]), axes=(1 + axis, 0)), -1, 1 + axis)
-    return np.asarray(tensor)
+    return along_axes(rows, [_turn(measure).T for measure in measures]).reshape(len(rows), *sizes)
 
 
 def _turn(measure: Measure) -> Array:
@@ -90,10 +87,7 @@ def dimension(sizes: Sequence[int]) -> int:
 
 def lifted(values: Array, sizes: Sequence[int]) -> Array:
     """Centred cells from coordinates of counts: (k, product of n - 1) to (k, sizes...)."""
-    tensor = values.reshape(len(values), *(size - 1 for size in sizes))
-    for axis, size in enumerate(sizes):
-        tensor = np.moveaxis(np.tensordot(tensor, contrasts(size), axes=(1 + axis, 1)), -1, 1 + axis)
-    return np.asarray(tensor)
+    return along_axes(values, [contrasts(size) for size in sizes]).reshape(len(values), *sizes)
 
 
 def touched(shape: Shape, measures: Sequence[Measure], *, whole: bool) -> frozenset[Places]:

@@ -200,29 +200,30 @@ class Component:
 
 def _surely_regular(square: Array) -> bool:
     """Whether a symmetric matrix is certainly positive definite, by its factor and its condition."""
-    if len(square) <= SMALL:
-        return _small_inverse(square) is not None
-    from scipy.linalg.lapack import dpocon, dpotrf
-
-    with threads_for(len(square)):
-        factor, failed = dpotrf(square, lower=0)
-    if failed:
-        return False
-    ratio, _ = dpocon(factor, float(np.abs(square).sum(axis=0).max()))
-    return bool(ratio > SURE_RANK)
+    return (_small_inverse if len(square) <= SMALL else _factor)(square) is not None
 
 
 def _inverse(square: Array) -> Array | None:
     """Inverse of a positive definite matrix, None if it is too near a singular one to be accurate."""
     if len(square) <= SMALL:
         return _small_inverse(square)
-    from scipy.linalg.lapack import dpotrf, dpotri
+    from scipy.linalg.lapack import dpotri
 
-    if not _surely_regular(square):
+    if (factor := _factor(square)) is None:
         return None
     with threads_for(len(square)):
-        upper = np.triu(dpotri(dpotrf(square, lower=0)[0], lower=0)[0])
+        upper = np.triu(dpotri(factor, lower=0)[0])
     return np.asarray(upper + np.triu(upper, 1).T)
+
+
+def _factor(square: Array) -> Array | None:
+    """Triangle R with `R'R` the matrix, None if it is too near a singular one."""
+    from scipy.linalg.lapack import dpocon, dpotrf
+
+    with threads_for(len(square)):
+        factor, failed = dpotrf(square, lower=0)
+    regular = not failed and dpocon(factor, float(np.abs(square).sum(axis=0).max()))[0] > SURE_RANK
+    return np.asarray(factor) if regular else None
 
 
 def _small_inverse(square: Array) -> Array | None:

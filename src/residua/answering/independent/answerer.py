@@ -28,13 +28,7 @@ from residua.answering.blocks import (
 from residua.answering.independent.parts import Part, PartCache, not_together, parts_of
 from residua.answering.protocol import Answerer, Estimates
 from residua.linalg.grams import sum_out
-from residua.linalg.matrices import (
-    Measure,
-    along_axes,
-    centred_columns,
-    distinct_rows,
-    occurring,
-)
+from residua.linalg.matrices import Measure, along_axes, centred_columns, distinct_rows, occurring
 from residua.workload import Factor, Identity, Table, TableRun, Total
 from residua.workload.tables import choices, splits
 

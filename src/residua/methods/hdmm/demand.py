@@ -13,6 +13,7 @@ from residua.answering.nested import Half
 from residua.bounds import quick_bound
 from residua.errors import Infeasible
 from residua.linalg.classes import summed_over
+from residua.linalg.matrices import along_axes
 from residua.methods.draft import Draft, Scope
 from residua.privacy import NoiseLaw
 from residua.privacy.budgets import unit_variance
@@ -91,11 +92,8 @@ def _trace(queries: Queries, kept: tuple[int, ...], own: Sequence[Kernel]) -> fl
         pairs = zip(squares, queries.partitions, strict=True)
         squares = [np.asarray(summed_over(square, [own, own])) for square, own in pairs]
         queries = queries.coarse
-    rows = queries.root().reshape(-1, *queries.sizes)
-    moved = rows
-    for axis, square in enumerate(squares):
-        moved = np.moveaxis(np.tensordot(moved, square, axes=(1 + axis, 0)), -1, 1 + axis)
-    found = float(np.sum(moved * rows))
+    rows = queries.root()
+    found = float(np.sum(along_axes(rows, squares) * rows))
     largest = math.prod(float(np.abs(square).max()) for square in squares)
     return found if found > VANISHING * float(np.sum(rows * rows)) * largest else 0.0
 

@@ -200,14 +200,11 @@ def best_product(
     if len(asked.weights) == 1:  # the best for each axis by itself
         pairs = zip(asked.axes, asked.families[0].tolist(), strict=True)
         return [opt0(axis.grams[family], law, known=known) for axis, family in pairs]
-    best: list[Found] | None = None
-    value = math.inf
     passed: list[Array] = []
-    for part in MIXED if len(asked.axes) > 1 else MIXED[:1]:
-        found = _improved(asked, law, [_mixed(axis, part) for axis in asked.axes], progress, known, passed)
-        if (reached := value_of(asked, found)) < value:
-            best, value = found, reached
-    return best or []
+    parts = MIXED if len(asked.axes) > 1 else MIXED[:1]
+    starts = ([_mixed(axis, part) for axis in asked.axes] for part in parts)
+    found = [_improved(asked, law, start, progress, known, passed) for start in starts]
+    return min(found, key=partial(value_of, asked))
 
 
 def _mixed(axis: Axis, part: float) -> Array:

@@ -122,19 +122,15 @@ class Weighing:
 
 def best_weights(problem: Weighing, progress: Progress | None = None) -> tuple[Array, float]:
     """The best weights found, scaled to cost 1, and the sum of demand over precision."""
-    best, value = None, math.inf
-    starts = list(_starts(problem))
+    starts, tried = list(_starts(problem)), []
     for number, start in enumerate(starts):
         weights = problem.descended(start)
         if problem.law == "laplace":
             weights = _exchanged(problem, weights)
-        found = problem.value(weights)[0]
-        if found < value:
-            best, value = weights, found
+        tried.append((problem.value(weights)[0], weights))
         if progress is not None:
             progress("weighing marginals", (number + 1) / len(starts))
-    if best is None:
-        raise ArithmeticError("no weights were tried")
+    value, best = min(tried, key=lambda each: each[0])
     return at_cost_one(problem.law, best), value
 
 
@@ -196,20 +192,18 @@ def _best_moves(problem: Weighing, weights: Array) -> Array | None:
     moves = list(_moves(problem, weights))
     if not moves:
         return None
-    gone = np.array([[old, other] for old, other, _ in moves])
-    new = np.array([target for _, _, target in moves])
     precision = (weights * weights) @ problem.gives
     before = float(np.sum(problem.demand / precision))
     gains = np.empty(len(moves))
     for start in range(0, len(moves), CHUNK):
         part = slice(start, start + CHUNK)
-        left, right = gone[part].T
+        left, right, new = np.array(moves[part]).T
         after = precision - (weights[left] ** 2)[:, None] * problem.gives[left]
-        pairs = (right != left) & (right != new[part])
+        pairs = (right != left) & (right != new)
         after = after - np.where(pairs, weights[right] ** 2, 0.0)[:, None] * problem.gives[right]
         own = np.where(pairs, weights[left] + weights[right], weights[left])
-        already = weights[new[part]]
-        after = after + ((own + already) ** 2 - already**2)[:, None] * problem.gives[new[part]]
+        already = weights[new]
+        after = after + ((own + already) ** 2 - already**2)[:, None] * problem.gives[new]
         with np.errstate(divide="ignore", invalid="ignore"):
             values = np.where(
                 after.min(axis=1) > NOTHING * precision.max(), (problem.demand / after).sum(axis=1), np.inf

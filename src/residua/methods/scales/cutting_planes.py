@@ -122,14 +122,14 @@ def by_cutting_planes(
     return replace(found, noise=found.noise / worst, prices=prices, upper=found.upper * worst)
 
 
-def mean_rows(tables: TableOrbits, many: Array, caps: Sequence[float | Array]) -> Any:
-    """What the mean variance of each orbit of tables takes from each orbit of blocks, over the mean cap."""
+def mean_scales(tables: TableOrbits, many: Array, caps: Sequence[float | Array], tolerance: float) -> Scales:
+    """The cheapest noise that meets the mean cap of each orbit of tables in the mean of its queries."""
     from scipy.sparse import csr_array
 
-    orbits, blocks, values = tables.means
+    orbits, blocks, values = tables.means  # what each mean takes from each orbit of blocks
     allowed = np.array([float(np.mean(cap)) for cap in caps])
     shape = (len(tables.many), len(many))
-    return csr_array((values / allowed[orbits], (orbits, blocks)), shape=shape)
+    return best_scales(csr_array((values / allowed[orbits], (orbits, blocks)), shape=shape), many, tolerance)
 
 
 def with_noise(strategy: Strategy, orbits: Orbits, noise: Array) -> Strategy:
@@ -146,8 +146,7 @@ class _Chosen:
 
     def __init__(self, tables: TableOrbits, caps: Sequence[float | Array]) -> None:
         self.tables, self.caps = tables, caps
-        self.queries: list[tuple[int, int]] = []  # orbit of tables and query, in the order they were added
-        self._has: set[tuple[int, int]] = set()
+        self.queries: dict[tuple[int, int], None] = {}  # orbit of tables and query, as they were added
         for orbit, table in tables.others.items():
             self._add(orbit, range(table.queries) if table.queries <= FEW else table.extremes())
 
@@ -200,7 +199,4 @@ class _Chosen:
         return worst
 
     def _add(self, orbit: int, queries: Iterable[int]) -> None:
-        for query in queries:
-            if (orbit, query) not in self._has:
-                self._has.add((orbit, query))
-                self.queries.append((orbit, query))
+        self.queries |= dict.fromkeys((orbit, query) for query in queries)

@@ -18,13 +18,7 @@ from residua.decompose import decompose
 from residua.linalg.matrices import Measure, threads_for
 from residua.methods.blocks import Optimal, solve_blocks
 from residua.methods.draft import Caps, Draft, Progress, Scope
-from residua.methods.scales.cutting_planes import (
-    Scales,
-    best_scales,
-    by_cutting_planes,
-    mean_rows,
-    with_noise,
-)
+from residua.methods.scales.cutting_planes import Scales, by_cutting_planes, mean_scales, with_noise
 from residua.methods.scales.query_pieces import Capped, Orbits, unweighted
 from residua.methods.scales.single_attribute import (
     PARTS,
@@ -53,7 +47,7 @@ def block_targets(work: Workload, caps: Caps, tolerance: float, progress: Progre
     work = unweighted(work)
     with threads_for(0):
         problem = _Problem.of(work, caps, tolerance, progress)
-        if problem.invariant:
+        if work.invariant:
             return problem.symmetric()
         first = problem.joined()
         if first is None:
@@ -77,7 +71,6 @@ class _Problem:
     tolerance: float
     progress: Progress | None
     marks: list[float | None]
-    invariant: bool
     strategy: Strategy
     spans: Mapping[int, Integers | None]
 
@@ -92,15 +85,14 @@ class _Problem:
     ) -> "_Problem":
         """The problem with the shapes that are best for total variance, each cap a weight."""
         marks = [None if isinstance(cap, np.ndarray) else float(cap) for cap in caps]
-        invariant = work.invariant
         pairs = zip(work.parts, caps, strict=True)
         strict = Workload(
             work.schema, tuple(replace(part, weight=1 / float(np.mean(cap))) for part, cap in pairs)
         )
-        gap = EXACT if invariant else tolerance
+        gap = EXACT if work.invariant else tolerance
         draft = solve_blocks(decompose(strict, measures), work.schema.sizes, Optimal(), gap, progress)
         asked = Capped(work, caps, Orbits.of_blocks(work, marks, draft.strategy.layers))
-        return cls(asked, tolerance, progress, marks, invariant, draft.strategy, draft.spans)
+        return cls(asked, tolerance, progress, marks, draft.strategy, draft.spans)
 
     def shared_out(self) -> tuple[TableOrbits, Scales]:
         """The best noise for the shapes in use, by orbit of blocks, and the tables that it serves."""
@@ -203,10 +195,8 @@ class _Problem:
 
     def mean_bound(self, tables: TableOrbits) -> float:
         """A bound on the cost from weights that are equal within each table: no largest is below a mean."""
-        many = self.asked.orbits.many
-        means = best_scales(
-            mean_rows(tables, many, tables.by_orbit(self.asked.caps)), many, self.tolerance / 2
-        )
+        caps, many = tables.by_orbit(self.asked.caps), self.asked.orbits.many
+        means = mean_scales(tables, many, caps, self.tolerance / 2)
         if tables.simple:  # the shapes of products do not depend on the weights of tables
             return float(means.lower * (1 + self.tolerance / 4) ** -self.wide)
         return self._solved_again(tables, means.prices) if len(tables.many) <= WEIGHED_CLASSES else 0.0

@@ -18,6 +18,7 @@ from residua.answering.independent.answerer import Independent
 from residua.answering.independent.parts import parts_of
 from residua.decompose import Run, by_attribute
 from residua.errors import Infeasible
+from residua.linalg.matrices import along_axes
 from residua.methods.draft import Caps
 from residua.methods.scales.query_pieces import Orbits
 from residua.strategy.strategy import Strategy
@@ -48,10 +49,8 @@ class Product:
 
     def variances(self, noise: Array) -> Array:
         """Variance of each query at these noise variances by orbit of blocks, (queries,)."""
-        tensor = np.where(self.blocks >= 0, noise[self.blocks], 0.0).reshape([*map(len, self.figures)])
-        for figure in self.figures:
-            tensor = np.tensordot(tensor, figure, axes=(0, 0))
-        return np.asarray(tensor.reshape(-1))
+        known = np.where(self.blocks >= 0, noise[self.blocks], 0.0)
+        return np.asarray(along_axes(known[None], [figure.T for figure in self.figures])[0])
 
     def row(self, query: int) -> Array:
         """What one query takes from each of `blocks`."""
