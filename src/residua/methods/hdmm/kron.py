@@ -137,7 +137,7 @@ def kron(
 ) -> Draft:
     """The best product of one strategy per axis that was found, at cost 1; `known` has those of one axis."""
     asked = Products.of(work)
-    found = best_product(asked, law, progress, known)
+    found = best_product(asked, law, progress, {} if known is None else known)
     spans = class_spans(found) if law == "gaussian" else {}
     return product_draft(work, law, _placed(asked, found), bound, spans)
 
@@ -188,13 +188,9 @@ def _by_axes(work: Workload) -> Callable[[Array], Array] | None:
 
 
 def best_product(
-    asked: Products,
-    law: NoiseLaw,
-    progress: Progress | None = None,
-    known: dict[bytes, Found] | None = None,
+    asked: Products, law: NoiseLaw, progress: Progress | None, known: dict[bytes, Found]
 ) -> list[Found]:
     """One strategy per axis: the best that is found from plain cells, and from cells mixed with totals."""
-    known = {} if known is None else known
     if not asked.axes:  # numbers of records only
         return []
     if len(asked.weights) == 1:  # the best for each axis by itself
@@ -281,33 +277,20 @@ def union(
         raise Infeasible("all tables ask about the same attributes, so that there is nothing to unite")
     proved = bound or lower_bound(work, law)
     known: dict[bytes, Found] = {}  # clusters often ask the same of an axis
-    way = partial(_united, work, asked, law, proved, progress, known)
+
+    def united(clusters: Sequence[Sequence[int]]) -> Draft:
+        """A product for each cluster of tables, with the best split of the cost if none helped another."""
+        parts = [asked.take(cluster) for cluster in clusters]
+        found = [(part, best_product(part, law, progress, known)) for part in parts]
+        # Least sum(error / c^2) for sum(c) = 1; Gaussian noise: least sum(error / c) for sum(c) = 1.
+        power = 2 if law == "laplace" else 1
+        weights = np.array([value_of(*each) for each in found]) ** (1 / (1 + power))
+        noise = (unit_variance(law) / (weights / weights.sum()) ** power).tolist()
+        blocks = [(_placed(*each), variance) for each, variance in zip(found, noise, strict=True)]
+        return Draft(of_blocks(work.schema.sizes, blocks, law), *proved)
+
     # Some ways may take too many products for these cells.
-    return best_of(work, [partial(way, clusters) for clusters in clusterings])
-
-
-def _united(
-    work: Workload,
-    asked: Products,
-    law: NoiseLaw,
-    proved: Bound,
-    progress: Progress | None,
-    known: dict[bytes, Found],
-    clusters: Sequence[Sequence[int]],
-) -> Draft:
-    """A product for each cluster of tables, with the best split of the cost if none helped another."""
-    terms, errors = [], []
-    for cluster in clusters:
-        part = asked.take(cluster)
-        strategies = best_product(part, law, progress, known)
-        terms.append(_placed(part, strategies))
-        errors.append(value_of(part, strategies))
-    # Least sum(error / c^2) for sum(c) = 1; Gaussian noise: least sum(error / c) for sum(c) = 1.
-    power = 2 if law == "laplace" else 1
-    weights = np.array(errors) ** (1 / (1 + power))
-    noise = unit_variance(law) / (weights / weights.sum()) ** power
-    strategy = of_blocks(work.schema.sizes, list(zip(terms, noise.tolist(), strict=True)), law)
-    return Draft(strategy, *proved)
+    return best_of(work, [partial(united, clusters) for clusters in clusterings])
 
 
 def _clusterings(asked: Products) -> Iterator[list[list[int]]]:

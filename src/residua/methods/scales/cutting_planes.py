@@ -13,7 +13,7 @@ import numpy as np
 
 from residua._arrays import Array, Integers
 from residua.methods.draft import Progress
-from residua.methods.scales.query_pieces import Orbits
+from residua.methods.scales.query_pieces import Capped, Orbits
 from residua.methods.scales.variance_rows import FEW, TableOrbits
 from residua.solve.newton import Bracketed, LogLandscape, Search
 from residua.strategy.strategy import Strategy
@@ -93,17 +93,10 @@ NEW_ROWS = 3  # of one orbit of tables that are added in a round
 
 
 def by_cutting_planes(
-    tables: TableOrbits,
-    many: Array,
-    caps: Sequence[float | Array],
-    tolerance: float,
-    progress: Progress | None = None,
+    asked: Capped, tables: TableOrbits, tolerance: float, progress: Progress | None
 ) -> Scales:
-    """The cheapest noise that meets the caps, one entry per orbit of tables: a number, or one per query.
-
-    Its prices are those of the orbits of tables.
-    """
-    chosen = _Chosen(tables, caps)
+    """The cheapest noise that meets the caps; its prices are those of the orbits of tables."""
+    chosen, many = _Chosen(tables, tables.by_orbit(asked.caps)), asked.orbits.many
     start: Array | None = None
     for number in range(MOST_CUTS):
         if progress is not None:
@@ -122,14 +115,14 @@ def by_cutting_planes(
     return replace(found, noise=found.noise / worst, prices=prices, upper=found.upper * worst)
 
 
-def mean_scales(tables: TableOrbits, many: Array, caps: Sequence[float | Array], tolerance: float) -> Scales:
+def mean_scales(asked: Capped, tables: TableOrbits, tolerance: float) -> Scales:
     """The cheapest noise that meets the mean cap of each orbit of tables in the mean of its queries."""
     from scipy.sparse import csr_array
 
     orbits, blocks, values = tables.means  # what each mean takes from each orbit of blocks
-    allowed = np.array([float(np.mean(cap)) for cap in caps])
-    shape = (len(tables.many), len(many))
-    return best_scales(csr_array((values / allowed[orbits], (orbits, blocks)), shape=shape), many, tolerance)
+    allowed, many = np.array([float(np.mean(cap)) for cap in tables.by_orbit(asked.caps)]), asked.orbits.many
+    rows = csr_array((values / allowed[orbits], (orbits, blocks)), shape=(len(tables.many), len(many)))
+    return best_scales(rows, many, tolerance)
 
 
 def with_noise(strategy: Strategy, orbits: Orbits, noise: Array) -> Strategy:
@@ -142,7 +135,7 @@ def with_noise(strategy: Strategy, orbits: Orbits, noise: Array) -> Strategy:
 
 
 class _Chosen:
-    """The queries listed so far."""
+    """The queries listed so far; caps are one entry per orbit of tables: a number, or one per query."""
 
     def __init__(self, tables: TableOrbits, caps: Sequence[float | Array]) -> None:
         self.tables, self.caps = tables, caps

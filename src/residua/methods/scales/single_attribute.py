@@ -38,7 +38,9 @@ def joined(
     blocks = [found[key] for key in asked.orbits.numbers]
     if total_work(blocks) > JOINT_WORK:
         return None
-    search = JointSearch(blocks, asked.orbits.many, count, tolerance, progress)
+    search = JointSearch(blocks, asked.orbits.many, count, tolerance)
+    if progress is not None:
+        search.progress = lambda looks, _: progress("choosing shapes", min(1.0, looks / 20))
     search.run()
     return _shaped(strategy, asked.orbits, blocks, search)
 
@@ -69,17 +71,8 @@ class JointSearch(Search):
 
     most_evaluations, patience = 100, 12
 
-    def __init__(
-        self,
-        blocks: Sequence[Block],
-        many: Array,
-        count: int,
-        tolerance: float,
-        progress: Progress | None,
-    ) -> None:
+    def __init__(self, blocks: Sequence[Block], many: Array, count: int, tolerance: float) -> None:
         super().__init__(tolerance)
-        if progress is not None:
-            self.progress = lambda looks, _: progress("choosing shapes", min(1.0, looks / 20))
         self.blocks, self.roots, self.count = blocks, np.sqrt(many), count
         self.pieces = [count, *(block.root.shape[1] for block in blocks)]
         self.ends = np.cumsum(self.pieces)[:-1]  # of the weights of queries, and of each block's cells
@@ -305,7 +298,7 @@ class Centring:
             self.progress("choosing weights", min(1.0, self.steps / (3 * OUTER_STEPS)))
         found, count = self.asked.gathered(self.measures(x))
         many = np.array([self.asked.orbits.size(key) for key in found])
-        search = JointSearch(list(found.values()), many, count, INNER_GAP, None)
+        search = JointSearch(list(found.values()), many, count, INNER_GAP)
         same = self.start is not None and len(self.start) == sum(search.pieces)
         search.run(self.start if same else None)
         self.start = search.weights

@@ -97,8 +97,7 @@ class _Problem:
     def shared_out(self) -> tuple[TableOrbits, Scales]:
         """The best noise for the shapes in use, by orbit of blocks, and the tables that it serves."""
         tables = table_orbits(self.asked.work, self.strategy, self.asked.orbits, self.marks)
-        caps, many = tables.by_orbit(self.asked.caps), self.asked.orbits.many
-        return tables, by_cutting_planes(tables, many, caps, self.tolerance / 2, self.progress)
+        return tables, by_cutting_planes(self.asked, tables, self.tolerance / 2, self.progress)
 
     def symmetric(self) -> Draft:
         """The draft where all cells are alike: its shapes are the best there are, for any weights (J-002)."""
@@ -195,8 +194,7 @@ class _Problem:
 
     def mean_bound(self, tables: TableOrbits) -> float:
         """A bound on the cost from weights that are equal within each table: no largest is below a mean."""
-        caps, many = tables.by_orbit(self.asked.caps), self.asked.orbits.many
-        means = mean_scales(tables, many, caps, self.tolerance / 2)
+        means = mean_scales(self.asked, tables, self.tolerance / 2)
         if tables.simple:  # the shapes of products do not depend on the weights of tables
             return float(means.lower * (1 + self.tolerance / 4) ** -self.wide)
         return self._solved_again(tables, means.prices) if len(tables.many) <= WEIGHED_CLASSES else 0.0

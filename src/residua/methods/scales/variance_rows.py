@@ -5,7 +5,7 @@ their rows; a table with many queries lists none until they are asked for.
 """
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 
@@ -144,18 +144,14 @@ class _Builder:
         figures = {at: self._figures(at, queries, whole=whole) for at, queries in run[1].items()}
         choices = product((False, True), repeat=subsets.shape[1])
         blocks = np.stack([self._blocks(subsets, kept) for kept in choices], axis=1)
-        means = np.zeros((2, len(self.orbits.attributes)))
-        for at, (_, mean) in figures.items():
-            means[:, at] = mean
         numbers = self.count + np.arange(len(first))
+        means = {at: mean for at, (_, mean) in figures.items()}
         self._add_means(numbers, blocks, _outer_rows(means, subsets))
         self.count += len(first)
         if not self.listing:
             return np.asarray(numbers[inverse])
         if all(figure.shape[1] == 1 for figure, _ in figures.values()):
-            values = np.zeros_like(means)
-            for at, (figure, _) in figures.items():
-                values[:, at] = figure[:, 0]
+            values = {at: figure[:, 0] for at, (figure, _) in figures.items()}
             self.plain.append(Plain(int(numbers[0]), blocks, _outer_rows(values, subsets)))
         else:
             for row, number in enumerate(numbers.tolist()):
@@ -256,11 +252,13 @@ def _one_shape_each(strategy: Strategy, orbits: Integers) -> Integers | None:
     return np.where(orbits < 0, -1, by_orbit[orbits])
 
 
-def _outer_rows(values: Array, subsets: Subsets) -> Array:
+def _outer_rows(values: Mapping[int, Array], subsets: Subsets) -> Array:
     """Products of one of two values of each attribute of a subset, (subsets, 2^ways), last one fastest."""
-    rows = np.ones((len(subsets), 1))
+    rows, pairs = np.ones((len(subsets), 1)), np.zeros((1 + max(values, default=0), 2))
+    for at, own in values.items():
+        pairs[at] = own
     for column in subsets.T:
-        rows = (rows[:, :, None] * values[:, column].T[:, None, :]).reshape(len(subsets), -1)
+        rows = (rows[:, :, None] * pairs[column, None, :]).reshape(len(subsets), -1)
     return rows
 
 
