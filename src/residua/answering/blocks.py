@@ -87,15 +87,12 @@ class Shape:
         """
         if measures and self.whole_rank:
             return False
-        key = (tuple(measures), whole)
-        if key not in self._centred:
-            axes = enumerate(measures)
-            self._centred[key] = all(self._vanishes(axis, measure, whole) for axis, measure in axes)
-        return self._centred[key]
+        axes, key = enumerate(measures), (tuple(measures), whole)
+        return self._centred.of(key, lambda: all(self._vanishes(axis, own, whole) for axis, own in axes))
 
     @cached_property
-    def _centred(self) -> dict[tuple[tuple[Measure, ...], bool], bool]:
-        return {}
+    def _centred(self) -> "Memory":
+        return Memory()
 
     def _vanishes(self, axis: int, measure: Measure, whole: bool) -> bool:
         """Whether the means along an axis are zero."""

@@ -15,13 +15,13 @@ from residua.answering.blocks import Blocks
 from residua.answering.independent.answerer import Independent
 from residua.answering.protocol import CELLS, ByPlace, Estimates, Estimator, lengths
 from residua.linalg.matrices import Measure
-from residua.workload import Explicit, Factor, Table, TableRun, Total
+from residua.workload import Explicit, Factor
 
 
 def whole_attributes(blocks: Blocks) -> tuple[int, ...]:
     """The attributes of all matrices that are not centred, if every block has them and no others with them.
 
-    None where that is not so.
+    Nothing where that is not so.
     """
     found: set[int] = set()
     centred: set[tuple[int, ...]] = set()
@@ -44,41 +44,16 @@ class Periods(Independent):
 
     def __init__(self, blocks: Blocks, whole: Sequence[int]) -> None:
         measures = list(blocks.measures)
-        self.totals: dict[int, Factor] = {}
-        for at in whole:
-            size = blocks.sizes[at]
+        self.cells = {at: blocks.sizes[at] for at in whole}
+        for at, size in self.cells.items():
             measures[at] = Measure.of(np.zeros(size))
-            self.totals[at] = Factor((at,), Explicit((size,), np.ones((1, size))))
         super().__init__(replace(blocks, measures=tuple(measures)))
-        self.whole, self.residual_measures = whole, blocks.measures
-
-    def _with_total(self, group: Table) -> Table:
-        """The same queries, on the whole attributes too; totals of them as queries on their cells."""
-        plain = [
-            self.totals.get(own.attributes[0], own) if isinstance(own.queries, Total) else own
-            for own in group.factors
-        ]
-        more = [own for at, own in self.totals.items() if at not in group.attributes]
-        return replace(group, factors=(*plain, *more))
-
-    def variances(self, group: Table) -> Array:
-        return super().variances(self._with_total(group))
-
-    def summed(self, group: Table, *, weighted: bool) -> float:
-        return super().summed(self._with_total(group), weighted=weighted)
-
-    def run_total(self, tables: TableRun) -> float | None:
-        everywhere = all((tables.subsets == at).any(axis=1).all() for at in self.totals)
-        return super().run_total(tables) if everywhere else None
-
-    def largest(self, group: Table) -> float:
-        return super().largest(self._with_total(group))
-
-    def covariances(self, left: Table, right: Table) -> Array:
-        return super().covariances(self._with_total(left), self._with_total(right))
+        self.residual_measures = blocks.measures
+        ones = {at: Explicit((size,), np.ones((1, size))) for at, size in self.cells.items()}
+        self.totals = {at: Factor((at,), queries) for at, queries in ones.items()}
 
     def estimator(self, estimates: Estimates) -> Estimator:
-        return _WithTotals(estimates, {at: self.blocks.sizes[at] for at in self.totals})
+        return _WithTotals(estimates, self.cells)
 
 
 class _WithTotals(Estimator):

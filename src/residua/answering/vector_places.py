@@ -60,10 +60,9 @@ class VectorPlaces(Answerer):
         try:
             return vector_passes(self.nest.tree, precisions, squares)
         except np.linalg.LinAlgError:  # a file may say anything
-            told = (
+            raise NotInSpan(
                 "places are measured with noise so unequal that floats do not tell what is known; plan again"
-            )
-            raise NotInSpan(told) from None
+            ) from None
 
     def split(self, group: Table) -> tuple[int, PlaceQueries, Table, Array]:
         """Position of the factor on places, what it asks, the rest, and its rows over the other cells."""
@@ -76,11 +75,15 @@ class VectorPlaces(Answerer):
 
     def coordinates(self, rows: Array, depth: int, name: str) -> Array:
         """Queries on the other attributes in the coordinates of a level, (queries, rank)."""
-        found = rows @ self.bases[depth]
-        left = np.linalg.norm(rows - found @ self.bases[depth].T, axis=1)
-        if (left > OUTSIDE * np.linalg.norm(rows, axis=1)).any():
+        if not self._told(rows, depth):
             raise finer(name)
-        return np.asarray(found)
+        return np.asarray(rows @ self.bases[depth])
+
+    def _told(self, rows: Array, depth: int) -> bool:
+        """Whether queries on the other attributes can all be told at a level."""
+        basis = self.bases[depth]
+        left = np.linalg.norm(rows - (rows @ basis) @ basis.T, axis=1)
+        return bool((left <= OUTSIDE * np.linalg.norm(rows, axis=1)).all())
 
     def _sides(self, places: PlaceQueries, rows: Array, name: str) -> Iterator[tuple[int, Array, Array]]:
         """For each query on places its level, what it asks of nodes there, and the rest in coordinates."""
@@ -90,22 +93,14 @@ class VectorPlaces(Answerer):
                 asked[self.nest.ranks[depth][node]] = 1.0
                 yield depth, asked, self.coordinates(rows, depth, name)
             return
-        depth = self._deepest(rows)
+        # At the last level at which all queries on the other attributes can be told.
+        depth = next((level for level in range(len(self.bases) - 1, 0, -1) if self._told(rows, level)), 0)
         coordinates = self.coordinates(rows, depth, name)
         for own in places.rows(depth, name):
             for row in own:
                 asked = np.zeros(len(row))
                 asked[self.nest.ranks[depth]] = row
                 yield depth, asked, coordinates
-
-    def _deepest(self, rows: Array) -> int:
-        """The last level at which all queries on the other attributes can be told."""
-        lengths = np.linalg.norm(rows, axis=1)
-        for depth in range(len(self.bases) - 1, 0, -1):
-            basis = self.bases[depth]
-            if (np.linalg.norm(rows - (rows @ basis) @ basis.T, axis=1) <= OUTSIDE * lengths).all():
-                return depth
-        return 0
 
     def _solved(self, depth: int, asked: Array, coordinates: Array) -> list[Array]:
         """Covariances of all that is known of each place with queries, (nodes, rank, queries) a level."""

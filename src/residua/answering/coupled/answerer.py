@@ -1,12 +1,12 @@
 """Blocks that overlap: figures and estimates by least squares over all of them (claims O-003, O-004)."""
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
-from residua._arrays import Array, Indices, Subsets
+from residua._arrays import Array, Indices
 from residua._limits import COUPLED_QUERIES
 from residua.answering.blocks import Blocks, Measured, by_block, stacked
 from residua.answering.coupled.residuals import Residual, divided, lifted
@@ -40,7 +40,7 @@ class Coupled(Answerer):
         self.blocks, self.measures = blocks, blocks.measures
         alone, coupled = divided(blocks)
         self.system = System(blocks.measures, coupled, blocks.memory)
-        elsewhere = tuple(rows for rows, _ in stacked(self.system.residuals))
+        elsewhere = tuple(rows for rows, _ in stacked([*self.system.owners, *self.system.places]))
         self.alone = Independent(replace(blocks, layers=alone), elsewhere)
         self.shared = self.system.dimension
 
@@ -90,15 +90,18 @@ class Coupled(Answerer):
 
     def estimates(self, measured: Measured) -> Estimates:
         """Residuals of blocks that stand alone from their own numbers, the others from all together."""
-        runs, measured = [], list(measured)
+        runs, together, measured = [], [], list(measured)
         for number, rows, values in measured:
             coupled = [block.row for block in self.system.blocks if block.layer == number]
             alone = ~np.isin(rows, coupled)
             if alone.any():
                 runs.append((number, rows[alone], values[alone]))
-        residuals = residuals_of(self.blocks, runs)
-        together = _coupled_residuals(self.system, by_block(measured))
-        return Estimates.of((*residuals, *together), self.measures)
+        measures, numbers = self.blocks.measures, by_block(measured)
+        solved = _solved(self.system, [numbers[block.layer, block.row] for block in self.system.blocks])
+        for subsets, residuals in stacked(solved, lambda kept: tuple(measures[at].size for at in kept)):
+            sizes = [measures[at].size for at in residuals[0]]
+            together.append((subsets, lifted(np.stack([solved[each] for each in residuals]), sizes)))
+        return Estimates.of((*residuals_of(self.blocks, runs), *together), measures)
 
     def _asked(self, group: Table) -> list[Residual]:
         """The residuals of coupled blocks that a table may ask something of."""
@@ -143,20 +146,6 @@ class Coupled(Answerer):
         if outside > SPAN_TOLERANCE:
             told = f"table {group.name!r} asks for more than the plan measures"
             raise not_in_span(told, sorted(group.attributes))
-
-
-def _coupled_residuals(
-    system: System, numbers: Mapping[tuple[int, int], Array]
-) -> Iterator[tuple[Subsets, Array]]:
-    """Runs of the residuals that coupled blocks touch, with their centred cells.
-
-    `numbers` are measured by each block, by its layer and row.
-    """
-    solved = _solved(system, [numbers[block.layer, block.row] for block in system.blocks])
-    measures = system.measures
-    for subsets, residuals in stacked(solved, lambda kept: tuple(measures[at].size for at in kept)):
-        sizes = [measures[at].size for at in residuals[0]]
-        yield subsets, lifted(np.stack([solved[residual] for residual in residuals]), sizes)
 
 
 def _solved(system: System, numbers: Sequence[Array]) -> dict[Residual, Array]:

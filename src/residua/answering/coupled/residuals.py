@@ -47,14 +47,11 @@ def _contrasts(size: int) -> Array:
     scale = 1.0 / np.sqrt(steps * (steps + 1.0))
     columns = np.triu(np.ones((size, size - 1))) * scale
     columns[steps, steps - 1] = -steps * scale
+    columns.flags.writeable = False
     return columns
 
 
-@lru_cache
-def _few_contrasts(size: int) -> Array:
-    found = _contrasts(size)
-    found.flags.writeable = False
-    return found
+_few_contrasts = lru_cache(_contrasts)
 
 
 def turned(rows: Array, sizes: Sequence[int], measures: Sequence[Measure]) -> Array:

@@ -46,11 +46,6 @@ class System:
         self.dimension = start
         self._stops = np.array([component.stop for component in self.components])
 
-    @property
-    def residuals(self) -> list[Residual]:
-        """Every residual that coupled blocks touch."""
-        return [*self.owners, *self.places]
-
     def indices(self, residuals: Sequence[Residual]) -> Indices:
         """Positions of the coordinates of shared residuals, one residual after the other."""
         runs = [np.arange(*self.places[residual]) for residual in residuals]

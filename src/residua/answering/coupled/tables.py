@@ -256,15 +256,16 @@ class MetTable:
         `root` is a root of the covariance of the shared coordinates, (width, k).
         """
         own = [self._queries[at] for at in self.touched]
+        counts = [each.count for each in own]
         cells, found = math.prod(each.cells for each in own), None
-        if cells <= COVARIANCE_CELLS and math.prod(each.count for each in own) > cells:
+        if cells <= COVARIANCE_CELLS and math.prod(counts) > cells:
             found = self._from_cells(noise, root)
         if found is None:
             parts = []
             for squares, needed in self._listed():
                 pairs = zip(noise, squares, strict=True)
                 parts.append(np.sum((needed @ root) ** 2, axis=-1) + sum(v * each for v, each in pairs))
-            found = np.concatenate(parts, axis=_longest([each.count for each in own])) if own else parts[0]
+            found = np.concatenate(parts, axis=int(np.argmax(counts))) if own else parts[0]
         return found.reshape(self._shape(found.shape)) * outer(mean**2 for mean in self._means())
 
     def _from_cells(self, noise: Sequence[float], root: Array) -> Array | None:
@@ -336,7 +337,7 @@ class MetTable:
             yield self._products(own)
             return
         counts = [len(each) for each in own]
-        longest = _longest(counts)
+        longest = int(np.argmax(counts))
         blocks = [block for block, _ in self.meeting.owners]
         widths = [block.reduced(self._memory).private_rank for block in blocks]
         others = math.prod(counts) // counts[longest]
@@ -347,10 +348,6 @@ class MetTable:
         for start in range(0, counts[longest], step):
             some = own[longest][start : start + step]
             yield self._products([*own[:longest], some, *own[longest + 1 :]])
-
-
-def _longest(counts: Sequence[int]) -> int:
-    return max(range(len(counts)), key=lambda at: counts[at])
 
 
 def _flat(tensor: Array) -> Array:

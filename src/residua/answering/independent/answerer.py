@@ -5,9 +5,10 @@ attributes, have the same variances, up to order: one of each class is enough to
 """
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from types import MappingProxyType
 from typing import TypeGuard
 
 import numpy as np
@@ -151,36 +152,28 @@ class _RunTotal:
             (alone,) = parts_of([factor], [(0,)], known.measures, [])
             self.vanishing[:, at] = known.vanishes(mean), known.vanishes(alone)
 
-    def found(self) -> tuple[float, Array]:
-        """The sums, worked out once for a run."""
-        return self.known.of(("run", self.tables), self.sums, lambda found: found[1].size)
+    def found(self) -> Array:
+        """Sum of the variances of the queries of each table, (tables,), worked out once for a run."""
+        return self.known.of(("run", self.tables), self._sums, np.size)
+
+    def _sums(self) -> Array:
+        each = map(self.by_table, choices(self.tables.ways))
+        return np.asarray(sum(each, np.zeros(len(self.subsets))))
 
     def least_accurate(self) -> int | None:
         """Place of the table with the largest variance; None unless all queries of a table have the same one.
 
         As for marginals: then the largest variance of a table is its mean.
         """
-        if not self.even():
-            return None
-        return int(np.argmax(self.found()[1] / table_counts(self.tables)))
+        return int(np.argmax(self.found() / table_counts(self.tables))) if self.even() else None
 
     def even(self) -> bool:
         """Whether all queries of each table have the same variance, every cell being treated alike."""
-        if not all(isinstance(factor.queries, Identity | Total) for factor in self.factors.values()):
-            return False
-        return all(measure.weights is None for measure in self.known.measures) and all(
-            len(shape.sizes) == 1 and _even(shape) for shape in self.known.blocks.shapes
+        return (
+            all(isinstance(factor.queries, Identity | Total) for factor in self.factors.values())
+            and all(measure.weights is None for measure in self.known.measures)
+            and all(len(shape.sizes) == 1 and _even(shape) for shape in self.known.blocks.shapes)
         )
-
-    def sums(self) -> tuple[float, Array]:
-        """Sum of the variances of all queries, and the sum of each table's, (tables,)."""
-        parts = []
-        by_table = np.zeros(len(self.subsets))
-        for chosen in choices(self.tables.ways):
-            more = self.by_table(chosen)
-            parts.append(float(more.sum()))
-            by_table += more
-        return math.fsum(parts), by_table
 
     def by_table(self, chosen: tuple[int, ...]) -> Array:
         """What the blocks on these places of every table add to the sum of its variances, (tables,)."""
@@ -233,11 +226,12 @@ class Independent(Answerer):
     """Blocks on different subsets of attributes, each centred under the measures.
 
     `elsewhere` are subsets whose pieces are answered by other blocks: they are passed over here. All blocks
-    have the attributes `whole`, which are not centred; residuals are, under `residual_measures`.
+    have the attributes of `totals`, which are not centred: what asks nothing of them asks for those.
+    Residuals are centred under `residual_measures`.
     """
 
     by_parts = True
-    whole: Sequence[int] = ()
+    totals: Mapping[int, Factor] = MappingProxyType({})
 
     def __init__(self, blocks: Blocks, elsewhere: tuple[Subsets, ...] = ()) -> None:
         self.blocks, self.measures, self.residual_measures = blocks, blocks.measures, blocks.measures
@@ -246,9 +240,21 @@ class Independent(Answerer):
     def _classified(self, part: Table | TableRun) -> TypeGuard[TableRun]:
         """Whether tables have classes to be looked up."""
         run = isinstance(part, TableRun) and part.joint is None and part.ways <= LOOKED_UP_WAYS
-        return run and not self.whole
+        return run and not self.totals
+
+    def _with_totals(self, group: Table) -> Table:
+        """The same queries, on all attributes of `totals` too; totals of those as queries on their cells."""
+        if not self.totals:
+            return group
+        plain = [
+            self.totals.get(own.attributes[0], own) if isinstance(own.queries, Total) else own
+            for own in group.factors
+        ]
+        more = [own for at, own in self.totals.items() if at not in group.attributes]
+        return replace(group, factors=(*plain, *more))
 
     def variances(self, group: Table) -> Array:
+        group = self._with_totals(group)
         grid = np.zeros([factor.queries.count for factor in group.factors])
         for _, noise, parts in self.pieces(group):
             grid += noise * self.known.grid(parts)
@@ -264,13 +270,16 @@ class Independent(Answerer):
     def summed(self, group: Table, *, weighted: bool) -> float:
         return math.fsum(
             noise * math.prod(self.known.summed(part, weighted=weighted) for part in parts)
-            for _, noise, parts in self.pieces(group)
+            for _, noise, parts in self.pieces(self._with_totals(group))
         )
 
     def run_total(self, tables: TableRun) -> float | None:
-        return _RunTotal(self.known, tables).found()[0]
+        if not all((tables.subsets == at).any(axis=1).all() for at in self.totals):
+            return None
+        return float(_RunTotal(self.known, tables).found().sum())
 
     def largest(self, group: Table) -> float:
+        group = self._with_totals(group)
         pieces = [(noise, parts) for _, noise, parts in self.pieces(group)]
         if not group.listable:
             return math.nan
@@ -284,6 +293,7 @@ class Independent(Answerer):
         return self.known.of(("largest", key), largest)
 
     def covariances(self, left: Table, right: Table) -> Array:
+        left, right = self._with_totals(left), self._with_totals(right)
         ours = {attributes: parts for attributes, _, parts in self.pieces(left)}
         result = np.zeros((left.count, right.count))
         for attributes, noise, parts in self.pieces(right):
@@ -299,7 +309,7 @@ class Independent(Answerer):
             yield from super().examples(part)
 
     def least_accurate(self, part: Table | TableRun) -> Iterator[Table]:
-        if isinstance(part, TableRun) and part.joint is None and len(part) and not self.whole:
+        if isinstance(part, TableRun) and part.joint is None and len(part) and not self.totals:
             worst = _RunTotal(self.known, part).least_accurate()
             if worst is not None:
                 yield part[worst]
@@ -312,7 +322,7 @@ class Independent(Answerer):
 
     def factored(self, subset: tuple[int, ...]) -> Factored | None:
         """Covariance of a residual as a product of those of the factors of the block that tells it."""
-        noise, measured = self.known.block(tuple(sorted({*subset, *self.whole})))
+        noise, measured = self.known.block(tuple(sorted({*subset, *self.totals})))
         found = factored_over(noise or 0.0, measured, subset, self._centred)
         return replace(found, means=tuple(self.residual_measures[at].vector() for at in subset))
 
