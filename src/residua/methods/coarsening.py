@@ -138,7 +138,7 @@ def _side_by_side(drafting: Drafting, work: Workload, law: NoiseLaw, attributes:
     coarse = [split.coarse for split in splits if split.coarse is not None]
     works = [Workload(work.schema, tuple(fine)), _seen(Workload(work.schema, tuple(coarse)), view)]
     drafts = [drafting(each) for each in works]
-    found, spans = _shared_out(drafts, works, view, query_splits, law)
+    found, spans = _shared_out(drafts, works, view, query_splits)
     bound = quick_bound(Workload(work.schema, tuple(rest)))  # more queries never make it easier
     if bound > 0 or law == "laplace":
         return Draft(found, bound, scope_of(law), spans=spans)
@@ -206,15 +206,11 @@ def _query_splits(ties: Ties, rest: Parts) -> Iterator[QuerySplit]:
 
 
 def _shared_out(
-    drafts: Sequence[Draft],
-    works: Sequence[Workload],
-    view: View,
-    query_splits: Sequence[QuerySplit],
-    law: NoiseLaw,
+    drafts: Sequence[Draft], works: Sequence[Workload], view: View, query_splits: Sequence[QuerySplit]
 ) -> tuple[Strategy, Spans]:
     """Both parts with the best shares of the privacy (claim H-032), and the spans of their shapes."""
     totals = [draft.total(own) for draft, own in zip(drafts, works, strict=True)]
-    shares = np.array(totals) ** (1 / 3 if law == "laplace" else 1 / 2)
+    shares = np.array(totals) ** (1 / 3 if drafts[0].strategy.law == "laplace" else 1 / 2)
     shares = shares / shares.sum()
     parts = [
         (draft.strategy.scaled(float(share)), own, draft.spans)

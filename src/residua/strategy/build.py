@@ -66,19 +66,13 @@ def norms_of(law: NoiseLaw, shapes: Sequence[Shape]) -> Array:
 
 
 def run_layer(
-    law: NoiseLaw,
-    norms: Array,
-    subsets: Subsets,
-    layout: Layout,
-    numbers: Sequence[int],
-    noise: Array,
-    domain: int = 0,
+    law: NoiseLaw, norms: Array, subsets: Subsets, layout: Layout, numbers: Sequence[int], noise: Array
 ) -> Layer:
     """Blocks of the same matrices, those with these numbers, at so much noise."""
     norm = math.prod(norms[list(numbers)].tolist())
     costs = np.array([norm / parameter_of(law, variance) for variance in noise.tolist()])
     used = np.tile(np.array(numbers, dtype=np.int64), (len(noise), 1))
-    return Layer(subsets.reshape(len(noise), -1), layout, used, costs, noise, domain=domain)
+    return Layer(subsets.reshape(len(noise), -1), layout, used, costs, noise)
 
 
 def strategy_of(

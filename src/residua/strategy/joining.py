@@ -77,7 +77,7 @@ def _gathered(
     norms, layers, found = norms_of(law, shapes), [], []
     for (domain, layout, numbers), same in runs.items():
         subsets, noise, values = _merged(same)
-        layers.append(run_layer(law, norms, subsets, layout, numbers, noise, domain))
+        layers.append(replace(run_layer(law, norms, subsets, layout, numbers, noise), domain=domain))
         found.append(values)
     return shapes, tuple(layers), found
 

@@ -14,7 +14,6 @@ from residua._manifests import (
     array_of,
     checked_array,
     digits,
-    entry,
     listed,
     optional,
     submanifests,
@@ -49,9 +48,9 @@ def grain_of(manifest: Manifest) -> int | None:
 
 def share_of(manifest: Manifest, grain: int | None) -> int | None:
     """The share, in grains, of what an integer strategy measures; a real one has none."""
-    if (entry(manifest, "share") is None) != (grain is None):
+    share = optional(digits, manifest, "share")
+    if (share is None) != (grain is None):
         raise FileFormatError("a strategy in integers has a grain and a share of it, any other has neither")
-    share = None if grain is None else digits(manifest, "share")
     if share is not None and share > LARGEST_SHARE:
         raise FileFormatError("a share has more grains than any budget")
     return share

@@ -79,15 +79,12 @@ def _by_unit(ideal: Strategy, units: Sequence[int]) -> tuple[Strategy, list[int]
     """The strategy with layers of blocks that have the same unit, and the unit of each."""
     if max(units, default=1) == 1:
         return ideal, [1] * len(ideal.layers)
-    layers: list[Layer] = []
-    found: list[int] = []
+    found: list[tuple[Layer, int]] = []
     for layer in ideal.layers:
         seen = np.array(ideal.domains[layer.domain].view.units(units), dtype=object)
         each = seen[layer.subsets].prod(axis=1, initial=1)
-        for unit in sorted(set(each)):
-            layers.append(layer.take(np.flatnonzero(each == unit)))
-            found.append(unit)
-    return replace(ideal, layers=tuple(layers)), found
+        found += [(layer.take(np.flatnonzero(each == unit)), unit) for unit in sorted(set(each))]
+    return replace(ideal, layers=tuple(layer for layer, _ in found)), [unit for _, unit in found]
 
 
 class _Rounding:
@@ -105,12 +102,8 @@ class _Rounding:
             for number, uses in self.uses.items()
             if all(ideal.shapes[number].is_centred(measures, whole=False) for measures in uses)
         }
-        self.plain = {
-            number: rows
-            for number in self.uses
-            if number not in self.centred
-            and (rows := small_multiple(ideal.shapes[number].matrix)) is not None
-        }
+        loose = {at: small_multiple(ideal.shapes[at].matrix) for at in self.uses.keys() - self.centred}
+        self.plain = {number: rows for number, rows in loose.items() if rows is not None}
         self.bits = [self._bits(layer, unit) for layer, unit in zip(ideal.layers, units, strict=True)]
         self.common = self._common_bits()
         self.shapes: list[Shape] = []

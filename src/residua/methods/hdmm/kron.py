@@ -45,7 +45,7 @@ def nested(
     best, value = weighted_terms(work, law, plain, progress)
     families = _own_families(work)
     if families:
-        kernels = _own_kernels(families, law, plain, {} if known is None else known)
+        kernels = plain | _own_kernels(families, law, {} if known is None else known)
         other, found = weighted_terms(work, law, kernels, progress)
         if law == "laplace":
             other, found = _refined(work, kernels, other, found, progress)
@@ -74,14 +74,11 @@ def _own_families(work: Workload) -> dict[int, dict[Queries, float]]:
 
 
 def _own_kernels(
-    families: Mapping[int, Mapping[Queries, float]],
-    law: NoiseLaw,
-    plain: Mapping[int, Kernel],
-    known: dict[bytes, Found],
+    families: Mapping[int, Mapping[Queries, float]], law: NoiseLaw, known: dict[bytes, Found]
 ) -> dict[int, Kernel]:
-    """The best strategy for what is asked of each of these attributes alone, plain cells for the others."""
+    """The best strategy for what is asked of each of these attributes alone."""
     made: dict[object, Kernel] = {}
-    kernels = dict(plain)
+    kernels = {}
     for at, asked in families.items():
         key = frozenset(asked.items())
         if key not in made:

@@ -136,9 +136,7 @@ def best_weights(problem: Weighing, progress: Progress | None = None) -> tuple[A
 
 def at_cost_one(law: NoiseLaw, weights: Array) -> Array:
     """The weights scaled to cost 1."""
-    return weights / (
-        float(weights.sum()) if law == "laplace" else math.sqrt(float(np.sum(weights * weights)))
-    )
+    return np.asarray(weights / np.linalg.norm(weights, 1 if law == "laplace" else 2))
 
 
 def _starts(problem: Weighing) -> Iterator[Array]:
@@ -204,11 +202,9 @@ def _best_moves(problem: Weighing, weights: Array) -> Array | None:
         own = np.where(pairs, weights[left] + weights[right], weights[left])
         already = weights[new]
         after = after + ((own + already) ** 2 - already**2)[:, None] * problem.gives[new]
+        enough = after.min(axis=1) > NOTHING * precision.max()
         with np.errstate(divide="ignore", invalid="ignore"):
-            values = np.where(
-                after.min(axis=1) > NOTHING * precision.max(), (problem.demand / after).sum(axis=1), np.inf
-            )
-        gains[part] = before - values
+            gains[part] = before - np.where(enough, (problem.demand / after).sum(axis=1), np.inf)
     best = [moves[at] for at in np.argsort(-gains)[:MOST_AT_ONCE].tolist() if gains[at] > 0]
     return applied(problem, weights, best, _exchange)
 

@@ -52,21 +52,16 @@ def best_scales(rows: Any, many: Array, tolerance: float, start: Array | None = 
 class _View(LogLandscape):
     """`-2 log sum_b sqrt(m_b (H'u)_b)` at one u: slopes and curvature, all by sparse products."""
 
-    rows: Any
-    squares: Any
-    many: Array
-    asked: Array  # H'u
-    root: float
+    search: "_Search"
+    curve: Array  # `sqrt(m) (H'u)^-3/2 / 2 root`, by orbit of blocks
     slopes: Array
 
     def bend_times(self, direction: Array) -> Array:
-        return np.asarray(self.rows @ (self._curve() * (self.rows.T @ direction)))
+        rows = self.search.rows
+        return np.asarray(rows @ (self.curve * (rows.T @ direction)))
 
     def bend_diagonal(self) -> Array:
-        return np.asarray(self.squares @ self._curve())
-
-    def _curve(self) -> Array:
-        return np.asarray(np.sqrt(self.many / self.asked) / self.asked / (2 * self.root))
+        return np.asarray(self.search.squares @ self.curve)
 
 
 class _Search(Search):
@@ -85,7 +80,7 @@ class _Search(Search):
         lower = root**2 / float(weights.sum()) * (1 - ROUNDING)
         largest = float(variances.max())
         self.keep(lower, weights / weights.sum(), root * largest * (1 + ROUNDING), noise / largest)
-        return _View(self.rows, self.squares, self.many, asked, root, variances / root)
+        return _View(self, noise / asked / (2 * root), variances / root)
 
 
 MOST_CUTS = 60
@@ -102,9 +97,8 @@ def by_cutting_planes(
         if progress is not None:
             progress("sharing out the privacy", number / MOST_CUTS)
         rows = chosen.rows(len(many))
-        found = best_scales(rows, many, tolerance / 3, start).require(
-            tolerance, "the search for the blocks' noise"
-        )
+        found = best_scales(rows, many, tolerance / 3, start)
+        found.require(tolerance, "the search for the blocks' noise")
         worst = chosen.add_violated(found.noise, 1 + tolerance / 3)
         if worst <= 1 + tolerance / 3 or number == MOST_CUTS - 1:
             break

@@ -8,6 +8,7 @@ so a convex loss of them is a convex problem of one number per orbit of blocks. 
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 
 import numpy as np
 
@@ -24,7 +25,7 @@ from residua.methods.scales.priced import Loss, Priced, cvxpy
 from residua.methods.scales.query_pieces import Orbits, unweighted
 from residua.methods.scales.variance_rows import TableOrbits, table_orbits
 from residua.strategy.strategy import Strategy
-from residua.workload import Table, TableRun, Workload
+from residua.workload import Workload
 
 
 def block_loss(
@@ -128,12 +129,9 @@ def weighted_by_name(work: Workload, names: Sequence[str], weights: Array) -> Wo
     """The tables whose total weighted variance is `weights` times the mean variances by name."""
     counts = [float(work.select(name).count) for name in names]
     each = dict(zip(names, weights / counts, strict=True))
-    parts: list[Table | TableRun] = []
-    for part in work.parts:
-        for one in [part] if part.name is not None else part:
-            if each[one.name or ""] > 0:
-                parts.append(replace(one, weight=float(each[one.name or ""])))
-    return Workload(work.schema, tuple(parts))
+    named = chain.from_iterable([part] if part.name is not None else part for part in work.parts)
+    parts = [(one, float(each[one.name or ""])) for one in named]
+    return Workload(work.schema, tuple(replace(one, weight=weight) for one, weight in parts if weight > 0))
 
 
 def mean_variances(work: Workload, names: Sequence[str], strategy: Strategy) -> Array:

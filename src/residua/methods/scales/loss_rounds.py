@@ -138,9 +138,8 @@ class _Rounds:
         """Set the weights of the next plan, and keep the best mixture of plans that can be mixed."""
         mixing = self.plans[-1].matrix is not None
         try:
-            shares, prices = self._shares(
-                [plan for plan in self.plans if plan.matrix is not None or not mixing]
-            )
+            mixed = [plan for plan in self.plans if plan.matrix is not None or not mixing]
+            shares, prices = self._shares(mixed)
             if mixing:
                 self._mix(shares)
         except Infeasible:  # conditions in the loss that no mixture meets
@@ -188,9 +187,8 @@ class _Rounds:
             asked = weighted_by_name(self.work, self.names, self.prices)  # what the loss sees alone
             draft = planner(asked) if own == -math.inf else None
             known = draft is not None and draft.scope == "all mechanisms"
-            self.bound = self._proved(
-                self.prices, draft.lower_bound if draft and known else quick_bound(asked)
-            )
+            least = draft.lower_bound if draft and known else quick_bound(asked)
+            self.bound = self._proved(self.prices, least)
         scope: Scope = best.draft.scope
         if self.bound >= own - self.tolerance * abs(own):
             own, scope = self.bound, "all mechanisms"

@@ -235,17 +235,15 @@ def part_way(asked: Capped, alone: dict[int, Alone], part: float) -> tuple[Measu
 
 def weighted(asked: Capped, alone: dict[int, Alone]) -> Workload:
     """The workload with weights of each attribute's queries; parts with a cap for each query keep theirs."""
-    made: dict[tuple[int, Queries], Queries] = {}
+    made: dict[tuple[int, Queries], Queries] = {
+        (orbit, queries): Explicit(queries.sizes, queries.matrix(), weights)
+        for orbit, own in alone.items()
+        for queries, weights in own.queries.items()
+    }
 
     def changed(factor: Factor) -> Factor:
-        orbit = int(asked.orbits.attributes[factor.attributes[0]])
-        if len(factor.attributes) > 1 or orbit not in alone:
-            return factor
-        key = (orbit, factor.queries)
-        if key not in made:
-            own = alone[orbit].queries[factor.queries]
-            made[key] = Explicit(factor.queries.sizes, factor.queries.matrix(), own)
-        return Factor(factor.attributes, made[key])
+        key = (int(asked.orbits.attributes[factor.attributes[0]]), factor.queries)
+        return Factor(factor.attributes, made[key]) if key in made else factor
 
     parts: list[Table | TableRun] = []
     for part, cap in zip(asked.work.parts, asked.caps, strict=True):

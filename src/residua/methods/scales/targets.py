@@ -86,11 +86,10 @@ class _Problem:
         """The problem with the shapes that are best for total variance, each cap a weight."""
         marks = [None if isinstance(cap, np.ndarray) else float(cap) for cap in caps]
         pairs = zip(work.parts, caps, strict=True)
-        strict = Workload(
-            work.schema, tuple(replace(part, weight=1 / float(np.mean(cap))) for part, cap in pairs)
-        )
+        parts = tuple(replace(part, weight=1 / float(np.mean(cap))) for part, cap in pairs)
+        strict = decompose(Workload(work.schema, parts), measures)
         gap = EXACT if work.invariant else tolerance
-        draft = solve_blocks(decompose(strict, measures), work.schema.sizes, Optimal(), gap, progress)
+        draft = solve_blocks(strict, work.schema.sizes, Optimal(), gap, progress)
         asked = Capped(work, caps, Orbits.of_blocks(work, marks, draft.strategy.layers))
         return cls(asked, tolerance, progress, marks, draft.strategy, draft.spans)
 
@@ -163,9 +162,8 @@ class _Problem:
             for table, price in zip(part, prices.tolist(), strict=True):
                 if price <= NEGLIGIBLE:
                     continue
-                ratios = (draft.strategy.variances(table) / cap).reshape(
-                    [f.queries.count for f in table.factors]
-                )
+                counts = [factor.queries.count for factor in table.factors]
+                ratios = (draft.strategy.variances(table) / cap).reshape(counts)
                 for place, factor in enumerate(table.factors):
                     key = (int(self.asked.orbits.attributes[factor.attributes[0]]), factor.queries)
                     if key in largest:
