@@ -16,7 +16,7 @@ from residua.answering.blocks import Layer, Measured, Placed, Shape
 from residua.errors import Infeasible
 from residua.linalg.matrices import along_axes, distinct_rows, join
 from residua.strategy.build import Layout, norms_of, of_blocks, run_layer, runs_of
-from residua.strategy.strategy import Domain, Strategy
+from residua.strategy.strategy import Strategy
 
 Numbers = tuple[Array, ...]
 """For each run of a strategy its numbers in units of the matrices, (blocks, rows)."""
@@ -134,19 +134,15 @@ def joint_cells(
     places = [axis.reshape(-1) for axis in np.indices(sizes)]  # of every joint cell, by attribute
     layer = strategy.layers[number]
     seen = strategy.domains[layer.domain]
+    parts = {part.place: part for part in seen.view.parts}
     cells = np.zeros(math.prod(sizes), dtype=np.int64)
-    for place in layer.order:
-        at = int(layer.subsets[row, place])
-        cells = cells * seen.sizes[at] + _class_of(seen, at, attributes, places)
+    for at in layer.subsets[row, layer.order].tolist():
+        if at in parts:
+            own = [places[attributes.index(each)] for each in parts[at].attributes]
+            cells = cells * seen.sizes[at] + parts[at].classes()[tuple(own)]
+        else:
+            cells = cells * seen.sizes[at] + places[attributes.index(at)]
     return cells
-
-
-def _class_of(seen: Domain, at: int, attributes: Sequence[int], places: Sequence[Integers]) -> Integers:
-    """For every joint cell its place along an attribute, as a domain sees it."""
-    for part in seen.view.parts:
-        if part.place == at:
-            return part.classes()[tuple(places[attributes.index(own)] for own in part.attributes)]
-    return np.asarray(places[attributes.index(at)])
 
 
 def fitted(strategy: Strategy, marginals: Callable[[Subsets, Sequence[int]], Array]) -> Measured:

@@ -128,18 +128,14 @@ class _Rounding:
         chosen = np.zeros_like(layer.shapes)
         for number in occurring(layer.shapes):
             bits = self.common.get(number, most)
-            few = min(bits, -(-even_bits(self.allowed) // len(layer.layout)))
-            chosen[layer.shapes == number] = self._number(number, bits, few)
+            place = self._numbers.setdefault((number, bits), len(self.shapes))
+            if place == len(self.shapes):
+                few = min(bits, -(-even_bits(self.allowed) // len(layer.layout)))
+                self.shapes.append(self._rounded(number, bits, few))
+                self._norms.append(math.log2(_norm(self.ideal.law, self.shapes[-1])))
+            chosen[layer.shapes == number] = place
         multiplier = self._multiplier(layer, chosen, unit)
         return replace(layer, shapes=chosen, costs=layer.costs / self.cost, multiplier=multiplier)
-
-    def _number(self, number: int, bits: int, few: int) -> int:
-        key = (number, bits)
-        if key not in self._numbers:
-            self._numbers[key] = len(self.shapes)
-            self.shapes.append(self._rounded(number, bits, few))
-            self._norms.append(math.log2(_norm(self.ideal.law, self.shapes[-1])))
-        return self._numbers[key]
 
     def _rounded(self, number: int, bits: int, few: int) -> Shape:
         shape, span = self.ideal.shapes[number], self.spans.get(number)

@@ -65,11 +65,12 @@ class Products:
             for factor in group.factors:
                 mine.setdefault(place[factor.attributes[0]], []).append(factor)
             for at, factors in mine.items():
-                key = (at, tuple(factors))
-                if key not in known:
-                    axes[at].grams.append(gram_of(axes[at], factors))
-                    known[key] = len(axes[at].grams) - 1
-                row[at] = known[key]
+                axis = axes[at]
+                row[at] = known.setdefault((at, tuple(factors)), len(axis.grams))
+                if row[at] == len(axis.grams):
+                    for factor in factors:
+                        refuse_wide(factor.queries)
+                    axis.grams.append(gram_over(factors, axis.attributes, axis.sizes))
             rows.append(row)
             weights.append(group.weight)
         shape = (len(rows), len(axes))
@@ -95,13 +96,6 @@ def _axes(work: Workload) -> list[Axis]:
             refuse_many_cells(math.prod(sizes), f"{names}, which are asked about together")
         axes.append(Axis(tuple(chosen), sizes, [np.ones((math.prod(sizes),) * 2)]))
     return axes
-
-
-def gram_of(axis: Axis, factors: Sequence[Factor]) -> Array:
-    """Weighted gram of a product of families over all cells of an axis."""
-    for factor in factors:
-        refuse_wide(factor.queries)
-    return gram_over(factors, axis.attributes, axis.sizes)
 
 
 @dataclass(frozen=True, eq=False)

@@ -141,7 +141,7 @@ class _Problem:
         few = work.tables <= WEIGHED_CLASSES and all(table.listable for table in work.groups())
         if not alone or not few or work.count > REWEIGHED_QUERIES or any(map(is_joint, work.parts)):
             return self.bounded(best)
-        draft, everywhere = best, 0.0
+        draft = best
         for _ in range(ROUNDS):
             mean = mean_of(weighted(self.asked, alone), self.asked.caps, draft.prices, NEGLIGIBLE)
             total = centred(mean, roles_in(mean, by_weight=True), self.tolerance, self.progress)
@@ -150,10 +150,9 @@ class _Problem:
             draft = shaped.draft(*shaped.shared_out(), total.lower_bound)
             best = min(best, draft, key=_cost)
             alone = self._followed(alone, draft)
-        for own in (best, draft):
-            mean = mean_of(weighted(self.asked, alone), self.asked.caps, own.prices)
-            everywhere = max(everywhere, quick_bound(mean))
-        return replace(best, everywhere=everywhere)
+        mean_work = weighted(self.asked, alone)
+        means = [mean_of(mean_work, self.asked.caps, own.prices) for own in (best, draft)]
+        return replace(best, everywhere=max(map(quick_bound, means)))
 
     def _followed(self, alone: Mapping[int, Alone], draft: Draft) -> dict[int, Alone]:
         """Weights of each attribute's queries times the largest variance that each has in a table."""

@@ -203,12 +203,10 @@ class _Builder:
             order = np.argsort(group.attributes)
             factors = tuple((len(factor.attributes), factor.queries) for factor in group.factors)
             own = tuple(self.orbits.attributes[list(group.attributes)].tolist())
-            key = (own, tuple(order.tolist()), factors)
-            if key not in found:
-                found[key] = self.count
+            of.append(found.setdefault((own, tuple(order.tolist()), factors), self.count))
+            if of[-1] == self.count:
                 self._look_at(group)
                 self.count += 1
-            of.append(found[key])
         return np.array(of, dtype=np.int64)
 
     def _look_at(self, group: Table) -> None:
