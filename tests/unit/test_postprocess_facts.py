@@ -57,6 +57,18 @@ def test_an_impossible_value_of_one_attribute_is_zero_everywhere(release):
     assert not found.table("age", "place").values[3].any()
 
 
+@pytest.mark.parametrize("made", ["nonnegative", "rounded"])
+def test_a_known_table_on_three_attributes_is_reproduced(made):
+    plan = rs.plan(rs.marginals(SCHEMA, up_to=3), rs.zcdp("0.05"))
+    release = rs.measure(plan, rows(), ledger=None, noise=rs.simulated(seed=2))
+    counts = np.zeros(SCHEMA.sizes)
+    np.add.at(counts, tuple(rows().T), 1)
+    with pytest.warns(rs.PublicFactWarning):
+        found = getattr(release, made)([rs.known(rs.table(SCHEMA, SCHEMA.names), counts)], replicates=0)
+    assert found.table(*SCHEMA.names).values == pytest.approx(counts, abs=1e-6)
+    assert found.table("age", "place").values == pytest.approx(counts.sum(axis=1), abs=1e-6)
+
+
 def test_the_warning_and_the_note_say_what_a_fact_means_for_privacy(release):
     with pytest.warns(rs.PublicFactWarning, match=r"the number of records.*without any protection"):
         found = release.nonnegative(rs.known(TOTAL, 400))

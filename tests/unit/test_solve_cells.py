@@ -90,6 +90,12 @@ def test_weights_of_any_spread_are_certified(seed: int, exponent: int) -> None:
     assert verify_solution(queries, weights, solution).holds(1.1e-6)
 
 
+def test_cells_that_rounding_alone_leaves_in_a_query_do_no_harm() -> None:
+    root = np.array([[0.0, 1e-170, -1.0, -2.0, 3.0]])  # whose square is zero
+    solution = solve_cells(root, 1e-4)
+    assert solution.upper == pytest.approx(9.0, rel=1e-4)
+
+
 def test_cells_that_no_query_uses_get_no_weight_and_no_noise() -> None:
     root = np.zeros((3, 6))
     root[:, [0, 2, 5]] = prefix(3)

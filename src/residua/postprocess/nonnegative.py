@@ -50,7 +50,7 @@ class _Walk:
     def solve(self) -> TableSet:
         for subset in self.tables.places:
             known = self.facts.margin(subset)
-            if known is not None and len(subset) <= 2:  # larger ones are solved together, below
+            if known is not None:
                 self._settle(subset, known)
         if () not in self.solved:
             self._settle((), np.maximum(self.pieces[()], 0.0))
@@ -102,6 +102,8 @@ class _Walk:
         """Solve tables that share margins; pieces on at least so many attributes move."""
         every = [(part, subset) for subset in subsets for part in subsets_of(subset, least)]
         parts = {part for part, _ in every if self.facts.margin(part) is None}
+        if not parts:
+            return  # all are known, and settled
         below = {part for part, subset in every if len(part) < len(subset)}
         targets = {part: self.pieces[part] for part in sorted(parts, key=lambda part: (len(part), part))}
         fixed = self._stacks(subsets, parts)

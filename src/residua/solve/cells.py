@@ -206,7 +206,8 @@ def _levelled(root: Array, basis: Array, seen: Bracket) -> tuple[Array, float]:
     """
     rows = seen.directions / np.sqrt(seen.scales)[:, None]
     for _ in range(LEVELLINGS):
-        inner = (rows / np.linalg.norm(rows, axis=0)) @ basis  # (rank, rank)
+        lengths = np.linalg.norm(rows, axis=0)
+        inner = (rows / np.where(lengths > 0, lengths, 1.0)) @ basis  # (rank, rank)
         rows = inner @ basis.T
     rows /= np.sqrt(np.max(np.sum(rows**2, axis=0)))
     inner = rows @ basis
