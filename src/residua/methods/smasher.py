@@ -115,6 +115,7 @@ TURN_STEPS, TURN_GAIN = 15, 1e-7  # of weights in their turn
 TURN_FILL = 0.003  # of a typical query, in every direction of blocks that moves touch meanwhile
 FINISHED_SHARE = 0.25  # of the work allowed, for the optimum of one block
 SEARCHED = 0.5  # of the work that is left, for a search
+WEIGHED = 0.4  # the same for weights alone, whose steps take longer than their decompositions
 FINISHED = 10.0  # times what splits took so far: to finish, they take about so much
 FURTHER = "further steps of the search over splits"
 
@@ -143,7 +144,7 @@ def least(
     weights = _weights_of(total, roles, sizes)
     if not weights.count:
         return {}
-    x, allowed = weights.vector(total.own_weights(total.complete_roles())), SEARCHED * account.left
+    x, allowed = weights.vector(total.own_weights(total.complete_roles())), WEIGHED * account.left
     for _ in range(again):
         least_gain = LEAST_AGAIN if again > 1 else LEAST_GAIN
         x = _weighed(total, weights, x, None, OUTER_STEPS, least_gain, allowed, progress, account)
