@@ -80,12 +80,15 @@ class Beginning:
     _ahead: dict[int, AnyArray] = field(default_factory=dict)
 
     def with_next(self, attribute: int, size: int, codes: AnyArray) -> "Beginning":
-        """The same with one attribute more; what does not depend on which one is kept for others."""
+        """The same with one attribute more."""
+        return Beginning((*self.attributes, attribute), self.cells * size, self.ahead(size) + codes)
+
+    def ahead(self, size: int) -> AnyArray:
+        """Places of the first cells, with one attribute more of so many; kept for other ones."""
         if size not in self._ahead:
             kind = narrowest(self.cells * size + 1)  # the size itself must fit, too
             self._ahead[size] = np.multiply(self.places, kind(size), dtype=kind)
-        # A code is narrower than a place, or as narrow.
-        return Beginning((*self.attributes, attribute), self.cells * size, self._ahead[size] + codes)
+        return self._ahead[size]  # a code is narrower than that, or as narrow
 
 
 class Tally:
@@ -106,6 +109,7 @@ class Tally:
         used = {at for each in sets for at in each}
         self._shares = {at: own for at, own in (shares or {}).items() if at in used}
         self._order = sorted(range(len(sets)), key=lambda at: self._sets[at])
+        self._places = np.empty(ROWS, dtype=np.intp)
         self._start()
 
     def _start(self) -> None:
@@ -159,21 +163,25 @@ class Tally:
             cells, weights[at] = shares.of(block[at])
             block = [*block[:at], cells.astype(narrowest(self._sizes[at])), *block[at + 1 :]]
         known: list[Beginning] = []  # those of the last set, one attribute more each
+        places = self._places[:records]
         for at in self._order:
             attributes = self._sets[at]
             if not attributes:
                 self._put(at, np.zeros(1, dtype=np.intp), records)
                 continue
-            while known and known[-1].attributes != attributes[: len(known)]:
+            *first, last = attributes
+            while known and known[-1].attributes != tuple(first[: len(known)]):
                 known.pop()
-            for each in attributes[len(known) :]:
+            for each in first[len(known) :]:
                 size, codes = self._sizes[each], block[each]
                 begun = known[-1].with_next(each, size, codes) if known else Beginning((each,), size, codes)
                 known.append(begun)
+            # Into memory that stays: places of one set after another would be given back each time.
+            np.add(known[-1].ahead(self._sizes[last]) if known else 0, block[last], out=places)
             if self._shares.keys().isdisjoint(attributes):
-                self._put_each(at, known[-1].places)
+                self._put_each(at, places)
             else:
-                self._add_shares(at, known[-1].places.astype(np.intp), weights)
+                self._add_shares(at, places, weights)
 
     def _add_shares(self, set_: int, places: AnyArray, weights: Mapping[int, list[Integers]]) -> None:
         """Count records in all their cells: numbers at `places` and on, by products of their weights."""
