@@ -14,6 +14,7 @@ import math
 import os
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -127,19 +128,21 @@ def _opendp(truth: Tables, best: bool) -> Tables:
     return found
 
 
-def _noise(size: int, bound: int, rho: float, known: dict[Any, Any] = {}) -> Array:  # noqa: B006
+def _noise(size: int, bound: int, rho: float) -> Array:
+    return np.array(_gaussian(bound, rho)([0] * size), dtype=np.float64)
+
+
+@cache
+def _gaussian(bound: int, rho: float) -> Any:
     """OpenDP's discrete Gaussian noise, checked by its own privacy map."""
     import opendp.prelude as dp
 
-    if (bound, rho) not in known:
-        dp.enable_features("contrib")
-        domain = dp.vector_domain(dp.atom_domain(T="i64"))
-        scale = bound * math.sqrt(1 / (2 * rho))
-        made: Any = dp.m.make_gaussian(domain, dp.l2_distance(T=float), scale=scale)
-        if not made.map(float(bound)) <= rho * (1 + 1e-9):
-            raise ValueError("OpenDP's map says that this noise costs more than its share")
-        known[bound, rho] = made
-    return np.array(known[bound, rho]([0] * size), dtype=np.float64)
+    dp.enable_features("contrib")
+    domain = dp.vector_domain(dp.atom_domain(T="i64"))
+    made: Any = dp.m.make_gaussian(domain, dp.l2_distance(T=float), scale=bound * math.sqrt(1 / (2 * rho)))
+    if not made.map(float(bound)) <= rho * (1 + 1e-9):
+        raise ValueError("OpenDP's map says that this noise costs more than its share")
+    return made
 
 
 def _tumult(case: str, people: dict[str, Any], truth: Tables) -> dict[str, float] | None:
