@@ -132,14 +132,23 @@ def _rule(text: str | None) -> Rule:
 
 
 def _crosstabs(
-    found: Release, of: str | None, rows: str | None, across: str | None, rule: tuple[Rule, str], **own: Any
+    found: Release,
+    of: str | None,
+    rows: str | None,
+    across: str | None,
+    rule: tuple[Rule, str],
+    *,
+    margins: bool,
+    level: float,
+    title: str | None,
 ) -> list[Crosstab]:
-    """The table that was asked for with its `own` settings, or those that were published, at their level."""
+    """The table that was asked for, or those that were published, with rows and columns."""
     if rows is None:
         groups = _wanted(found, of, None).groups()
-        return list(published(found, groups, Intervals(own["level"]), Reliability(*rule), found.facts()))
+        return list(published(found, groups, Intervals(level), Reliability(*rule), found.facts()))
     down, top = (_names(each, found.plan.schema.names) for each in (rows, across or ""))
-    return [found.crosstab(down, top, reliability=rule[0], unreliable=rule[1], **own)]
+    flags: dict[str, Any] = {"reliability": rule[0], "unreliable": rule[1]}
+    return [found.crosstab(down, top, margins=margins, level=level, title=title, **flags)]
 
 
 def _names(text: str, known: Sequence[str]) -> list[str]:
