@@ -13,6 +13,7 @@ from typing import TypedDict, Unpack
 
 from residua._arrays import Manifest
 from residua._files import ByteCount, whole_file
+from residua._text import kind_of
 from residua.engines import Opener, Progress
 from residua.errors import LedgerError, WorkloadError, asks_for
 from residua.kernel.measuring import noisy_answers, refuse_unkept, source_and_ledger
@@ -97,7 +98,7 @@ def _checked_plan(plan: object) -> Plan:
     if isinstance(plan, str | os.PathLike):
         plan = Plan.load(plan)
     if not isinstance(plan, Plan):
-        raise WorkloadError(f"measure needs a plan first, or the path of a saved one, not {plan!r}")
+        raise WorkloadError(f"measure needs a plan first, or the path of a saved one, not {kind_of(plan)}")
     refuse_unkept(plan)
     return plan
 

@@ -60,6 +60,15 @@ def short(value: object) -> str:
     return f"{text[:half]}...{text[-half:]}"
 
 
+def kind_of(value: object) -> str:
+    """What was given instead, for a message: words and numbers as they are, of anything else its type alone.
+
+    It may be the data.
+    """
+    plain = value is None or isinstance(value, str | int | float)
+    return short(value) if plain else f"an object of type {type(value).__name__}"
+
+
 def one_line(text: str) -> str:
     """The text with every run of white space as one blank."""
     return " ".join(text.split())

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from places_twin import dense_rows
 
 import residua as rs
 from residua.methods.registry import methods_for
@@ -70,6 +71,9 @@ PLANS: dict[str, tuple[str, Callable[[], rs.Plan]]] = {
     "by kinds beside cells": ("coarsened", lambda: rs.plan(BESIDE, GAUSS, method="querysmasher")),
     "places": ("places", lambda: rs.plan(PLACES, GAUSS, method="places")),
     "unlike levels": ("vectorplaces", lambda: rs.plan(UNLIKE, GAUSS, method="places")),
+    "places by cells": ("kronecker", lambda: rs.plan(PLACES, GAUSS, method="dense")),
+    "laplace places": ("vectorplaces", lambda: rs.plan(PLACES, LAPLACE, method="places")),
+    "laplace unlike": ("vectorplaces", lambda: rs.plan(UNLIKE, LAPLACE, method="places")),
     "one product for all": ("kronecker", lambda: rs.plan(PREFIXES, GAUSS, method="hdmm-kron")),
     "identity": ("kronecker", lambda: rs.plan(PREFIXES, GAUSS, method="identity")),
     "hierarchical": ("kronecker", lambda: rs.plan(PREFIXES, GAUSS, method="hierarchical")),
@@ -291,6 +295,51 @@ def test_releases_of_any_two_of_these_kinds_are_combined(one, two):
         work = release.plan.workload
         assert np.all(both.plan.variances(work) <= release.plan.variances(work) * (1 + 1e-9))
     works_or_says_why(lambda: both.nonnegative(replicates=1).errors())
+
+
+PLACED_KINDS = [
+    "places",
+    "unlike levels",
+    "replaced places",
+    "replaced unlike",
+    "laplace places",
+    "laplace unlike",
+    "places by cells",
+]
+
+
+@pytest.mark.parametrize("name", PLACED_KINDS)
+def test_two_releases_by_places_are_their_mean_with_half_the_variance(name):
+    both, work = combined(name), planned(name).workload
+    np.testing.assert_allclose(both.plan.variances(work), planned(name).variances(work) / 2, rtol=1e-9)
+    mean = (measured(name, 1).values() + measured(name, 2).values()) / 2
+    np.testing.assert_allclose(both.values(work), mean, atol=1e-9)
+
+
+@pytest.mark.parametrize("one", ["places", "unlike levels"])
+@pytest.mark.parametrize("two", ["unlike levels", "places by cells"])
+def test_releases_by_places_are_combined_as_independent_observations(one, two):
+    """Of what both answer, the combination is at least as precise as the mean by precision, and unbiased."""
+    both = rs.combine(measured(one, 1), measured(two, 2))
+    work = rs.table(PLACED, ["a0", "a1"])
+    first, second = (planned(name).variances(work) for name in (one, two))
+    assert np.all(both.plan.variances(work) <= 1 / (1 / first + 1 / second) * (1 + 1e-9))
+    codes = [np.random.default_rng(at).integers(0, size, 300) for at, size in enumerate(PLACED.sizes)]
+    truth = np.bincount(codes[0] * 3 + codes[1], minlength=15)
+    off = (both.values(work) - truth) / np.sqrt(both.plan.variances(work))
+    assert np.all(np.abs(off) < 5)
+
+
+@pytest.mark.parametrize("name", ["places", "unlike levels", "replaced places", "replaced unlike"])
+def test_what_places_leave_unspent_is_what_their_privacy_matrix_leaves(name):
+    plan = planned(name)
+    rows, precisions = dense_rows(plan)
+    matrix = rows.T @ (rows * precisions[:, None])
+    costs = np.diagonal(matrix)
+    if plan.unit == REPLACED:
+        costs = costs[:, None] + costs[None, :] - 2 * matrix
+    left = (costs.max() - costs).reshape(len(matrix), -1).min(axis=1)
+    np.testing.assert_allclose(plan.spare().reshape(-1), left, atol=1e-9 * costs.max())
 
 
 @pytest.mark.parametrize("method", METHODS)

@@ -381,6 +381,13 @@ def test_only_plans_are_measured(unspent, wrong):
         rs.measure(wrong, PEOPLE, ledger=unspent)
 
 
+def test_data_given_for_a_plan_are_not_in_the_message(unspent, plan):
+    with pytest.raises(rs.WorkloadError, match=r"not an object of type dict$"):
+        rs.measure(PEOPLE, plan, ledger=unspent)
+    with pytest.raises(rs.WorkloadError, match=r"not an object of type dict$"):
+        rs.plan(PEOPLE, rs.zcdp(1))
+
+
 def cheaper(plan):
     """A plan that says it spends half of what it does."""
     return dataclasses.replace(plan, budget=rs.privacy_cost(plan.budget.gaussian_cost() / 2))

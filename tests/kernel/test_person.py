@@ -368,6 +368,8 @@ def test_the_bound_on_replacing_a_person_is_for_groups_of_one_cell_each():
     sizes = as_objects([[4, 2, 1], [2, 4, 1], [1, 1, 4]])
     assert kernel_person._replaced_bound(sizes, CELL, 1, 1, 2) == (4 + 2) * 2
     assert kernel_person._replaced_bound(sizes, CELL, 2, 3, 2) == (4 + 2 + 1) * 3 * 2 * 2
+    # Two records may be in one cell: the four of both persons are in two cells, not in three.
+    assert kernel_person._replaced_bound(sizes, CELL, 2, 2, 2) == (4 + 2) * 2 * 2 * 2
     assert kernel_person._replaced_bound(sizes, [np.array([0, 1]), *CELL[1:]], 1, 1, 2) is None
     assert kernel_person._replaced_bound(sizes, CELL[:2], 1, 1, 2) is None
 

@@ -155,6 +155,17 @@ def test_specs_and_the_command_line_take_relative_targets(tmp_path, monkeypatch)
         load_spec(tmp_path / "c.yaml").plan()
 
 
+@pytest.mark.parametrize("guess", [0, -5, float("nan"), float("inf"), "abc", [1, 2]])
+def test_a_guess_that_is_none_is_refused(guess):
+    plan = rs.plan(TWO, rs.zcdp(1))
+    for ask in (
+        lambda: plan.share_error("work", within="sex", guess=guess),
+        lambda: rs.plan(T1, targets=rs.relative(0.05), guess=guess),
+    ):
+        with pytest.raises(rs.WorkloadError, match=r"^guess( is a release|: a number of records is above 0)"):
+            ask()
+
+
 NUMBERS = rs.Schema(
     sex=rs.Categorical("F", "M"),
     pay=rs.Number(0, 100, step=1, bins=[20, 50], missing=True),

@@ -190,6 +190,8 @@ def test_whole_ends_keep_every_count(lower, width):
         (lambda r: r.mean("work"), "its cells are no numbers; say with values="),
         (lambda r: r.mean("work", values=[1, 2]), "has 3 cells; give a finite number for each"),
         (lambda r: r.quantile("age", [1.5]), "orders of quantiles lie between 0 and 1"),
+        (lambda r: r.quantile("age", 2), "orders of quantiles lie between 0 and 1"),
+        (lambda r: r.ratio("age", "sex"), "a ratio is of two workloads, .* not 'age'"),
         (lambda r: r.ratio(rs.table(SCHEMA, ["age"]), rs.table(SCHEMA, ["sex"])), "12 over 2"),
         (
             lambda r: r.difference(rs.table(SCHEMA, ["age"]), rs.table(SCHEMA, ["sex"])),
@@ -200,6 +202,11 @@ def test_whole_ends_keep_every_count(lower, width):
 def test_what_has_no_answer_is_refused_with_the_remedy(release, ask, words):
     with pytest.raises(rs.WorkloadError, match=words):
         ask(release)
+
+
+def test_a_single_order_of_quantiles_needs_no_list(release):
+    one, listed = release.quantile("age", 0.5), release.quantile("age", [0.5])
+    assert one.values.tolist() == listed.values.tolist()
 
 
 def test_bins_count_at_their_middles_and_end_at_their_ends():

@@ -8,6 +8,7 @@ name of table, or one number of records, taken as spread evenly over all cells. 
 | t, b | guessed numerators and denominators; r = t / b |
 """
 
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -18,7 +19,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from residua._arrays import Array
-from residua._text import hint, listed_names
+from residua._text import hint, kind_of, listed_names
 from residua.accuracy.targets import Target, TargetLike, Targets
 from residua.errors import BudgetError, NotInSpan, WorkloadError
 from residua.schema import Schema
@@ -104,9 +105,15 @@ def guessed(work: Workload, guess: Guess | None) -> Array:
             "table, or the number of records"
         )
     if isinstance(guess, int | float):
+        if not (0 < guess < math.inf):
+            raise WorkloadError(f"guess: a number of records is above 0, not {guess!r}")
         return np.concatenate([_spread(group, float(guess)) for group in work.groups()])
     if isinstance(guess, Mapping):
         return np.concatenate([_named(group, guess) for group in work.groups()])
+    if not hasattr(guess, "values"):
+        raise WorkloadError(
+            f"guess is a release, numbers by name of table, or the number of records, not {kind_of(guess)}"
+        )
     return np.asarray(guess.values(work), dtype=np.float64)
 
 

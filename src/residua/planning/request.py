@@ -7,7 +7,7 @@ from functools import partial
 from numpy.typing import ArrayLike
 
 from residua._limits import COUNTABLE
-from residua._text import short
+from residua._text import kind_of, short
 from residua.accuracy.guesses import AnyTargets, Guess, resolved
 from residua.accuracy.targets import Targets
 from residua.errors import BudgetError, SchemaError, WorkloadError
@@ -145,7 +145,7 @@ def check_arguments(
     """Nothing, or the error for an argument that is not what it should be."""
     if not isinstance(work, Workload):
         raise WorkloadError(
-            f"plan needs a workload first, such as rs.marginals(schema, ways=2), not {short(work)}"
+            f"plan needs a workload first, such as rs.marginals(schema, ways=2), not {kind_of(work)}"
         )
     if work.count > COUNTABLE:
         largest = max(work.groups(), key=lambda group: group.count)

@@ -15,6 +15,7 @@ import numpy as np
 
 from residua._arrays import Array
 from residua._limits import AGREEMENT_CELLS, COMBINED_CELLS
+from residua._text import kind_of
 from residua.accuracy.figures import Figures, certified, totals_of
 from residua.answering.blocks import Measured
 from residua.answering.protocol import Estimator
@@ -151,7 +152,7 @@ def _joined(first: Release, second: Release) -> tuple[list[Told], tuple[Strategy
 def _refuse_strangers(first: Release, second: Release) -> None:
     for each in (first, second):
         if not isinstance(each, Release):
-            raise WorkloadError(f"combine needs releases, such as those rs.measure makes, not {each!r}")
+            raise WorkloadError(f"combine needs releases, as rs.measure makes them, not {kind_of(each)}")
     if first.plan.schema != second.plan.schema:
         raise SchemaError("the two releases have different schemas and cannot be combined")
     if first.plan.unit != second.plan.unit:

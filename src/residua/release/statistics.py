@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from residua._arrays import Array, Integers
-from residua._text import listed_names
+from residua._text import kind_of, listed_names
 from residua.answers import Cells
 from residua.errors import WorkloadError
 from residua.plans import Plan
@@ -96,6 +96,9 @@ class Derives:
         self: Answers, top: Workload, bottom: Workload, *, level: float = 0.95, simultaneous: bool = False
     ) -> Statistic:
         """Each answer of `top` over that of `bottom`, which has as many, or one for all."""
+        for each in (top, bottom):
+            if not isinstance(each, Workload):
+                raise WorkloadError(f"a ratio is of two workloads, as rs.table makes, not {kind_of(each)}")
         if bottom.count not in (1, top.count):
             raise WorkloadError(
                 "a ratio needs one denominator, or as many as numerators: "
@@ -123,7 +126,7 @@ class Derives:
     def quantile(
         self: Answers,
         name: str,
-        orders: Sequence[float] = (0.25, 0.5, 0.75),
+        orders: float | Sequence[float] = (0.25, 0.5, 0.75),
         *,
         by: str | Sequence[str] = (),
         values: Sequence[float] | None = None,
@@ -139,6 +142,7 @@ class Derives:
         """
         schema, groups, intervals = self.plan.schema, listed_names(by), Intervals(level, simultaneous)
         refuse_overlap([name], groups)
+        orders = (orders,) if isinstance(orders, int | float) else tuple(orders)
         if not orders or not all(0 < order < 1 for order in orders):
             raise WorkloadError(f"orders of quantiles lie between 0 and 1, such as 0.5, not {list(orders)!r}")
         rows, points, smooth = _quantile_rows(schema, name, orders, values, interpolate)

@@ -30,8 +30,8 @@ def joined(parts: Sequence[tuple[Strategy, Measured]]) -> tuple[Strategy, Number
     """
     strategies = [strategy for strategy, _ in parts]
     first = strategies[0]
-    for each in strategies:
-        refuse_places(each, "how releases combine is")
+    if any(each.nested for each in strategies):
+        raise Infeasible("plans by places are combined as plans of cells")
     if any(_seen(first) != _seen(other) for other in strategies[1:]):
         raise Infeasible("the plans see different classes of cells")
     shapes, layers, numbers = _gathered(parts)
@@ -104,7 +104,8 @@ def as_cells(
 ) -> tuple[Strategy, Measured]:
     """The same blocks over the joint cells of some attributes, which are all that they look at.
 
-    A block that sees classes of cells is one that sees cells: its columns are those of their classes.
+    A block that sees classes of cells is one that sees cells: its columns are those of their classes. One
+    within a place measures nothing of cells elsewhere.
     """
     width = [sizes[at] for at in attributes]
     blocks: list[tuple[Sequence[Placed], float]] = []
@@ -112,13 +113,12 @@ def as_cells(
     shapes: dict[object, Shape] = {}
     for layer_number, rows, values in measured:
         layer = strategy.layers[layer_number]
-        used = layer.shapes[rows[0]].tolist()
-        matrix = join(strategy.shapes[number].matrix for number in used)
+        matrix = block_matrix(strategy, layer, rows)
         for row, own in zip(rows.tolist(), values, strict=True):
-            cells = joint_cells(strategy, layer_number, row, attributes, width)
-            key = (layer_number, tuple(used), cells.tobytes())
+            columns = joint_columns(strategy, layer, row, attributes, width)
+            key = (layer_number, tuple(layer.shapes[row].tolist()), columns.tobytes())
             if key not in shapes:
-                shapes[key] = Shape.of(width, matrix[:, cells])
+                shapes[key] = Shape.of(width, np.ascontiguousarray(matrix[:, columns]))
             blocks.append(([Placed(tuple(attributes), shapes[key])], float(layer.noise[row])))
             numbers.append(own)
     runs = enumerate(runs_of([factors for factors, _ in blocks]).values())
@@ -127,22 +127,28 @@ def as_cells(
     ]
 
 
-def joint_cells(
-    strategy: Strategy, number: int, row: int, attributes: Sequence[int], sizes: Sequence[int]
+def block_matrix(strategy: Strategy, layer: Layer, rows: Integers) -> Array:
+    """The matrix that blocks of one run measure; with a last column of zeros where they are within places."""
+    matrix = join(strategy.shapes[number].matrix for number in layer.shapes[rows[0]].tolist())
+    return matrix if layer.within is None else np.pad(matrix, ((0, 0), (0, 1)))
+
+
+def joint_columns(
+    strategy: Strategy, layer: Layer, row: int, attributes: Sequence[int], sizes: Sequence[int]
 ) -> Integers:
-    """For every joint cell of some attributes the cell of a block's marginal that it is in, (cells,)."""
-    places = [axis.reshape(-1) for axis in np.indices(sizes)]  # of every joint cell, by attribute
-    layer = strategy.layers[number]
+    """For every joint cell of some attributes its column in the matrix of a block, (cells,)."""
     seen = strategy.domains[layer.domain]
-    parts = {part.place: part for part in seen.view.parts}
-    cells = np.zeros(math.prod(sizes), dtype=np.int64)
-    for at in layer.subsets[row, layer.order].tolist():
-        if at in parts:
-            own = [places[attributes.index(each)] for each in parts[at].attributes]
-            cells = cells * seen.sizes[at] + parts[at].classes()[tuple(own)]
-        else:
-            cells = cells * seen.sizes[at] + places[attributes.index(at)]
-    return cells
+    places = [axis.reshape(-1) for axis in np.indices(sizes)]  # of every joint cell, by attribute
+    codes: dict[int, Integers] = dict(zip(attributes, places, strict=True))
+    for part in seen.view.parts:
+        codes[part.place] = part.classes()[tuple(codes[at] for at in part.attributes)]
+    columns = np.zeros(math.prod(sizes), dtype=np.int64)
+    own = layer.subsets[row, layer.order].tolist()
+    for at in own:
+        columns = columns * seen.sizes[at] + codes[at]
+    if layer.within is None:
+        return columns
+    return np.where(codes[layer.within] == row, columns, math.prod(seen.sizes[at] for at in own))
 
 
 def fitted(strategy: Strategy, marginals: Callable[[Subsets, Sequence[int]], Array]) -> Measured:
@@ -156,12 +162,3 @@ def fitted(strategy: Strategy, marginals: Callable[[Subsets, Sequence[int]], Arr
         matrices = [strategy.shapes[at].matrix for at in layer.shapes[rows[0]].tolist()]
         found.append((number, rows, along_axes(cells, matrices)))
     return found
-
-
-def refuse_places(strategy: Strategy, what: str) -> None:
-    """Nothing, or Infeasible for a strategy by places, of which something is not known."""
-    if strategy.nested:
-        raise Infeasible(
-            f"{what} not worked out for plans by places; plan with method 'smasher', which sees all places "
-            "as the cells of one attribute"
-        )

@@ -11,7 +11,7 @@ from residua.errors import WorkloadError
 from residua.kernel.measurement import column_costs
 from residua.linalg.matrices import join, spread
 from residua.privacy.unit import Person
-from residua.strategy.joining import joint_cells, refuse_places
+from residua.strategy.joining import block_matrix, joint_columns
 from residua.strategy.strategy import Strategy
 from residua.workload import Table, Workload
 
@@ -55,7 +55,6 @@ def _columns(
     strategy: Strategy, attributes: Sequence[int], sizes: Sequence[int]
 ) -> Iterator[tuple[Array, Integers, float]]:
     """For each block its matrix, which of its columns is that of each joint cell, and its cost at most."""
-    refuse_places(strategy, "what cells have left unspent is")
     if strategy.law != "gaussian":
         raise WorkloadError("what cells have left unspent is known of Gaussian noise only")
     cells, blocks = math.prod(sizes), sum(len(layer.noise) for layer in strategy.layers)
@@ -66,9 +65,9 @@ def _columns(
         )
     for number, rows in strategy.runs():
         layer = strategy.layers[number]
-        matrix = join(strategy.shapes[at].matrix for at in layer.shapes[rows[0]].tolist())
+        matrix = block_matrix(strategy, layer, rows)
         for row in rows.tolist():
-            yield matrix, joint_cells(strategy, number, row, attributes, sizes), float(layer.costs[row])
+            yield matrix, joint_columns(strategy, layer, row, attributes, sizes), float(layer.costs[row])
 
 
 def _left_to_cells(strategy: Strategy, attributes: Sequence[int], sizes: Sequence[int]) -> Array:
