@@ -1,5 +1,6 @@
 """All that plans and releases do, for every kind of strategy: it works, or it is refused with a reason."""
 
+import warnings
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
@@ -11,6 +12,7 @@ from places_twin import dense_rows
 
 import residua as rs
 from residua.methods.registry import methods_for
+from residua.release import combining
 from residua.report import plan_contents, release_contents
 from residua.report.sections import page_of
 
@@ -309,11 +311,28 @@ PLACED_KINDS = [
 
 
 @pytest.mark.parametrize("name", PLACED_KINDS)
-def test_two_releases_by_places_are_their_mean_with_half_the_variance(name):
+@pytest.mark.parametrize("cells", [1, 2_500])
+def test_two_releases_by_places_are_their_mean_with_half_the_variance(name, cells, monkeypatch):
+    """However many joint cells there are."""
+    monkeypatch.setattr(combining, "COMBINED_CELLS", cells)
     both, work = combined(name), planned(name).workload
     np.testing.assert_allclose(both.plan.variances(work), planned(name).variances(work) / 2, rtol=1e-9)
     mean = (measured(name, 1).values() + measured(name, 2).values()) / 2
     np.testing.assert_allclose(both.values(work), mean, atol=1e-9)
+    more = rs.combine(both, measured(name, 3))
+    np.testing.assert_allclose(more.plan.variances(work), planned(name).variances(work) / 3, rtol=1e-9)
+
+
+def test_releases_by_places_of_different_data_are_told():
+    plan = planned("places")
+    nobody = np.zeros((300, 3), dtype=np.int32)
+    other = rs.measure(plan, nobody, ledger=None, noise=rs.simulated(seed=2))
+    with pytest.warns(rs.DifferentDataWarning, match="differ more than their noise explains"):
+        rs.combine(measured("places", 1), other)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("error", message="the two releases differ")
+        for seed in range(2, 12):
+            rs.combine(measured("places", 1), measured("places", seed))
 
 
 @pytest.mark.parametrize("one", ["places", "unlike levels"])

@@ -62,6 +62,8 @@ class Disagreement:
 
 def disagreement(parts: Sequence[Told], both: Told) -> Disagreement:
     """How far releases are from what they say together."""
+    if both[0].nested:
+        return _of_numbers(parts, both)
     whole = _estimator(both)
     total, freedoms = 0.0, []
     for told in parts:
@@ -70,6 +72,17 @@ def disagreement(parts: Sequence[Told], both: Told) -> Disagreement:
         # Where nobody else measured, there is nothing to differ from.
         freedoms.append(sum(rank * int(np.sum(squares > AGREED)) for squares, rank in found))
     return Disagreement(total, min(freedoms))
+
+
+def _of_numbers(parts: Sequence[Told], both: Told) -> Disagreement:
+    """The same of releases of the same blocks, number by number: no more is known without least squares."""
+    total, freedom = 0.0, 0
+    for strategy, own in parts:
+        for (number, rows, values), (_, _, mean) in zip(own, both[1], strict=True):
+            noise = strategy.layers[number].noise[rows, None]
+            total += float(np.sum((values - mean) ** 2 / noise))
+            freedom += values.size
+    return Disagreement(total, freedom // len(parts))
 
 
 def _estimator(told: Told) -> Estimator:

@@ -12,9 +12,10 @@ from dataclasses import replace
 import numpy as np
 
 from residua._arrays import Array, Integers, Subsets
-from residua.answering.blocks import Layer, Measured, Placed, Shape
+from residua.answering.blocks import Layer, Measured, Memory, Placed, Shape
 from residua.errors import Infeasible
 from residua.linalg.matrices import along_axes, distinct_rows, join
+from residua.privacy.budgets import parameter_of
 from residua.strategy.build import Layout, norms_of, of_blocks, run_layer, runs_of
 from residua.strategy.strategy import Strategy
 
@@ -31,7 +32,7 @@ def joined(parts: Sequence[tuple[Strategy, Measured]]) -> tuple[Strategy, Number
     strategies = [strategy for strategy, _ in parts]
     first = strategies[0]
     if any(each.nested for each in strategies):
-        raise Infeasible("plans by places are combined as plans of cells")
+        return _averaged(parts)
     if any(_seen(first) != _seen(other) for other in strategies[1:]):
         raise Infeasible("the plans see different classes of cells")
     shapes, layers, numbers = _gathered(parts)
@@ -56,6 +57,40 @@ def _seen(strategy: Strategy) -> object:
     """The classes of cells that a strategy sees, and how it splits queries between them."""
     splits = [(s.attributes, s.classes, s.settled, s.rows.tolist()) for s in strategy.query_splits]
     return [domain.view.parts for domain in strategy.domains], splits
+
+
+def _averaged(parts: Sequence[tuple[Strategy, Measured]]) -> tuple[Strategy, Numbers]:
+    """Strategies of the same blocks as one of them: the means of their numbers, weighted by precision."""
+    strategies = [strategy for strategy, _ in parts]
+    first = strategies[0]
+    if not all(_same_blocks(first, other) for other in strategies[1:]):
+        raise Infeasible("of plans by places, only those with the same matrices at the same places do")
+    layers = []
+    for number, layer in enumerate(first.layers):
+        noise = 1.0 / np.sum([1.0 / each.layers[number].noise for each in strategies], axis=0)
+        before, after = ([parameter_of(first.law, v) for v in each.tolist()] for each in (layer.noise, noise))
+        costs = layer.costs * np.array(before) / np.array(after)
+        layers.append(replace(layer, noise=noise, costs=costs, multiplier=1, shares=None))
+    numbers = []
+    for runs in zip(*(own for _, own in parts), strict=True):
+        layer_number, rows, _ = runs[0]
+        weights = [1.0 / each.layers[layer_number].noise[rows, None] for each in strategies]
+        sums = np.sum([w * values for w, (_, _, values) in zip(weights, runs, strict=True)], axis=0)
+        numbers.append(sums / np.sum(weights, axis=0))
+    return replace(first, layers=tuple(layers), grain=None, memory=Memory()), tuple(numbers)
+
+
+def _same_blocks(one: Strategy, other: Strategy) -> bool:
+    """Whether two strategies measure the same matrices of the same marginals, in the same order."""
+    if _seen(one) != _seen(other) or len(one.layers) != len(other.layers):
+        return False
+    pairs = list(zip(one.layers, other.layers, strict=True))
+    return (
+        len(one.shapes) == len(other.shapes)
+        and all(np.array_equal(a.matrix, b.matrix) for a, b in zip(one.shapes, other.shapes, strict=True))
+        and all((a.layout, a.domain, a.within) == (b.layout, b.domain, b.within) for a, b in pairs)
+        and all(np.array_equal(a.subsets, b.subsets) and np.array_equal(a.shapes, b.shapes) for a, b in pairs)
+    )
 
 
 def _gathered(
