@@ -31,7 +31,7 @@ from residua.strategy.manifest import refuse_unfit, strategy_from_manifest
 from residua.strategy.rounding import rebudgeted
 from residua.strategy.strategy import Strategy, batches_of
 from residua.strategy.unspent import free_variances, unspent
-from residua.strategy.words import described
+from residua.strategy.words import MEASURED, described
 from residua.workload import Table, Workload
 from residua.workload.queries import spelled
 from residua.workload.union import refuse_extremes, refuse_foreign
@@ -40,7 +40,6 @@ Content = tuple[dict[str, Any], dict[str, AnyArray]]
 """What a file holds: JSON-able facts, and arrays by name."""
 
 WORTH_A_WORD = 5e-5  # relative; what is less would read 0.00%
-MEASURED = ("combined", "instalments")  # methods of plans that describe what was measured before
 EVERYBODY = 10**10  # records; plans that can measure as many need not say so
 
 

@@ -384,3 +384,9 @@ def test_every_method_takes_laplace_noise_or_says_why_not(method):
         plan = works_or_says_why(lambda work=work: rs.plan(work, LAPLACE, method=method))
         if plan is not None:
             assert np.all(plan.variances(work) > 0)
+
+
+@pytest.mark.parametrize("name", ["auto", "combined", "instalments"])
+def test_no_method_takes_the_name_of_another(name):
+    with pytest.raises(rs.WorkloadError, match="there is a method"):
+        rs.register_method(name, methods_for("gaussian")["identity"])

@@ -36,6 +36,7 @@ from residua.methods.scales.priced import Loss
 from residua.methods.scales.targets import block_targets
 from residua.methods.smasher import smasher
 from residua.privacy import NoiseLaw
+from residua.strategy.words import MEASURED
 from residua.workload import Identity, TableRun, Total, Workload
 from residua.workload.union import common_product, one_wide_product
 
@@ -334,6 +335,6 @@ def register_method(name: str, method: Method, *, noise: NoiseLaw = "gaussian") 
         raise WorkloadError(f"a method is registered by a name and a function, not {name!r} and {method!r}")
     if noise not in _METHODS:
         raise WorkloadError(f"noise is one of {', '.join(_METHODS)}, not {noise!r}")
-    if name in _METHODS[noise]:
+    if name in _METHODS[noise] or name in MEASURED:
         raise WorkloadError(f"there is a method {name!r} already; choose another name")
     _METHODS[noise][name] = method

@@ -9,6 +9,7 @@ from residua._limits import PART_NUMBERS
 from residua.answering.blocks import Layer
 from residua.strategy.strategy import Strategy
 
+MEASURED = ("combined", "instalments")  # methods of plans that describe what was measured before
 NUMBER_BYTES = 9  # of a file, for each measured number: itself, and its part of what the plan says
 NUMBERS_PER_SECOND = 3e6  # that are counted and get their noise, on one core
 
